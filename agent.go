@@ -1,0 +1,188 @@
+package cairn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// DefaultMaxSteps is the number of steps a turn may take when its agent does not say.
+const DefaultMaxSteps = 50
+
+// Agent is a model with instructions, tools and rules. It is a plain value; the engine checks it when it is
+// registered and it must not change afterwards.
+type Agent struct {
+	// Name identifies the agent; sessions are bound to it.
+	Name string
+	// Description says what the agent is for.
+	Description string
+	// Instructions are the system prompt. InstructionsFunc makes it from the state instead; keep what it returns stable,
+	// since a change invalidates the provider's prompt cache. At most one of the two may be set.
+	Instructions     string
+	InstructionsFunc func(ctx context.Context, step *Step) (string, error)
+	// Model answers. Required.
+	Model    Model
+	Settings Settings
+	Tools    []Tool
+	// State declares the type of the session's state. nil means an untyped object that begins empty.
+	State *StateType
+	// Output declares a typed output. nil means that the turn's result is the last reply's text.
+	Output *OutputType
+	// MaxSteps bounds the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to finish
+	// with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
+	MaxSteps int
+	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn.
+	StopWhen func(ctx context.Context, step *Step) bool
+	// Guard, if set, decides about what would end the turn.
+	Guard Guard
+	Hooks *Hooks
+	// Durability says when steps are committed. The default is PerStep.
+	Durability Durability
+	// Retry says how failing model calls are tried again. nil means the default of 3 retries.
+	Retry *RetryPolicy
+}
+
+// RetryPolicy says how a model call that failed with a retryable error is tried again. Waits double from First, with
+// up to a quarter of jitter, unless the provider says how long to wait.
+type RetryPolicy struct {
+	// Max is the number of retries after the first try; 0 means 3, a negative number none.
+	Max int
+	// First is the wait before the first retry; 0 means one second.
+	First time.Duration
+	// Limit is the longest wait, the provider's word included; 0 means one minute.
+	Limit time.Duration
+}
+
+// Durability says when an agent's steps are committed. A turn's end, a suspension and a stop always are.
+type Durability struct {
+	mode     durabilityMode
+	interval time.Duration
+}
+
+type durabilityMode int
+
+const (
+	perStep durabilityMode = iota
+	perTool
+	byInterval
+	manual
+)
+
+var (
+	// PerStep commits each step when its tools have run. A crash repeats at most one step.
+	PerStep = Durability{mode: perStep}
+	// PerTool also stages the model's reply and each tool result as they happen. A crash repeats neither.
+	PerTool = Durability{mode: perTool}
+	// Manual commits only where Step.Checkpoint asks for it. A crash repeats the steps since.
+	Manual = Durability{mode: manual}
+)
+
+// Interval commits a step if at least d has passed since the last commit. A crash repeats the steps since.
+func Interval(d time.Duration) Durability { return Durability{mode: byInterval, interval: d} }
+
+// Stages reports whether replies and tool results are stored as they happen.
+func (d Durability) Stages() bool { return d.mode == perTool }
+
+// Due reports whether a step that ends now is to be committed, when the last commit was the given time ago and
+// asked says that somebody called Step.Checkpoint.
+func (d Durability) Due(since time.Duration, asked bool) bool {
+	switch d.mode {
+	case byInterval:
+		return asked || since >= d.interval
+	case manual:
+		return asked
+	}
+	return true
+}
+
+// String names the durability.
+func (d Durability) String() string {
+	switch d.mode {
+	case perTool:
+		return "per_tool"
+	case byInterval:
+		return d.interval.String()
+	case manual:
+		return "manual"
+	}
+	return "per_step"
+}
+
+// Validate reports the first mistake in the definition, naming the agent and the field.
+func (a *Agent) Validate() error {
+	if problem := ids.Check(a.Name); problem != "" {
+		return Invalid("agent", "the name %s", problem)
+	}
+	bad := func(field, format string, args ...any) error {
+		e := Invalid(field, format, args...)
+		e.Message = fmt.Sprintf("agent %q: %s", a.Name, e.Message)
+		return e
+	}
+	switch {
+	case a.Model == nil:
+		return bad("model", "is required")
+	case a.Instructions != "" && a.InstructionsFunc != nil:
+		return bad("instructions", "set either Instructions or InstructionsFunc")
+	case !utf8.ValidString(a.Instructions):
+		return bad("instructions", "are not valid UTF-8")
+	case a.MaxSteps < 0:
+		return bad("max_steps", "%d is negative", a.MaxSteps)
+	case a.Durability.mode == byInterval && a.Durability.interval <= 0:
+		return bad("durability", "the interval must be positive")
+	case a.State != nil && a.State.err != nil:
+		return bad("state", "%v", a.State.err)
+	case a.Output != nil && a.Output.err != nil:
+		return bad("output", "%v", a.Output.err)
+	case a.Output != nil && !describesObject(a.Output.Schema()):
+		return bad("output", "the schema must describe an object")
+	case a.Retry != nil && (a.Retry.First < 0 || a.Retry.Limit < 0):
+		return bad("retry", "waits cannot be negative")
+	}
+	seen := map[string]bool{}
+	for i, t := range a.Tools {
+		field := fmt.Sprintf("tool %q", t.name)
+		if t.name == "" {
+			field = fmt.Sprintf("tools[%d]", i)
+		}
+		if err := t.validate(); err != nil {
+			return bad(field, "%v", err)
+		}
+		if !describesObject(t.input.JSON()) {
+			return bad(field, "the input must be an object: a struct or a map with string keys")
+		}
+		if seen[t.name] {
+			return bad(field, "is defined twice")
+		}
+		seen[t.name] = true
+	}
+	return nil
+}
+
+func describesObject(raw json.RawMessage) bool {
+	var s struct {
+		Type any `json:"type"`
+	}
+	return json.Unmarshal(raw, &s) == nil && s.Type == "object"
+}
+
+// Tool returns the agent's tool of the given name.
+func (a *Agent) Tool(name string) (Tool, bool) {
+	for _, t := range a.Tools {
+		if t.name == name {
+			return t, true
+		}
+	}
+	return Tool{}, false
+}
+
+// Steps returns the number of steps a turn may take.
+func (a *Agent) Steps() int {
+	if a.MaxSteps == 0 {
+		return DefaultMaxSteps
+	}
+	return a.MaxSteps
+}

@@ -1,0 +1,203 @@
+package cairn
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Code names one kind of failure. Codes are stable: they are stored in runs and sent over the wire.
+type Code string
+
+// The codes, by category. See [Code.Category], [Code.HTTPStatus] and [Code.Retryable].
+const (
+	CodeInvalid       Code = "invalid_argument"  // bad input; Field names it
+	CodeNotFound      Code = "not_found"         // no such session, run, checkpoint or agent
+	CodeExists        Code = "already_exists"    // the session was created by somebody else
+	CodeRunning       Code = "already_running"   // a run holds the session
+	CodeNotRunning    Code = "not_running"       // there is no run to stop
+	CodeNotResumable  Code = "not_resumable"     // the session is in no state to be resumed or retried
+	CodeStale         Code = "stale"             // the session changed since it was read
+	CodeFenced        Code = "fenced"            // the lease was lost to another process
+	CodeTrimmed       Code = "trimmed"           // the log no longer holds what was asked for
+	CodeTooLarge      Code = "too_large"         // over a declared limit
+	CodeState         Code = "state_invalid"     // stored state does not decode, or a write does not fit it
+	CodeOutput        Code = "output_invalid"    // the final output violates its schema
+	CodeTool          Code = "tool_failed"       // a tool returned an error
+	CodeToolPanic     Code = "tool_panicked"     // a tool panicked
+	CodeUnknownTool   Code = "unknown_tool"      // the model called a tool that does not exist
+	CodeArguments     Code = "arguments_invalid" // tool arguments violate their schema
+	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
+	CodeTimeout       Code = "timeout"           // a deadline passed
+	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
+	CodeRejected      Code = "rejected"          // a completion guard refused the outcome
+	CodeHook          Code = "hook_failed"       // a hook vetoed or failed
+	CodeAborted       Code = "aborted"           // the run was aborted on request
+	CodeCrashLoop     Code = "crash_loop"        // the run took down its process too often
+	CodeClosed        Code = "closed"            // the engine or store is closed
+	CodeUnavailable   Code = "unavailable"       // storage or a peer cannot be reached at the moment
+	CodeSchema        Code = "schema_mismatch"   // a database that is not ours, or of another version
+	CodeCorrupt       Code = "corrupt"           // stored data does not decode
+	CodeInternal      Code = "internal"          // anything else
+	CodeRateLimited   Code = "rate_limited"      // model: too many requests
+	CodeOverloaded    Code = "overloaded"        // model: the provider is overloaded or failing
+	CodeModelRequest  Code = "model_request"     // model: the provider refused the request as malformed
+	CodeContextLength Code = "context_too_long"  // model: the conversation exceeds the model's window
+	CodeAuth          Code = "authentication"    // model: missing or refused credentials
+	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
+	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
+)
+
+// Category groups codes by who can do something about them.
+type Category string
+
+const (
+	CategoryInput    Category = "input"    // the caller's input is at fault
+	CategoryConflict Category = "conflict" // the session is in another state than the caller assumed
+	CategoryAgent    Category = "agent"    // the agent, a tool or a hook failed
+	CategoryModel    Category = "model"    // the model's provider failed
+	CategoryStorage  Category = "storage"  // the store or event log failed
+	CategorySystem   Category = "system"   // everything else
+)
+
+type codeInfo struct {
+	category  Category
+	status    int
+	retryable bool
+}
+
+// codes is the one table behind Category, HTTPStatus and Retryable.
+var codes = map[Code]codeInfo{
+	CodeInvalid:       {CategoryInput, http.StatusBadRequest, false},
+	CodeNotFound:      {CategoryInput, http.StatusNotFound, false},
+	CodeTooLarge:      {CategoryInput, http.StatusRequestEntityTooLarge, false},
+	CodeExists:        {CategoryConflict, http.StatusConflict, false},
+	CodeRunning:       {CategoryConflict, http.StatusConflict, true},
+	CodeNotRunning:    {CategoryConflict, http.StatusConflict, false},
+	CodeNotResumable:  {CategoryConflict, http.StatusConflict, false},
+	CodeStale:         {CategoryConflict, http.StatusConflict, true},
+	CodeFenced:        {CategoryConflict, http.StatusConflict, false},
+	CodeTrimmed:       {CategoryConflict, http.StatusGone, false},
+	CodeState:         {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeOutput:        {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeTool:          {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeToolPanic:     {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeUnknownTool:   {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeArguments:     {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeNotExecuted:   {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeMaxSteps:      {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeRejected:      {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeHook:          {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeAborted:       {CategoryAgent, http.StatusConflict, false},
+	CodeCrashLoop:     {CategoryAgent, http.StatusInternalServerError, false},
+	CodeTimeout:       {CategorySystem, http.StatusGatewayTimeout, true},
+	CodeClosed:        {CategorySystem, http.StatusServiceUnavailable, true},
+	CodeInternal:      {CategorySystem, http.StatusInternalServerError, false},
+	CodeUnavailable:   {CategoryStorage, http.StatusServiceUnavailable, true},
+	CodeSchema:        {CategoryStorage, http.StatusInternalServerError, false},
+	CodeCorrupt:       {CategoryStorage, http.StatusInternalServerError, false},
+	CodeRateLimited:   {CategoryModel, http.StatusTooManyRequests, true},
+	CodeOverloaded:    {CategoryModel, http.StatusServiceUnavailable, true},
+	CodeModelRequest:  {CategoryModel, http.StatusBadGateway, false},
+	CodeContextLength: {CategoryModel, http.StatusBadGateway, false},
+	CodeAuth:          {CategoryModel, http.StatusBadGateway, false},
+	CodeFiltered:      {CategoryModel, http.StatusBadGateway, false},
+	CodeModel:         {CategoryModel, http.StatusBadGateway, true},
+}
+
+func (c Code) info() codeInfo {
+	if info, ok := codes[c]; ok {
+		return info
+	}
+	return codes[CodeInternal]
+}
+
+// Category returns the group c belongs to; an unknown code is CategorySystem.
+func (c Code) Category() Category { return c.info().category }
+
+// HTTPStatus returns the status a server answers for c; 500 for an unknown code.
+func (c Code) HTTPStatus() int { return c.info().status }
+
+// Retryable reports whether the same call may succeed when it is simply made again.
+func (c Code) Retryable() bool { return c.info().retryable }
+
+// Error is the one error type of Cairn. It can be stored: its JSON form keeps everything but Cause.
+//
+// errors.Is(err, ErrStale) and its like compare codes; errors.As(err, &e) with e of type *Error gives the details.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+	// Field names the argument or definition at fault, if one is.
+	Field string `json:"field,omitempty"`
+	// RetryAfter is how long the provider asked to wait before another try; 0 if it did not say.
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	// Details says more in a form of its own per code; for CodeArguments and CodeOutput the list of violations.
+	Details []string `json:"details,omitempty"`
+	// Cause is the underlying error. It is not stored.
+	Cause error `json:"-"`
+}
+
+// Errorf returns an Error with a formatted message. A %w verb sets the cause.
+func Errorf(code Code, format string, args ...any) *Error {
+	wrapped := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: wrapped.Error(), Cause: errors.Unwrap(wrapped)}
+}
+
+// Invalid returns a CodeInvalid error about one named field.
+func Invalid(field, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Error returns the message, which names the thing at fault.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// Retryable reports whether the call may succeed when made again.
+func (e *Error) Retryable() bool { return e.Code.Retryable() }
+
+// AsError returns err as an *Error, wrapping a foreign one as CodeInternal. It returns nil for nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Error() == err.Error() {
+			return e
+		}
+		// Something wrapped it: keep the outer words and the inner code.
+		outer := *e
+		outer.Message, outer.Cause = err.Error(), err
+		return &outer
+	}
+	return &Error{Code: CodeInternal, Message: err.Error(), Cause: err}
+}
+
+// Sentinels for decisions, to be used with errors.Is.
+var (
+	ErrInvalid        = &Error{Code: CodeInvalid, Message: "invalid argument"}
+	ErrNotFound       = &Error{Code: CodeNotFound, Message: "not found"}
+	ErrExists         = &Error{Code: CodeExists, Message: "session already exists"}
+	ErrAlreadyRunning = &Error{Code: CodeRunning, Message: "session is already running"}
+	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}
+	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
+	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
+	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
+	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}
+	ErrTooLarge       = &Error{Code: CodeTooLarge, Message: "too large"}
+	ErrState          = &Error{Code: CodeState, Message: "state is invalid"}
+	ErrMaxSteps       = &Error{Code: CodeMaxSteps, Message: "step limit reached"}
+	ErrAborted        = &Error{Code: CodeAborted, Message: "run aborted"}
+	ErrClosed         = &Error{Code: CodeClosed, Message: "closed"}
+	ErrUnavailable    = &Error{Code: CodeUnavailable, Message: "storage unavailable"}
+	ErrSchema         = &Error{Code: CodeSchema, Message: "database schema mismatch"}
+)

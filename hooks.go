@@ -1,0 +1,36 @@
+package cairn
+
+import "context"
+
+// Hooks observe and steer a run. Any of them may be nil. For one tool call the order is BeforeTool, the tool,
+// OnStateChange, OnMessage, AfterTool; OnMessage and AfterTool are called after the whole batch, in call order.
+// State that a hook writes through its handle is part of the step's commit. Hooks of the engine come before those of
+// the agent. After a crash a hook may be called again for the same event.
+//
+// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run.
+type Hooks struct {
+	// RunStart is called once the run is recorded; RunResumed instead of it when a run resumes or retries another.
+	RunStart   func(ctx context.Context, step *Step)
+	RunResumed func(ctx context.Context, step *Step, previousRunID string)
+	// RunComplete and RunFail are called after the commit that ended the run. Their handle can read state, not write it.
+	RunComplete func(ctx context.Context, step *Step, r *Result)
+	RunFail     func(ctx context.Context, step *Step, r *Result)
+
+	// StepContext returns texts that are added to the transcript as hidden messages ahead of the step's model call.
+	StepContext func(ctx context.Context, step *Step) ([]string, error)
+	// BeforeModel may change the request; an error fails the run.
+	BeforeModel func(ctx context.Context, step *Step, req *Request) error
+	// AfterModel is given the complete reply.
+	AfterModel func(ctx context.Context, step *Step, reply *Message, usage Usage)
+	// TextDelta is called for each piece of text as it arrives.
+	TextDelta func(ctx context.Context, step *Step, text string)
+
+	// BeforeTool is called with the validated arguments; an error becomes the call's result.
+	BeforeTool func(ctx context.Context, call *Call) error
+	// OnStateChange is called after a tool that wrote state.
+	OnStateChange func(ctx context.Context, call *Call, ops []Op)
+	// OnMessage is called for the reply and for each tool result.
+	OnMessage func(ctx context.Context, step *Step, m *Message)
+	// AfterTool is given each call's result.
+	AfterTool func(ctx context.Context, call *Call, result *ToolResult)
+}

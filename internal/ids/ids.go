@@ -1,0 +1,49 @@
+// Package ids makes and checks identifiers.
+package ids
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxLength is the longest identifier accepted from outside, in bytes.
+const MaxLength = 200
+
+var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// New returns prefix, an underscore and 130 bits of randomness. It cannot be guessed.
+func New(prefix string) string {
+	return prefix + "_" + strings.ToLower(rand.Text())
+}
+
+// Derive returns an identifier that depends on nothing but its arguments: the same parts always give the same one,
+// and 130 bits of SHA-256 make it impossible to compute from others when one part is a secret.
+func Derive(prefix string, parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return prefix + "_" + encoding.EncodeToString(h.Sum(nil))[:26]
+}
+
+// Check returns what is wrong with an identifier from outside, or "".
+func Check(id string) string {
+	switch {
+	case id == "":
+		return "is empty"
+	case len(id) > MaxLength:
+		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(id), MaxLength)
+	case !utf8.ValidString(id):
+		return "is not valid UTF-8"
+	case strings.TrimSpace(id) != id:
+		return "begins or ends with white space"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "contains a control character"
+	}
+	return ""
+}

@@ -1,0 +1,268 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
+// does not copy the array it grows, so that applying a small change to a large document is cheap. Rendering costs the
+// size of the document and is remembered until the next change. A Doc is not safe for concurrent use.
+type Doc struct {
+	root *node
+	raw  json.RawMessage // rendered form; nil after a change
+}
+
+// node is either unexpanded (raw is set) or an expanded object or array.
+type node struct {
+	raw    json.RawMessage
+	fields map[string]*node
+	items  []json.RawMessage
+	array  bool
+}
+
+// NewDoc returns the document of a JSON object. Empty input and null are the empty object. The bytes are kept, not copied.
+func NewDoc(raw json.RawMessage) (*Doc, error) {
+	switch kindOf(raw) {
+	case absentKind, nullKind:
+		raw = json.RawMessage("{}")
+	case objectKind:
+		if !json.Valid(raw) {
+			return nil, fmt.Errorf("not valid JSON")
+		}
+	default:
+		return nil, fmt.Errorf("not a JSON object")
+	}
+	return &Doc{root: &node{raw: raw}, raw: raw}, nil
+}
+
+// Raw returns the document as JSON with sorted members where it was changed. The result must not be modified.
+func (d *Doc) Raw() json.RawMessage {
+	if d.raw == nil {
+		var b bytes.Buffer
+		d.root.render(&b)
+		d.raw = b.Bytes()
+	}
+	return d.raw
+}
+
+// Apply performs the operations in order, all or none, and returns them as a JSON Patch against the document as it
+// was. An operation that does not fit (a member of a scalar, an append to something that is not an array) is an error.
+func (d *Doc) Apply(list []Op) ([]Patch, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var undo []func()
+	patch := make([]Patch, 0, len(list))
+	for _, op := range list {
+		p, err := d.apply(op, &undo)
+		if err != nil {
+			for _, f := range slices.Backward(undo) {
+				f()
+			}
+			return nil, err
+		}
+		patch = append(patch, p...)
+	}
+	if len(undo) > 0 {
+		d.raw = nil
+	}
+	return patch, nil
+}
+
+func (d *Doc) apply(op Op, undo *[]func()) ([]Patch, error) {
+	if err := op.Validate(); err != nil {
+		return nil, err
+	}
+	if op.Path == "" {
+		old := d.root
+		*undo = append(*undo, func() { d.root = old })
+		d.root = &node{raw: op.Value}
+		return []Patch{{Op: "replace", Path: "", Value: op.Value}}, nil
+	}
+	path := tokens(op.Path)
+	parent, patch, err := d.parent(path, op.Kind != Delete, undo)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", op.Kind, op.Path, err)
+	}
+	if parent == nil { // a delete below something that is not there
+		return nil, nil
+	}
+	key := path[len(path)-1]
+	old, exists := parent.fields[key]
+	restore := func() {
+		if exists {
+			parent.fields[key] = old
+		} else {
+			delete(parent.fields, key)
+		}
+	}
+	switch op.Kind {
+	case Replace:
+		*undo = append(*undo, restore)
+		parent.fields[key] = &node{raw: op.Value}
+		verb := "add"
+		if exists {
+			verb = "replace"
+		}
+		return append(patch, Patch{Op: verb, Path: op.Path, Value: op.Value}), nil
+	case Delete:
+		if !exists {
+			return nil, nil
+		}
+		*undo = append(*undo, restore)
+		delete(parent.fields, key)
+		return []Patch{{Op: "remove", Path: op.Path}}, nil
+	}
+
+	if !exists || old.kind() == nullKind {
+		*undo = append(*undo, restore)
+		parent.fields[key] = &node{array: true, items: slices.Clone(op.Items)}
+		verb := "add"
+		if exists {
+			verb = "replace"
+		}
+		return append(patch, Patch{Op: verb, Path: op.Path, Value: renderItems(op.Items)}), nil
+	}
+	if err := old.expandArray(); err != nil {
+		return nil, fmt.Errorf("append %s: %w", op.Path, err)
+	}
+	n := len(old.items)
+	*undo = append(*undo, func() { old.items = old.items[:n] })
+	old.items = append(old.items, op.Items...)
+	for _, item := range op.Items {
+		patch = append(patch, Patch{Op: "add", Path: op.Path + "/-", Value: item})
+	}
+	return patch, nil
+}
+
+// parent walks to the object that holds the last token of path. Missing objects are made if create is set; the
+// patch names each that was.
+func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []Patch, error) {
+	var patch []Patch
+	at := d.root
+	for i := 0; ; i++ {
+		if err := at.expandObject(); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", Pointer(path[:i]...), err)
+		}
+		if i == len(path)-1 {
+			return at, patch, nil
+		}
+		next, ok := at.fields[path[i]]
+		if !ok || next.kind() == nullKind {
+			if !create {
+				return nil, nil, nil
+			}
+			holder, key, old := at, path[i], next
+			*undo = append(*undo, func() {
+				if ok {
+					holder.fields[key] = old
+				} else {
+					delete(holder.fields, key)
+				}
+			})
+			next = &node{fields: map[string]*node{}}
+			at.fields[key] = next
+			verb := "add"
+			if ok {
+				verb = "replace"
+			}
+			patch = append(patch, Patch{Op: verb, Path: Pointer(path[:i+1]...), Value: json.RawMessage("{}")})
+		}
+		at = next
+	}
+}
+
+func (n *node) kind() valueKind {
+	switch {
+	case n.fields != nil:
+		return objectKind
+	case n.array:
+		return arrayKind
+	}
+	return kindOf(n.raw)
+}
+
+func (n *node) expandObject() error {
+	if n.fields != nil {
+		return nil
+	}
+	if n.kind() != objectKind {
+		return fmt.Errorf("not an object")
+	}
+	raw, err := members(n.raw)
+	if err != nil {
+		return err
+	}
+	n.fields = make(map[string]*node, len(raw))
+	for k, v := range raw {
+		n.fields[k] = &node{raw: v}
+	}
+	n.raw = nil
+	return nil
+}
+
+func (n *node) expandArray() error {
+	if n.array {
+		return nil
+	}
+	if n.kind() != arrayKind {
+		return fmt.Errorf("not an array")
+	}
+	items, err := elements(n.raw)
+	if err != nil {
+		return err
+	}
+	n.items, n.array, n.raw = items, true, nil
+	return nil
+}
+
+func (n *node) render(b *bytes.Buffer) {
+	switch {
+	case n.fields != nil:
+		b.WriteByte('{')
+		for i, key := range sortedKeys(n.fields) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			name, _ := json.Marshal(key)
+			b.Write(name)
+			b.WriteByte(':')
+			n.fields[key].render(b)
+		}
+		b.WriteByte('}')
+	case n.array:
+		b.Write(renderItems(n.items))
+	default:
+		b.Write(n.raw)
+	}
+}
+
+func renderItems(items []json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, item := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(item)
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+// Fold applies a list of operation lists, oldest first, to a document and returns the result.
+func Fold(raw json.RawMessage, changes ...[]Op) (json.RawMessage, error) {
+	d, err := NewDoc(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range changes {
+		if _, err := d.Apply(list); err != nil {
+			return nil, err
+		}
+	}
+	return d.Raw(), nil
+}

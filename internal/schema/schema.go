@@ -1,0 +1,300 @@
+// Package schema derives JSON Schemas from Go types and checks JSON texts against them, reporting every violation.
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Provider is implemented by types that state their own schema: recursive types, and types whose JSON form is not
+// that of their fields.
+type Provider interface {
+	JSONSchema() json.RawMessage
+}
+
+// Schema is a JSON Schema that is ready to validate. It is immutable and safe for concurrent use.
+type Schema struct {
+	raw      json.RawMessage
+	schema   *jsonschema.Schema
+	resolved *jsonschema.Resolved
+}
+
+// JSON returns the schema's text. It must not be modified.
+func (s *Schema) JSON() json.RawMessage { return s.raw }
+
+// Parse returns the schema a JSON text holds.
+func Parse(raw json.RawMessage) (*Schema, error) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return resolve(&s)
+}
+
+// For derives the schema of t as encoding/json would encode it. A field's "jsonschema" tag is its description; its
+// "schema" tag holds constraints separated by commas: enum=a|b|c, min=, max=, minLength=, maxLength=, minItems=,
+// maxItems=, format= and, last, pattern=.
+func For(t reflect.Type) (*Schema, error) {
+	overrides := map[reflect.Type]*jsonschema.Schema{}
+	if err := collectOverrides(t, overrides, map[reflect.Type]bool{}); err != nil {
+		return nil, err
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: overrides})
+	if err != nil {
+		if strings.Contains(err.Error(), "cycle") {
+			return nil, fmt.Errorf("%s is recursive: give it a method JSONSchema() json.RawMessage", t)
+		}
+		return nil, err
+	}
+	if err := constrain(t, s, overrides); err != nil {
+		return nil, err
+	}
+	return resolve(s)
+}
+
+func resolve(s *jsonschema.Schema) (*Schema, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return &Schema{raw: raw, schema: s, resolved: resolved}, nil
+}
+
+var providerType = reflect.TypeFor[Provider]()
+
+// collectOverrides finds the types in t that state their own schema.
+func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) error {
+	if seen[t] {
+		return nil
+	}
+	seen[t] = true
+	if t.Kind() != reflect.Interface && (t.Implements(providerType) || reflect.PointerTo(t).Implements(providerType)) &&
+		t.Kind() != reflect.Pointer {
+		raw := reflect.New(t).Interface().(Provider).JSONSchema()
+		var s jsonschema.Schema
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return fmt.Errorf("%s.JSONSchema: %w", t, err)
+		}
+		found[t] = &s
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return collectOverrides(t.Elem(), found, seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() || f.Anonymous {
+				if err := collectOverrides(f.Type, found, seen); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// constrain applies the "schema" tags of t's fields to the schema derived from t.
+func constrain(t reflect.Type, s *jsonschema.Schema, overrides map[reflect.Type]*jsonschema.Schema) error {
+	if s == nil || overrides[t] != nil {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return constrain(t.Elem(), s, overrides)
+	case reflect.Slice, reflect.Array:
+		return constrain(t.Elem(), s.Items, overrides)
+	case reflect.Map:
+		return constrain(t.Elem(), s.AdditionalProperties, overrides)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			if !f.IsExported() || f.Anonymous {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				name = f.Name
+			}
+			property := s.Properties[name]
+			if property == nil {
+				continue
+			}
+			if err := constrain(f.Type, property, overrides); err != nil {
+				return err
+			}
+			if tag := f.Tag.Get("schema"); tag != "" {
+				if err := applyTag(property, f.Type, tag); err != nil {
+					return fmt.Errorf("%s.%s: schema tag: %w", t, f.Name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func applyTag(s *jsonschema.Schema, t reflect.Type, tag string) error {
+	for tag != "" {
+		var item string
+		if strings.HasPrefix(tag, "pattern=") { // a pattern may hold commas, so it takes the rest
+			item, tag = tag, ""
+		} else {
+			item, tag, _ = strings.Cut(tag, ",")
+		}
+		key, value, _ := strings.Cut(item, "=")
+		var err error
+		switch key {
+		case "enum":
+			s.Enum, err = enumValues(t, value)
+		case "min":
+			s.Minimum, err = number(value)
+		case "max":
+			s.Maximum, err = number(value)
+		case "minLength":
+			s.MinLength, err = count(value)
+		case "maxLength":
+			s.MaxLength, err = count(value)
+		case "minItems":
+			s.MinItems, err = count(value)
+		case "maxItems":
+			s.MaxItems, err = count(value)
+		case "format":
+			s.Format = value
+		case "pattern":
+			s.Pattern = value
+		default:
+			err = errors.New("unknown constraint")
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", item, err)
+		}
+	}
+	return nil
+}
+
+func enumValues(t reflect.Type, list string) ([]any, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var values []any
+	for word := range strings.SplitSeq(list, "|") {
+		if t.Kind() == reflect.String {
+			values = append(values, word)
+			continue
+		}
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, n)
+	}
+	return values, nil
+}
+
+func number(text string) (*float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	return &n, err
+}
+
+func count(text string) (*int, error) {
+	n, err := strconv.Atoi(text)
+	return &n, err
+}
+
+// Validate returns everything in which the JSON text violates the schema; nil means it is valid.
+func (s *Schema) Validate(raw json.RawMessage) []string {
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return []string{"not valid JSON: " + err.Error()}
+	}
+	err := s.resolved.Validate(value)
+	if err == nil {
+		return nil
+	}
+	if list := violations(nil, "", s.schema, value); len(list) > 0 {
+		return list
+	}
+	return []string{reason(err)}
+}
+
+// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported with its place.
+// What it cannot take apart, such as references and combinations, the caller reports as the validator said it.
+func violations(list []string, at string, s *jsonschema.Schema, value any) []string {
+	if s == nil || s.Ref != "" {
+		return list
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if s.Properties == nil && len(s.Required) == 0 && s.AdditionalProperties == nil {
+			break
+		}
+		for _, name := range s.Required {
+			if _, ok := v[name]; !ok {
+				list = append(list, place(at)+"missing "+strconv.Quote(name))
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			inner := at + "/" + name
+			switch {
+			case s.Properties[name] != nil:
+				list = violations(list, inner, s.Properties[name], v[name])
+			case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties):
+				list = append(list, place(at)+"unknown member "+strconv.Quote(name))
+			default:
+				list = violations(list, inner, s.AdditionalProperties, v[name])
+			}
+		}
+		return list
+	case []any:
+		if s.Items == nil {
+			break
+		}
+		for i, item := range v {
+			list = violations(list, at+"/"+strconv.Itoa(i), s.Items, item)
+		}
+	}
+	leaf := *s
+	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
+	leaf.PropertyOrder = nil
+	resolved, err := leaf.CloneSchemas().Resolve(nil)
+	if err != nil {
+		return list
+	}
+	if err := resolved.Validate(value); err != nil {
+		list = append(list, place(at)+reason(err))
+	}
+	return list
+}
+
+func isFalse(s *jsonschema.Schema) bool {
+	raw, err := json.Marshal(s)
+	return err == nil && string(raw) == "false"
+}
+
+func place(at string) string {
+	if at == "" {
+		return ""
+	}
+	return at + ": "
+}
+
+// reason is the innermost message of a validator's error, without its trail of schema addresses.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,243 @@
+package cairn
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// Role says who speaks in a message.
+type Role string
+
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one entry of a session's transcript. Messages are immutable once they are in a session: nobody may
+// modify one that came from a store, an event or a request.
+type Message struct {
+	// ID is unique in the session. It is assigned when the message is added if it is empty.
+	ID   string `json:"id,omitempty"`
+	Role Role   `json:"role"`
+	// Hidden marks a context row: the model reads it, a chat does not show it.
+	Hidden bool   `json:"hidden,omitempty"`
+	Parts  []Part `json:"parts"`
+	// RunID is the run that added the message; empty for what was added between runs.
+	RunID     string    `json:"run_id,omitempty"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+}
+
+// PartType tells the kinds of [Part] apart.
+type PartType string
+
+const (
+	PartText       PartType = "text"
+	PartReasoning  PartType = "reasoning"
+	PartToolUse    PartType = "tool_use"
+	PartToolResult PartType = "tool_result"
+	PartFile       PartType = "file"
+)
+
+// Part is one piece of a message. Which fields are set follows from Type.
+type Part struct {
+	Type PartType `json:"type"`
+	// Text is the text of PartText and PartReasoning.
+	Text string `json:"text,omitempty"`
+	// Provider is opaque data that the model's provider wants back with the part, such as a signature.
+	Provider json.RawMessage `json:"provider,omitempty"`
+	ToolUse  *ToolUse        `json:"tool_use,omitempty"`
+	Result   *ToolResult     `json:"tool_result,omitempty"`
+	File     *File           `json:"file,omitempty"`
+}
+
+// ToolUse is a model's request to call a tool.
+type ToolUse struct {
+	// CallID is unique in the session.
+	CallID string `json:"call_id"`
+	Tool   string `json:"tool"`
+	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
+	// that is not is kept as a JSON string.
+	Input json.RawMessage `json:"input"`
+}
+
+// ToolResult is the answer to a tool use. Every tool use has exactly one before the next model call.
+type ToolResult struct {
+	CallID string `json:"call_id"`
+	Tool   string `json:"tool"`
+	// Output is the tool's result as JSON, or the error text as a JSON string if IsError.
+	Output  json.RawMessage `json:"output"`
+	IsError bool            `json:"is_error,omitempty"`
+	// Code says why, if IsError.
+	Code Code `json:"code,omitempty"`
+}
+
+// File is a file or image in a message: its bytes, or an address the provider fetches.
+type File struct {
+	Name      string `json:"name,omitempty"`
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data,omitempty"`
+	URL       string `json:"url,omitempty"`
+}
+
+// FileFromDataURL returns the file a "data:" URL holds.
+func FileFromDataURL(name, url string) (File, error) {
+	rest, ok := strings.CutPrefix(url, "data:")
+	head, body, comma := strings.Cut(rest, ",")
+	if !ok || !comma {
+		return File{}, Invalid("url", "not a data URL")
+	}
+	mediaType, isBase64 := strings.CutSuffix(head, ";base64")
+	if !isBase64 {
+		return File{}, Invalid("url", "only base64 data URLs are supported")
+	}
+	data, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		return File{}, Invalid("url", "bad base64: %v", err)
+	}
+	if mediaType == "" {
+		mediaType = "text/plain"
+	}
+	return File{Name: name, MediaType: mediaType, Data: data}, nil
+}
+
+// DataURL returns the file's bytes as a "data:" URL.
+func (f *File) DataURL() string {
+	return "data:" + f.MediaType + ";base64," + base64.StdEncoding.EncodeToString(f.Data)
+}
+
+// TextPart returns a part of plain text.
+func TextPart(text string) Part { return Part{Type: PartText, Text: text} }
+
+// FilePart returns a part that holds a file.
+func FilePart(f File) Part { return Part{Type: PartFile, File: &f} }
+
+// User returns a user's message.
+func User(parts ...Part) Message { return Message{Role: RoleUser, Parts: parts} }
+
+// Context returns a hidden message: the model reads the text as context, a chat does not show it.
+func Context(text string) Message {
+	return Message{Role: RoleUser, Hidden: true, Parts: []Part{TextPart(text)}}
+}
+
+// Text returns the message's text parts joined.
+func (m *Message) Text() string {
+	if len(m.Parts) == 1 && m.Parts[0].Type == PartText {
+		return m.Parts[0].Text
+	}
+	var b strings.Builder
+	for i := range m.Parts {
+		if m.Parts[i].Type == PartText {
+			b.WriteString(m.Parts[i].Text)
+		}
+	}
+	return b.String()
+}
+
+// ToolUses returns the message's tool uses in order.
+func (m *Message) ToolUses() []*ToolUse {
+	var list []*ToolUse
+	for i := range m.Parts {
+		if m.Parts[i].Type == PartToolUse {
+			list = append(list, m.Parts[i].ToolUse)
+		}
+	}
+	return list
+}
+
+// ToolResults returns the message's tool results in order.
+func (m *Message) ToolResults() []*ToolResult {
+	var list []*ToolResult
+	for i := range m.Parts {
+		if m.Parts[i].Type == PartToolResult {
+			list = append(list, m.Parts[i].Result)
+		}
+	}
+	return list
+}
+
+// Input is what a turn begins with: one or more user messages. Build it with [Text] or [Messages].
+type Input struct {
+	Messages []Message
+}
+
+// Text is an input of one user message.
+func Text(text string) Input { return Input{Messages: []Message{User(TextPart(text))}} }
+
+// Messages is an input of several messages: user messages with text and files, and [Context] messages.
+func Messages(list ...Message) Input { return Input{Messages: list} }
+
+// MaxInputBytes is the most one input may hold, all text and files together.
+const MaxInputBytes = 32 << 20
+
+// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, invalid UTF-8, or
+// more than MaxInputBytes.
+func (in Input) Validate() error {
+	if len(in.Messages) == 0 {
+		return Invalid("input", "no messages")
+	}
+	total := 0
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		at := "input"
+		if len(in.Messages) > 1 {
+			at = fmt.Sprintf("input.messages[%d]", i)
+		}
+		if m.Role != RoleUser {
+			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)
+		}
+		if m.ID != "" {
+			if problem := ids.Check(m.ID); problem != "" {
+				return Invalid(at+".id", "%s", problem)
+			}
+		}
+		if len(m.Parts) == 0 {
+			return Invalid(at, "the message has no parts")
+		}
+		for j := range m.Parts {
+			size, err := m.Parts[j].validateInput(at)
+			if err != nil {
+				return err
+			}
+			total += size
+		}
+	}
+	if total > MaxInputBytes {
+		return &Error{Code: CodeTooLarge, Field: "input",
+			Message: fmt.Sprintf("input: %d bytes, at most %d are allowed", total, MaxInputBytes)}
+	}
+	return nil
+}
+
+func (p *Part) validateInput(at string) (size int, err error) {
+	switch p.Type {
+	case PartText:
+		if p.Text == "" {
+			return 0, Invalid(at, "the text is empty")
+		}
+		if !utf8.ValidString(p.Text) {
+			return 0, Invalid(at, "the text is not valid UTF-8")
+		}
+		return len(p.Text), nil
+	case PartFile:
+		f := p.File
+		switch {
+		case f == nil:
+			return 0, Invalid(at+".file", "is missing")
+		case f.MediaType == "" || !utf8.ValidString(f.MediaType):
+			return 0, Invalid(at+".file.media_type", "is missing or not valid UTF-8")
+		case !utf8.ValidString(f.Name) || !utf8.ValidString(f.URL):
+			return 0, Invalid(at+".file", "name or url is not valid UTF-8")
+		case (len(f.Data) == 0) == (f.URL == ""):
+			return 0, Invalid(at+".file", "needs either data or a url")
+		}
+		return len(f.Data) + len(f.URL), nil
+	}
+	return 0, Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
+}

@@ -1,0 +1,137 @@
+package cairn
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+)
+
+// Model is a language model that streams one reply at a time. Implementations are safe for concurrent use.
+type Model interface {
+	// Info names the model.
+	Info() ModelInfo
+	// Stream asks for one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
+	// *Error whose code is of CategoryModel; its Retryable says whether the call is tried again. A reply that ends
+	// without ChunkFinish counts as broken off. Cancelling ctx ends the stream. The request must not be modified.
+	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
+}
+
+// ModelInfo describes a model.
+type ModelInfo struct {
+	Provider string `json:"provider"`
+	Name     string `json:"name"`
+}
+
+// Request is one call of a model.
+type Request struct {
+	SessionID string
+	// System is the agent's instructions; empty for none.
+	System   string
+	Messages []Message
+	Tools    []ToolSpec
+	// Choice says whether the model must call a tool.
+	Choice   ToolChoice
+	Settings Settings
+}
+
+// ToolSpec is what a model is told about a tool.
+type ToolSpec struct {
+	Name        string
+	Description string
+	Schema      json.RawMessage
+}
+
+// ToolChoice steers tool use. The zero value lets the model choose.
+type ToolChoice struct {
+	// Tool names the one tool the model must call; empty for free choice.
+	Tool string
+	// None forbids tool calls.
+	None bool
+}
+
+// Settings tune a model call. Zero values leave the provider's default.
+type Settings struct {
+	Temperature *float64
+	TopP        *float64
+	// MaxOutputTokens bounds the reply.
+	MaxOutputTokens int
+	// ReasoningEffort is the provider's word: "minimal", "low", "medium", "high".
+	ReasoningEffort string
+	StopSequences   []string
+	// Options are merged into the provider's request as they are, by top-level name.
+	Options map[string]any
+}
+
+// ChunkType tells the kinds of [Chunk] apart.
+type ChunkType string
+
+const (
+	ChunkText      ChunkType = "text"       // Text is appended to the reply
+	ChunkReasoning ChunkType = "reasoning"  // Text is appended to the reasoning; Provider belongs to it
+	ChunkToolStart ChunkType = "tool_start" // a call of Tool begins; CallID identifies it
+	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
+	ChunkFile      ChunkType = "file"       // File is part of the reply
+	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
+	ChunkFinish    ChunkType = "finish"     // the reply is complete; Stop says why
+)
+
+// Chunk is one piece of a streamed reply.
+type Chunk struct {
+	Type     ChunkType
+	Text     string
+	CallID   string
+	Tool     string
+	Provider json.RawMessage
+	File     *File
+	Usage    Usage
+	Stop     StopReason
+}
+
+// StopReason says why a reply ended.
+type StopReason string
+
+const (
+	StopEnd     StopReason = "end"     // the model was done
+	StopTools   StopReason = "tools"   // the model wants tools to be called
+	StopLength  StopReason = "length"  // the output limit was reached
+	StopOnWords StopReason = "stopped" // a stop sequence was met
+)
+
+// Usage counts what a run consumed. Tokens are the provider's own figures: InputTokens includes CachedTokens and
+// CacheWriteTokens, OutputTokens includes ReasoningTokens.
+type Usage struct {
+	InputTokens      int64 `json:"input_tokens,omitempty"`
+	OutputTokens     int64 `json:"output_tokens,omitempty"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
+	CachedTokens     int64 `json:"cached_tokens,omitempty"`
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	ModelCalls       int64 `json:"model_calls,omitempty"`
+	ToolCalls        int64 `json:"tool_calls,omitempty"`
+	ToolErrors       int64 `json:"tool_errors,omitempty"`
+	// Custom holds what tools recorded with Call.RecordUsage, by name.
+	Custom map[string]float64 `json:"custom,omitempty"`
+}
+
+// Add returns the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	sum := Usage{
+		InputTokens:      u.InputTokens + v.InputTokens,
+		OutputTokens:     u.OutputTokens + v.OutputTokens,
+		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
+		CachedTokens:     u.CachedTokens + v.CachedTokens,
+		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
+		ModelCalls:       u.ModelCalls + v.ModelCalls,
+		ToolCalls:        u.ToolCalls + v.ToolCalls,
+		ToolErrors:       u.ToolErrors + v.ToolErrors,
+	}
+	if len(u.Custom)+len(v.Custom) > 0 {
+		sum.Custom = make(map[string]float64, len(u.Custom)+len(v.Custom))
+		for name, n := range u.Custom {
+			sum.Custom[name] += n
+		}
+		for name, n := range v.Custom {
+			sum.Custom[name] += n
+		}
+	}
+	return sum
+}

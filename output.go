@@ -1,0 +1,93 @@
+package cairn
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// OutputType declares the Go type of an agent's final output. Make one with [OutputOf].
+type OutputType struct {
+	typ    reflect.Type
+	schema *schema.Schema
+	err    error
+}
+
+// OutputOf declares T, a struct, as an agent's output. The model is given the tool [FinishTool], whose arguments are
+// the output; what it passes is checked against the schema of T (see [SchemaFor]).
+func OutputOf[T any]() *OutputType {
+	t := reflect.TypeFor[T]()
+	s, err := schema.For(t)
+	return &OutputType{typ: t, schema: s, err: err}
+}
+
+// RawOutput declares an output by its JSON Schema, which must describe an object.
+func RawOutput(jsonSchema json.RawMessage) *OutputType {
+	s, err := schema.Parse(jsonSchema)
+	return &OutputType{schema: s, err: err}
+}
+
+// Schema returns the output's JSON Schema.
+func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
+
+// Check returns a CodeOutput error with every violation if raw is not such an output.
+func (o *OutputType) Check(raw json.RawMessage) error {
+	if err := checkSchema(o.schema, CodeOutput, "the output's members", raw); err != nil {
+		return err
+	}
+	if o.typ == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, reflect.New(o.typ).Interface()); err != nil {
+		return Errorf(CodeOutput, "the output does not decode as %s: %w", o.typ, err)
+	}
+	return nil
+}
+
+// OutputAs decodes a run's typed output. It returns a CodeOutput error if there is none or it is of another type.
+func OutputAs[T any](r *Result) (T, error) {
+	var out T
+	if len(r.Output) == 0 {
+		return out, Errorf(CodeOutput, "run %s has no output (status %s)", r.RunID, r.Status)
+	}
+	if err := json.Unmarshal(r.Output, &out); err != nil {
+		return out, Errorf(CodeOutput, "output does not decode as %T: %w", out, err)
+	}
+	return out, nil
+}
+
+// Completion is what is about to end a turn.
+type Completion struct {
+	Reason Reason
+	// Text is the text of the last reply.
+	Text string
+	// Output is the typed output; nil if there is none.
+	Output json.RawMessage
+}
+
+// Verdict is a completion guard's decision. The zero value accepts.
+type Verdict struct {
+	// Output replaces the typed output, if set. It must satisfy the output type.
+	Output json.RawMessage
+	// Text replaces the text of the result, if set. The transcript keeps what the model said.
+	Text string
+	// Feedback, if set, sends the model back to work with these words.
+	Feedback string
+	// Err, if set, fails the run.
+	Err error
+}
+
+// Accept lets the turn end.
+func Accept() Verdict { return Verdict{} }
+
+// SendBack has the model go on, told what is wrong.
+func SendBack(feedback string) Verdict { return Verdict{Feedback: feedback} }
+
+// Reject fails the run.
+func Reject(err error) Verdict { return Verdict{Err: err} }
+
+// Guard decides about what would end a turn. An error counts as Reject. It may be asked again about the same
+// completion after a crash.
+type Guard func(ctx context.Context, step *Step, c Completion) (Verdict, error)

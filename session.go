@@ -1,0 +1,256 @@
+package cairn
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// SessionStatus is what a session is doing.
+type SessionStatus string
+
+const (
+	// SessionIdle is a session that no run has used yet.
+	SessionIdle SessionStatus = "idle"
+	// SessionActive is a session held by a run.
+	SessionActive SessionStatus = "active"
+	// SessionPaused waits for people or children; nothing runs.
+	SessionPaused      SessionStatus = "paused"
+	SessionCompleted   SessionStatus = "completed"
+	SessionFailed      SessionStatus = "failed"
+	SessionInterrupted SessionStatus = "interrupted"
+)
+
+// Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are kept
+// beside it under its id.
+type Session struct {
+	ID     string        `json:"id"`
+	Agent  string        `json:"agent"`
+	Status SessionStatus `json:"status"`
+
+	UserID   string            `json:"user_id,omitempty"`
+	Tags     []string          `json:"tags,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// ExpiresAt is when the session may be removed; zero for never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// TraceParent is the W3C trace context the session belongs to.
+	TraceParent string `json:"trace_parent,omitempty"`
+	// ParentID and RootID place the session in a tree; a root has neither parent nor another root than itself.
+	ParentID string `json:"parent_id,omitempty"`
+	RootID   string `json:"root_id"`
+
+	// Version counts the commits of the session. It is the guard of every write.
+	Version int64 `json:"version"`
+	// Epoch counts rewinds: within one epoch messages are only ever appended.
+	Epoch        int64 `json:"epoch,omitempty"`
+	MessageCount int   `json:"message_count"`
+
+	// RunID and Turn are the last run's; Step is the number of steps that run has committed.
+	RunID string `json:"run_id,omitempty"`
+	Turn  int    `json:"turn"`
+	Step  int    `json:"step"`
+	// Recoveries counts how often the current run was taken over since its last committed step.
+	Recoveries   int    `json:"recoveries,omitempty"`
+	CheckpointID string `json:"checkpoint_id,omitempty"`
+	// LogSequence is the event log's position up to which the messages tell everything.
+	LogSequence int64         `json:"log_sequence"`
+	Lease       Lease         `json:"lease,omitzero"`
+	State       StatePosition `json:"state"`
+	// Usage is the total of all runs.
+	Usage Usage `json:"usage"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
+// write that names an old one is refused.
+type Lease struct {
+	Owner string    `json:"owner,omitempty"`
+	Token int64     `json:"token,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// StatePosition is where a session's state is in its chain of keyframes and changes. The sizes say when the next
+// keyframe is due.
+type StatePosition struct {
+	// Position counts the changes of state so far.
+	Position int64 `json:"position"`
+	// KeyframeBytes is the size of the last keyframe, ChangeBytes that of the changes since.
+	KeyframeBytes int64 `json:"keyframe_bytes"`
+	ChangeBytes   int64 `json:"change_bytes"`
+}
+
+// Running reports whether a run holds the session and its lease is still good at now.
+func (s *Session) Running(now time.Time) bool {
+	return s.Status == SessionActive && now.Before(s.Lease.Until)
+}
+
+// Crashed reports whether a run holds the session but its lease ran out: the process that drove it is gone.
+func (s *Session) Crashed(now time.Time) bool {
+	return s.Status == SessionActive && !now.Before(s.Lease.Until)
+}
+
+// MaxMetadataBytes bounds the user id, tags and metadata of a session together.
+const MaxMetadataBytes = 16 << 10
+
+// CheckSessionID reports what is wrong with a session id: it is empty, longer than 200 bytes, not valid UTF-8, has
+// control characters, or begins or ends with white space.
+func CheckSessionID(id string) error {
+	if problem := ids.Check(id); problem != "" {
+		return Invalid("session", "the id %s", problem)
+	}
+	return nil
+}
+
+// ValidateContext checks the parts of a session that users set: user id, tags, metadata.
+func (s *Session) ValidateContext() error {
+	total := len(s.UserID)
+	if !utf8.ValidString(s.UserID) {
+		return Invalid("user_id", "is not valid UTF-8")
+	}
+	for _, t := range s.Tags {
+		if problem := ids.Check(t); problem != "" {
+			return Invalid("tags", "a tag %s", problem)
+		}
+		total += len(t)
+	}
+	for k, v := range s.Metadata {
+		if problem := ids.Check(k); problem != "" {
+			return Invalid("metadata", "a key %s", problem)
+		}
+		if !utf8.ValidString(v) {
+			return Invalid("metadata", "the value of %q is not valid UTF-8", k)
+		}
+		total += len(k) + len(v)
+	}
+	if total > MaxMetadataBytes {
+		return &Error{Code: CodeTooLarge, Field: "metadata",
+			Message: "metadata: user id, tags and metadata are larger than 16 KiB together"}
+	}
+	return nil
+}
+
+// RunStatus is the state of one run.
+type RunStatus string
+
+const (
+	RunRunning             RunStatus = "running"
+	RunCompleted           RunStatus = "completed"
+	RunFailed              RunStatus = "failed"
+	RunInterrupted         RunStatus = "interrupted"
+	SuspendedClientTool    RunStatus = "suspended_client_tool"
+	SuspendedChildren      RunStatus = "suspended_awaiting_children"
+	SuspendedStepPartially RunStatus = "suspended_step_partial"
+)
+
+// Reason says why a run ended.
+type Reason string
+
+const (
+	ReasonReply         Reason = "reply"          // the model answered without calling tools
+	ReasonFinish        Reason = "finish"         // __finish__ was called
+	ReasonFinishTool    Reason = "finish_tool"    // a FinishWith tool was called
+	ReasonStopCondition Reason = "stop_condition" // the agent's StopWhen held
+	ReasonInterrupted   Reason = "interrupted"    // somebody asked for it
+	ReasonAborted       Reason = "aborted"        // somebody asked for it
+	ReasonCrashed       Reason = "crashed"        // its process died and a new turn took its place
+	ReasonError         Reason = "error"          // see Run.Error
+)
+
+// RunKind says which verb began a run.
+type RunKind string
+
+const (
+	RunExecute RunKind = "execute"
+	RunResume  RunKind = "resume"
+	RunRetry   RunKind = "retry"
+)
+
+// Run is the record of one execution inside a session. Turns are contiguous from 1.
+type Run struct {
+	ID        string    `json:"id"`
+	SessionID string    `json:"session_id"`
+	Agent     string    `json:"agent"`
+	Kind      RunKind   `json:"kind"`
+	Turn      int       `json:"turn"`
+	Status    RunStatus `json:"status"`
+	Reason    Reason    `json:"reason,omitempty"`
+	// PreviousRunID is the run this one resumes or retries.
+	PreviousRunID string `json:"previous_run_id,omitempty"`
+	// Steps is the number of steps the run committed.
+	Steps int `json:"steps"`
+	// StartSequence is the event log's position when the run began: its events come after it.
+	StartSequence int64 `json:"start_sequence"`
+	// FirstMessage is the number of messages the session had when the run began.
+	FirstMessage int             `json:"first_message"`
+	Usage        Usage           `json:"usage"`
+	Text         string          `json:"text,omitempty"`
+	Output       json.RawMessage `json:"output,omitempty"`
+	Error        *Error          `json:"error,omitempty"`
+	StartedAt    time.Time       `json:"started_at"`
+	EndedAt      time.Time       `json:"ended_at,omitzero"`
+}
+
+// Result is the outcome of a run.
+type Result struct {
+	SessionID string    `json:"session_id"`
+	RunID     string    `json:"run_id"`
+	Turn      int       `json:"turn"`
+	Status    RunStatus `json:"status"`
+	Reason    Reason    `json:"reason,omitempty"`
+	// Text is the text of the last reply.
+	Text string `json:"text,omitempty"`
+	// Output is the typed output as JSON, if the agent has an output type or a FinishWith tool ended the turn. Decode it
+	// with [OutputAs].
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+	Steps  int             `json:"steps"`
+	Usage  Usage           `json:"usage"`
+}
+
+// Result returns the outcome the record tells of.
+func (r *Run) Result() *Result {
+	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
+		Text: r.Text, Output: r.Output, Error: r.Error, Steps: r.Steps, Usage: r.Usage}
+}
+
+// Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by
+// position, so that it costs next to nothing.
+type Checkpoint struct {
+	ID        string `json:"id"`
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	// StepID is the step whose commit wrote the checkpoint.
+	StepID string `json:"step_id"`
+	Turn   int    `json:"turn"`
+	Step   int    `json:"step"`
+	// Number is the order of writing within the session, from 1. The latest checkpoint is the one with the highest.
+	Number int64 `json:"number"`
+	// ParentID is the checkpoint the session was at before.
+	ParentID      string    `json:"parent_id,omitempty"`
+	MessageCount  int       `json:"message_count"`
+	StatePosition int64     `json:"state_position"`
+	LogSequence   int64     `json:"log_sequence"`
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+// StopKind says how a run is to be stopped.
+type StopKind string
+
+const (
+	// StopInterrupt keeps the partial reply; the session can be resumed.
+	StopInterrupt StopKind = "interrupt"
+	// StopAbort ends the run as failed.
+	StopAbort StopKind = "abort"
+)
+
+// Stop is a durable request to stop one run.
+type Stop struct {
+	RunID  string    `json:"run_id"`
+	Kind   StopKind  `json:"kind"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}

@@ -1,0 +1,100 @@
+package cairn
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/cairn-agents/cairn/internal/ops"
+)
+
+// Op is one write to a session's state: Append, Replace or Delete at a JSON Pointer whose tokens name object members.
+type Op = ops.Op
+
+// The kinds of [Op].
+const (
+	OpAppend  = ops.Append
+	OpReplace = ops.Replace
+	OpDelete  = ops.Delete
+)
+
+// StateType declares the Go type of an agent's state and the value a new session begins with.
+type StateType struct {
+	typ     reflect.Type
+	initial json.RawMessage
+	err     error
+}
+
+// StateOf declares S, which must encode to a JSON object, as the type of an agent's state, beginning with initial.
+func StateOf[S any](initial S) *StateType {
+	raw, err := json.Marshal(initial)
+	st := &StateType{typ: reflect.TypeFor[S](), initial: raw, err: err}
+	if err == nil && !isObject(raw) {
+		st.err = fmt.Errorf("%T does not encode to a JSON object", initial)
+	}
+	return st
+}
+
+// Initial returns the state a new session begins with.
+func (t *StateType) Initial() json.RawMessage { return t.initial }
+
+// Check reports whether raw decodes as the state type.
+func (t *StateType) Check(raw json.RawMessage) error {
+	if err := json.Unmarshal(raw, reflect.New(t.typ).Interface()); err != nil {
+		return Errorf(CodeState, "state does not decode as %s: %w", t.typ, err)
+	}
+	return nil
+}
+
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	return len(raw) > 0 && raw[0] == '{'
+}
+
+// Handle is what gives access to a session's state: a *[Step] or a *[Call].
+type Handle interface {
+	step() *Step
+}
+
+// State returns the session's state as an S. A tool sees the state as it was before its step, with the tool's own
+// updates applied. The error is a CodeState error if the stored state does not decode as an S.
+func State[S any](h Handle) (S, error) {
+	var s S
+	raw, err := h.step().env.State()
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, Errorf(CodeState, "state does not decode as %T: %w", s, err)
+	}
+	return s, nil
+}
+
+// UpdateState lets change work on a copy of the session's state and records what it changed: members that it did not
+// touch are not written, an array that only grew is appended to, so that parallel tools that grow one list all keep
+// their items. The write takes effect when the step is committed. It costs the size of the state; to add a little to
+// a large state use [Step.Append] and [Step.Set].
+func UpdateState[S any](h Handle, change func(*S)) error {
+	s, err := State[S](h)
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(s)
+	if err != nil {
+		return Errorf(CodeState, "state does not encode: %w", err)
+	}
+	change(&s)
+	after, err := json.Marshal(s)
+	if err != nil {
+		return Errorf(CodeState, "state does not encode: %w", err)
+	}
+	list, err := ops.Diff(before, after)
+	if err != nil {
+		return Errorf(CodeState, "state: %w", err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return h.step().env.Update(list)
+}

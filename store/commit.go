@@ -1,0 +1,241 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+)
+
+// Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every
+// field that is set, in the order of the fields; the row's Version grows by one and UpdatedAt becomes now.
+//
+// A commit is idempotent: if its guard fails, but the session already has a checkpoint with Checkpoint.StepID, or a
+// run with StartRun.ID, then it has happened before, and the store returns the session's row instead of an error.
+type Commit struct {
+	Guard Guard
+
+	// Create makes the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TraceParent, ParentID
+	// and RootID are taken from it, everything else begins at zero. RootID defaults to ID. A new session has Status idle.
+	// Create is ignored if the session exists, unless Guard.New is set.
+	Create *cairn.Session
+	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
+	InitialState json.RawMessage
+
+	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence and FirstMessage. A run whose
+	// status is not running gets EndedAt = now. A stop request aimed at the run is dropped.
+	EndRun *cairn.Run
+	// StartRun adds a run. The store sets SessionID, StartedAt and FirstMessage, sets Turn to the row's Turn + 1, and puts
+	// RunID, Turn, Step = 0 and Recoveries = 0 on the row.
+	StartRun *cairn.Run
+
+	// Rewind takes the session back to one of its checkpoints: later messages, checkpoints and state changes are
+	// removed, Epoch grows by one. An unknown checkpoint is ErrNotFound and nothing is written.
+	Rewind string
+
+	// Messages are appended. The store sets CreatedAt where it is zero.
+	Messages []cairn.Message
+	// State changes the session's state.
+	State *StateChange
+
+	// Step is the number of steps the current run has committed with this commit; 0 leaves the row's. It also sets
+	// Recoveries to 0.
+	Step int
+	// Recovered adds one to Recoveries.
+	Recovered bool
+	// Checkpoint adds a checkpoint of the session as it is after this commit. ID, RunID, StepID, Step and LogSequence are
+	// the caller's, everything else is set by the store. The row's CheckpointID becomes its ID.
+	Checkpoint *cairn.Checkpoint
+	// Status becomes the row's, if set.
+	Status cairn.SessionStatus
+	// LogSequence becomes the row's, if it is greater.
+	LogSequence int64
+	// Usage is added to the row's.
+	Usage cairn.Usage
+	// Lease takes, renews or releases the lease.
+	Lease LeaseChange
+	// DropStaged removes everything staged for the session.
+	DropStaged bool
+	// Context changes the session's user context.
+	Context *ContextChange
+}
+
+// Guard is the condition of a commit. All that is set must hold; a commit with no guard is not refused.
+type Guard struct {
+	// New requires that the session does not exist; the conflict is ErrExists.
+	New bool
+	// Token, if not 0, is the fencing token of the lease's holder; the conflict is ErrFenced. It is checked before
+	// Version.
+	Token int64
+	// Idle requires that the session is not active; the conflict is ErrAlreadyRunning.
+	Idle bool
+	// Agent, if set, must be the session's agent; the conflict is ErrInvalid.
+	Agent string
+	// Version, if not 0, is the version the writer saw; the conflict is ErrStale.
+	Version int64
+}
+
+// Check returns the conflict of g with an existing session's row, or nil. Stores whose guard is not a single
+// statement use it; the others follow its order.
+func (g Guard) Check(s *cairn.Session) error {
+	switch {
+	case g.New:
+		return Conflict(cairn.CodeExists, s, "session %q already exists", s.ID)
+	case g.Token != 0 && g.Token != s.Lease.Token:
+		return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+	case g.Agent != "" && g.Agent != s.Agent:
+		return Conflict(cairn.CodeInvalid, s, "session %q belongs to agent %q, not %q", s.ID, s.Agent, g.Agent)
+	case g.Idle && s.Status == cairn.SessionActive:
+		return Conflict(cairn.CodeRunning, s, "session %q is already running", s.ID)
+	case g.Version != 0 && g.Version != s.Version:
+		return Conflict(cairn.CodeStale, s, "session %q has changed: version %d, now %d", s.ID, g.Version, s.Version)
+	}
+	return nil
+}
+
+// ConflictError says that a guard did not hold. errors.Is compares it with the sentinels of package cairn.
+type ConflictError struct {
+	Err *cairn.Error
+	// Session is the row the store saw; nil if there was none.
+	Session *cairn.Session
+}
+
+// Error returns the message.
+func (e *ConflictError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error within, for errors.Is and errors.As.
+func (e *ConflictError) Unwrap() error { return e.Err }
+
+// Conflict returns a ConflictError for implementers.
+func Conflict(code cairn.Code, s *cairn.Session, format string, args ...any) error {
+	return &ConflictError{Err: cairn.Errorf(code, format, args...), Session: s}
+}
+
+// Seen returns the session row that a conflict saw, or nil.
+func Seen(err error) *cairn.Session {
+	var c *ConflictError
+	if errors.As(err, &c) {
+		return c.Session
+	}
+	return nil
+}
+
+// NotFound returns the error for a session that does not exist.
+func NotFound(id string) error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
+}
+
+// StateChange is a change of state: operations, and the whole value after them where a keyframe is due.
+type StateChange struct {
+	Ops []cairn.Op
+	// Keyframe is the whole state after Ops. If it is set the store keeps it instead of Ops.
+	Keyframe json.RawMessage
+}
+
+// KeyframeDue reports whether a change of the given size should be stored as a keyframe: when the changes since the
+// last one outgrow it. So a state's storage stays within a constant factor of the sum of its changes, and loading it
+// reads at most twice its size.
+func KeyframeDue(p cairn.StatePosition, changeBytes int) bool {
+	return p.ChangeBytes+int64(changeBytes) > max(p.KeyframeBytes, minKeyframe)
+}
+
+// minKeyframe keeps small states from writing a keyframe at every step.
+const minKeyframe = 4 << 10
+
+// Advance returns the position after a change whose stored form has the given size.
+func Advance(p cairn.StatePosition, keyframe bool, size int) cairn.StatePosition {
+	p.Position++
+	if keyframe {
+		p.KeyframeBytes, p.ChangeBytes = int64(size), 0
+	} else {
+		p.ChangeBytes += int64(size)
+	}
+	return p
+}
+
+// FoldState returns the state that results from a keyframe and the changes after it, oldest first.
+func FoldState(keyframe json.RawMessage, changes [][]cairn.Op) (json.RawMessage, error) {
+	raw, err := ops.Fold(keyframe, changes...)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state does not fold: %w", err)
+	}
+	return raw, nil
+}
+
+// LeaseAction says what a commit does to the session's lease.
+type LeaseAction int
+
+const (
+	LeaseKeep    LeaseAction = iota // leave it as it is
+	LeaseTake                       // Owner becomes the holder, Token grows by one, Until = now + TTL
+	LeaseRenew                      // Until = now + TTL
+	LeaseRelease                    // Owner and Until become empty; Token stays
+)
+
+// LeaseChange is what a commit does to the lease.
+type LeaseChange struct {
+	Action LeaseAction
+	Owner  string
+	TTL    time.Duration
+}
+
+// ContextChange changes a session's user context; nil fields are left.
+type ContextChange struct {
+	UserID *string
+	Tags   *[]string
+	// Metadata sets entries; an empty value removes one.
+	Metadata  map[string]string
+	ExpiresAt *time.Time
+}
+
+// Apply changes the row.
+func (c *ContextChange) Apply(s *cairn.Session) {
+	if c.UserID != nil {
+		s.UserID = *c.UserID
+	}
+	if c.Tags != nil {
+		s.Tags = *c.Tags
+	}
+	if c.ExpiresAt != nil {
+		s.ExpiresAt = *c.ExpiresAt
+	}
+	if len(c.Metadata) == 0 {
+		return
+	}
+	merged := make(map[string]string, len(s.Metadata)+len(c.Metadata))
+	for k, v := range s.Metadata {
+		merged[k] = v
+	}
+	for k, v := range c.Metadata {
+		if v == "" {
+			delete(merged, k)
+		} else {
+			merged[k] = v
+		}
+	}
+	s.Metadata = merged
+}
+
+// NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
+// An operation that does not fit is a CodeState error.
+func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
+	doc, err := ops.NewDoc(state)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state: %w", err)
+	}
+	if _, err := doc.Apply(list); err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	change := &StateChange{Ops: list}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	if KeyframeDue(at, len(raw)) {
+		change.Keyframe = doc.Raw()
+	}
+	return change, nil
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Log is an append-only event log per session tree, read by position. All methods are safe for concurrent use by any
+// number of processes. Readers never slow a writer.
+type Log interface {
+	// Append adds events and returns the sequence of the last one. Sequences are contiguous from 1; the log sets them. If
+	// expect is not AnySequence, it must be the log's last sequence, else the error is ErrStale and nothing is added. An
+	// event over the log's maximum size is ErrTooLarge, and nothing is added. The events are not kept or modified.
+	Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error)
+	// Read returns at most limit events after a sequence; limit 0 means 1000. The result is empty if there are none yet.
+	// If events after it were trimmed the error is ErrTrimmed.
+	Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
+	// Follow yields every event after a sequence, those there are and those to come, until ctx is done; its end by ctx is
+	// not an error. A log that does not exist yet is an empty one. If events after the sequence were trimmed it ends with
+	// ErrTrimmed.
+	Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error]
+	// Bounds returns the sequences of the first and the last event. An empty log answers (last+1, last), where last is 0
+	// if there never was an event.
+	Bounds(ctx context.Context, log string) (first, last int64, err error)
+	// Trim removes the events before a sequence. The sequence of later events does not change.
+	Trim(ctx context.Context, log string, before int64) error
+	// Drop removes a log with all its events.
+	Drop(ctx context.Context, log string) error
+	// MaxEvent returns the size in bytes that an encoded event may have.
+	MaxEvent() int
+}
+
+// AnySequence makes Append unconditional.
+const AnySequence int64 = -1
+
+// DefaultMaxEvent is the maximum size of an event unless a log is told otherwise.
+const DefaultMaxEvent = 256 << 10
+
+// EncodeEvent returns the JSON of an event, or ErrTooLarge if it has more than max bytes.
+func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
+	raw, err := json.Marshal(ev)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInvalid, "event %s does not encode: %w", ev.Type, err)
+	}
+	if len(raw) > max {
+		return nil, tooLarge(ev, len(raw), max)
+	}
+	return raw, nil
+}
+
+// CheckEvent reports ErrTooLarge if the event's JSON has more than max bytes. It encodes only events that come near.
+func CheckEvent(ev *cairn.Event, max int) error {
+	const fixed = 1024 // every name, number and time of an event with its quotes
+	rough := len(ev.SessionID) + len(ev.RunID) + len(ev.Agent) + len(ev.CallID) + len(ev.Tool) + len(ev.Name) + len(ev.Text)
+	if ev.Error == nil && ev.Usage == nil && len(ev.Patch) == 0 && 6*rough+len(ev.Data)+fixed <= max {
+		return nil // six bytes is the worst a character becomes
+	}
+	_, err := EncodeEvent(ev, max)
+	return err
+}
+
+func tooLarge(ev *cairn.Event, size, max int) error {
+	return &cairn.Error{Code: cairn.CodeTooLarge, Field: "event",
+		Message: fmt.Sprintf("event %s: %d bytes, at most %d are allowed", ev.Type, size, max)}
+}
+
+// Trimmed returns the error for a reader whose position is before a log's first event.
+func Trimmed(log string, after, first int64) error {
+	return &cairn.Error{Code: cairn.CodeTrimmed,
+		Message: fmt.Sprintf("log %q: events after %d were trimmed, the first one left is %d", log, after, first)}
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// updateTries bounds the optimistic loop of Update. A session has one writer most of the time.
+const updateTries = 64
+
+// Update is the optimistic loop that named operations use: it loads a session, lets change build a commit for it, and
+// applies that under the version it read, again from the start if somebody else was faster. change may run several
+// times; an error from it ends the loop and a nil commit means that nothing is to be done. Update must not be used to
+// write steps: only the holder of the lease does that.
+func Update(ctx context.Context, st Store, id string, change func(*cairn.Session) (*Commit, error)) (*cairn.Session, error) {
+	var err error
+	for range updateTries {
+		var s *cairn.Session
+		if s, err = st.Load(ctx, id); err != nil {
+			return nil, err
+		}
+		var c *Commit
+		if c, err = change(s); err != nil || c == nil {
+			return s, err
+		}
+		c.Guard.Version = s.Version
+		var row *cairn.Session
+		if row, err = st.Commit(ctx, id, c); !errors.Is(err, cairn.ErrStale) {
+			return row, err
+		}
+	}
+	return nil, err
+}
+
+// Create makes a session; the error is ErrExists if there is one: of any number of creators exactly one wins.
+func Create(ctx context.Context, st Store, s *cairn.Session, initialState []byte) (*cairn.Session, error) {
+	return st.Commit(ctx, s.ID, &Commit{Guard: Guard{New: true}, Create: s, InitialState: initialState})
+}
+
+// Exists reports whether there is such a session.
+func Exists(ctx context.Context, st Store, id string) (bool, error) {
+	_, err := st.Load(ctx, id)
+	if errors.Is(err, cairn.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// AppendMessages adds messages to a session, whether or not it is running.
+func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.Message) (*cairn.Session, error) {
+	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) {
+		return &Commit{Messages: messages}, nil
+	})
+}
+
+// MergeState applies operations to a session's state, whether or not it is running. An operation that does not fit the
+// state is a CodeState error and nothing is written.
+func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*cairn.Session, error) {
+	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
+		snap, err := st.State(ctx, id, "")
+		if err != nil {
+			return nil, err
+		}
+		// The state may be newer than s; then the commit is stale and the loop goes round.
+		change, err := NewStateChange(s.State, snap, list)
+		if err != nil {
+			return nil, err
+		}
+		return &Commit{State: change}, nil
+	})
+}
+
+// CompareAndSetStatus sets a session's status if it is one of from. ok says whether it was; the row is the session
+// after the write, or as the store saw it.
+func CompareAndSetStatus(ctx context.Context, st Store, id string, from []cairn.SessionStatus, to cairn.SessionStatus) (row *cairn.Session, ok bool, err error) {
+	row, err = Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
+		ok = false
+		for _, status := range from {
+			ok = ok || s.Status == status
+		}
+		if !ok {
+			return nil, nil
+		}
+		return &Commit{Status: to}, nil
+	})
+	return row, ok && err == nil, err
+}
+
+// SetContext changes a session's user id, tags, metadata or expiry.
+func SetContext(ctx context.Context, st Store, id string, change ContextChange) (*cairn.Session, error) {
+	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
+		after := *s
+		change.Apply(&after)
+		if err := after.ValidateContext(); err != nil {
+			return nil, err
+		}
+		return &Commit{Context: &change}, nil
+	})
+}
+
+// Rewind takes a session that is not running back to one of its checkpoints. Its status becomes interrupted: a resume
+// goes on from there.
+func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
+	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
+		return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}, nil
+	})
+}
+
+// AllMessages returns every message of a session, read in pages.
+func AllMessages(ctx context.Context, st Store, id string) ([]cairn.Message, error) {
+	var all []cairn.Message
+	for {
+		page, err := st.Messages(ctx, id, len(all), 1000)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < 1000 {
+			return all, nil
+		}
+	}
+}

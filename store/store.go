@@ -1,0 +1,184 @@
+// Package store holds the contracts that a storage backend implements: Store for durable state and Log for events.
+//
+// A Store has one write that matters, Commit; everything a step changes goes into it. The named operations of this
+// package (Create, AppendMessages, MergeState, CompareAndSetStatus, …) are thin functions over it. Package storetest
+// holds the suite every implementation passes.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Store keeps sessions and everything that belongs to them. All methods are safe for concurrent use by any number of
+// processes. Times are the store's: lease and creation times come from its clock, not the caller's.
+//
+// Errors are *cairn.Error values: ErrNotFound for a session that does not exist, a *ConflictError where a guard did
+// not hold, ErrUnavailable where storage fails, ErrClosed after Close. A call whose context is cancelled has either
+// happened in full or not at all.
+type Store interface {
+	// Commit applies c to a session, all or nothing, and returns the session as it is then. See [Commit].
+	Commit(ctx context.Context, id string, c *Commit) (*cairn.Session, error)
+	// Load returns a session's row.
+	Load(ctx context.Context, id string) (*cairn.Session, error)
+	// Snapshot returns, from one point in time, what a process needs to drive a session: its row, its state, its messages
+	// from index from on, and what is staged. If from is beyond the last message, Messages is empty.
+	Snapshot(ctx context.Context, id string, from int) (*Snapshot, error)
+	// Messages returns at most limit messages from index from on; limit 0 means 100. A session that does not exist is
+	// ErrNotFound, a range beyond the end is empty.
+	Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error)
+	// State returns a session's state, as of a checkpoint if checkpointID is not empty.
+	State(ctx context.Context, id, checkpointID string) (json.RawMessage, error)
+
+	// Stage keeps pieces of a step that is not committed yet. A piece that is already there, by step and key, is left as
+	// it is. token must be the session's current fencing token, else the error is a ConflictError with ErrFenced.
+	Stage(ctx context.Context, id string, token int64, pieces ...Staged) error
+	// Staged returns the pieces of one step, or of all steps if stepID is empty, in the order they were staged.
+	Staged(ctx context.Context, id, stepID string) ([]Staged, error)
+
+	// Renew extends the lease of the holder of token to ttl from now, and returns the stop request aimed at the run that
+	// holds the session, or nil. A token that is not current is a ConflictError with ErrFenced.
+	Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error)
+	// RequestStop records a stop request for the run that holds the session. stop.RunID must name that run; the error is a
+	// ConflictError with ErrNotRunning if the session is not active or another run holds it. A second request for one run
+	// replaces the first only if it is an abort and the first is not. It does not change the session's version.
+	RequestStop(ctx context.Context, id string, stop cairn.Stop) error
+
+	// Run returns one run of a session; ErrNotFound if it has no such run.
+	Run(ctx context.Context, id, runID string) (*cairn.Run, error)
+	// Runs pages through a session's runs by turn.
+	Runs(ctx context.Context, id string, q PageQuery) (Page[cairn.Run], error)
+	// Checkpoint returns one checkpoint of a session; ErrNotFound if it has no such checkpoint.
+	Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error)
+	// Checkpoints pages through a session's checkpoints in order of writing.
+	Checkpoints(ctx context.Context, id string, q PageQuery) (Page[cairn.Checkpoint], error)
+
+	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
+	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session, ErrNotFound
+	// if from or its checkpoint does not exist.
+	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)
+	// Prune removes all but the newest keep checkpoints of a session, and what only they needed, and returns how many.
+	// The checkpoint the session is at is always kept. keep must be at least 1.
+	Prune(ctx context.Context, id string, keep int) (int, error)
+	// List pages through sessions, newest first.
+	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
+	// Due returns up to limit sessions that need a worker: active ones whose lease ran out, the longest ago first.
+	Due(ctx context.Context, limit int) ([]Due, error)
+	// Delete removes a session and everything it owns. A session whose lease is good is a ConflictError with
+	// ErrAlreadyRunning.
+	Delete(ctx context.Context, id string) error
+	// Close releases what the store holds. Calls under way may fail.
+	Close() error
+}
+
+// LogProvider is a Store that brings an event log of its own.
+type LogProvider interface {
+	EventLog() Log
+}
+
+// StopWatcher is a Store that tells of stop requests as they are made, by any process. Without it a stop is noticed at
+// the next heartbeat.
+type StopWatcher interface {
+	// WatchStops yields stop requests made from now on, until ctx is done. One watch serves a whole process. Requests may
+	// be missed while the store is unreachable: the heartbeat finds them.
+	WatchStops(ctx context.Context) iter.Seq2[StopNotice, error]
+}
+
+// StopNotice tells of a stop request.
+type StopNotice struct {
+	SessionID string
+	Stop      cairn.Stop
+}
+
+// Snapshot is a session at one point in time.
+type Snapshot struct {
+	Session  *cairn.Session
+	State    json.RawMessage
+	Messages []cairn.Message
+	Staged   []Staged
+}
+
+// Staged is one piece of a step under way: its reply, or the result of one call.
+type Staged struct {
+	StepID string          `json:"step_id"`
+	Key    string          `json:"key"`
+	Data   json.RawMessage `json:"data"`
+}
+
+// BranchPoint is where a branch leaves its session: at a checkpoint, or else after a number of messages, with the
+// state of the latest checkpoint that had no more. The zero value is the session as it is.
+type BranchPoint struct {
+	CheckpointID string
+	// Messages counts the messages to take, if it is not nil and CheckpointID is empty.
+	Messages *int
+}
+
+// PageQuery asks for one page of a list.
+type PageQuery struct {
+	// Cursor is the Next of the page before; empty for the first page.
+	Cursor string
+	// Limit is the page's size; 0 means 100, more than 1000 means 1000.
+	Limit int
+	// Newest puts the newest first.
+	Newest bool
+}
+
+// Size returns the effective page size.
+func (q PageQuery) Size() int { return PageSize(q.Limit) }
+
+// PageSize returns the effective size for a requested limit.
+func PageSize(limit int) int {
+	switch {
+	case limit <= 0:
+		return 100
+	case limit > 1000:
+		return 1000
+	}
+	return limit
+}
+
+// Page is one page of a list.
+type Page[T any] struct {
+	Items []T `json:"items"`
+	// Next is the cursor of the next page; empty on the last one.
+	Next string `json:"next,omitempty"`
+}
+
+// SessionQuery selects sessions. Zero fields do not restrict. Sessions come newest first, by creation and id.
+type SessionQuery struct {
+	UserID   string
+	Agent    string
+	Statuses []cairn.SessionStatus
+	// Tags must all be present, Metadata entries all be equal.
+	Tags     []string
+	Metadata map[string]string
+	ParentID string
+	RootID   string
+	// RootsOnly leaves out children.
+	RootsOnly     bool
+	CreatedAfter  time.Time // inclusive
+	CreatedBefore time.Time // exclusive
+	UpdatedAfter  time.Time // inclusive
+	UpdatedBefore time.Time // exclusive
+	Cursor        string
+	Limit         int
+}
+
+// DueKind says why a session needs a worker.
+type DueKind string
+
+// DueCrashed is an active session whose lease ran out.
+const DueCrashed DueKind = "crashed"
+
+// Due is a session that needs a worker.
+type Due struct {
+	SessionID string
+	Agent     string
+	Kind      DueKind
+	// Since is when it became due.
+	Since time.Time
+}
