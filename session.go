@@ -58,8 +58,9 @@ type Session struct {
 	LogSequence int64         `json:"log_sequence"`
 	Lease       Lease         `json:"lease,omitzero"`
 	State       StatePosition `json:"state"`
-	// Usage is the total of all runs.
-	Usage Usage `json:"usage"`
+	// Usage is the total of all runs, RunUsage that of the current one.
+	Usage    Usage `json:"usage"`
+	RunUsage Usage `json:"run_usage"`
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -29,7 +29,7 @@ type Commit struct {
 	// status is not running gets EndedAt = now. A stop request aimed at the run is dropped.
 	EndRun *cairn.Run
 	// StartRun adds a run. The store sets SessionID, StartedAt and FirstMessage, sets Turn to the row's Turn + 1, and puts
-	// RunID, Turn, Step = 0 and Recoveries = 0 on the row.
+	// RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
 	StartRun *cairn.Run
 
 	// Rewind takes the session back to one of its checkpoints: later messages, checkpoints and state changes are
@@ -53,7 +53,7 @@ type Commit struct {
 	Status cairn.SessionStatus
 	// LogSequence becomes the row's, if it is greater.
 	LogSequence int64
-	// Usage is added to the row's.
+	// Usage is added to the row's Usage and RunUsage.
 	Usage cairn.Usage
 	// Lease takes, renews or releases the lease.
 	Lease LeaseChange
@@ -72,15 +72,18 @@ type Guard struct {
 	Token int64
 	// Idle requires that the session is not active; the conflict is ErrAlreadyRunning.
 	Idle bool
+	// Lapsed requires that the session is active and its lease ran out; the conflict is ErrAlreadyRunning if the lease
+	// is good and ErrNotRunning if the session is not active.
+	Lapsed bool
 	// Agent, if set, must be the session's agent; the conflict is ErrInvalid.
 	Agent string
 	// Version, if not 0, is the version the writer saw; the conflict is ErrStale.
 	Version int64
 }
 
-// Check returns the conflict of g with an existing session's row, or nil. Stores whose guard is not a single
-// statement use it; the others follow its order.
-func (g Guard) Check(s *cairn.Session) error {
+// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Stores whose guard is
+// not a single statement use it; the others follow its order.
+func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	switch {
 	case g.New:
 		return Conflict(cairn.CodeExists, s, "session %q already exists", s.ID)
@@ -89,6 +92,10 @@ func (g Guard) Check(s *cairn.Session) error {
 	case g.Agent != "" && g.Agent != s.Agent:
 		return Conflict(cairn.CodeInvalid, s, "session %q belongs to agent %q, not %q", s.ID, s.Agent, g.Agent)
 	case g.Idle && s.Status == cairn.SessionActive:
+		return Conflict(cairn.CodeRunning, s, "session %q is already running", s.ID)
+	case g.Lapsed && s.Status != cairn.SessionActive:
+		return Conflict(cairn.CodeNotRunning, s, "session %q is not running", s.ID)
+	case g.Lapsed && s.Running(now):
 		return Conflict(cairn.CodeRunning, s, "session %q is already running", s.ID)
 	case g.Version != 0 && g.Version != s.Version:
 		return Conflict(cairn.CodeStale, s, "session %q has changed: version %d, now %d", s.ID, g.Version, s.Version)

@@ -52,7 +52,7 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 	if c.StartRun != nil {
 		run := *c.StartRun
 		row.Turn++
-		row.RunID, row.Step, row.Recoveries = run.ID, 0, 0
+		row.RunID, row.Step, row.Recoveries, row.RunUsage = run.ID, 0, 0, cairn.Usage{}
 		run.SessionID, run.Turn, run.StartedAt, run.FirstMessage = row.ID, row.Turn, now, row.MessageCount
 		fx.StartRun = &run
 	}
@@ -70,7 +70,7 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 		row.Status = c.Status
 	}
 	row.LogSequence = max(row.LogSequence, c.LogSequence)
-	row.Usage = row.Usage.Add(c.Usage)
+	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
 	switch c.Lease.Action {
 	case LeaseTake:
 		row.Lease = cairn.Lease{Owner: c.Lease.Owner, Token: row.Lease.Token + 1, Until: now.Add(c.Lease.TTL)}

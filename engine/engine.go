@@ -1,0 +1,182 @@
+// Package engine runs agents: it holds the verbs. An Engine executes, resumes, retries and stops runs of durable
+// sessions on top of a store, in goroutines of its process; a worker continues what a dead process left behind.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Options tune an Engine. The zero value and nil mean the defaults.
+type Options struct {
+	// Log is where events go; nil means the store's own log.
+	Log store.Log
+	// Hooks are called for every agent, before the agent's own.
+	Hooks []*cairn.Hooks
+	// Logger hears of retries, panics and troubles with storage; nil is silent.
+	Logger *slog.Logger
+	// LeaseTTL is how long a session stays with a process that has stopped giving signs of life; 0 means 30 seconds. A
+	// heartbeat renews the lease three times in that time.
+	LeaseTTL time.Duration
+	// Coalesce is how long events may be held back to be written together; 0 means 20 ms, a negative value none. The
+	// first text of a step is never held back.
+	Coalesce time.Duration
+	// StopGrace is how long a stop waits for tools that do not heed their context; 0 means 5 seconds.
+	StopGrace time.Duration
+	// MaxRecoveries is how often a run is taken over from a dead process without getting a step further before it is
+	// failed; 0 means 10.
+	MaxRecoveries int
+	// CacheSessions is how many sessions are kept in memory after their turn, so that the next one costs no read; 0 means
+	// 256, a negative value none.
+	CacheSessions int
+	// WorkInterval is how often Work looks for sessions that need it; 0 means one second.
+	WorkInterval time.Duration
+	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
+	WorkConcurrency int
+	// Now is the process's clock; nil means time.Now.
+	Now func() time.Time
+	// NewID makes identifiers; nil means random ones.
+	NewID func(prefix string) string
+}
+
+// Engine runs agents on a store. It is safe for concurrent use; any number of engines, in any number of processes, may
+// share a store.
+type Engine struct {
+	opts   Options
+	store  store.Store
+	log    store.Log
+	fx     *turn.Effects
+	agents map[string]*cairn.Agent
+
+	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
+	cancel     context.CancelCauseFunc
+	runs       sync.WaitGroup // goroutines that drive runs
+	background sync.WaitGroup // goroutines that end with ctx
+	watch      sync.Once
+
+	mu      sync.Mutex
+	closed  bool
+	driving map[string]*Run // by run id
+}
+
+// New returns an engine for some agents. The error names the agent and the field that is wrong. The store stays the
+// caller's to close, after the engine.
+func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) {
+	if st == nil {
+		return nil, cairn.Invalid("store", "is required")
+	}
+	e := &Engine{store: st, agents: map[string]*cairn.Agent{}, driving: map[string]*Run{}}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if err := e.opts.complete(); err != nil {
+		return nil, err
+	}
+	e.log = e.opts.Log
+	if e.log == nil {
+		own, ok := st.(store.LogProvider)
+		if !ok {
+			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
+		}
+		e.log = own.EventLog()
+	}
+	for _, a := range agents {
+		if a == nil {
+			return nil, cairn.Invalid("agents", "an agent is nil")
+		}
+		if err := a.Validate(); err != nil {
+			return nil, err
+		}
+		if e.agents[a.Name] != nil {
+			return nil, cairn.Invalid("agents", "agent %q is given twice", a.Name)
+		}
+		e.agents[a.Name] = a
+	}
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	e.fx = turn.NewEffects(turn.Config{
+		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now, NewID: e.opts.NewID,
+		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
+		Owner:    owner(e.opts.NewID),
+		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
+		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
+		Ended: e.ended, Defer: true,
+	})
+	return e, nil
+}
+
+func owner(newID func(string) string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + newID("engine")
+}
+
+func (o *Options) complete() error {
+	for _, h := range o.Hooks {
+		if h == nil {
+			return cairn.Invalid("hooks", "an entry is nil")
+		}
+	}
+	if o.LeaseTTL < 0 {
+		return cairn.Invalid("lease_ttl", "%s is negative", o.LeaseTTL)
+	}
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&o.LeaseTTL, 30*time.Second)
+	set(&o.Coalesce, 20*time.Millisecond)
+	set(&o.StopGrace, 5*time.Second)
+	set(&o.WorkInterval, time.Second)
+	o.Coalesce = max(o.Coalesce, 0)
+	for n, to := range map[*int]int{&o.MaxRecoveries: 10, &o.CacheSessions: 256, &o.WorkConcurrency: 16} {
+		if *n == 0 {
+			*n = to
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = ids.New
+	}
+	return nil
+}
+
+// Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they
+// are let go of where they stand: what they committed stays, and another process, or this one after a restart, can
+// take them over at once. It returns ctx's error if runs had to be let go of.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		e.runs.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	e.cancel(cairn.ErrClosed)
+	<-done
+	e.background.Wait()
+	return err
+}

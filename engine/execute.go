@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+)
+
+// RunOption adds to an Execute, Resume or Retry.
+type RunOption func(*runOptions)
+
+type runOptions struct {
+	create     cairn.Session
+	hooks      *cairn.Hooks
+	input      *cairn.Input
+	checkpoint string
+}
+
+// WithUser says whose a session is that Execute creates.
+func WithUser(id string) RunOption { return func(o *runOptions) { o.create.UserID = id } }
+
+// WithTags gives tags to a session that Execute creates.
+func WithTags(tags ...string) RunOption { return func(o *runOptions) { o.create.Tags = tags } }
+
+// WithMetadata gives metadata to a session that Execute creates.
+func WithMetadata(metadata map[string]string) RunOption {
+	return func(o *runOptions) { o.create.Metadata = metadata }
+}
+
+// WithTraceParent puts a session that Execute creates into a W3C trace.
+func WithTraceParent(traceParent string) RunOption {
+	return func(o *runOptions) { o.create.TraceParent = traceParent }
+}
+
+// WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
+// takes the run over does not have them.
+func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
+
+// WithInput gives a Resume or Retry something new to say to the model first.
+func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input = &in } }
+
+// FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
+func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
+
+func options(list []RunOption) *runOptions {
+	o := &runOptions{}
+	for _, opt := range list {
+		opt(o)
+	}
+	return o
+}
+
+// Execute starts a turn: it creates the session, or adds to it, whatever became of the turn before. It returns once
+// the turn has begun, which is one write; the run goes on in the background and does not end with ctx.
+//
+// The error is ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
+// another run holds the session, ErrClosed after Close.
+func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
+	o := options(opts)
+	if err := cairn.CheckSessionID(sessionID); err != nil {
+		return nil, err
+	}
+	if e.agents[agent] == nil {
+		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: "agent \"" + agent + "\" is not registered"}
+	}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.input != nil:
+		return nil, cairn.Invalid("options", "WithInput is for Resume and Retry")
+	case o.checkpoint != "":
+		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
+	}
+	o.create.ID, o.create.Agent = sessionID, agent
+	if err := o.create.ValidateContext(); err != nil {
+		return nil, err
+	}
+	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}, &in, o)
+}
+
+func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	in.RunID, in.Hooks = e.opts.NewID("run"), o.hooks
+	if input != nil {
+		in.Messages = append(in.Messages, input.Messages...)
+	}
+	b, err := e.fx.Begin(ctx, in)
+	if err != nil {
+		e.runs.Done()
+		return nil, err
+	}
+	return e.drive(ctx, b), nil
+}
+
+// Resume continues a session that was interrupted or is paused, in a new run, or one whose process died, in the run
+// that it left behind. WithInput adds messages first, FromCheckpoint goes back first. The error is ErrNotResumable
+// where there is nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
+func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
+	o := options(opts)
+	if err := e.check(sessionID, o); err != nil {
+		return nil, err
+	}
+	if o.checkpoint != "" {
+		if _, err := e.Rewind(ctx, sessionID, o.checkpoint); err != nil {
+			return nil, err
+		}
+	} else if o.input == nil {
+		row, err := e.store.Load(ctx, sessionID)
+		if err != nil {
+			return nil, err
+		}
+		if row.Crashed(e.opts.Now()) {
+			return e.recover(ctx, sessionID)
+		}
+	}
+	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+}
+
+// Retry runs a failed turn again from its last committed step, with a fresh budget of steps. The error is
+// ErrNotResumable if the session's last run did not fail.
+func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
+	o := options(opts)
+	if err := e.check(sessionID, o); err != nil {
+		return nil, err
+	}
+	if o.checkpoint != "" {
+		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
+	}
+	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+}
+
+func (e *Engine) check(sessionID string, o *runOptions) error {
+	if err := cairn.CheckSessionID(sessionID); err != nil {
+		return err
+	}
+	if o.input != nil {
+		return o.input.Validate()
+	}
+	return nil
+}
+
+// recover takes over a run whose process died.
+func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	b, err := e.fx.Recover(ctx, sessionID)
+	if err == nil && b.RunID == "" {
+		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
+	}
+	if err != nil {
+		e.runs.Done()
+		return nil, err
+	}
+	return e.drive(ctx, b), nil
+}
+
+// Resumability says how a session can be continued.
+type Resumability struct {
+	// Resume and Retry say which verb continues it; at most one is true.
+	Resume bool `json:"resume"`
+	Retry  bool `json:"retry"`
+	// Reason says why, in words.
+	Reason string `json:"reason"`
+}
+
+// CanResume says whether and why a session can be resumed or retried.
+func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability, error) {
+	row, err := e.Session(ctx, sessionID)
+	if err != nil {
+		return Resumability{}, err
+	}
+	switch {
+	case row.Running(e.opts.Now()):
+		return Resumability{Reason: "a run holds it"}, nil
+	case row.Status == cairn.SessionActive:
+		return Resumability{Resume: true, Reason: "the process that ran it is gone"}, nil
+	case row.Status == cairn.SessionFailed:
+		return Resumability{Retry: true, Reason: "its last run failed"}, nil
+	}
+	ok, why := turn.Resumable(row)
+	if ok {
+		why = "it is " + string(row.Status)
+	}
+	return Resumability{Resume: ok, Reason: why}, nil
+}
+
+// Attach returns a handle on a session's latest run, wherever it is or was driven.
+func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
+	row, err := e.Session(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if row.RunID == "" {
+		return nil, cairn.Errorf(cairn.CodeNotFound, "session %q has no runs yet", sessionID)
+	}
+	e.mu.Lock()
+	r := e.driving[row.RunID]
+	e.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	record, err := e.store.Run(ctx, sessionID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{eng: e, id: record.ID, session: sessionID, root: row.RootID, turn: record.Turn, start: record.StartSequence}, nil
+}

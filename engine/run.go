@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
+type Run struct {
+	eng     *Engine
+	id      string
+	session string
+	root    string // the session whose log it writes to
+	turn    int
+	start   int64
+
+	done   chan struct{} // closed when this process has stopped driving the run; nil if it never did
+	record *cairn.Run    // set before done is closed if the run came to its end here
+	err    error         // why it did not
+}
+
+// ID returns the run's id.
+func (r *Run) ID() string { return r.id }
+
+// SessionID returns the session's id.
+func (r *Run) SessionID() string { return r.session }
+
+// Turn returns the run's number in its session, from 1.
+func (r *Run) Turn() int { return r.turn }
+
+// Wait returns the run's outcome once it has ended or suspended. For a failed run it returns both the outcome and its
+// error. Any other error says that the outcome is not known: ctx is done, or this process could not drive the run to
+// its end, in which case it can be resumed.
+func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
+	if r.done == nil {
+		return r.waitElsewhere(ctx)
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if r.record == nil {
+		if r.err == nil {
+			return nil, cairn.Errorf(cairn.CodeInternal, "run %s ended without a record", r.id)
+		}
+		return nil, r.err
+	}
+	return outcome(r.record)
+}
+
+func outcome(record *cairn.Run) (*cairn.Result, error) {
+	res := record.Result()
+	if res.Status == cairn.RunFailed && res.Error != nil {
+		return res, res.Error
+	}
+	return res, nil
+}
+
+// waitElsewhere follows a run that another process drives.
+func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
+	for _, err := range r.Events(ctx) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	if err != nil {
+		return nil, err
+	}
+	return outcome(record)
+}
+
+// Events yields the run's events from its first one to its EventRunEnd, those there are and those to come; it may be
+// called any number of times. It ends early with an error if the log cannot be read or this process could not drive
+// the run to its end, and without one if ctx is done.
+func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if r.done != nil {
+			left := make(chan struct{})
+			defer close(left)
+			go func() { // nothing more comes from a run that this process gave up
+				select {
+				case <-r.done:
+					if r.record == nil {
+						cancel()
+					}
+				case <-left:
+				}
+			}()
+		}
+		for ev, err := range r.eng.follow(ctx, r.session, r.root, r.start, r.done == nil) {
+			if err == nil && ev.SessionID == r.session && ev.RunID != r.id {
+				continue
+			}
+			if !yield(ev, err) || err != nil || ev.Ends(r.id) {
+				return
+			}
+		}
+		select {
+		case <-r.done:
+			if r.record == nil && r.err != nil {
+				yield(cairn.Event{}, r.err)
+			}
+		default:
+		}
+	}
+}
+
+// reconcileAfter is how long a follower waits before it looks whether the writer died between its last commit and the
+// event that tells of it.
+const reconcileAfter = 2 * time.Second
+
+// follow reads a log and, if watch is set, completes it where its writer can no longer do so.
+func (e *Engine) follow(ctx context.Context, session, root string, after int64, watch bool) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		if watch {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				e.keepComplete(ctx, session)
+			}()
+			defer func() { <-done }()
+		}
+		defer cancel()
+		for ev, err := range e.log.Follow(ctx, root, after) {
+			if !yield(ev, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) keepComplete(ctx context.Context, session string) {
+	ticker := time.NewTicker(reconcileAfter)
+	defer ticker.Stop()
+	settled := int64(-1) // the version of the session that was found complete
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		row, err := e.store.Load(ctx, session)
+		if err != nil || row.Status == cairn.SessionActive || row.Version == settled {
+			continue
+		}
+		switch err := e.fx.Reconcile(ctx, row); {
+		case err == nil:
+			settled = row.Version
+		case !errors.Is(err, context.Canceled):
+			e.opts.Logger.Warn("event log not completed", "session", session, "error", err)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Session returns a session's row. The error is ErrNotFound if there is no such session.
+func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	return e.store.Load(ctx, id)
+}
+
+// Sessions pages through sessions, newest first.
+func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	return e.store.List(ctx, q)
+}
+
+// Messages returns at most limit messages of a session from index from on; limit 0 means 100.
+func (e *Engine) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
+	return e.store.Messages(ctx, id, from, limit)
+}
+
+// State returns a session's state, as of a checkpoint if checkpointID is not empty.
+func (e *Engine) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
+	return e.store.State(ctx, id, checkpointID)
+}
+
+// Runs pages through a session's runs by turn. Of a run that is under way, steps and usage are as of its last commit.
+func (e *Engine) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	row, err := e.Session(ctx, id)
+	if err != nil {
+		return store.Page[cairn.Run]{}, err
+	}
+	page, err := e.store.Runs(ctx, id, q)
+	for i := range page.Items {
+		if r := &page.Items[i]; r.ID == row.RunID && r.Status == cairn.RunRunning {
+			r.Steps, r.Usage = row.Step, row.RunUsage
+		}
+	}
+	return page, err
+}
+
+// Checkpoints pages through a session's checkpoints in order of writing.
+func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	return e.store.Checkpoints(ctx, id, q)
+}
+
+// Snapshot is a transcript that is coupled to a place in the event log: everything up to Sequence is in Messages, and
+// nothing after it is. A reader that shows Messages and then follows the events after Sequence shows each word once.
+type Snapshot struct {
+	Session  *cairn.Session  `json:"session"`
+	Messages []cairn.Message `json:"messages"`
+	State    json.RawMessage `json:"state"`
+	Sequence int64           `json:"sequence"`
+}
+
+// Snapshot returns a session's transcript and state together with the place in its log that belongs to them.
+func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	snap, err := e.store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: snap.Session.LogSequence}, nil
+}
+
+// Events yields the events of a session's tree after a sequence, those there are and those to come, until ctx is done,
+// across runs. It ends with ErrTrimmed if the log no longer holds them.
+func (e *Engine) Events(ctx context.Context, id string, after int64) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		row, err := e.Session(ctx, id)
+		if err != nil {
+			yield(cairn.Event{}, err)
+			return
+		}
+		e.follow(ctx, id, row.RootID, after, true)(yield)
+	}
+}
+
+// History returns at most limit events of a session's tree after a sequence, without waiting for more; limit 0 means
+// 1000.
+func (e *Engine) History(ctx context.Context, id string, after int64, limit int) ([]cairn.Event, error) {
+	row, err := e.Session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return e.log.Read(ctx, row.RootID, after, limit)
+}
+
+// AddContext adds hidden messages to a session, whether or not it is running: the model reads each text from its next
+// call on, a chat does not show it.
+func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return err
+	}
+	in := cairn.Input{}
+	for _, text := range texts {
+		m := cairn.Context(text)
+		m.ID = e.opts.NewID("msg")
+		in.Messages = append(in.Messages, m)
+	}
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	_, err := store.AppendMessages(ctx, e.store, id, in.Messages...)
+	return err
+}
+
+// BranchOption says where a branch leaves its session.
+type BranchOption func(*store.BranchPoint)
+
+// AtCheckpoint branches from one of the session's checkpoints.
+func AtCheckpoint(id string) BranchOption {
+	return func(p *store.BranchPoint) { p.CheckpointID = id }
+}
+
+// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more.
+func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messages = &n } }
+
+// Branch creates the session to from the messages and state of another, as they are or as an option says. The new
+// session belongs to the same agent and user, and goes its own way. The error is ErrExists if to exists, ErrNotFound
+// if from does not or has no such checkpoint.
+func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
+	row, err := e.Session(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if err := cairn.CheckSessionID(to); err != nil {
+		return nil, err
+	}
+	var at store.BranchPoint
+	for _, opt := range opts {
+		opt(&at)
+	}
+	if at.CheckpointID != "" && at.Messages != nil {
+		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
+	}
+	return e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
+		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt})
+}
+
+// Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
+// gone, its runs and events stay. Resume goes on from there, Execute starts a new turn there. The error is ErrNotFound
+// for a checkpoint that is not the session's, ErrAlreadyRunning while a run holds the session.
+func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	if checkpointID == "" {
+		return nil, cairn.Invalid("checkpoint", "the id is empty")
+	}
+	return store.Rewind(ctx, e.store, id, checkpointID)
+}
+
+// Prune removes all but the newest keep checkpoints of a session and returns how many there were.
+func (e *Engine) Prune(ctx context.Context, id string, keep int) (int, error) {
+	return e.store.Prune(ctx, id, keep)
+}
+
+// Delete removes a session with everything it owns, and its event log. The error is ErrAlreadyRunning while a run holds
+// it.
+func (e *Engine) Delete(ctx context.Context, id string) error {
+	row, err := e.Session(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := e.store.Delete(ctx, id); err != nil {
+		return err
+	}
+	if row.RootID != id {
+		return nil
+	}
+	return e.log.Drop(ctx, id)
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sound is a small house in which every check passes.
+func sound(t *testing.T) map[string]string {
+	return map[string]string{
+		"go.mod":  "module example.test/house\n\ngo 1.26\n",
+		"go.work": "go 1.26\n\nuse .\n\nuse ./store/disk\n",
+		"house.go": `// Package house is the ground floor.
+package house
+
+import "example.test/house/internal/words"
+
+// House has a name.
+type House struct{ Name string }
+
+// New returns a house.
+func New() House { return House{words.Name} }
+`,
+		"house_test.go": `package house_test
+
+import (
+	"fmt"
+
+	"example.test/house"
+	"example.test/house/engine"
+)
+
+func ExampleNew() {
+	h := house.New()
+	if engine.Lit(h) {
+		fmt.Println("lit")
+	}
+	// Output: lit
+}
+`,
+		"internal/words/words.go": "// Package words is a leaf.\npackage words\n\n// Name is a name.\nconst Name = \"house\"\n",
+		"internal/turn/turn.go":   "// Package turn is the loop.\npackage turn\n\n// Steps is a number.\nconst Steps = 1\n",
+		"store/store.go":          "// Package store has contracts.\npackage store\n\nimport _ \"example.test/house\"\n",
+		"engine/engine.go": `// Package engine is above the ground.
+package engine
+
+import (
+	"example.test/house"
+	"example.test/house/internal/turn"
+)
+
+// Lit reports whether somebody is at home.
+func Lit(house.House) bool { return turn.Steps > 0 }
+`,
+		"store/disk/go.mod":                "module example.test/house/store/disk\n\ngo 1.26\n\nrequire example.test/house v0.0.0\n\nreplace example.test/house => ../..\n",
+		"store/disk/disk.go":               "// Package disk is a store.\npackage disk\n\nimport _ \"example.test/house/store\"\n",
+		"store/disk/disk_internals.go":     "package disk\n\nimport _ \"example.test/house/store/disk/internal/page\"\n",
+		"store/disk/internal/page/page.go": "// Package page belongs to disk.\npackage page\n",
+		"cmd/house/main.go":                "// Command house is at the top.\npackage main\n\nimport _ \"example.test/house/engine\"\n\nfunc main() {}\n",
+		"tools/go.mod":                     file(t, "../../tools/go.mod"),
+		"tools/go.sum":                     file(t, "../../tools/go.sum"),
+		requirementsFile:                   "# Dependencies\n\n| In | Module | Why |\n| --- | --- | --- |\n| `tools` | `honnef.co/go/tools` | finds mistakes |\n",
+		"README.md": "# House\n\n## A good start, isn't it?\n\n[start](#a-good-start-isnt-it), [up](docs/GUIDE.md#use), [store](store/), `[no](link)`, [out](https://example.test/x)\n\n" +
+			"```\n[no](link)\n```\n\n## Twice\n\n## Twice\n\n[top](/docs/GUIDE.md), [second](#twice-1)\n",
+		"logo.png": "\x89PNG\x00TO" + "DO",
+		"docs/GUIDE.md": "# Guide\n## Use\n[readme](../README.md#house)\n\n" +
+			"<!-- code: house_test.go#ExampleNew -->\n```go\nh := house.New()\nif engine.Lit(h) {\n\tfmt.Println(\"lit\")\n}\n```\n\n" +
+			"<!-- code: house.go#House -->\n```go\ntype House struct{ Name string }\n```\n\n" +
+			"<!-- code: internal/turn/turn.go -->\n```go\n// Package turn is the loop.\npackage turn\n\n// Steps is a number.\nconst Steps = 1\n```\n",
+	}
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// build writes the files to a directory and opens it as a tree.
+func build(t *testing.T, files map[string]string) *tree {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		full := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr, err := newTree(root, slices.Collect(maps.Keys(files)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func named(t *testing.T, name string) check {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c check) bool { return c.name == name })
+	if i < 0 {
+		t.Fatalf("there is no check %q", name)
+	}
+	return checks[i]
+}
+
+func TestSoundHousePassesEveryCheck(t *testing.T) {
+	t.Parallel()
+	tr := build(t, sound(t))
+	for _, c := range checks {
+		if problems, err := c.run(tr); err != nil || len(problems) > 0 {
+			t.Errorf("%s: %v %q", c.name, err, problems)
+		}
+	}
+}
+
+// change makes one fault in the sound house: it replaces old by new in a file, or gives a file as a whole.
+type change struct{ file, old, new string }
+
+var faults = []struct {
+	name  string
+	check string
+	change
+	want string
+}{
+	{"unformatted", "format", change{"engine/engine.go", "func Lit(house.House)", "func  Lit(house.House)"}, "engine/engine.go: not formatted"},
+	{"unparsable", "format", change{"engine/engine.go", "func Lit(", "func Lit{"}, "engine/engine.go: "},
+
+	{"promise", "words", change{"engine/engine.go", "", "// TO" + "DO: more\npackage engine\n"}, `engine/engine.go:1: "TO` + `DO" promises`},
+	{"promise in a doc", "words", change{"README.md", "# House", "# House FIX" + "ME"}, "README.md:1: "},
+	{"machine path", "words", change{"README.md", "# House", "# House\ncd /wo" + "rk/main"}, "README.md:2: "},
+	{"temporary path", "words", change{"run.sh", "", "cat \"/tm" + "p/x\"\n"}, "run.sh:1: "},
+	{"home of a user", "words", change{"run.sh", "", "/Use" + "rs/me/x\n"}, "run.sh:1: "},
+	{"Go registry", "words", change{"Makefile", "", "GOPROXY=https://proxy.go" + "lang.org\n"}, "Makefile:1: "},
+	{"npm registry", "words", change{"package.json", "", "https://registry.np" + "mjs.org/x\n"}, "package.json:1: "},
+	{"Debian's host", "words", change{"run.sh", "", "deb.deb" + "ian.org\n"}, "run.sh:1: "},
+
+	{"link to nothing", "links", change{"README.md", "docs/GUIDE.md#use", "docs/MANUAL.md"}, "README.md:5: link docs/MANUAL.md: no such file"},
+	{"link out of the house", "links", change{"README.md", "docs/GUIDE.md#use", "../GUIDE.md"}, "README.md:5: link ../GUIDE.md: no such file"},
+	{"link to the start of a name", "links", change{"README.md", "(store/)", "(sto)"}, "README.md:5: link sto: no such file"},
+	{"heading of another file", "links", change{"README.md", "#use", "#misuse"}, "README.md:5: link docs/GUIDE.md#misuse: no such heading"},
+	{"heading of this file", "links", change{"README.md", "## A good start", "## A bad start"}, "README.md:5: link #a-good-start-isnt-it: no such heading"},
+	{"heading in a code block", "links", change{"docs/GUIDE.md", "## Use", "```\n## Use\n```"}, "no such heading"},
+	{"link from the top", "links", change{"README.md", "(/docs/", "(/doc/"}, "link /doc/GUIDE.md: no such file"},
+	{"repeated heading", "links", change{"README.md", "#twice-1", "#twice-2"}, "link #twice-2: no such heading"},
+	{"reference", "links", change{"docs/GUIDE.md", "[readme](../README.md#house)", "[readme]: README.md"}, "docs/GUIDE.md:3: link README.md: no such file"},
+	{"image", "links", change{"docs/GUIDE.md", "[readme](../README.md#house)", `<img src="cat.png">`}, "docs/GUIDE.md:3: link cat.png: no such file"},
+
+	{"stale example", "docs", change{"docs/GUIDE.md", "house.New()", "house.Old()"}, "docs/GUIDE.md:5: the block differs"},
+	{"stale declaration", "docs", change{"docs/GUIDE.md", "Name string", "Name int"}, "docs/GUIDE.md:13: the block differs"},
+	{"stale file", "docs", change{"internal/turn/turn.go", "1", "2"}, "docs/GUIDE.md:18: the block differs"},
+	{"mark of no file", "docs", change{"docs/GUIDE.md", "house_test.go#", "hut_test.go#"}, "docs/GUIDE.md:5: hut_test.go: no such file"},
+	{"mark of no declaration", "docs", change{"docs/GUIDE.md", "#ExampleNew", "#ExampleOld"}, "docs/GUIDE.md:5: house_test.go does not declare ExampleOld"},
+	{"mark without a block", "docs", change{"docs/GUIDE.md", "-->\n```go\nh :=", "-->\n\n```go\nh :="}, "docs/GUIDE.md:5: no Go block follows"},
+
+	{"noun imports engine", "floors", change{"house.go", "internal/words", "engine"}, "house.go:4: . (nouns) must not import engine (engine)"},
+	{"loop imports engine", "floors", change{"internal/turn/turn.go", "", "package turn\n\nimport _ \"example.test/house/engine\"\n"}, "internal/turn (loop) must not import engine (engine)"},
+	{"loop imports host", "floors", change{"internal/turn/turn.go", "", "package turn\n\nimport _ \"example.test/house/host/far\"\n"}, "must not import host/far (hosts)"},
+	{"leaf imports loop", "floors", change{"internal/words/words.go", "", "package words\n\nimport _ \"example.test/house/internal/turn\"\n"}, "internal/words (leaves) must not import internal/turn (loop)"},
+	{"store imports engine", "floors", change{"store/disk/disk.go", "house/store", "house/engine"}, "store/disk/disk.go:4: store/disk (backends) must not import engine (engine)"},
+	{"store imports loop", "floors", change{"store/disk/disk.go", "house/store", "house/internal/turn"}, "must not import internal/turn (loop)"},
+	{"store imports its neighbour", "floors", change{"store/disk/disk.go", "house/store", "house/store/mem"}, "must not import store/mem (backends)"},
+	{"contract imports backend", "floors", change{"store/store.go", "house\"", "house/store/disk\""}, "store (store) must not import store/disk (backends)"},
+	{"model imports engine", "floors", change{"model/far/far.go", "", "package far\n\nimport _ \"example.test/house/engine\"\n"}, "model/far (backends) must not import engine"},
+	{"engine imports host", "floors", change{"engine/engine.go", "house/internal/turn", "house/host/far"}, "engine (engine) must not import host/far (hosts)"},
+	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (hosts) must not import cmd/x (top)"},
+	{"no floor", "floors", change{"attic/attic.go", "", "package attic\n"}, "attic: has no floor"},
+
+	{"no example", "examples", change{"house_test.go", "ExampleNew()", "ExampleHouse()"}, "house.go:10: New has no example that runs"},
+	{"example that does not run", "examples", change{"house_test.go", "\t// Output: lit\n", ""}, "house.go:10: New has no example that runs"},
+	{"no example of Open", "examples", change{"store/disk/open.go", "", "package disk\n\nfunc OpenAll() {}\n\nfunc Opening() {}\n"}, "OpenAll has no example that runs"},
+	{"no example of a listed one", "examples", change{"model/openai/m.go", "", "package openai\n\nfunc Model() {}\n"}, "model/openai/m.go:3: Model has no example that runs"},
+
+	{"module outside the workspace", "workspace", change{"go.work", "use ./store/disk\n", ""}, "module store/disk is not listed"},
+
+	{"unlisted requirement", "requirements", change{"go.mod", "go 1.26\n", "go 1.26\n\nrequire example.test/dep v1.0.0\n"}, "go.mod: example.test/dep is not listed"},
+	{"unlisted indirect requirement of the root", "requirements", change{"go.mod", "go 1.26\n", "go 1.26\n\nrequire example.test/dep v1.0.0 // indirect\n"}, "go.mod: example.test/dep is not listed"},
+	{"unlisted requirement of another module", "requirements", change{"store/disk/go.mod", "require ", "require example.test/dep v1.0.0\n\nrequire "}, "store/disk/go.mod: example.test/dep is not listed"},
+	{"unlisted tool", "requirements", change{requirementsFile, "| `tools` | `honnef.co/go/tools` | finds mistakes |\n", ""}, "tools/go.mod: honnef.co/go/tools is not listed"},
+	{"listed but not required", "requirements", change{requirementsFile, "| `tools`", "| `.` | `example.test/old` | once |\n| `tools`"}, "module . does not require example.test/old"},
+	{"listed twice", "requirements", change{requirementsFile, "| `tools`", "| `tools` | `honnef.co/go/tools` | again |\n| `tools`"}, "listed twice"},
+	{"no reason", "requirements", change{requirementsFile, "finds mistakes", " "}, "has no reason"},
+
+	{"untidy", "tidy", change{"store/disk/disk.go", "import _ \"example.test/house/store\"\n", ""}, "store/disk: go mod tidy -diff: "},
+	{"builds in the workspace only", "build", change{"store/disk/go.mod", "", "module example.test/house/store/disk\n\ngo 1.26\n"}, "store/disk: go build"},
+	{"does not build", "build", change{"engine/engine.go", "> 0", "> true"}, "engine/engine.go:10"},
+	{"vet", "vet", change{"engine/engine.go", "return turn.Steps > 0", "for {}; return turn.Steps > 0"}, "unreachable code"},
+	{"vet of a test", "vet", change{"house_test.go", "fmt.Println(\"lit\")", "fmt.Printf(\"%d\", \"lit\")"}, "Printf format %d"},
+	{"staticcheck", "staticcheck", change{"engine/engine.go", "// Lit", "func unused() {}\n\n// Lit"}, "func unused is unused"},
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, f := range faults {
+		t.Run(f.check+": "+f.name, func(t *testing.T) {
+			t.Parallel()
+			files := sound(t)
+			if f.old == "" {
+				files[f.file] = f.new
+			} else {
+				changed := strings.Replace(files[f.file], f.old, f.new, 1)
+				if changed == files[f.file] {
+					t.Fatalf("%s does not contain %q", f.file, f.old)
+				}
+				files[f.file] = changed
+			}
+			problems, err := named(t, f.check).run(build(t, files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(problems) != 1 || !strings.Contains(problems[0], f.want) {
+				t.Errorf("got %q, want one problem with %q", problems, f.want)
+			}
+		})
+	}
+}
+
+func TestTwoVersionsOfOneRequirement(t *testing.T) {
+	t.Parallel()
+	files := sound(t)
+	files["store/disk/go.mod"] += "\nrequire honnef.co/go/tools v0.1.0\n"
+	files[requirementsFile] += "| `store/disk` | `honnef.co/go/tools` | an old one |\n"
+	problems, err := checkRequirements(build(t, files))
+	if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "honnef.co/go/tools is v0.") {
+		t.Errorf("got %v %q, want one problem", err, problems)
+	}
+}
+
+func TestEveryCheckHasAFault(t *testing.T) {
+	t.Parallel()
+	for _, c := range checks {
+		found := false
+		for _, f := range faults {
+			found = found || f.check == c.name
+		}
+		if !found {
+			t.Errorf("no fault shows that %s can fail", c.name)
+		}
+	}
+}
+
+func TestRunReportsAllAndFails(t *testing.T) {
+	t.Parallel()
+	list := []check{
+		{"bad", func(*tree) ([]string, error) { return []string{"first", "second\nline"}, nil }},
+		{"good", func(*tree) ([]string, error) { return nil, nil }},
+		{"broken", func(*tree) ([]string, error) { return nil, errors.New("cannot tell") }},
+	}
+	var out bytes.Buffer
+	err := run(&out, nil, list, nil)
+	if err == nil || err.Error() != "failed: bad, broken" {
+		t.Errorf("run: %v", err)
+	}
+	for _, want := range []string{"FAIL  bad", "      first\n      second\n      line\n", "ok    good", "FAIL  broken", "      cannot tell\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+	if err := run(&out, nil, list, []string{"good"}); err != nil {
+		t.Errorf("run of one good check: %v", err)
+	}
+	if err := run(&out, nil, list, []string{"goood"}); err == nil {
+		t.Error("run of an unknown check succeeded")
+	}
+}
+
+func TestUpdateCopiesCodeIntoDocs(t *testing.T) {
+	t.Parallel()
+	files := sound(t)
+	want := files["docs/GUIDE.md"]
+	files["docs/GUIDE.md"] = strings.NewReplacer("house.New()", "house.Old()", "const Steps = 1\n", "").Replace(want)
+	tr := build(t, files)
+	if err := updateCode(tr); err != nil {
+		t.Fatal(err)
+	}
+	if got := file(t, tr.path("docs/GUIDE.md")); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestUpdateLeavesADocWithAWrongMark(t *testing.T) {
+	t.Parallel()
+	files := sound(t)
+	files["docs/GUIDE.md"] = strings.NewReplacer("house.New()", "house.Old()", "house.go#House", "house.go#Hut").Replace(files["docs/GUIDE.md"])
+	tr := build(t, files)
+	if err := updateCode(tr); err == nil || !strings.Contains(err.Error(), "house.go does not declare Hut") {
+		t.Errorf("update: %v", err)
+	}
+	if got := file(t, tr.path("docs/GUIDE.md")); got != files["docs/GUIDE.md"] {
+		t.Errorf("the doc was changed:\n%s", got)
+	}
+}
+
+func TestTidyMakesModulesTidy(t *testing.T) {
+	t.Parallel()
+	files := sound(t)
+	files["store/disk/disk.go"] = "package disk\n"
+	files["store/disk/disk_internals.go"] = "package disk\n"
+	tr := build(t, files)
+	if err := tidy(tr); err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := checkTidy(tr); err != nil || len(problems) > 0 {
+		t.Errorf("after tidy: %v %q", err, problems)
+	}
+
+	files["store/disk/disk.go"] = "package disk\n\nimport _ \"example.test/house/cellar\"\n"
+	if err := tidy(build(t, files)); err == nil {
+		t.Error("tidy of a module that imports what is not there succeeded")
+	}
+}
+
+func TestOnePathForTwoModules(t *testing.T) {
+	t.Parallel()
+	root := build(t, map[string]string{"go.mod": "module example.test/house\n", "twin/go.mod": "module example.test/hut\n"}).root
+	if err := os.WriteFile(filepath.Join(root, "twin/go.mod"), []byte("module example.test/house\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newTree(root, []string{"go.mod", "twin/go.mod"}); err == nil {
+		t.Error("two modules of one path were accepted")
+	}
+	if _, err := newTree(root, []string{"README.md"}); err == nil {
+		t.Error("a tree without a module was accepted")
+	}
+}
+
+func TestTreeIsWhatGitTracksOrWould(t *testing.T) {
+	t.Parallel()
+	root := build(t, map[string]string{
+		"go.mod": "module example.test/house\n", ".gitignore": "*.db\n", "a.go": "", "a.db": "", "gone.go": "",
+		"z/go.mod": "module example.test/house/z\n", "y/go.mod": "module example.test/house/y\n\nrequire example.test/house/z v0.0.0\n",
+	}).root
+	for _, args := range [][]string{{"init", "-q"}, {"add", "gone.go"}} {
+		if out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	if err := os.Remove(filepath.Join(root, "gone.go")); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := openTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{".gitignore", "a.go", "go.mod", "y/go.mod", "z/go.mod"}; !slices.Equal(tr.files, want) {
+		t.Errorf("files: %q, want %q", tr.files, want)
+	}
+	var dirs []string
+	for _, m := range tr.modules {
+		dirs = append(dirs, m.dir)
+	}
+	if want := []string{".", "z", "y"}; !slices.Equal(dirs, want) {
+		t.Errorf("modules: %q, want %q: each after those it requires", dirs, want)
+	}
+}

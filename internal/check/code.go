@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"go/format"
+	"strings"
+)
+
+// checkFormat reports Go files that gofmt would change.
+func checkFormat(t *tree) ([]string, error) {
+	var problems []string
+	for _, name := range t.withSuffix(".go") {
+		src, err := t.read(name)
+		if err != nil {
+			return nil, err
+		}
+		switch formatted, err := format.Source([]byte(src)); {
+		case err != nil:
+			problems = append(problems, name+": "+err.Error())
+		case string(formatted) != src:
+			problems = append(problems, name+": not formatted: gofmt -w "+name)
+		}
+	}
+	return problems, nil
+}
+
+func checkTidy(t *tree) ([]string, error) { return each(t, t.modules, "go", "mod", "tidy", "-diff") }
+
+// tidy does what checkTidy asks for. A module comes after those it requires, so that once is enough.
+func tidy(t *tree) error {
+	problems, err := each(t, t.modules, "go", "mod", "tidy")
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "\n"))
+	}
+	return err
+}
+
+func checkBuild(t *tree) ([]string, error) {
+	return each(t, t.codeModules(), "go", "build", "-buildvcs=false", "./...")
+}
+
+func checkVet(t *tree) ([]string, error) { return each(t, t.codeModules(), "go", "vet", "./...") }
+
+// checkStatic runs the staticcheck that the tools module pins.
+func checkStatic(t *tree) ([]string, error) {
+	binary, err := t.command("tools", "go", "tool", "-n", "staticcheck") // builds it and names the file
+	if err != nil {
+		return nil, err
+	}
+	return each(t, t.codeModules(), strings.TrimSpace(binary), "./...")
+}
+
+// each runs a command in the directory of each module. A command that fails is a problem.
+func each(t *tree, modules []module, name string, args ...string) ([]string, error) {
+	var problems []string
+	for _, m := range modules {
+		if _, err := t.command(m.dir, name, args...); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	return problems, nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// constructorName matches functions that make something: by the habit of New and Open, or listed here.
+var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|RawFunc|OutputOf|RawOutput|StateOf|Model)$`)
+
+// checkExamples reports exported constructors without an example that runs, that is, one with an Output comment. Commands
+// and internal packages are not shown to users and need none.
+func checkExamples(t *tree) ([]string, error) {
+	packages, err := t.packages(parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		if strings.Contains("/"+dir+"/", "/internal/") || packages[dir][0].ast.Name.Name == "main" {
+			continue
+		}
+		shown := runningExamples(packages[dir])
+		for _, f := range packages[dir] {
+			if isTest(f.name) {
+				continue
+			}
+			for _, decl := range f.ast.Decls {
+				fn, ok := decl.(*ast.FuncDecl)
+				if !ok || fn.Recv != nil || !constructorName.MatchString(fn.Name.Name) || shown[fn.Name.Name] {
+					continue
+				}
+				problems = append(problems, fmt.Sprintf("%s:%d: %s has no example that runs: Example%s with an Output comment",
+					f.name, f.line(fn.Pos()), fn.Name.Name, fn.Name.Name))
+			}
+		}
+	}
+	return problems, nil
+}
+
+// runningExamples returns the functions that the package's tests show: ExampleOpen and ExampleOpen_twice show Open.
+func runningExamples(files []*goFile) map[string]bool {
+	shown := map[string]bool{}
+	for _, f := range files {
+		if !isTest(f.name) {
+			continue
+		}
+		for _, ex := range doc.Examples(f.ast) {
+			if ex.Output != "" || ex.EmptyOutput {
+				name, _, _ := strings.Cut(ex.Name, "_")
+				shown[name] = true
+			}
+		}
+	}
+	return shown
+}

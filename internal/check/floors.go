@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"go/parser"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// floor is a group of packages and the floors that these may import. Tests are free: an example of a low package may
+// well use a high one.
+type floor struct {
+	name  string
+	dirs  []string // a directory with all below it; * stands for one name
+	above []string // names of the floors that may be imported
+}
+
+// everything, as the one floor above, permits any import.
+const everything = "*"
+
+// floors lists the house. The first match wins. Packages below one directory of the same floor (a store and its
+// internals) may import each other.
+var floors = []floor{
+	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store"}},
+	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
+	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store"}},
+	{"store", []string{"store"}, []string{"nouns", "leaves"}},
+	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "loop"}},
+	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "loop", "engine"}},
+	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},
+	{"nouns", []string{"."}, []string{"leaves"}},
+}
+
+// floorOf returns the floor of a package directory and the part of the directory that matched.
+func floorOf(dir string) (f floor, unit string, ok bool) {
+	parts := strings.Split(dir, "/")
+	for _, f := range floors {
+		for _, pattern := range f.dirs {
+			n := strings.Count(pattern, "/") + 1
+			if n > len(parts) || (pattern == ".") != (dir == ".") {
+				continue
+			}
+			unit := path.Join(parts[:n]...)
+			if match, _ := path.Match(pattern, unit); match {
+				return f, unit, true
+			}
+		}
+	}
+	return floor{}, "", false
+}
+
+// checkFloors reports imports that go upwards, and packages that have no floor.
+func checkFloors(t *tree) ([]string, error) {
+	packages, err := t.packages(parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var base string // the path of the root module, which all other modules share
+	for _, m := range t.modules {
+		if m.dir == "." {
+			base = m.Module.Path
+		}
+	}
+	var problems []string
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		from, unit, ok := floorOf(dir)
+		if !ok {
+			problems = append(problems, dir+": has no floor; give it one in internal/check/floors.go")
+			continue
+		}
+		for _, file := range packages[dir] {
+			if isTest(file.name) {
+				continue
+			}
+			for _, spec := range file.ast.Imports {
+				target, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return nil, err
+				}
+				dir, ours := inside(base, target)
+				if !ours {
+					continue
+				}
+				to, toUnit, ok := floorOf(dir)
+				if ok && (slices.Contains(from.above, everything) || slices.Contains(from.above, to.name) || unit == toUnit) {
+					continue
+				}
+				problems = append(problems, fmt.Sprintf("%s:%d: %s (%s) must not import %s (%s)",
+					file.name, file.line(spec.Pos()), path.Dir(file.name), from.name, dir, to.name))
+			}
+		}
+	}
+	return problems, nil
+}
+
+// inside returns the directory of an import path below base.
+func inside(base, target string) (dir string, ok bool) {
+	if target == base {
+		return ".", true
+	}
+	return strings.CutPrefix(target, base+"/")
+}

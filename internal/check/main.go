@@ -1,0 +1,98 @@
+// Command check holds the house rules that a machine can hold: formatting, vet, staticcheck, tidy modules, listed
+// requirements, imports that only go downwards, links and code in the docs, words that do not belong, and an example
+// for each constructor.
+//
+//	go run ./internal/check              run every check
+//	go run ./internal/check floors docs  run the named ones
+//	go run ./internal/check -fix         tidy the modules and copy marked code into the docs
+//	go run ./internal/check -packages    print the patterns that match every package of every module
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// check is one rule. Its run function answers what is wrong, one line each, and an error if it could not tell.
+type check struct {
+	name string
+	run  func(*tree) ([]string, error)
+}
+
+var checks = []check{
+	{"format", checkFormat},
+	{"words", checkWords},
+	{"links", checkLinks},
+	{"docs", checkCode},
+	{"floors", checkFloors},
+	{"examples", checkExamples},
+	{"workspace", checkWorkspace},
+	{"requirements", checkRequirements},
+	{"tidy", checkTidy},
+	{"build", checkBuild},
+	{"vet", checkVet},
+	{"staticcheck", checkStatic},
+}
+
+func main() {
+	fix := flag.Bool("fix", false, "tidy the modules and copy marked code into the docs")
+	packages := flag.Bool("packages", false, "print the patterns that match every package of every module")
+	flag.Parse()
+
+	t, err := openTree(".")
+	switch {
+	case err != nil:
+	case *packages:
+		for _, m := range t.codeModules() {
+			fmt.Println("./" + path.Join(m.dir, "..."))
+		}
+	case *fix:
+		err = errors.Join(tidy(t), updateCode(t))
+	default:
+		err = run(os.Stdout, t, checks, flag.Args())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "check:", err)
+		os.Exit(1)
+	}
+}
+
+// run performs the named checks, or all if no name is given, and reports each to w. All are performed even if one fails.
+func run(w io.Writer, t *tree, list []check, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(c check) bool { return c.name == name }) {
+			return fmt.Errorf("there is no check %q", name)
+		}
+	}
+	var failed []string
+	for _, c := range list {
+		if len(names) > 0 && !slices.Contains(names, c.name) {
+			continue
+		}
+		start := time.Now()
+		problems, err := c.run(t)
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		verdict := "ok  "
+		if len(problems) > 0 {
+			verdict = "FAIL"
+			failed = append(failed, c.name)
+		}
+		fmt.Fprintf(w, "%s  %-12s  %5.1fs\n", verdict, c.name, time.Since(start).Seconds())
+		for _, p := range problems {
+			fmt.Fprintln(w, "      "+strings.ReplaceAll(strings.TrimSpace(p), "\n", "\n      "))
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+)
+
+var outputComment = regexp.MustCompile(`(?i)^\s*(?:unordered )?output:`)
+
+// source returns the text that a code mark names: file or file#declaration.
+func (t *tree) source(ref string) (string, error) {
+	name, decl, partial := strings.Cut(ref, "#")
+	if !t.exists(name) {
+		return "", fmt.Errorf("%s: no such file in the repository", name)
+	}
+	if !partial {
+		text, err := t.read(name)
+		return strings.TrimRight(text, "\n"), err
+	}
+	f, err := t.parse(name, parser.ParseComments)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range f.ast.Decls {
+		if !declares(d, decl) {
+			continue
+		}
+		if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(decl, "Example") {
+			return exampleBody(f, fn), nil
+		}
+		return f.text(d.Pos(), d.End()), nil
+	}
+	return "", fmt.Errorf("%s does not declare %s", name, decl)
+}
+
+func declares(d ast.Decl, name string) bool {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Recv == nil && d.Name.Name == name
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.Name == name {
+					return true
+				}
+			case *ast.ValueSpec:
+				if spec.Names[0].Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// exampleBody returns the statements of an example as they read outside a function, without the Output comment.
+func exampleBody(f *goFile, fn *ast.FuncDecl) string {
+	end := fn.Body.Rbrace
+	for _, group := range f.ast.Comments {
+		if fn.Body.Lbrace < group.Pos() && group.End() <= fn.Body.Rbrace && outputComment.MatchString(group.Text()) {
+			end = group.Pos()
+		}
+	}
+	lines := strings.Split(f.text(fn.Body.Lbrace+token.Pos(1), end), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "\t")
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}

@@ -1,0 +1,206 @@
+// Package tail fans the newest events of logs out to the followers of one process: one copy of the recent events per
+// log, however many readers, and a writer that never waits for any of them.
+package tail
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// window is how many recent events of a followed log are kept. A reader that falls further behind reads from the store.
+const window = 1024
+
+// readBatch is how many events a follower asks the store for at once.
+const readBatch = 512
+
+// Read fetches events after a sequence, at most limit, as store.Log.Read does.
+type Read func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
+
+// Hub connects the writers of one process, and whatever notices other processes' writes, with its followers. The zero
+// value is ready to use. A Hub is safe for concurrent use.
+type Hub struct {
+	mu        sync.Mutex
+	tails     map[string]*tail
+	followers atomic.Int64
+}
+
+// tail is one log that somebody follows.
+type tail struct {
+	followers int
+	events    []cairn.Event // contiguous; only ever appended to or replaced, so that readers may hold slices of it
+	wakes     int64         // counts Wake calls: the store may hold more than events
+	changed   chan struct{} // closed at the next change
+	signal    chan struct{} // tells the waker to close changed
+	done      chan struct{} // closed when the last follower leaves
+}
+
+// Following reports whether anybody follows any log.
+func (h *Hub) Following() bool { return h.followers.Load() > 0 }
+
+// Publish offers events that were just appended to a log, with their sequences, to its followers. It never blocks.
+func (h *Hub) Publish(log string, events []cairn.Event) {
+	if len(events) == 0 || !h.Following() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.tails[log]
+	if t == nil {
+		return
+	}
+	last := int64(-1)
+	if n := len(t.events); n > 0 {
+		last = t.events[n-1].Sequence
+	}
+	switch first := events[0].Sequence; {
+	case first == last+1 && len(t.events) < 2*window:
+		t.events = append(t.events, events...)
+	case first == last+1:
+		t.events = append(append(make([]cairn.Event, 0, 3*window), t.events[len(t.events)-window:]...), events...)
+	case first > last:
+		t.events = append([]cairn.Event(nil), events...)
+	default:
+		t.wakes++ // came late: followers that still lack it fetch it
+	}
+	t.poke()
+}
+
+// Wake tells the followers of a log that it may hold more than was published here.
+func (h *Hub) Wake(log string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.tails[log]; t != nil {
+		t.wakes++
+		t.poke()
+	}
+}
+
+// WakeAll does what Wake does for every followed log.
+func (h *Hub) WakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tails {
+		t.wakes++
+		t.poke()
+	}
+}
+
+// Logs returns the logs that somebody follows.
+func (h *Hub) Logs() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]string, 0, len(h.tails))
+	for log := range h.tails {
+		list = append(list, log)
+	}
+	return list
+}
+
+func (t *tail) poke() {
+	select {
+	case t.signal <- struct{}{}:
+	default: // the waker has not got to the one before yet; it will see this change too
+	}
+}
+
+func (h *Hub) join(log string) *tail {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.tails[log]
+	if t == nil {
+		t = &tail{changed: make(chan struct{}), signal: make(chan struct{}, 1), done: make(chan struct{})}
+		if h.tails == nil {
+			h.tails = map[string]*tail{}
+		}
+		h.tails[log] = t
+		go h.waker(t)
+	}
+	t.followers++
+	h.followers.Add(1)
+	return t
+}
+
+func (h *Hub) leave(log string, t *tail) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.followers--
+	h.followers.Add(-1)
+	if t.followers == 0 {
+		delete(h.tails, log)
+		close(t.done)
+	}
+}
+
+// waker wakes the followers of one log, so that a writer does not pay for their number. It ends with the last follower.
+func (h *Hub) waker(t *tail) {
+	for {
+		select {
+		case <-t.done:
+			return
+		case <-t.signal:
+			h.mu.Lock()
+			old := t.changed
+			t.changed = make(chan struct{})
+			h.mu.Unlock()
+			close(old)
+		}
+	}
+}
+
+// Follow yields every event of a log after a sequence: history from read, then what is published, with read filling
+// whatever gap there is. It ends when ctx is done, without an error, or with the first error of read.
+func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		t := h.join(log)
+		defer h.leave(log, t)
+		seen := int64(-1) // the number of wakes when read last came up empty
+		for ctx.Err() == nil {
+			h.mu.Lock()
+			changed, wakes, recent := t.changed, t.wakes, t.events
+			h.mu.Unlock()
+
+			batch, covered := cut(recent, after)
+			if len(batch) == 0 && (!covered || seen != wakes) {
+				var err error
+				if batch, err = read(ctx, log, after, readBatch); err != nil {
+					if ctx.Err() == nil {
+						yield(cairn.Event{}, err)
+					}
+					return
+				}
+				if len(batch) == 0 {
+					seen, covered = wakes, true
+				}
+			}
+			for i := range batch {
+				if ctx.Err() != nil || !yield(batch[i], nil) {
+					return
+				}
+				after = batch[i].Sequence
+			}
+			if len(batch) > 0 {
+				continue
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// cut returns the events after a sequence. covered says that there is no gap between it and the events.
+func cut(events []cairn.Event, after int64) (rest []cairn.Event, covered bool) {
+	if len(events) == 0 || events[0].Sequence > after+1 {
+		return nil, false
+	}
+	i := after + 1 - events[0].Sequence
+	if i >= int64(len(events)) {
+		return nil, true
+	}
+	return events[i:], true
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Makes sure that the programs the tests need are there: a line per requirement at the end of this file. What is missing
+# is installed; what cannot be installed is an error, so that no test ever has to be skipped.
+set -eu
+
+# require WHAT PROBE PACKAGE...: runs PROBE; if it fails, installs the Debian packages and runs it again.
+require() {
+	what=$1 probe=$2
+	shift 2
+	if "$probe"; then return; fi
+	echo "testenv: $what: missing, installing $*" >&2
+	if install "$@" && "$probe"; then return; fi
+	echo "testenv: $what: missing; please install it (on Debian: apt-get install $*)" >&2
+	exit 1
+}
+
+install() {
+	if [ "$(id -u)" = 0 ]; then as_root=env; else as_root="sudo -n env"; fi
+	$as_root apt-get -qq update &&
+		$as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@"
+} </dev/null >&2
+
+c_compiler() {
+	echo '#include <stdlib.h>' | $(go env CC) -fsyntax-only -xc - 2>/dev/null
+}
+
+require "a C compiler, for the race detector" c_compiler gcc libc6-dev

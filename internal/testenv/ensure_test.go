@@ -1,0 +1,74 @@
+package testenv_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// machine is a directory of commands that stand before the real ones.
+type machine struct{ bin string }
+
+func newMachine(t *testing.T, commands map[string]string) machine {
+	t.Helper()
+	m := machine{bin: t.TempDir()}
+	for name, script := range commands {
+		if err := os.WriteFile(filepath.Join(m.bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// ensure runs the script with "fake-cc" as the C compiler.
+func (m machine) ensure(t *testing.T) (output string, err error) {
+	t.Helper()
+	cmd := exec.Command("sh", "ensure.sh")
+	cmd.Env = append(os.Environ(), "CC=fake-cc", "BIN="+m.bin, "PATH="+m.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+const sudo = `[ "$1" = -n ] && shift; exec "$@"`
+
+func TestEnsureInstallsNothingThatIsThere(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, map[string]string{"sudo": sudo, "fake-cc": "cat >/dev/null", "apt-get": "echo called; exit 1"})
+	if out, err := m.ensure(t); err != nil || out != "" {
+		t.Fatalf("ensure: %v\n%s", err, out)
+	}
+}
+
+func TestEnsureInstallsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, map[string]string{
+		"sudo":    sudo,
+		"apt-get": `echo "apt-get $*"; case "$*" in *install*) printf '#!/bin/sh\ncat >/dev/null\n' >"$BIN/fake-cc"; chmod +x "$BIN/fake-cc";; esac`,
+	})
+	out, err := m.ensure(t)
+	if err != nil {
+		t.Fatalf("ensure: %v\n%s", err, out)
+	}
+	if !strings.Contains(out, "apt-get -qq update\napt-get -qq -y install --no-install-recommends gcc libc6-dev\n") {
+		t.Errorf("not the commands to install a C compiler:\n%s", out)
+	}
+}
+
+func TestEnsureFailsOverWhatStaysMissing(t *testing.T) {
+	t.Parallel()
+	for name, aptGet := range map[string]string{
+		"the update fails":              "exit 100",
+		"the install fails":             `case "$*" in *install*) exit 100;; esac`,
+		"the package does not bring it": "exit 0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := newMachine(t, map[string]string{"sudo": sudo, "apt-get": aptGet}).ensure(t)
+			if err == nil || !strings.Contains(out, "a C compiler, for the race detector: missing; please install it") {
+				t.Errorf("ensure: %v\n%s", err, out)
+			}
+		})
+	}
+}

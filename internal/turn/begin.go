@@ -1,0 +1,409 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// BeginIn asks for a new run.
+type BeginIn struct {
+	SessionID string
+	// Agent is the agent's name; empty for a session that exists.
+	Agent    string
+	Kind     cairn.RunKind
+	RunID    string
+	Messages []cairn.Message
+	// Create holds the context of a session that is to be made if it does not exist; nil means that it must.
+	Create *cairn.Session
+	// Hooks are called beside those of the engine and the agent, as long as this process drives the run.
+	Hooks *cairn.Hooks
+}
+
+// beginTries bounds how often a begin starts over because the session changed under it.
+const beginTries = 16
+
+// Begin starts a run: one write that takes the lease, records the run and adds its messages. A session that this
+// process drove last costs no read.
+func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
+	if l := fx.cache.take(in.SessionID); l != nil {
+		b, err := fx.begin(ctx, l, in)
+		if !fx.outdated(err) {
+			return b, err
+		}
+	} else if in.Create != nil {
+		b, err := fx.create(ctx, in)
+		if !errors.Is(err, cairn.ErrExists) {
+			return b, err
+		}
+	}
+	var err error
+	for range beginTries {
+		var l *live
+		if l, err = fx.read(ctx, in.SessionID); err != nil {
+			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
+				return fx.create(ctx, in)
+			}
+			return Begun{}, err
+		}
+		var b Begun
+		if b, err = fx.begin(ctx, l, in); !fx.outdated(err) {
+			return b, err
+		}
+	}
+	return Begun{}, err
+}
+
+// outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or
+// somebody ran it since and crashed.
+func (fx *Effects) outdated(err error) bool {
+	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
+		return seen.Crashed(fx.Now())
+	}
+	return errors.Is(err, cairn.ErrStale)
+}
+
+// read loads a session that this process does not have in memory.
+func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLive(snap)
+	if err != nil {
+		return nil, err
+	}
+	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.RootID)
+	return l, err
+}
+
+// create begins the first run of a session that should not exist yet.
+func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
+	a, err := fx.agent(in.Agent)
+	if err != nil {
+		return Begun{}, err
+	}
+	c := fx.beginning(in, 0)
+	c.Guard = store.Guard{New: true}
+	c.Create = in.Create
+	if a.State != nil {
+		c.InitialState = a.State.Initial()
+	}
+	row, err := fx.Store.Commit(ctx, in.SessionID, c)
+	if err != nil {
+		return Begun{}, err
+	}
+	if row.Version != 1 { // our own commit, whose answer was lost, came first
+		return Begun{}, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+	}
+	l := &live{row: row}
+	if err := l.load(c.InitialState, c.Messages); err != nil {
+		return Begun{}, err
+	}
+	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
+}
+
+// beginning is the part of the commit that every new run has in common.
+func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
+	now := fx.Now().UTC()
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		m.RunID, m.CreatedAt = in.RunID, now
+		if m.ID == "" {
+			m.ID = fmt.Sprintf("%s/in%d", in.RunID, i)
+		}
+	}
+	return &store.Commit{
+		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
+		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+	}
+}
+
+// begin starts a run on a session in memory. On an error the caller forgets the session.
+func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error) {
+	row := l.row
+	if in.Agent == "" {
+		in.Agent = row.Agent
+	}
+	if in.Agent != row.Agent {
+		return Begun{}, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
+	}
+	a, err := fx.agent(in.Agent)
+	if err != nil {
+		return Begun{}, err
+	}
+	if a.State != nil {
+		if err := a.State.Check(l.doc.Raw()); err != nil {
+			return Begun{}, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+		}
+	}
+	crashed := row.Crashed(fx.Now())
+	if err := allowed(row, in.Kind, crashed); err != nil {
+		return Begun{}, err
+	}
+	in.Messages = append(openers(l, in), in.Messages...)
+	c := fx.beginning(in, l.logLast)
+	c.Guard = store.Guard{Version: row.Version, Idle: !crashed, Lapsed: crashed}
+	if in.Kind != cairn.RunExecute {
+		c.StartRun.PreviousRunID = row.RunID
+	}
+	if crashed {
+		if c.EndRun, err = fx.crashedRun(ctx, row); err != nil {
+			return Begun{}, err
+		}
+		c.DropStaged = true
+		if l.logLast, err = fx.reconcile(ctx, row, false); err != nil {
+			return Begun{}, err
+		}
+	}
+	if l.row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+		return Begun{}, err
+	}
+	l.append(c.Messages)
+	c.StartRun.FirstMessage = row.MessageCount
+	if crashed {
+		fx.appendEvents(ctx, l, cairn.Event{Type: cairn.EventRunEnd, RunID: c.EndRun.ID, Status: c.EndRun.Status, Reason: c.EndRun.Reason})
+	}
+	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
+}
+
+// appendEvents writes events of another run than the one that begins; readers of that run wait for them.
+func (fx *Effects) appendEvents(ctx context.Context, l *live, events ...cairn.Event) {
+	for i := range events {
+		events[i].SessionID, events[i].Agent, events[i].Time = l.row.ID, l.row.Agent, fx.Now().UTC()
+	}
+	last, err := fx.Log.Append(ctx, l.row.RootID, store.AnySequence, events...)
+	if err != nil {
+		fx.Logger.Warn("events of an earlier run were not written", "session", l.row.ID, "error", err)
+		return
+	}
+	l.logLast = last
+}
+
+// allowed says whether a run of some kind may begin on a session.
+func allowed(row *cairn.Session, kind cairn.RunKind, crashed bool) error {
+	if row.Status == cairn.SessionActive && !crashed {
+		return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+	}
+	switch kind {
+	case cairn.RunResume:
+		if ok, why := Resumable(row); !ok {
+			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
+		}
+	case cairn.RunRetry:
+		if row.Status != cairn.SessionFailed {
+			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: it is %s, not failed", row.ID, row.Status)
+		}
+	}
+	return nil
+}
+
+// Resumable says whether a session that nobody drives can be resumed, or why not.
+func Resumable(row *cairn.Session) (ok bool, why string) {
+	switch row.Status {
+	case cairn.SessionInterrupted, cairn.SessionPaused, cairn.SessionActive:
+		return true, ""
+	case cairn.SessionFailed:
+		return false, "its last run failed; retry it"
+	case cairn.SessionIdle:
+		if row.MessageCount > 0 {
+			return true, ""
+		}
+		return false, "it has no messages yet"
+	}
+	return false, "its last run completed; execute the next turn"
+}
+
+// openers are the messages a run puts ahead of its own: answers to calls that were left open, and, where a run is to go
+// on from a reply, words that ask for it, because a model expects somebody else to have spoken last.
+func openers(l *live, in BeginIn) []cairn.Message {
+	var list []cairn.Message
+	if l.damaged {
+		if m := closing(l.messages); m != nil {
+			list = append(list, *m)
+		}
+	}
+	if len(in.Messages)+len(list) > 0 || len(l.messages) == 0 {
+		return list
+	}
+	if l.messages[len(l.messages)-1].Role == cairn.RoleAssistant {
+		list = append(list, cairn.Context("Continue where you stopped."))
+	}
+	return list
+}
+
+// append takes over messages that were committed.
+func (l *live) append(messages []cairn.Message) {
+	for i := range messages {
+		l.note(&messages[i])
+	}
+	l.messages = append(l.messages, messages...)
+	if l.damaged {
+		l.damaged = !balanced(l.messages)
+	}
+}
+
+// started makes a session driven, once its run is recorded.
+func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) Begun {
+	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
+	l.run, l.hooks = run, hooks
+	l.lastCommit = fx.Now()
+	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
+	kind := cairn.EventRunStart
+	if run.PreviousRunID != "" {
+		kind = cairn.EventRunResumed
+	}
+	l.drives(run.ID)
+	fx.cache.drive(l)
+	l.emit.event(cairn.Event{Type: kind, Name: run.PreviousRunID, MessageCount: l.row.MessageCount})
+
+	l.opening = fx.newScope(l, 0)
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+		switch {
+		case run.PreviousRunID != "" && h.RunResumed != nil:
+			h.RunResumed(ctx, l.handle(l.opening), run.PreviousRunID)
+		case run.PreviousRunID == "" && h.RunStart != nil:
+			h.RunStart(ctx, l.handle(l.opening))
+		}
+		return nil
+	})
+	return l.begun()
+}
+
+func (l *live) begun() Begun {
+	return Begun{
+		Position: Position{SessionID: l.row.ID, Agent: l.row.Agent, RunID: l.run.ID, Token: l.row.Lease.Token, Step: l.row.Step},
+		RootID:   l.row.RootID, Turn: l.run.Turn, StartSequence: l.run.StartSequence,
+	}
+}
+
+// crashedRun returns the record with which a run whose process died is closed.
+func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
+	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonCrashed
+	run.Steps, run.Usage = row.Step, row.RunUsage
+	return run, nil
+}
+
+// Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
+// staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
+// has no RunID.
+func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return Begun{}, err
+	}
+	a, err := fx.agent(snap.Session.Agent)
+	if err != nil {
+		return Begun{}, err
+	}
+	if snap.Session.Recoveries >= fx.MaxRecoveries {
+		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", snap.Session.Recoveries)
+		return Begun{}, fx.settle(ctx, snap.Session, cairn.RunFailed, cairn.ReasonError, cause)
+	}
+	l, err := newLive(snap)
+	if err != nil {
+		return Begun{}, err
+	}
+	if l.run, err = fx.Store.Run(ctx, id, l.row.RunID); err != nil {
+		return Begun{}, err
+	}
+	row, err := fx.Store.Commit(ctx, id, &store.Commit{
+		Guard:     store.Guard{Lapsed: true, Version: l.row.Version},
+		Recovered: true,
+		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+	})
+	if err != nil {
+		return Begun{}, err
+	}
+	l.row = row
+	if err := l.restore(a, fx, snap.Staged); err != nil {
+		return Begun{}, err
+	}
+	last, err := fx.reconcile(ctx, row, l.step != nil)
+	if err != nil {
+		return Begun{}, err
+	}
+	l.lastCommit = fx.Now()
+	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
+	l.drives(l.run.ID)
+	fx.cache.drive(l)
+	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
+	if err != nil {
+		fx.cache.drop(l)
+		return Begun{}, err
+	}
+	if stop != nil {
+		l.requestStop(*stop)
+	}
+	return l.begun(), nil
+}
+
+// Settle ends the run of a process that died, without driving it on.
+func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if stop.Kind == cairn.StopAbort {
+		return fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonAborted, abortError(stop))
+	}
+	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonInterrupted, nil)
+}
+
+func abortError(stop cairn.Stop) *cairn.Error {
+	if stop.Reason == "" {
+		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
+	}
+	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
+}
+
+func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.RunStatus, reason cairn.Reason, cause *cairn.Error) error {
+	run, err := fx.crashedRun(ctx, row)
+	if err != nil {
+		return err
+	}
+	run.Status, run.Reason, run.Error = status, reason, cause
+	row, err = fx.Store.Commit(ctx, row.ID, &store.Commit{
+		Guard:  store.Guard{Lapsed: true, Version: row.Version},
+		EndRun: run, Status: sessionStatus(status), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseRelease},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fx.reconcile(ctx, row, false)
+	return err
+}
+
+func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
+	switch s {
+	case cairn.RunCompleted:
+		return cairn.SessionCompleted
+	case cairn.RunFailed:
+		return cairn.SessionFailed
+	case cairn.RunInterrupted:
+		return cairn.SessionInterrupted
+	}
+	return cairn.SessionPaused
+}
+
+// RequestStop tells a run to stop, at once, if this process drives it.
+func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
+	if l := fx.cache.get(id); l != nil {
+		l.requestStop(stop)
+	}
+}
+
+// Forget drops a session that is no longer driven here without having come to an end.
+func (fx *Effects) Forget(id string) {
+	if l := fx.cache.get(id); l != nil {
+		if l.emit != nil {
+			l.emit.close()
+		}
+		fx.cache.drop(l)
+	}
+}

@@ -1,0 +1,446 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
+type outcome struct {
+	messages   []cairn.Message
+	ops        []cairn.Op
+	patch      []cairn.PatchOp
+	usage      cairn.Usage
+	checkpoint bool // somebody asked for one
+	counts     bool // the step has something to keep
+	end        *cairn.Run
+}
+
+// Commit ends the step: it gathers what the step produced, decides whether the run goes on, and writes all of it at
+// once.
+func (fx *Effects) Commit(ctx context.Context, at Position) (Committed, error) {
+	l, a, err := fx.hold(at)
+	if err != nil {
+		return Committed{}, err
+	}
+	st := l.step
+	if st == nil || st.number != at.Step {
+		if l.row.Step >= at.Step { // an effect that is run again after its answer was lost
+			return Committed{}, nil
+		}
+		return Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
+	}
+	out := fx.gather(ctx, a, l, st)
+	if len(out.patch) > 0 {
+		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
+	}
+	if out.counts {
+		usage := out.usage
+		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
+	}
+	if out.end == nil && fx.Defer && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
+		l.put(st, out)
+		return Committed{}, nil
+	}
+	if err := l.emit.flush(ctx); err != nil {
+		return Committed{}, err
+	}
+	if err := fx.write(ctx, l, st, out); err != nil {
+		return Committed{}, err
+	}
+	if out.end == nil {
+		return Committed{}, nil
+	}
+	fx.ended(ctx, a, l, out.end)
+	return Committed{Ended: true, Status: out.end.Status}, nil
+}
+
+// put keeps a step for a later commit.
+func (l *live) put(st *step, out *outcome) {
+	d := &l.deferred
+	for i := range out.messages {
+		l.note(&out.messages[i])
+	}
+	d.messages = append(d.messages, out.messages...)
+	d.ops = append(d.ops, out.ops...)
+	d.usage = d.usage.Add(out.usage)
+	d.steps = append(d.steps, st.number)
+	l.step, l.opening = nil, nil
+}
+
+// gather works out what the step comes to.
+func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step) *outcome {
+	out := &outcome{usage: st.usage}
+	stop := l.stopRequest()
+	fx.fold(l, out, l.opening)
+	fx.fold(l, out, st.scope)
+	out.messages = append(out.messages, st.context...)
+
+	var final *call
+	for _, c := range st.calls {
+		if c.done {
+			final = c
+		}
+	}
+	reply, results := fx.messages(l, st, out, stop, final)
+	if reply != nil {
+		out.counts = true
+		out.messages = append(out.messages, *reply)
+		fx.announce(ctx, a, l, st, out, reply, results)
+	}
+	if results != nil {
+		out.messages = append(out.messages, *results)
+	}
+	for _, s := range append([]*scope{l.opening, st.scope}, scopes(st.calls)...) {
+		for _, m := range s.writes().Context {
+			out.say(m)
+		}
+	}
+	for _, c := range st.calls {
+		if c.feedback != "" {
+			out.say(cairn.Context(c.feedback))
+		}
+	}
+	out.end = fx.decide(ctx, a, l, st, out, stop, final)
+	now := fx.Now().UTC()
+	for i := range out.messages {
+		m := &out.messages[i]
+		m.RunID, m.CreatedAt = l.run.ID, now
+		if m.ID == "" {
+			m.ID = fmt.Sprintf("%s/c%d", st.id, i)
+		}
+	}
+	return out
+}
+
+func (out *outcome) say(m cairn.Message) {
+	out.counts = true
+	out.messages = append(out.messages, m)
+}
+
+func scopes(calls []*call) []*scope {
+	var list []*scope
+	for _, c := range calls {
+		list = append(list, c.scope)
+	}
+	return list
+}
+
+// fold applies a scope's writes to the state. What does not fit what other calls of the step wrote is an error of the
+// call, and none of its writes are kept.
+func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
+	w := s.writes()
+	for name, n := range w.Usage {
+		out.usage = out.usage.Add(cairn.Usage{Custom: map[string]float64{name: n}})
+	}
+	out.checkpoint = out.checkpoint || w.Checkpoint
+	if len(w.Ops) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	patch, err := l.doc.Apply(w.Ops)
+	l.mu.Unlock()
+	if err != nil {
+		fx.Logger.Warn("state writes dropped", "session", l.row.ID, "error", err)
+		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
+	}
+	out.ops = append(out.ops, w.Ops...)
+	out.patch = append(out.patch, patch...)
+	return nil
+}
+
+// messages returns the reply and the message with every call's result. Calls that were not executed are closed.
+func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, final *call) (reply, results *cairn.Message) {
+	if st.reply == nil || st.failed != nil {
+		return nil, nil
+	}
+	reply = st.reply
+	reply.ID = st.id + "/reply"
+	if len(st.calls) == 0 {
+		return reply, nil
+	}
+	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
+	for _, c := range st.calls {
+		if c.result == nil {
+			why := "not executed: the turn had ended"
+			if stop != nil && final == nil {
+				why = "not executed: the run was stopped"
+			}
+			c.result = notExecuted(c.use, why)
+			l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: true})
+		} else if err := fx.fold(l, out, c.scope); err != nil {
+			c.result, c.done = failure(c.use, err), false
+		}
+		out.usage.ToolCalls++
+		if c.result.IsError {
+			out.usage.ToolErrors++
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+	}
+	return reply, results
+}
+
+// announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
+// write is part of the step.
+func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, reply, results *cairn.Message) {
+	after := fx.newScope(l, st.number)
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+		if h.OnMessage != nil {
+			h.OnMessage(ctx, l.handle(after), reply)
+		}
+		return nil
+	})
+	if results != nil {
+		for i, c := range st.calls {
+			one := cairn.Message{ID: results.ID, Role: cairn.RoleTool, Parts: results.Parts[i : i+1]}
+			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+				if h.OnMessage != nil {
+					h.OnMessage(ctx, l.handle(after), &one)
+				}
+				return nil
+			})
+			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+				if h.AfterTool != nil {
+					h.AfterTool(ctx, l.callHandle(c, after), c.result)
+				}
+				return nil
+			})
+		}
+	}
+	after.end()
+	_ = fx.fold(l, out, after) // logged
+	out.messages = append(out.messages, after.writes().Context...)
+}
+
+// decide returns the record of the run if it ends with this step, or nil.
+func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, stop *cairn.Stop, final *call) *cairn.Run {
+	run := *l.run
+	run.Steps = st.number
+	if !out.counts {
+		run.Steps--
+	}
+	run.Usage = l.row.RunUsage.Add(l.deferred.usage).Add(out.usage)
+	if st.reply != nil {
+		run.Text = st.reply.Text()
+	}
+	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
+		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, err
+		return &run
+	}
+	complete := func(c cairn.Completion) *cairn.Run {
+		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
+		return &run
+	}
+	switch {
+	case final != nil && final.failed != nil:
+		return fail(cairn.ReasonError, final.failed)
+	case final != nil && final.done:
+		return complete(final.completion)
+	case stop != nil && stop.Kind == cairn.StopAbort:
+		return fail(cairn.ReasonAborted, abortError(*stop))
+	case stop != nil:
+		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		return &run
+	case st.failed != nil:
+		return fail(cairn.ReasonError, st.failed)
+	}
+	if len(st.calls) == 0 {
+		done := cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text}
+		ended, err := fx.reply(ctx, a, l, st, out, &done)
+		switch {
+		case err != nil:
+			return fail(cairn.ReasonError, err)
+		case ended:
+			return complete(done)
+		}
+	} else if fx.stopWhen(ctx, a, l, st) {
+		return complete(cairn.Completion{Reason: cairn.ReasonStopCondition, Text: run.Text})
+	}
+	if st.number >= a.Steps() {
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
+	}
+	return nil
+}
+
+// reply deals with an answer that calls no tools: it ends the turn, unless a typed output is still owed or the guard
+// sends the model back.
+func (fx *Effects) reply(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, done *cairn.Completion) (ended bool, failed *cairn.Error) {
+	if a.Output != nil {
+		out.say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
+		return false, nil
+	}
+	v, failed := fx.judge(ctx, a, l, st.number, *done)
+	if failed != nil {
+		return false, failed
+	}
+	if v.Feedback != "" {
+		out.say(cairn.Context(v.Feedback))
+		return false, nil
+	}
+	v.apply(done)
+	return true, nil
+}
+
+func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *step) (stop bool) {
+	if a.StopWhen == nil {
+		return false
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			fx.Logger.Error("stop condition panicked", "agent", a.Name, "panic", v)
+			stop = false
+		}
+	}()
+	return a.StopWhen(ctx, l.handle(fx.frozenScope(l, st.number, "by a stop condition")))
+}
+
+// write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
+// then the step goes on top of that.
+func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) error {
+	messages := append(l.deferred.messages, out.messages...)
+	list := append(l.deferred.ops, out.ops...)
+	steps := l.deferred.steps
+	if out.counts {
+		steps = append(steps, st.number)
+	}
+	for {
+		c, err := fx.build(l, messages, list, steps, l.deferred.usage.Add(out.usage), out.end)
+		if err != nil {
+			return err
+		}
+		var row *cairn.Session
+		err = fx.persist(ctx, func() (err error) {
+			row, err = fx.Store.Commit(ctx, l.row.ID, c)
+			return err
+		})
+		if errors.Is(err, cairn.ErrStale) {
+			if list, err = fx.rebase(ctx, l, list); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		l.row = row
+		l.append(messages)
+		l.deferred, l.step, l.opening = deferred{}, nil, nil
+		l.lastCommit = fx.Now()
+		fx.told(l, steps, c.Checkpoint)
+		return nil
+	}
+}
+
+// told puts the commit on the log.
+func (fx *Effects) told(l *live, steps []int, cp *cairn.Checkpoint) {
+	for _, n := range steps {
+		l.emit.event(cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: l.row.MessageCount})
+	}
+	if cp != nil {
+		l.emit.event(cairn.Event{Type: cairn.EventCheckpoint, Step: cp.Step, CheckpointID: cp.ID, MessageCount: l.row.MessageCount})
+	}
+}
+
+func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, end *cairn.Run) (*store.Commit, error) {
+	c := &store.Commit{
+		Guard:    store.Guard{Token: l.row.Lease.Token, Version: l.row.Version},
+		Messages: messages, Usage: usage, LogSequence: l.emit.position(), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
+	}
+	if len(list) > 0 {
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+		c.State = &store.StateChange{Ops: list}
+		if store.KeyframeDue(l.row.State, len(raw)) {
+			c.State.Keyframe = l.doc.Raw()
+		}
+	}
+	if n := len(steps); n > 0 {
+		c.Step = steps[n-1]
+		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.run.ID, c.Step), RunID: l.run.ID, StepID: stepID(l.run.ID, c.Step),
+			Step: c.Step, LogSequence: c.LogSequence}
+	}
+	if end != nil {
+		c.EndRun, c.Status = end, sessionStatus(end.Status)
+		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
+	}
+	return c, nil
+}
+
+func checkpointID(runID string, step int) string {
+	return fmt.Sprintf("cp_%s_%d", strings.TrimPrefix(runID, "run_"), step)
+}
+
+// rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
+// longer fit are dropped: whoever changed the state under them was later.
+func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cairn.Op, error) {
+	snap, err := fx.Store.Snapshot(ctx, l.row.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	if snap.Session.Lease.Token != l.row.Lease.Token {
+		return nil, store.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.row.ID)
+	}
+	doc, err := ops.NewDoc(snap.State)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
+	}
+	var fitting []cairn.Op
+	for _, op := range list {
+		if _, err := doc.Apply([]cairn.Op{op}); err != nil {
+			fx.Logger.Warn("state write dropped: the state was changed by somebody else", "session", l.row.ID, "error", err)
+			continue
+		}
+		fitting = append(fitting, op)
+	}
+	l.row = snap.Session
+	if err := l.load(doc.Raw(), snap.Messages); err != nil {
+		return nil, err
+	}
+	l.doc = doc
+	return fitting, nil
+}
+
+// ended tells everybody that the run is over, and parks the session. The run's end is committed: nothing here can
+// change that.
+func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run) {
+	if run.Error != nil {
+		l.emit.event(cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
+	}
+	if len(run.Output) > 0 {
+		l.emit.event(cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
+	}
+	l.emit.event(endEvent(run))
+	if err := l.emit.flush(ctx); err != nil {
+		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
+	}
+	handle := l.handle(fx.frozenScope(l, run.Steps, "after the run has ended"))
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+		switch {
+		case run.Status == cairn.RunCompleted && h.RunComplete != nil:
+			h.RunComplete(ctx, handle, run.Result())
+		case run.Status == cairn.RunFailed && h.RunFail != nil:
+			h.RunFail(ctx, handle, run.Result())
+		}
+		return nil
+	})
+	l.logLast = l.emit.position()
+	l.emit.close()
+	fx.cache.park(l)
+	if fx.Ended != nil {
+		fx.Ended(run)
+	}
+}
+
+func endEvent(run *cairn.Run) cairn.Event {
+	usage := run.Usage
+	return cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Error: run.Error, Usage: &usage}
+}

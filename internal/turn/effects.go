@@ -1,0 +1,165 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Config is what effects need from their host.
+type Config struct {
+	Store  store.Store
+	Log    store.Log
+	Agents func(name string) (*cairn.Agent, bool)
+	Hooks  []*cairn.Hooks
+	Logger *slog.Logger
+	Now    func() time.Time
+	NewID  func(prefix string) string
+	// Owner names this process in leases.
+	Owner    string
+	LeaseTTL time.Duration
+	// Coalesce is how long events may be held back to be written together.
+	Coalesce time.Duration
+	// StopGrace is how long a stopped run waits for tools that do not heed their context.
+	StopGrace time.Duration
+	// MaxRecoveries bounds how often a run is taken over without committing a step.
+	MaxRecoveries int
+	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
+	CacheSessions int
+	// Ended is told of each run that came to its end here.
+	Ended func(*cairn.Run)
+	// Defer lets the durabilities Interval and Manual put commits off. Hosts whose effects may run in different
+	// processes leave it off.
+	Defer bool
+}
+
+// Effects carries out what the loop asks for. It is safe for concurrent use.
+type Effects struct {
+	Config
+	cache *cache
+}
+
+// NewEffects returns effects over a configuration whose every field is set.
+func NewEffects(c Config) *Effects { return &Effects{Config: c, cache: newCache(c.CacheSessions)} }
+
+// Run carries out one effect.
+func (fx *Effects) Run(ctx context.Context, e Effect) error {
+	switch e.Name {
+	case EffectPlan:
+		out, err := fx.Plan(ctx, e.In.(Position))
+		*e.Out.(*Planned) = out
+		return err
+	case EffectTool:
+		out, err := fx.Tool(ctx, e.In.(ToolIn))
+		*e.Out.(*ToolOut) = out
+		return err
+	case EffectCommit:
+		out, err := fx.Commit(ctx, e.In.(Position))
+		*e.Out.(*Committed) = out
+		return err
+	}
+	return fmt.Errorf("unknown effect %q", e.Name)
+}
+
+// Direct is the scheduler that runs effects at once, in goroutines where they are parallel.
+func (fx *Effects) Direct(ctx context.Context) Scheduler { return direct{ctx, fx} }
+
+type direct struct {
+	ctx context.Context // that of the one loop the scheduler is for
+	fx  *Effects
+}
+
+func (d direct) Do(e Effect) error { return d.fx.Run(d.ctx, e) }
+
+func (d direct) All(list []Effect) error {
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, e := range list[1:] {
+		wg.Go(func() { errs[i+1] = d.fx.Run(d.ctx, e) })
+	}
+	errs[0] = d.fx.Run(d.ctx, list[0])
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// agent returns a registered agent.
+func (fx *Effects) agent(name string) (*cairn.Agent, error) {
+	a, ok := fx.Agents(name)
+	if !ok {
+		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
+	}
+	return a, nil
+}
+
+// hooks calls fn for the hooks of the engine, then those of the agent, then those of the call that began the run. A
+// hook that panics does not end the process.
+func (fx *Effects) hooks(l *live, a *cairn.Agent, fn func(*cairn.Hooks) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			fx.Logger.Error("hook panicked", "agent", a.Name, "panic", v, "stack", string(debug.Stack()))
+			err = cairn.Errorf(cairn.CodeHook, "a hook panicked: %v", v)
+		}
+	}()
+	for _, h := range fx.Hooks {
+		if err := fn(h); err != nil {
+			return err
+		}
+	}
+	if a.Hooks != nil {
+		if err := fn(a.Hooks); err != nil {
+			return err
+		}
+	}
+	if l.hooks != nil {
+		return fn(l.hooks)
+	}
+	return nil
+}
+
+// stopped is the cause with which a run's work is cancelled on request.
+type stopped struct{ cairn.Stop }
+
+func (s *stopped) Error() string { return "stop requested: " + string(s.Kind) }
+
+// backoff returns the wait before retry n, from 0: doubled each time, with up to a quarter of jitter.
+func backoff(first, limit time.Duration, n int) time.Duration {
+	wait := min(first<<min(n, 20), limit)
+	return wait - time.Duration(rand.Int64N(int64(wait)/4+1))
+}
+
+// sleep waits unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// storageTries is how often a write that failed for a passing reason is tried in all.
+const storageTries = 5
+
+// persist carries out a write to the store or log, again if storage is unavailable for a moment.
+func (fx *Effects) persist(ctx context.Context, write func() error) error {
+	for n := 0; ; n++ {
+		err := write()
+		if err == nil || !errors.Is(err, cairn.ErrUnavailable) || n == storageTries-1 || ctx.Err() != nil {
+			return err
+		}
+		fx.Logger.Warn("storage unavailable, trying again", "error", err, "try", n+1)
+		if sleep(ctx, backoff(20*time.Millisecond, time.Second, n)) != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// emitter writes the events of one run to its log. Events that come within a short time of each other are written
+// together, and neighbouring deltas become one event; the first delta of a step is never held back.
+type emitter struct {
+	ctx  context.Context // the run's values; it is never cancelled
+	fx   *Effects
+	log  string
+	base cairn.Event
+
+	flushing sync.Mutex // held while appending, so that batches keep their order
+
+	mu        sync.Mutex
+	buffer    []cairn.Event
+	timer     *time.Timer
+	armed     bool
+	lastFlush time.Time
+	urgent    bool  // the next delta is the first of its step
+	last      int64 // the log's last sequence as far as known
+	err       error // of a flush nobody waited for
+}
+
+func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, log: row.RootID, last: last,
+		base: cairn.Event{SessionID: row.ID, RunID: runID, Agent: row.Agent}}
+}
+
+// event hands an event over. It is written within the coalescing window.
+func (e *emitter) event(ev cairn.Event) {
+	now := e.fx.Now()
+	ev.SessionID, ev.RunID, ev.Agent, ev.Time = e.base.SessionID, e.base.RunID, e.base.Agent, now.UTC()
+	e.mu.Lock()
+	e.add(ev)
+	isDelta := delta(ev.Type)
+	flush := now.Sub(e.lastFlush) >= e.fx.Coalesce || (isDelta && e.urgent)
+	if isDelta {
+		e.urgent = false
+	} else if ev.Type == cairn.EventStepStart {
+		e.urgent = true
+	}
+	if !flush && !e.armed {
+		e.armed = true
+		e.timer = time.AfterFunc(e.fx.Coalesce-now.Sub(e.lastFlush), func() { _ = e.flush(e.ctx) })
+	}
+	e.mu.Unlock()
+	if flush {
+		_ = e.flush(e.ctx) // a failure is kept and reported by the flush before the next commit
+	}
+}
+
+func delta(t cairn.EventType) bool {
+	return t == cairn.EventTextDelta || t == cairn.EventThinking || t == cairn.EventToolArgDelta
+}
+
+// add puts an event into the buffer, joined with the one before where both are deltas of the same text, and split
+// where it is too large for the log.
+func (e *emitter) add(ev cairn.Event) {
+	limit := e.fx.Log.MaxEvent()/6 - 512 // what fits even if every byte is escaped
+	if !delta(ev.Type) {
+		e.buffer = append(e.buffer, fit(ev, limit)...)
+		return
+	}
+	if n := len(e.buffer); n > 0 {
+		prev := &e.buffer[n-1]
+		if prev.Type == ev.Type && prev.CallID == ev.CallID && prev.Step == ev.Step && len(prev.Text)+len(ev.Text) <= limit {
+			prev.Text += ev.Text
+			return
+		}
+	}
+	for len(ev.Text) > limit {
+		cut := limit
+		for cut > limit-utf8.UTFMax && !utf8.RuneStart(ev.Text[cut]) {
+			cut--
+		}
+		part := ev
+		part.Text, ev.Text = ev.Text[:cut], ev.Text[cut:]
+		e.buffer = append(e.buffer, part)
+	}
+	e.buffer = append(e.buffer, ev)
+}
+
+// fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
+func fit(ev cairn.Event, limit int) []cairn.Event {
+	if len(ev.Patch) > 0 {
+		return fitPatch(ev, limit)
+	}
+	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool was told if its event is too large
+		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
+	}
+	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
+		short := *ev.Error
+		short.Message, short.Details, short.Cause = cutText(short.Message, limit/2), nil, nil
+		ev.Error, ev.Truncated = &short, true
+	}
+	return []cairn.Event{ev}
+}
+
+func fitPatch(ev cairn.Event, limit int) []cairn.Event {
+	var list []cairn.Event
+	size, from := 0, 0
+	flush := func(to int) {
+		if to > from {
+			part := ev
+			part.Patch = ev.Patch[from:to]
+			list = append(list, part)
+		}
+		size, from = 0, to
+	}
+	for i, op := range ev.Patch {
+		n := len(op.Path) + len(op.Value) + 64
+		if size+n > limit {
+			flush(i)
+		}
+		if n > limit { // a reader that meets this reads the state from the store
+			part := ev
+			part.Patch, part.Truncated, part.Name = nil, true, op.Path
+			list = append(list, part)
+			from = i + 1
+			continue
+		}
+		size += n
+	}
+	flush(len(ev.Patch))
+	return list
+}
+
+// truncate returns the beginning of a JSON value as a JSON string of at most about limit bytes.
+func truncate(raw json.RawMessage, limit int) json.RawMessage {
+	text := string(raw)
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		text = s
+	}
+	short, _ := json.Marshal(cutText(text, limit/6)) // a string always encodes
+	return short
+}
+
+// cutText shortens text to at most limit bytes at a character's boundary.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// flush writes what is buffered and returns the first error since the last call that returned one.
+func (e *emitter) flush(ctx context.Context) error {
+	e.flushing.Lock()
+	defer e.flushing.Unlock()
+	e.mu.Lock()
+	batch := e.buffer
+	e.buffer = nil
+	e.lastFlush = e.fx.Now()
+	if e.armed {
+		e.timer.Stop()
+		e.armed = false
+	}
+	e.mu.Unlock()
+	if len(batch) > 0 {
+		var last int64
+		err := e.fx.persist(ctx, func() (err error) {
+			last, err = e.fx.Log.Append(ctx, e.log, store.AnySequence, batch...)
+			return err
+		})
+		e.mu.Lock()
+		if err != nil {
+			e.buffer = append(batch, e.buffer...) // nothing is lost as long as the run can go on
+			e.err = err
+		} else {
+			e.last = last
+			e.err = nil
+		}
+		e.mu.Unlock()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// position returns the log's last sequence as far as the run knows.
+func (e *emitter) position() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
+}
+
+// close stops the timer. What is still buffered is lost.
+func (e *emitter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.armed {
+		e.timer.Stop()
+		e.armed = false
+	}
+	e.buffer = nil
+}

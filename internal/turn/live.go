@@ -1,0 +1,329 @@
+package turn
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// live is a session in memory: what the store holds, and the step under way. While a run drives the session only its
+// effects use it; the mutex guards what parallel tools and stop requests share.
+type live struct {
+	row      *cairn.Session
+	messages []cairn.Message // committed
+	doc      *ops.Doc        // the state with everything in deferred applied
+	callIDs  map[string]struct{}
+	damaged  bool // the transcript has tool uses without a result
+
+	run      *cairn.Run
+	hooks    *cairn.Hooks // of the call that began the run
+	emit     *emitter
+	logLast  int64  // the log's last sequence when the session was parked
+	opening  *scope // of the hooks that ran when the run began; part of its first step
+	step     *step
+	deferred deferred
+	// lastCommit is when the run last wrote.
+	lastCommit time.Time
+
+	mu      sync.Mutex
+	driving string // the run a stop request must name
+	stop    *cairn.Stop
+	cancels map[int]context.CancelCauseFunc // of effects under way
+	nextKey int
+}
+
+// deferred is what finished steps have left for the next commit.
+type deferred struct {
+	messages []cairn.Message
+	ops      []cairn.Op
+	usage    cairn.Usage
+	steps    []int
+}
+
+// step is the step under way: what was staged of it, in memory.
+type step struct {
+	number  int
+	id      string
+	context []cairn.Message // rows ahead of the reply
+	reply   *cairn.Message  // nil until the model has answered
+	stop    cairn.StopReason
+	usage   cairn.Usage
+	failed  *cairn.Error
+	calls   []*call
+	scope   *scope // of the hooks around the model call
+	// planned is set once the reply, if any, is complete.
+	planned bool
+}
+
+// call is one tool call of a step.
+type call struct {
+	use    *cairn.ToolUse
+	tool   *cairn.Tool // nil for an unknown tool and for __finish__
+	scope  *scope
+	result *cairn.ToolResult
+	// done is set when the turn ends with this call; completion is how.
+	done       bool
+	completion cairn.Completion
+	failed     *cairn.Error // the guard refused
+	feedback   string       // the guard sent the model back
+}
+
+func (s *step) call(id string) *call {
+	for _, c := range s.calls {
+		if c.use.CallID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// newLive returns a session in memory as a snapshot has it.
+func newLive(snap *store.Snapshot) (*live, error) {
+	l := &live{row: snap.Session}
+	if err := l.load(snap.State, snap.Messages); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
+	doc, err := ops.NewDoc(state)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
+	}
+	l.doc, l.messages = doc, messages
+	l.callIDs = map[string]struct{}{}
+	for i := range messages {
+		l.note(&messages[i])
+	}
+	l.damaged = !balanced(messages)
+	return nil
+}
+
+// note remembers a message's call ids.
+func (l *live) note(m *cairn.Message) {
+	if m.Role != cairn.RoleAssistant {
+		return
+	}
+	for _, use := range m.ToolUses() {
+		l.callIDs[use.CallID] = struct{}{}
+	}
+}
+
+// transcript is everything the model has seen so far. It may be appended to, but not modified.
+func (l *live) transcript() []cairn.Message {
+	n := len(l.messages)
+	return append(l.messages[:n:n], l.deferred.messages...)
+}
+
+// work returns a context for something a stop request ends, and its release.
+func (l *live) work(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stop != nil {
+		cancel(&stopped{*l.stop})
+	}
+	if l.cancels == nil {
+		l.cancels = map[int]context.CancelCauseFunc{}
+	}
+	l.nextKey++
+	key := l.nextKey
+	l.cancels[key] = cancel
+	return ctx, func() {
+		l.mu.Lock()
+		delete(l.cancels, key)
+		l.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// drives names the run that stop requests may be aimed at; empty for none.
+func (l *live) drives(runID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.driving, l.stop = runID, nil
+}
+
+// requestStop makes the run stop, if it is the one the request is aimed at. An abort overrides an interrupt.
+func (l *live) requestStop(stop cairn.Stop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.driving != stop.RunID || l.stop != nil && (l.stop.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+		return
+	}
+	l.stop = &stop
+	for _, cancel := range l.cancels {
+		cancel(&stopped{stop})
+	}
+}
+
+func (l *live) stopRequest() *cairn.Stop {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stop
+}
+
+// balanced reports whether every tool use has its result right after it.
+func balanced(messages []cairn.Message) bool {
+	for i := range messages {
+		if messages[i].Role != cairn.RoleAssistant {
+			continue
+		}
+		uses := messages[i].ToolUses()
+		if len(uses) == 0 {
+			continue
+		}
+		var results []*cairn.ToolResult
+		if i+1 < len(messages) {
+			results = messages[i+1].ToolResults()
+		}
+		for _, use := range uses {
+			if !slices.ContainsFunc(results, func(r *cairn.ToolResult) bool { return r.CallID == use.CallID }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// heal returns the transcript with every tool use answered right after it: by its result, wherever that was, or by one
+// that says that the call was not executed. Results without a use are left out.
+func heal(messages []cairn.Message) []cairn.Message {
+	results := map[string]*cairn.ToolResult{}
+	for i := range messages {
+		for _, r := range messages[i].ToolResults() {
+			if _, dup := results[r.CallID]; !dup {
+				results[r.CallID] = r
+			}
+		}
+	}
+	healed := make([]cairn.Message, 0, len(messages)+1)
+	for i := range messages {
+		m := messages[i]
+		if m.Role == cairn.RoleTool {
+			continue
+		}
+		healed = append(healed, m)
+		uses := m.ToolUses()
+		if m.Role != cairn.RoleAssistant || len(uses) == 0 {
+			continue
+		}
+		answer := cairn.Message{ID: m.ID + "/results", Role: cairn.RoleTool, RunID: m.RunID, CreatedAt: m.CreatedAt}
+		for _, use := range uses {
+			r := results[use.CallID]
+			if r == nil {
+				r = notExecuted(use, "the call was not executed")
+			}
+			answer.Parts = append(answer.Parts, cairn.Part{Type: cairn.PartToolResult, Result: r})
+		}
+		healed = append(healed, answer)
+	}
+	return healed
+}
+
+// closing returns the message that answers the open tool uses at the end of a transcript, or nil.
+func closing(messages []cairn.Message) *cairn.Message {
+	last := len(messages) - 1
+	for last >= 0 && messages[last].Hidden {
+		last--
+	}
+	if last < 0 || messages[last].Role != cairn.RoleAssistant {
+		return nil
+	}
+	uses := messages[last].ToolUses()
+	if len(uses) == 0 {
+		return nil
+	}
+	m := &cairn.Message{ID: messages[last].ID + "/results", Role: cairn.RoleTool, RunID: messages[last].RunID}
+	for _, use := range uses {
+		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolResult, Result: notExecuted(use, "the call was not executed")})
+	}
+	return m
+}
+
+func notExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
+	return errorResult(use, cairn.CodeNotExecuted, why)
+}
+
+func errorResult(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
+	raw, _ := json.Marshal(text) // a string always encodes
+	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
+}
+
+// cache keeps sessions in memory: those that are driven, and the most recently used of the others.
+type cache struct {
+	mu     sync.Mutex
+	limit  int
+	driven map[string]*live
+	idle   map[string]*list.Element
+	order  *list.List // of *live, most recent first
+}
+
+func newCache(limit int) *cache {
+	return &cache{limit: limit, driven: map[string]*live{}, idle: map[string]*list.Element{}, order: list.New()}
+}
+
+// take removes an idle session from the cache and returns it, or nil.
+func (c *cache) take(id string) *live {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.idle[id]
+	if e == nil {
+		return nil
+	}
+	delete(c.idle, id)
+	return c.order.Remove(e).(*live)
+}
+
+// drive puts a session among those that are driven.
+func (c *cache) drive(l *live) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.driven[l.row.ID] = l
+}
+
+// get returns a session that is driven, or nil.
+func (c *cache) get(id string) *live {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.driven[id]
+}
+
+// park moves a session from the driven to the idle ones.
+func (c *cache) park(l *live) {
+	l.drives("")
+	l.run, l.hooks, l.emit, l.step, l.opening, l.deferred = nil, nil, nil, nil, nil, deferred{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driven[l.row.ID] == l {
+		delete(c.driven, l.row.ID)
+	}
+	if c.limit <= 0 {
+		return
+	}
+	if e := c.idle[l.row.ID]; e != nil {
+		c.order.Remove(e)
+	}
+	c.idle[l.row.ID] = c.order.PushFront(l)
+	for len(c.idle) > c.limit {
+		oldest := c.order.Remove(c.order.Back()).(*live)
+		delete(c.idle, oldest.row.ID)
+	}
+}
+
+// drop forgets a driven session.
+func (c *cache) drop(l *live) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driven[l.row.ID] == l {
+		delete(c.driven, l.row.ID)
+	}
+}

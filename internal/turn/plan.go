@@ -1,0 +1,421 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// hold returns the session an effect works on, which this process must be driving under the position's lease.
+func (fx *Effects) hold(at Position) (*live, *cairn.Agent, error) {
+	l := fx.cache.get(at.SessionID)
+	if l == nil || l.row.Lease.Token != at.Token || l.run.ID != at.RunID {
+		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
+	}
+	a, err := fx.agent(at.Agent)
+	return l, a, err
+}
+
+// Plan asks the model for the step's reply and returns which tools are to run. A model that fails for good, a veto
+// and a stop request are not errors: the step's commit deals with them.
+func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
+	l, a, err := fx.hold(at)
+	if err != nil {
+		return Planned{}, err
+	}
+	if l.step != nil && l.step.number == at.Step && l.step.planned {
+		return l.step.plan(), nil
+	}
+	st := &step{number: at.Step, id: stepID(at.RunID, at.Step)}
+	l.step = st
+	st.scope = fx.newScope(l, at.Step, l.opening)
+	l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: at.Step})
+
+	work, release := l.work(ctx)
+	defer release()
+	if err := fx.ask(work, a, l, st); err != nil {
+		st.failed = cairn.AsError(err)
+	}
+	// The caller going away is neither a failure nor a stop: the step is as if it had never begun.
+	if ctx.Err() != nil {
+		return Planned{}, context.Cause(ctx)
+	}
+	st.planned = true
+	if st.failed != nil || l.stopRequest() != nil {
+		return Planned{}, nil
+	}
+	if err := fx.stageReply(ctx, a, l, st); err != nil {
+		return Planned{}, err
+	}
+	return st.plan(), nil
+}
+
+func stepID(runID string, number int) string { return fmt.Sprintf("%s/%d", runID, number) }
+
+// plan lists the calls that have no result yet.
+func (s *step) plan() Planned {
+	var p Planned
+	for _, c := range s.calls {
+		switch {
+		case c.result != nil && !c.done:
+		case c.finishing():
+			p.Finishing = append(p.Finishing, c.use.CallID)
+		default:
+			p.Parallel = append(p.Parallel, c.use.CallID)
+		}
+	}
+	return p
+}
+
+func (c *call) finishing() bool {
+	return c.use.Tool == cairn.FinishTool || c.tool != nil && c.tool.Finishes()
+}
+
+// ask makes the model call and leaves its outcome on the step. An error fails the run.
+func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
+	handle := l.handle(st.scope)
+	req, err := fx.request(ctx, a, l, st, handle)
+	if err != nil {
+		return err
+	}
+	var r *reply
+	for n := 0; ; n++ {
+		r = fx.newReply(l, st.number)
+		err := fx.stream(ctx, a, l, r, handle, req)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil { // stopped: what came so far stays
+			st.take(r, a, true)
+			return nil
+		}
+		if r.said {
+			l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: st.number, Error: cairn.AsError(err)})
+		}
+		wait, again := retryWait(a.Retry, err, n)
+		if !again {
+			return cairn.AsError(err)
+		}
+		fx.Logger.Warn("model call failed, trying again", "session", l.row.ID, "step", st.number, "error", err, "wait", wait)
+		if sleep(ctx, wait) != nil {
+			return nil
+		}
+		if r.said {
+			l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: st.number})
+		}
+	}
+	st.take(r, a, false)
+	if st.reply == nil {
+		st.reply = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
+	}
+	return fx.hooks(l, a, func(h *cairn.Hooks) error {
+		if h.AfterModel != nil {
+			h.AfterModel(ctx, handle, st.reply, st.usage)
+		}
+		return nil
+	})
+}
+
+// take moves a finished or partial reply to the step.
+func (s *step) take(r *reply, a *cairn.Agent, partial bool) {
+	s.reply, s.usage, s.stop = r.message(partial), r.usage, r.stop
+	s.usage.ModelCalls++
+	s.setCalls(a)
+}
+
+func (s *step) setCalls(a *cairn.Agent) {
+	if s.reply == nil {
+		return
+	}
+	for _, use := range s.reply.ToolUses() {
+		c := &call{use: use}
+		if t, ok := a.Tool(use.Tool); ok {
+			c.tool = &t
+		}
+		s.calls = append(s.calls, c)
+	}
+}
+
+// request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
+// providers can cache its prefix.
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *step, handle *cairn.Step) (*cairn.Request, error) {
+	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
+	if a.InstructionsFunc != nil {
+		var err error
+		if req.System, err = a.InstructionsFunc(ctx, handle); err != nil {
+			return nil, cairn.Errorf(cairn.CodeHook, "agent %q: instructions: %w", a.Name, err)
+		}
+	}
+	err := fx.hooks(l, a, func(h *cairn.Hooks) error {
+		if h.StepContext == nil {
+			return nil
+		}
+		texts, err := h.StepContext(ctx, handle)
+		for _, text := range texts {
+			st.context = append(st.context, cairn.Context(text))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
+	}
+	messages := l.transcript()
+	if l.damaged {
+		messages = heal(messages)
+	}
+	req.Messages = append(messages, st.context...)
+	for _, t := range a.Tools {
+		req.Tools = append(req.Tools, t.Spec())
+	}
+	if a.Output != nil {
+		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
+			Description: "Call this once, when you are done, with the final result."})
+		if st.number >= a.Steps() {
+			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
+		}
+	}
+	err = fx.hooks(l, a, func(h *cairn.Hooks) error {
+		if h.BeforeModel == nil {
+			return nil
+		}
+		return h.BeforeModel(ctx, handle, req)
+	})
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeHook, "before model: %w", err)
+	}
+	return req, nil
+}
+
+func (fx *Effects) newReply(l *live, number int) *reply {
+	taken := map[string]struct{}{}
+	return &reply{step: number, emit: l.emit.event, ids: func(id string) string {
+		if !usable(id, l.callIDs, taken) {
+			for n := 1; ; n++ {
+				renamed := fmt.Sprintf("%s_%d_%d", trimID(id), number, n)
+				if usable(renamed, l.callIDs, taken) {
+					id = renamed
+					break
+				}
+			}
+		}
+		taken[id] = struct{}{}
+		return id
+	}}
+}
+
+func usable(id string, sets ...map[string]struct{}) bool {
+	for _, set := range sets {
+		if _, ok := set[id]; ok {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 64
+}
+
+// trimID shortens a provider's call id so that a suffix fits within what every provider takes back.
+func trimID(id string) string {
+	if id == "" {
+		return "call"
+	}
+	return cutText(id, 40)
+}
+
+// stream makes one attempt at the model call. The error is nil only for a complete reply.
+func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, handle *cairn.Step, req *cairn.Request) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = cairn.Errorf(cairn.CodeInternal, "the model panicked: %v", v)
+		}
+	}()
+	listening := fx.listening(l, a)
+	for chunk, err := range a.Model.Stream(ctx, req) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.add(&chunk); err != nil {
+			return err
+		}
+		if listening && chunk.Type == cairn.ChunkText {
+			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+				if h.TextDelta != nil {
+					h.TextDelta(ctx, handle, chunk.Text)
+				}
+				return nil
+			})
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !r.ended:
+		return cairn.Errorf(cairn.CodeModel, "the model's reply broke off")
+	}
+	return nil
+}
+
+// listening reports whether any hook wants to hear every delta.
+func (fx *Effects) listening(l *live, a *cairn.Agent) (yes bool) {
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+		yes = yes || h.TextDelta != nil
+		return nil
+	})
+	return yes
+}
+
+// retryWait says whether a failed model call is tried again, and after which wait.
+func retryWait(p *cairn.RetryPolicy, err error, n int) (time.Duration, bool) {
+	policy := cairn.RetryPolicy{}
+	if p != nil {
+		policy = *p
+	}
+	if policy.Max == 0 {
+		policy.Max = 3
+	}
+	if policy.First == 0 {
+		policy.First = time.Second
+	}
+	if policy.Limit == 0 {
+		policy.Limit = time.Minute
+	}
+	var e *cairn.Error
+	if !errors.As(err, &e) || !e.Retryable() || n >= policy.Max {
+		return 0, false
+	}
+	if e.RetryAfter > 0 {
+		return min(e.RetryAfter, policy.Limit), true
+	}
+	return backoff(policy.First, policy.Limit, n), true
+}
+
+// stagedReply and stagedCall are the stored forms of what a step has so far.
+type stagedReply struct {
+	Reply   *cairn.Message   `json:"reply"`
+	Context []cairn.Message  `json:"context,omitempty"`
+	Usage   cairn.Usage      `json:"usage"`
+	Stop    cairn.StopReason `json:"stop,omitempty"`
+	Writes  stagedWrites     `json:"writes"`
+}
+
+type stagedCall struct {
+	Result     *cairn.ToolResult `json:"result"`
+	Done       bool              `json:"done,omitempty"`
+	Completion *cairn.Completion `json:"completion,omitempty"`
+	Failed     *cairn.Error      `json:"failed,omitempty"`
+	Feedback   string            `json:"feedback,omitempty"`
+	Writes     stagedWrites      `json:"writes"`
+}
+
+type stagedWrites struct {
+	Ops        []cairn.Op         `json:"ops,omitempty"`
+	Context    []cairn.Message    `json:"context,omitempty"`
+	Usage      map[string]float64 `json:"usage,omitempty"`
+	Checkpoint bool               `json:"checkpoint,omitempty"`
+}
+
+const (
+	replyKey   = "reply"
+	callPrefix = "call:"
+)
+
+func (s *scope) writes() stagedWrites {
+	if s == nil {
+		return stagedWrites{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return stagedWrites{Ops: s.ops, Context: s.context, Usage: s.usage, Checkpoint: s.checkpoint}
+}
+
+func (s *scope) restore(w stagedWrites) {
+	s.ops, s.context, s.usage, s.checkpoint = w.Ops, w.Context, w.Usage, w.Checkpoint
+}
+
+func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
+	if !a.Durability.Stages() {
+		return nil
+	}
+	// The reply's events come first, so that the log never lacks what the store has.
+	if err := l.emit.flush(ctx); err != nil {
+		return err
+	}
+	writes := st.scope.writes()
+	if opening := l.opening.writes(); len(opening.Ops)+len(opening.Context)+len(opening.Usage) > 0 {
+		writes = join(opening, writes)
+	}
+	return fx.stage(ctx, l, st, replyKey, stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop, Writes: writes})
+}
+
+func join(a, b stagedWrites) stagedWrites {
+	sum := stagedWrites{Ops: append(append([]cairn.Op(nil), a.Ops...), b.Ops...),
+		Context: append(append([]cairn.Message(nil), a.Context...), b.Context...), Checkpoint: a.Checkpoint || b.Checkpoint}
+	for _, usage := range []map[string]float64{a.Usage, b.Usage} {
+		for name, n := range usage {
+			if sum.Usage == nil {
+				sum.Usage = map[string]float64{}
+			}
+			sum.Usage[name] += n
+		}
+	}
+	return sum
+}
+
+func (fx *Effects) stage(ctx context.Context, l *live, st *step, key string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeInternal, "step %s: %w", st.id, err)
+	}
+	return fx.persist(ctx, func() error {
+		return fx.Store.Stage(ctx, l.row.ID, l.row.Lease.Token, store.Staged{StepID: st.id, Key: key, Data: raw})
+	})
+}
+
+// restore makes what was staged of the next step the step under way.
+func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error {
+	id := stepID(l.row.RunID, l.row.Step+1)
+	st := &step{number: l.row.Step + 1, id: id}
+	calls := map[string]stagedCall{}
+	for _, piece := range staged {
+		if piece.StepID != id {
+			continue
+		}
+		if piece.Key == replyKey {
+			var r stagedReply
+			if err := json.Unmarshal(piece.Data, &r); err != nil {
+				return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged reply: %w", id, err)
+			}
+			st.reply, st.context, st.usage, st.stop, st.planned = r.Reply, r.Context, r.Usage, r.Stop, true
+			st.scope = fx.newScope(l, st.number)
+			st.scope.restore(r.Writes)
+			continue
+		}
+		var c stagedCall
+		if err := json.Unmarshal(piece.Data, &c); err != nil {
+			return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", id, piece.Key, err)
+		}
+		calls[piece.Key] = c
+	}
+	if !st.planned {
+		return nil
+	}
+	st.setCalls(a)
+	for _, c := range st.calls {
+		if saved, ok := calls[callPrefix+c.use.CallID]; ok {
+			c.result, c.done, c.failed, c.feedback = saved.Result, saved.Done, saved.Failed, saved.Feedback
+			if saved.Completion != nil {
+				c.completion = *saved.Completion
+			}
+			c.scope = fx.newScope(l, st.number, st.scope)
+			c.scope.restore(saved.Writes)
+		}
+	}
+	l.step = st
+	return nil
+}

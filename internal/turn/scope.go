@@ -1,0 +1,148 @@
+package turn
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
+// until the step is committed. It implements cairn.Env.
+type scope struct {
+	l      *live
+	number int
+	max    int // size of an event
+	// base returns the state that the scope's own writes go on top of.
+	base func() (json.RawMessage, error)
+	// frozen says why writes are refused; empty while they are not.
+	frozen string
+
+	mu         sync.Mutex
+	ops        []cairn.Op
+	view       json.RawMessage // base with ops; nil if it must be made anew
+	context    []cairn.Message
+	usage      map[string]float64
+	checkpoint bool
+	ended      bool
+}
+
+func (fx *Effects) newScope(l *live, number int, below ...*scope) *scope {
+	return &scope{l: l, number: number, max: fx.Log.MaxEvent(), base: func() (json.RawMessage, error) { return l.state(below...) }}
+}
+
+// state returns the state with the writes of some scopes on top.
+func (l *live) state(on ...*scope) (json.RawMessage, error) {
+	l.mu.Lock()
+	raw := l.doc.Raw()
+	l.mu.Unlock()
+	var lists [][]cairn.Op
+	for _, s := range on {
+		if s == nil {
+			continue
+		}
+		s.mu.Lock()
+		if len(s.ops) > 0 {
+			lists = append(lists, s.ops)
+		}
+		s.mu.Unlock()
+	}
+	if len(lists) == 0 {
+		return raw, nil
+	}
+	raw, err := ops.Fold(raw, lists...)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return raw, nil
+}
+
+func (s *scope) State() (json.RawMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view != nil {
+		return s.view, nil
+	}
+	raw, err := s.base()
+	if err == nil && len(s.ops) > 0 {
+		if raw, err = ops.Fold(raw, s.ops); err != nil {
+			err = cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.view = raw
+	return raw, nil
+}
+
+func (s *scope) Update(list []cairn.Op) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.frozen != "":
+		return cairn.Errorf(cairn.CodeState, "state cannot be written %s", s.frozen)
+	case s.ended:
+		return cairn.Errorf(cairn.CodeState, "state cannot be written after the call has ended")
+	}
+	s.ops = append(s.ops, list...)
+	s.view = nil
+	return nil
+}
+
+func (s *scope) Emit(name string, data json.RawMessage) error {
+	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
+	if err := store.CheckEvent(&ev, s.max-512); err != nil { // leaves room for the ids that are added
+		return err
+	}
+	s.l.emit.event(ev)
+	return nil
+}
+
+func (s *scope) AddContext(m cairn.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.context = append(s.context, m)
+	}
+}
+
+func (s *scope) RecordUsage(name string, amount float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if s.usage == nil {
+		s.usage = map[string]float64{}
+	}
+	s.usage[name] += amount
+}
+
+func (s *scope) Checkpoint() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkpoint = true
+}
+
+// end closes the scope to further writes: what a tool that was given up on still does has no effect.
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// handle returns the cairn.Step over a scope.
+func (l *live) handle(s *scope) *cairn.Step {
+	return cairn.NewStep(cairn.StepInfo{SessionID: l.row.ID, RunID: l.run.ID, Agent: l.row.Agent, UserID: l.row.UserID,
+		Turn: l.run.Turn, Number: s.number}, s)
+}
+
+// frozenScope returns a scope for functions that only read, over the state as it is.
+func (fx *Effects) frozenScope(l *live, number int, why string, below ...*scope) *scope {
+	s := fx.newScope(l, number, below...)
+	s.frozen = why
+	return s
+}

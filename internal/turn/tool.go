@@ -1,0 +1,248 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Tool runs one call of the step. A call that has a result already is left alone.
+func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
+	l, a, err := fx.hold(in.Position)
+	if err != nil {
+		return ToolOut{}, err
+	}
+	st := l.step
+	if st == nil || st.number != in.Step {
+		return ToolOut{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
+	}
+	c := st.call(in.CallID)
+	if c == nil {
+		return ToolOut{}, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
+	}
+	if c.result != nil {
+		return ToolOut{Finished: c.done}, nil
+	}
+	below := []*scope{l.opening, st.scope}
+	if c.finishing() { // sees what the parallel calls, which have ended, wrote
+		for _, other := range st.calls {
+			if !other.finishing() {
+				below = append(below, other.scope)
+			}
+		}
+	}
+	c.scope = fx.newScope(l, st.number, below...)
+	work, release := l.work(ctx)
+	defer release()
+
+	l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.use.Input})
+	result := fx.execute(work, a, l, c)
+	if ctx.Err() != nil {
+		return ToolOut{}, context.Cause(ctx) // the process is going away; somebody will run the call again
+	}
+	if result == nil { // stopped before there was a result
+		return ToolOut{}, nil
+	}
+	c.scope.end()
+	if c.finishing() && !result.IsError {
+		result = fx.finish(work, a, l, c, result)
+	}
+	if len(c.scope.ops) > 0 {
+		_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+			if h.OnStateChange != nil {
+				h.OnStateChange(work, l.callHandle(c, fx.frozenScope(l, st.number, "here", append(below, c.scope)...)), c.scope.ops)
+			}
+			return nil
+		})
+	}
+	c.result = result
+	l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: result.Output, IsError: result.IsError})
+	if a.Durability.Stages() {
+		if err := l.emit.flush(ctx); err != nil {
+			return ToolOut{}, err
+		}
+		saved := stagedCall{Result: result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Writes: c.scope.writes()}
+		if c.done {
+			saved.Completion = &c.completion
+		}
+		if err := fx.stage(ctx, l, st, callPrefix+c.use.CallID, saved); err != nil {
+			return ToolOut{}, err
+		}
+	}
+	return ToolOut{Finished: c.done}, nil
+}
+
+func (l *live) callHandle(c *call, s *scope) *cairn.Call {
+	return cairn.NewCall(l.handle(s), cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.use.Input})
+}
+
+// execute runs the call and returns its result; nil if the run was stopped before there was one.
+func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call) *cairn.ToolResult {
+	if c.use.Tool == cairn.FinishTool && a.Output != nil {
+		if err := a.Output.Check(c.use.Input); err != nil {
+			return failure(c.use, err)
+		}
+		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: json.RawMessage(`"finished"`)}
+	}
+	if c.tool == nil {
+		return errorResult(c.use, cairn.CodeUnknownTool, unknownTool(a, c.use.Tool))
+	}
+	if err := c.tool.Check(c.use.Input); err != nil {
+		return failure(c.use, err)
+	}
+	call := l.callHandle(c, c.scope)
+	err := fx.hooks(l, a, func(h *cairn.Hooks) error {
+		if h.BeforeTool == nil {
+			return nil
+		}
+		return h.BeforeTool(ctx, call)
+	})
+	if err != nil {
+		return errorResult(c.use, cairn.CodeHook, err.Error())
+	}
+	if t := c.tool.Timeout(); t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, cairn.Errorf(cairn.CodeTimeout, "the tool did not end within %s", t))
+		defer cancel()
+	}
+	return fx.invoke(ctx, l, c, call)
+}
+
+func unknownTool(a *cairn.Agent, name string) string {
+	var names []string
+	for _, t := range a.Tools {
+		names = append(names, t.Name())
+	}
+	if a.Output != nil {
+		names = append(names, cairn.FinishTool)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("there is no tool %q; there are no tools at all", name)
+	}
+	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
+}
+
+type returned struct {
+	output json.RawMessage
+	err    error
+}
+
+// invoke calls the tool's function. A function that does not heed its context is given up on after a grace time: its
+// result, should there ever be one, has no effect.
+func (fx *Effects) invoke(ctx context.Context, l *live, c *call, handle *cairn.Call) *cairn.ToolResult {
+	ch := make(chan returned, 1)
+	go func() {
+		var r returned
+		defer func() {
+			if v := recover(); v != nil {
+				fx.Logger.Error("tool panicked", "session", l.row.ID, "tool", c.use.Tool, "call", c.use.CallID, "panic", v, "stack", string(debug.Stack()))
+				r = returned{err: cairn.Errorf(cairn.CodeToolPanic, "the tool panicked: %v", v)}
+			}
+			ch <- r
+		}()
+		r.output, r.err = c.tool.Run(ctx, handle, c.use.Input)
+	}()
+	var r returned
+	select {
+	case r = <-ch:
+	case <-ctx.Done():
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.StopGrace)
+		defer cancel()
+		select {
+		case r = <-ch:
+		case <-grace.Done():
+			fx.Logger.Warn("tool does not heed its context, given up", "session", l.row.ID, "tool", c.use.Tool, "call", c.use.CallID)
+			r.err = context.Cause(ctx)
+		}
+	}
+	if r.err == nil {
+		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: r.output}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		var timeout *cairn.Error
+		if errors.As(cause, &timeout) && timeout.Code == cairn.CodeTimeout {
+			return failure(c.use, timeout)
+		}
+		return nil
+	}
+	return failure(c.use, r.err)
+}
+
+// failure turns an error into the result the model is told.
+func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
+	code := cairn.CodeTool
+	var e *cairn.Error
+	if errors.As(err, &e) {
+		code = e.Code
+	}
+	return errorResult(use, code, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+}
+
+// finish lets a call that would end the turn do so, unless the output or the guard is against it.
+func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) *cairn.ToolResult {
+	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: result.Output}
+	if c.use.Tool == cairn.FinishTool {
+		done = cairn.Completion{Reason: cairn.ReasonFinish, Output: c.use.Input}
+	} else if a.Output != nil {
+		if err := a.Output.Check(result.Output); err != nil {
+			return failure(c.use, err)
+		}
+	}
+	if l.step.reply != nil {
+		done.Text = l.step.reply.Text()
+	}
+	verdict, err := fx.judge(ctx, a, l, l.step.number, done, l.opening, l.step.scope, c.scope)
+	switch {
+	case err != nil:
+		c.failed = err
+	case verdict.Feedback != "" && c.use.Tool == cairn.FinishTool:
+		return errorResult(c.use, cairn.CodeRejected, verdict.Feedback)
+	case verdict.Feedback != "":
+		c.feedback = verdict.Feedback
+		return result
+	default:
+		verdict.apply(&done)
+	}
+	c.done, c.completion = true, done
+	return result
+}
+
+type verdict struct{ cairn.Verdict }
+
+func (v verdict) apply(c *cairn.Completion) {
+	if v.Output != nil {
+		c.Output = v.Output
+	}
+	if v.Text != "" {
+		c.Text = v.Text
+	}
+}
+
+// judge asks the agent's guard about a completion. The error is what fails the run.
+func (fx *Effects) judge(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*scope) (v verdict, failed *cairn.Error) {
+	if a.Guard == nil {
+		return verdict{}, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			failed = cairn.Errorf(cairn.CodeRejected, "the completion guard panicked: %v", p)
+		}
+	}()
+	decision, err := a.Guard(ctx, l.handle(fx.frozenScope(l, number, "by a guard", below...)), done)
+	if err == nil {
+		err = decision.Err
+	}
+	if err == nil && decision.Output != nil && a.Output != nil {
+		err = a.Output.Check(decision.Output)
+	}
+	if err != nil {
+		e := cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", err)
+		return verdict{}, e
+	}
+	return verdict{decision}, nil
+}

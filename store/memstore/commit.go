@@ -1,0 +1,235 @@
+package memstore
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	now := s.clock()
+
+	ses := s.sessions[id]
+	if ses == nil {
+		if c.Create == nil {
+			return nil, store.NotFound(id)
+		}
+		ses = newSession(c.NewRow(id, now), c.InitialState)
+	} else if err := c.Guard.Check(ses.row, now); err != nil {
+		if ses.happened(c) {
+			return copyOf(ses.row), nil
+		}
+		err.(*store.ConflictError).Session = copyOf(ses.row)
+		return nil, err
+	}
+
+	// Everything is worked out on a copy first, so that an error leaves no trace.
+	next := *ses
+	if err := next.apply(c, now); err != nil {
+		return nil, err
+	}
+	*ses = next
+	s.sessions[id] = ses
+	return copyOf(ses.row), nil
+}
+
+func newSession(row *cairn.Session, state json.RawMessage) *session {
+	if len(state) == 0 {
+		state = json.RawMessage("{}")
+	}
+	state = slices.Clone(state)
+	row.State.KeyframeBytes = int64(len(state))
+	return &session{row: row, changes: []change{{keyframe: state, size: len(state)}}}
+}
+
+// happened reports whether a commit whose guard failed had been applied before.
+func (ses *session) happened(c *store.Commit) bool {
+	if c.StartRun != nil {
+		if _, err := ses.run(c.StartRun.ID); err == nil {
+			return true
+		}
+	}
+	if c.Checkpoint != nil && c.Checkpoint.StepID != "" {
+		for _, cp := range slices.Backward(ses.checkpoints) {
+			if cp.StepID == c.Checkpoint.StepID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// apply changes a copy of a session. Its slices still share memory with the original, which is why it appends beyond
+// their length or replaces them, and never writes within.
+func (ses *session) apply(c *store.Commit, now time.Time) error {
+	if c.Rewind != "" {
+		if err := ses.rewind(c.Rewind); err != nil {
+			return err
+		}
+	}
+	size := 0
+	if c.State != nil {
+		stored, err := newChange(c.State)
+		if err != nil {
+			return err
+		}
+		size = stored.size
+		ses.changes = append(ses.changes, stored)
+	}
+	row, fx := c.Advance(ses.row, now, size, ses.numbers)
+	ses.row = row
+	if fx.EndRun != nil {
+		if err := ses.endRun(fx.EndRun); err != nil {
+			return err
+		}
+	}
+	if fx.StartRun != nil {
+		ses.runs = append(ses.runs, fx.StartRun)
+	}
+	for _, m := range c.Messages {
+		if m.CreatedAt.IsZero() {
+			m.CreatedAt = now
+		}
+		ses.messages = append(ses.messages, m)
+	}
+	if fx.Checkpoint != nil {
+		ses.checkpoints = append(ses.checkpoints, fx.Checkpoint)
+		ses.numbers++
+	}
+	if c.DropStaged {
+		ses.staged = nil
+	}
+	return nil
+}
+
+func newChange(sc *store.StateChange) (change, error) {
+	if sc.Keyframe != nil {
+		return change{keyframe: slices.Clone(sc.Keyframe), size: len(sc.Keyframe)}, nil
+	}
+	raw, err := json.Marshal(sc.Ops)
+	if err != nil {
+		return change{}, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return change{ops: slices.Clone(sc.Ops), size: len(raw)}, nil
+}
+
+func (ses *session) endRun(run *cairn.Run) error {
+	i, err := ses.run(run.ID)
+	if err != nil {
+		return err
+	}
+	old := ses.runs[i]
+	run.Turn, run.StartedAt, run.StartSequence, run.FirstMessage = old.Turn, old.StartedAt, old.StartSequence, old.FirstMessage
+	ses.runs = slices.Clone(ses.runs)
+	ses.runs[i] = run
+	if ses.stop != nil && ses.stop.RunID == run.ID {
+		ses.stop = nil
+	}
+	return nil
+}
+
+func (ses *session) rewind(checkpointID string) error {
+	cp, err := ses.checkpoint(checkpointID)
+	if err != nil {
+		return err
+	}
+	row := copyOf(ses.row)
+	row.Epoch++
+	row.MessageCount, row.CheckpointID = cp.MessageCount, cp.ID
+	row.State = ses.positionAt(cp.StatePosition)
+	ses.row = row
+	ses.messages = slices.Clone(ses.messages[:cp.MessageCount])
+	ses.changes = slices.Clone(ses.changes[:cp.StatePosition-ses.firstChange+1])
+	ses.checkpoints = slices.Clone(ses.checkpoints[:slices.Index(ses.checkpoints, cp)+1])
+	return nil
+}
+
+// positionAt works out the sizes that belong to a state position.
+func (ses *session) positionAt(position int64) cairn.StatePosition {
+	k := ses.keyframeAt(position)
+	at := cairn.StatePosition{Position: position, KeyframeBytes: int64(ses.changes[k].size)}
+	for i := k + 1; i <= int(position-ses.firstChange); i++ {
+		at.ChangeBytes += int64(ses.changes[i].size)
+	}
+	return at
+}
+
+// Branch implements store.Store.
+func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	ses, err := s.open(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	if there := s.sessions[to.ID]; there != nil {
+		return nil, store.Conflict(cairn.CodeExists, copyOf(there.row), "session %q already exists", to.ID)
+	}
+	count, position := len(ses.messages), ses.row.State.Position
+	switch {
+	case at.CheckpointID != "":
+		cp, err := ses.checkpoint(at.CheckpointID)
+		if err != nil {
+			return nil, err
+		}
+		count, position = cp.MessageCount, cp.StatePosition
+	case at.Messages != nil:
+		if count = *at.Messages; count < 0 || count > len(ses.messages) {
+			return nil, cairn.Invalid("messages", "%d: session %q has %d", count, from, len(ses.messages))
+		}
+		if count < len(ses.messages) {
+			position = ses.positionBefore(count)
+		}
+	}
+	state, err := ses.state(position)
+	if err != nil {
+		return nil, err
+	}
+	create := &store.Commit{Create: to}
+	branch := newSession(create.NewRow(to.ID, s.clock()), state)
+	branch.messages = slices.Clone(ses.messages[:count])
+	branch.row.MessageCount = count
+	branch.row.Version = 1
+	s.sessions[to.ID] = branch
+	return copyOf(branch.row), nil
+}
+
+// positionBefore returns the state position of the latest checkpoint with no more than count messages, or the oldest
+// position there is.
+func (ses *session) positionBefore(count int) int64 {
+	for _, cp := range slices.Backward(ses.checkpoints) {
+		if cp.MessageCount <= count {
+			return cp.StatePosition
+		}
+	}
+	return ses.firstChange
+}
+
+// Prune implements store.Store.
+func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
+	if keep < 1 {
+		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+	}
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	drop := len(ses.checkpoints) - keep
+	if drop <= 0 {
+		return 0, nil
+	}
+	ses.checkpoints = slices.Clone(ses.checkpoints[drop:])
+	k := ses.keyframeAt(ses.checkpoints[0].StatePosition)
+	ses.changes = slices.Clone(ses.changes[k:])
+	ses.firstChange += int64(k)
+	return drop, nil
+}

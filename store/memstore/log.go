@@ -1,0 +1,157 @@
+package memstore
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/tail"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Log is a store.Log in memory. It is safe for concurrent use.
+type Log struct {
+	max int
+	hub tail.Hub
+
+	mu     sync.RWMutex
+	closed bool
+	logs   map[string]*events
+}
+
+// events is one log: what is left of it, and the sequence of the last event there ever was.
+type events struct {
+	list []cairn.Event
+	last int64
+}
+
+func newLog(max int) *Log {
+	if max <= 0 {
+		max = store.DefaultMaxEvent
+	}
+	return &Log{max: max, logs: map[string]*events{}}
+}
+
+func (l *Log) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.hub.WakeAll()
+}
+
+func (l *Log) check(ctx context.Context) error {
+	if l.closed {
+		return cairn.Errorf(cairn.CodeClosed, "the event log is closed")
+	}
+	return ctx.Err()
+}
+
+// MaxEvent implements store.Log.
+func (l *Log) MaxEvent() int { return l.max }
+
+// Append implements store.Log.
+func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cairn.Event) (int64, error) {
+	for i := range list {
+		if err := store.CheckEvent(&list[i], l.max); err != nil {
+			return 0, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(ctx); err != nil {
+		return 0, err
+	}
+	e := l.logs[log]
+	if e == nil {
+		e = &events{}
+	}
+	if expect != store.AnySequence && expect != e.last {
+		return 0, cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, e.last)
+	}
+	if len(list) == 0 {
+		return e.last, nil
+	}
+	l.logs[log] = e
+	n := len(e.list)
+	e.list = append(e.list, list...)
+	for i := n; i < len(e.list); i++ {
+		e.last++
+		e.list[i].Sequence = e.last
+	}
+	// Within the lock, so that batches are published in order.
+	l.hub.Publish(log, e.list[n:])
+	return e.last, nil
+}
+
+// Read implements store.Log.
+func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+	if limit <= 0 {
+		limit = 1000
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err := l.check(ctx); err != nil {
+		return nil, err
+	}
+	e := l.logs[log]
+	if e == nil || after >= e.last {
+		return nil, nil
+	}
+	first := e.last - int64(len(e.list)) + 1
+	after = max(after, 0)
+	if after+1 < first {
+		return nil, store.Trimmed(log, after, first)
+	}
+	from := int(after + 1 - first)
+	to := min(from+limit, len(e.list))
+	return e.list[from:to:to], nil
+}
+
+// Follow implements store.Log.
+func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
+	return l.hub.Follow(ctx, log, after, l.Read)
+}
+
+// Bounds implements store.Log.
+func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err := l.check(ctx); err != nil {
+		return 0, 0, err
+	}
+	e := l.logs[log]
+	if e == nil {
+		return 1, 0, nil
+	}
+	return e.last - int64(len(e.list)) + 1, e.last, nil
+}
+
+// Trim implements store.Log.
+func (l *Log) Trim(ctx context.Context, log string, before int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	e := l.logs[log]
+	if e == nil {
+		return nil
+	}
+	first := e.last - int64(len(e.list)) + 1
+	if n := min(before-first, int64(len(e.list))); n > 0 {
+		e.list = append([]cairn.Event(nil), e.list[n:]...)
+	}
+	return nil
+}
+
+// Drop implements store.Log.
+func (l *Log) Drop(ctx context.Context, log string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	delete(l.logs, log)
+	return nil
+}

@@ -1,0 +1,406 @@
+// Package memstore keeps sessions and events in memory. It is the reference implementation of the storage contracts:
+// for tests, demos and agents whose sessions may end with the process.
+package memstore
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Options tune a Store. The zero value and nil mean the defaults.
+type Options struct {
+	// Now is the store's clock; nil means time.Now.
+	Now func() time.Time
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	MaxEvent int
+}
+
+// Store is a store.Store in memory, with an event log of its own. It is safe for concurrent use.
+type Store struct {
+	now func() time.Time
+	log *Log
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session
+	watchers map[chan store.StopNotice]struct{}
+}
+
+// session is everything one session owns. Rows, runs and messages are replaced, never modified, so that they can be
+// handed out.
+type session struct {
+	row         *cairn.Session
+	stop        *cairn.Stop
+	messages    []cairn.Message
+	changes     []change // by position, from firstChange on
+	firstChange int64
+	runs        []*cairn.Run // by turn
+	checkpoints []*cairn.Checkpoint
+	numbers     int64 // checkpoints ever written
+	staged      []store.Staged
+}
+
+// change is one position of the state: a keyframe, or operations on the position before.
+type change struct {
+	keyframe json.RawMessage
+	ops      []cairn.Op
+	size     int
+}
+
+// New returns an empty store. It needs no cleaning up.
+func New(opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{now: opts.Now, sessions: map[string]*session{}, watchers: map[chan store.StopNotice]struct{}{}}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.log = newLog(opts.MaxEvent)
+	return s
+}
+
+// EventLog returns the store's event log.
+func (s *Store) EventLog() store.Log { return s.log }
+
+// Close makes every later call fail with ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.log.close()
+	return nil
+}
+
+// clock returns the time as it is stored: in UTC, with microseconds.
+func (s *Store) clock() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
+
+// lock takes the store's mutex unless the call is not to happen.
+func (s *Store) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return cairn.Errorf(cairn.CodeClosed, "the store is closed")
+	}
+	return nil
+}
+
+// open locks the store and finds a session. The caller unlocks.
+func (s *Store) open(ctx context.Context, id string) (*session, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	ses := s.sessions[id]
+	if ses == nil {
+		s.mu.Unlock()
+		return nil, store.NotFound(id)
+	}
+	return ses, nil
+}
+
+func copyOf[T any](v *T) *T {
+	c := *v
+	return &c
+}
+
+// Load implements store.Store.
+func (s *Store) Load(ctx context.Context, id string) (*cairn.Session, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return copyOf(ses.row), nil
+}
+
+// Snapshot implements store.Store.
+func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	state, err := ses.state(ses.row.State.Position)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Snapshot{Session: copyOf(ses.row), State: state,
+		Messages: ses.slice(from, len(ses.messages)), Staged: slices.Clone(ses.staged)}, nil
+}
+
+// slice returns messages in a form that later appends cannot reach.
+func (ses *session) slice(from, limit int) []cairn.Message {
+	from = min(max(from, 0), len(ses.messages))
+	to := min(from+limit, len(ses.messages))
+	return ses.messages[from:to:to]
+}
+
+// Messages implements store.Store.
+func (s *Store) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return ses.slice(from, store.PageSize(limit)), nil
+}
+
+// State implements store.Store.
+func (s *Store) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	position := ses.row.State.Position
+	if checkpointID != "" {
+		cp, err := ses.checkpoint(checkpointID)
+		if err != nil {
+			return nil, err
+		}
+		position = cp.StatePosition
+	}
+	return ses.state(position)
+}
+
+// keyframeAt returns the index in changes of the keyframe that a position builds on.
+func (ses *session) keyframeAt(position int64) int {
+	i := int(position - ses.firstChange)
+	for ses.changes[i].keyframe == nil {
+		i--
+	}
+	return i
+}
+
+func (ses *session) state(position int64) (json.RawMessage, error) {
+	k := ses.keyframeAt(position)
+	var later [][]cairn.Op
+	for i := k + 1; i <= int(position-ses.firstChange); i++ {
+		later = append(later, ses.changes[i].ops)
+	}
+	if len(later) == 0 {
+		return ses.changes[k].keyframe, nil
+	}
+	return store.FoldState(ses.changes[k].keyframe, later)
+}
+
+func (ses *session) checkpoint(id string) (*cairn.Checkpoint, error) {
+	for _, cp := range slices.Backward(ses.checkpoints) {
+		if cp.ID == id {
+			return cp, nil
+		}
+	}
+	return nil, cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", ses.row.ID, id)
+}
+
+func (ses *session) run(id string) (int, error) {
+	for i, r := range slices.Backward(ses.runs) {
+		if r.ID == id {
+			return i, nil
+		}
+	}
+	return 0, cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", ses.row.ID, id)
+}
+
+// Run implements store.Store.
+func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	i, err := ses.run(runID)
+	if err != nil {
+		return nil, err
+	}
+	return copyOf(ses.runs[i]), nil
+}
+
+// Checkpoint implements store.Store.
+func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	cp, err := ses.checkpoint(checkpointID)
+	if err != nil {
+		return nil, err
+	}
+	return copyOf(cp), nil
+}
+
+// Stage implements store.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if err := ses.fence(token); err != nil {
+		return err
+	}
+	for _, piece := range pieces {
+		if !slices.ContainsFunc(ses.staged, func(have store.Staged) bool {
+			return have.StepID == piece.StepID && have.Key == piece.Key
+		}) {
+			piece.Data = slices.Clone(piece.Data)
+			ses.staged = append(ses.staged, piece)
+		}
+	}
+	return nil
+}
+
+// fence refuses a token that is not current; a holder always has one.
+func (ses *session) fence(token int64) error {
+	if token == 0 || token != ses.row.Lease.Token {
+		return store.Conflict(cairn.CodeFenced, copyOf(ses.row), "session %q: the lease was lost: fencing token %d, now %d",
+			ses.row.ID, token, ses.row.Lease.Token)
+	}
+	return nil
+}
+
+// Staged implements store.Store.
+func (s *Store) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var list []store.Staged
+	for _, piece := range ses.staged {
+		if stepID == "" || piece.StepID == stepID {
+			list = append(list, piece)
+		}
+	}
+	return list, nil
+}
+
+// Renew implements store.Store.
+func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	if err := ses.fence(token); err != nil {
+		return nil, err
+	}
+	row := copyOf(ses.row)
+	row.Lease.Until = s.clock().Add(ttl)
+	ses.row = row
+	if ses.stop == nil || ses.stop.RunID != row.RunID {
+		return nil, nil
+	}
+	return copyOf(ses.stop), nil
+}
+
+// RequestStop implements store.Store.
+func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if ses.row.Status != cairn.SessionActive || ses.row.RunID != stop.RunID {
+		return store.Conflict(cairn.CodeNotRunning, copyOf(ses.row), "session %q: run %q is not running", id, stop.RunID)
+	}
+	if ses.stop != nil && (ses.stop.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+		stop = *ses.stop
+	} else {
+		stop.At = s.clock()
+		ses.stop = &stop
+	}
+	for w := range s.watchers {
+		select {
+		case w <- store.StopNotice{SessionID: id, Stop: stop}:
+		default: // a watcher that is this far behind finds the request at its heartbeat
+		}
+	}
+	return nil
+}
+
+// WatchStops implements store.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		ch := make(chan store.StopNotice, 256)
+		s.mu.Lock()
+		s.watchers[ch] = struct{}{}
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			delete(s.watchers, ch)
+			s.mu.Unlock()
+		}()
+		for {
+			select {
+			case n := <-ch:
+				if !yield(n, nil) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Due implements store.Store.
+func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	now := s.clock()
+	var due []store.Due
+	for id, ses := range s.sessions {
+		if ses.row.Crashed(now) {
+			due = append(due, store.Due{SessionID: id, Agent: ses.row.Agent, Kind: store.DueCrashed, Since: ses.row.Lease.Until})
+		}
+	}
+	slices.SortFunc(due, func(a, b store.Due) int {
+		if c := a.Since.Compare(b.Since); c != 0 {
+			return c
+		}
+		return strings.Compare(a.SessionID, b.SessionID)
+	})
+	return due[:min(len(due), max(limit, 0))], nil
+}
+
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, id string) error {
+	ses, err := s.open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if ses.row.Running(s.clock()) {
+		return store.Conflict(cairn.CodeRunning, copyOf(ses.row), "session %q is running", id)
+	}
+	delete(s.sessions, id)
+	return nil
+}
+
+// ids returns the sessions' ids, newest first.
+func (s *Store) ids() []string {
+	list := slices.Collect(maps.Keys(s.sessions))
+	slices.SortFunc(list, func(a, b string) int {
+		if c := s.sessions[b].row.CreatedAt.Compare(s.sessions[a].row.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(b, a)
+	})
+	return list
+}

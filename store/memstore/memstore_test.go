@@ -1,0 +1,19 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+	"github.com/cairn-agents/cairn/store/storetest"
+)
+
+func open(tb testing.TB) store.Store {
+	st := memstore.New(nil)
+	tb.Cleanup(func() { st.Close() })
+	return st
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, open, nil)
+}
