@@ -128,11 +128,8 @@ func (t Tool) Check(input json.RawMessage) error {
 	return checkSchema(t.input, CodeArguments, "arguments", input)
 }
 
-// Run checks the input and executes the tool. A panic is not recovered.
+// Run executes the tool. The input must have passed Check; a panic of the function is not recovered.
 func (t Tool) Run(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
-	if err := t.Check(input); err != nil {
-		return nil, err
-	}
 	return t.run(ctx, call, input)
 }
 

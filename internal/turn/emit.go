@@ -23,6 +23,7 @@ type emitter struct {
 
 	mu        sync.Mutex
 	buffer    []cairn.Event
+	spare     []cairn.Event // the buffer of the flush before, to be used again
 	timer     *time.Timer
 	armed     bool
 	lastFlush time.Time
@@ -68,7 +69,11 @@ func delta(t cairn.EventType) bool {
 func (e *emitter) add(ev cairn.Event) {
 	limit := e.fx.Log.MaxEvent()/6 - 512 // what fits even if every byte is escaped
 	if !delta(ev.Type) {
-		e.buffer = append(e.buffer, fit(ev, limit)...)
+		if len(ev.Data) > limit || len(ev.Patch) > 0 || ev.Error != nil {
+			e.buffer = append(e.buffer, fit(ev, limit)...)
+		} else {
+			e.buffer = append(e.buffer, ev)
+		}
 		return
 	}
 	if n := len(e.buffer); n > 0 {
@@ -163,7 +168,7 @@ func (e *emitter) flush(ctx context.Context) error {
 	defer e.flushing.Unlock()
 	e.mu.Lock()
 	batch := e.buffer
-	e.buffer = nil
+	e.buffer, e.spare = e.spare, nil
 	e.lastFlush = e.fx.Now()
 	if e.armed {
 		e.timer.Stop()
@@ -183,6 +188,8 @@ func (e *emitter) flush(ctx context.Context) error {
 		} else {
 			e.last = last
 			e.err = nil
+			clear(batch) // the log has its own copy
+			e.spare = batch[:0]
 		}
 		e.mu.Unlock()
 	}

@@ -64,7 +64,7 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 	}
 	e := l.logs[log]
 	if e == nil {
-		e = &events{}
+		e = &events{list: make([]cairn.Event, 0, 16)}
 	}
 	if expect != store.AnySequence && expect != e.last {
 		return 0, cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, e.last)

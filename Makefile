@@ -1,0 +1,40 @@
+# What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
+
+.POSIX:
+.PHONY: help demo build test check bench fuzz tidy
+.DEFAULT_GOAL := help
+
+TIMEOUT = 10m
+BENCH = .
+FUZZTIME = 10s
+HOUSE = go run ./internal/check
+ARGS =
+
+help: ## Print this list
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+
+demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard input too)
+	go run ./cmd/cairn demo $(ARGS)
+
+build: ## Build bin/cairn
+	go build -o bin/cairn ./cmd/cairn
+
+test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=10m per package)
+	sh internal/testenv/ensure.sh
+	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
+
+check: ## Check format, vet, staticcheck, modules, imports, docs (ARGS='floors links' for some)
+	$(HOUSE) $(ARGS)
+
+bench: ## Run the benchmarks (BENCH=regexp)
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=1h $(ARGS) \
+		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
+
+fuzz: ## Run each fuzz target for a while (FUZZTIME=10s)
+	grep -r --include='*_test.go' '^func Fuzz' . | sed 's,/[^/]*:func \([A-Za-z0-9_]*\).*, \1,' | while read -r dir name; do \
+		go test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $(ARGS) "$$dir" </dev/null || exit 1; \
+	done
+
+tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs
+	go work sync
+	$(HOUSE) -fix

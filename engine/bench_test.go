@@ -1,0 +1,42 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// BenchmarkTurn measures a whole turn in memory: two model calls and one tool, from Execute to the result.
+func BenchmarkTurn(b *testing.B) {
+	type sum struct{ A, B int }
+	add := cairn.Func("add", "Adds two numbers.", func(_ context.Context, _ *cairn.Call, in sum) (int, error) {
+		return in.A + in.B, nil
+	})
+	call, answer := scripted.Call("add", sum{1, 2}), scripted.Text("The sum is three.")
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if req.Messages[len(req.Messages)-1].Role == cairn.RoleTool {
+			return answer
+		}
+		return call
+	})
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "adder", Model: model, Tools: []cairn.Tool{add}}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer eng.Close(context.Background())
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		run, err := eng.Execute(b.Context(), fmt.Sprintf("s%d", i), "adder", cairn.Text("1 + 2?"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := run.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
