@@ -98,7 +98,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 				}
 			}()
 		}
-		for ev, err := range r.eng.follow(ctx, r.session, r.root, r.start, r.done == nil) {
+		for ev, err := range r.eng.follow(ctx, r.watched(), r.root, r.start) {
 			if err == nil && ev.SessionID == r.session && ev.RunID != r.id {
 				continue
 			}
@@ -120,15 +120,24 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 // event that tells of it.
 const reconcileAfter = 2 * time.Second
 
-// follow reads a log and, if watch is set, completes it where its writer can no longer do so.
-func (e *Engine) follow(ctx context.Context, session, root string, after int64, watch bool) iter.Seq2[cairn.Event, error] {
+// watched returns the run whose end may have to be put on the log by whoever waits for it; nil if this process drives
+// the run and will tell.
+func (r *Run) watched() *Run {
+	if r.done != nil {
+		return nil
+	}
+	return r
+}
+
+// follow reads a log and, while somebody waits for a run in it, completes it where its writer no longer can.
+func (e *Engine) follow(ctx context.Context, watched *Run, root string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		if watch {
+		if watched != nil {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				e.keepComplete(ctx, session)
+				e.keepComplete(ctx, watched)
 			}()
 			defer func() { <-done }()
 		}
@@ -141,7 +150,8 @@ func (e *Engine) follow(ctx context.Context, session, root string, after int64, 
 	}
 }
 
-func (e *Engine) keepComplete(ctx context.Context, session string) {
+// keepComplete reconciles the log with what the store says of a run, or of each current run if r names none.
+func (e *Engine) keepComplete(ctx context.Context, r *Run) {
 	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()
 	settled := int64(-1) // the version of the session that was found complete
@@ -151,15 +161,22 @@ func (e *Engine) keepComplete(ctx context.Context, session string) {
 			return
 		case <-ticker.C:
 		}
-		row, err := e.store.Load(ctx, session)
-		if err != nil || row.Status == cairn.SessionActive || row.Version == settled {
+		row, err := e.store.Load(ctx, r.session)
+		if err != nil || row.Version == settled {
 			continue
 		}
-		switch err := e.fx.Reconcile(ctx, row); {
+		id := r.id
+		if id == "" {
+			id = row.RunID
+		}
+		if id == "" || row.Status == cairn.SessionActive && row.RunID == id {
+			continue
+		}
+		switch err := e.fx.Reconcile(ctx, row, id); {
 		case err == nil:
 			settled = row.Version
 		case !errors.Is(err, context.Canceled):
-			e.opts.Logger.Warn("event log not completed", "session", session, "error", err)
+			e.opts.Logger.Warn("event log not completed", "session", r.session, "error", err)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (e *Engine) Events(ctx context.Context, id string, after int64) iter.Seq2[c
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.follow(ctx, id, row.RootID, after, true)(yield)
+		e.follow(ctx, &Run{session: id}, row.RootID, after)(yield)
 	}
 }
 

@@ -92,7 +92,7 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
 	if a.State != nil {
 		c.InitialState = a.State.Initial()
 	}
-	row, err := fx.Store.Commit(ctx, in.SessionID, c)
+	row, err := fx.commitBegin(ctx, in.SessionID, c)
 	if err != nil {
 		return Begun{}, err
 	}
@@ -136,10 +136,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 	if err != nil {
 		return Begun{}, err
 	}
-	if a.State != nil {
+	if a.State != nil && !l.checked {
 		if err := a.State.Check(l.doc.Raw()); err != nil {
 			return Begun{}, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
+		l.checked = true
 	}
 	crashed := row.Crashed(fx.Now())
 	if err := allowed(row, in.Kind, crashed); err != nil {
@@ -156,32 +157,33 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 			return Begun{}, err
 		}
 		c.DropStaged = true
-		if l.logLast, err = fx.reconcile(ctx, row, false); err != nil {
-			return Begun{}, err
-		}
 	}
-	if l.row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+	if l.row, err = fx.commitBegin(ctx, row.ID, c); err != nil {
 		return Begun{}, err
 	}
 	l.append(c.Messages)
 	c.StartRun.FirstMessage = row.MessageCount
-	if crashed {
-		fx.appendEvents(ctx, l, cairn.Event{Type: cairn.EventRunEnd, RunID: c.EndRun.ID, Status: c.EndRun.Status, Reason: c.EndRun.Reason})
+	if crashed { // only now is the dead process fenced off, should it still live
+		p := pastOf(row)
+		p.end = c.EndRun
+		if last, err := fx.reconcile(ctx, row, p); err == nil {
+			l.logLast = last
+		} else {
+			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
 	}
 	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
 }
 
-// appendEvents writes events of another run than the one that begins; readers of that run wait for them.
-func (fx *Effects) appendEvents(ctx context.Context, l *live, events ...cairn.Event) {
-	for i := range events {
-		events[i].SessionID, events[i].Agent, events[i].Time = l.row.ID, l.row.Agent, fx.Now().UTC()
+// commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
+// that nobody drives would hold the session until its lease runs out.
+func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	last, err := fx.Log.Append(ctx, l.row.RootID, store.AnySequence, events...)
-	if err != nil {
-		fx.Logger.Warn("events of an earlier run were not written", "session", l.row.ID, "error", err)
-		return
-	}
-	l.logLast = last
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	return fx.Store.Commit(ctx, id, c)
 }
 
 // allowed says whether a run of some kind may begin on a session.
@@ -327,7 +329,9 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 	if err := l.restore(a, fx, snap.Staged); err != nil {
 		return Begun{}, err
 	}
-	last, err := fx.reconcile(ctx, row, l.step != nil)
+	p := pastOf(row)
+	p.keep = l.step != nil
+	last, err := fx.reconcile(ctx, row, p)
 	if err != nil {
 		return Begun{}, err
 	}
@@ -375,7 +379,9 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.
 	if err != nil {
 		return err
 	}
-	_, err = fx.reconcile(ctx, row, false)
+	p := pastOf(row)
+	p.end = run
+	_, err = fx.reconcile(ctx, row, p)
 	return err
 }
 

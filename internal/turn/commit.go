@@ -79,8 +79,10 @@ func (l *live) put(st *step, out *outcome) {
 func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step) *outcome {
 	out := &outcome{usage: st.usage}
 	stop := l.stopRequest()
-	fx.fold(l, out, l.opening)
-	fx.fold(l, out, st.scope)
+	for _, s := range []*scope{l.opening, st.scope} {
+		s.end()
+		_ = fx.fold(l, out, s) // logged
+	}
 	out.messages = append(out.messages, st.context...)
 
 	var final *call

@@ -21,6 +21,7 @@ type live struct {
 	doc      *ops.Doc        // the state with everything in deferred applied
 	callIDs  map[string]struct{}
 	damaged  bool // the transcript has tool uses without a result
+	checked  bool // the state decodes as the agent's type
 
 	run      *cairn.Run
 	hooks    *cairn.Hooks // of the call that began the run
@@ -98,7 +99,7 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
 	}
-	l.doc, l.messages = doc, messages
+	l.doc, l.messages, l.checked = doc, messages, false
 	l.callIDs = map[string]struct{}{}
 	for i := range messages {
 		l.note(&messages[i])

@@ -7,28 +7,57 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Reconcile brings a session's log up to its store after a process died between the two: it adds the marks of what was
-// committed and takes back what was not. It is safe to call at any time on a session that nobody drives.
-func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session) error {
-	_, err := fx.reconcile(ctx, row, false)
+// past is a run as the store has it, to hold the log against: it ended, or its process died.
+type past struct {
+	runID      string
+	steps      int   // committed
+	after      int64 // a log position no later than what followed the last commit
+	messages   int
+	checkpoint string
+	// keep says that the step after the last committed one goes on where it stood; what it said is not taken back.
+	keep bool
+	// end is the run's record if it has ended.
+	end *cairn.Run
+}
+
+func pastOf(row *cairn.Session) past {
+	return past{runID: row.RunID, steps: row.Step, after: row.LogSequence, messages: row.MessageCount, checkpoint: row.CheckpointID}
+}
+
+// Reconcile brings a session's log up to its store where a process died between the two: it adds the marks of what a
+// run committed and takes back what it did not. It is safe to call at any time on a run that nobody drives; an active
+// session's current run is left alone.
+func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID string) error {
+	if row.Status == cairn.SessionActive && row.RunID == runID {
+		return nil
+	}
+	run, err := fx.Store.Run(ctx, row.ID, runID)
+	if err != nil || run.Status == cairn.RunRunning {
+		return err
+	}
+	p := pastOf(row)
+	if row.RunID != runID {
+		p = past{runID: runID, steps: run.Steps, after: run.StartSequence, messages: run.FirstMessage}
+	}
+	p.end = run
+	_, err = fx.reconcile(ctx, row, p)
 	return err
 }
 
-// reconcile does the work of Reconcile and returns the log's last sequence. With keep, the step after the last
-// committed one goes on where it stood, and what it said is not taken back.
-func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, keep bool) (int64, error) {
+// reconcile adds what the log lacks of a run and returns the log's last sequence.
+func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
 	for {
-		seen, last, err := fx.since(ctx, row)
+		seen, last, err := fx.since(ctx, row, p)
 		if err != nil {
 			return 0, err
 		}
-		missing, err := fx.missing(ctx, row, seen, keep)
-		if err != nil || len(missing) == 0 {
-			return last, err
+		missing := p.missing(seen)
+		if len(missing) == 0 {
+			return last, nil
 		}
 		for i := range missing {
 			ev := &missing[i]
-			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, row.RunID, row.Agent, fx.Now().UTC()
+			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, p.runID, row.Agent, fx.Now().UTC()
 		}
 		last, err = fx.Log.Append(ctx, row.RootID, last, missing...)
 		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
@@ -37,15 +66,15 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, keep bool)
 	}
 }
 
-// marks is what a session's log tells of its current run beyond the last commit.
+// marks is what a log tells of a run beyond its last commit.
 type marks struct {
 	started, committed, ended bool
 	open                      []int // steps begun but neither committed nor taken back
 }
 
-// since reads what the log says after the session's last commit.
-func (fx *Effects) since(ctx context.Context, row *cairn.Session) (m marks, last int64, err error) {
-	after := row.LogSequence
+// since reads what the log says of a run.
+func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m marks, last int64, err error) {
+	after := p.after
 	for {
 		batch, err := fx.Log.Read(ctx, row.RootID, after, 0)
 		if errors.Is(err, cairn.ErrTrimmed) {
@@ -60,8 +89,8 @@ func (fx *Effects) since(ctx context.Context, row *cairn.Session) (m marks, last
 			return m, 0, err
 		}
 		for i := range batch {
-			if ev := &batch[i]; ev.SessionID == row.ID && ev.RunID == row.RunID {
-				m.add(ev, row.Step)
+			if ev := &batch[i]; ev.SessionID == row.ID && ev.RunID == p.runID {
+				m.add(ev, p.steps)
 			}
 			after = batch[i].Sequence
 		}
@@ -101,33 +130,27 @@ func (m *marks) add(ev *cairn.Event, committed int) {
 }
 
 // missing lists the events the log lacks.
-func (fx *Effects) missing(ctx context.Context, row *cairn.Session, m marks, keep bool) ([]cairn.Event, error) {
-	if row.RunID == "" {
-		return nil, nil
+func (p *past) missing(m marks) []cairn.Event {
+	if p.runID == "" {
+		return nil
 	}
 	var list []cairn.Event
-	if row.Step == 0 && !m.started {
-		list = append(list, cairn.Event{Type: cairn.EventRunStart, MessageCount: row.MessageCount})
+	if p.steps == 0 && !m.started {
+		list = append(list, cairn.Event{Type: cairn.EventRunStart, MessageCount: p.messages})
 	}
-	if row.Step > 0 && !m.committed {
-		list = append(list,
-			cairn.Event{Type: cairn.EventStepCommitted, Step: row.Step, MessageCount: row.MessageCount},
-			cairn.Event{Type: cairn.EventCheckpoint, Step: row.Step, CheckpointID: row.CheckpointID, MessageCount: row.MessageCount})
+	if p.steps > 0 && !m.committed {
+		list = append(list, cairn.Event{Type: cairn.EventStepCommitted, Step: p.steps, MessageCount: p.messages})
+		if p.checkpoint != "" {
+			list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
+		}
 	}
 	for _, n := range m.open {
-		if !keep || n != row.Step+1 {
+		if !p.keep || n != p.steps+1 {
 			list = append(list, cairn.Event{Type: cairn.EventStepDiscarded, Step: n})
 		}
 	}
-	if row.Status == cairn.SessionActive || m.ended {
-		return list, nil
+	if p.end != nil && !m.ended {
+		list = append(list, endEvent(p.end))
 	}
-	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
-	if err != nil {
-		return nil, err
-	}
-	if run.Status == cairn.RunRunning {
-		return list, nil
-	}
-	return append(list, endEvent(run)), nil
+	return list
 }

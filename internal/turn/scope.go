@@ -12,7 +12,7 @@ import (
 // scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
 // until the step is committed. It implements cairn.Env.
 type scope struct {
-	l      *live
+	emit   *emitter
 	number int
 	max    int // size of an event
 	// base returns the state that the scope's own writes go on top of.
@@ -30,7 +30,7 @@ type scope struct {
 }
 
 func (fx *Effects) newScope(l *live, number int, below ...*scope) *scope {
-	return &scope{l: l, number: number, max: fx.Log.MaxEvent(), base: func() (json.RawMessage, error) { return l.state(below...) }}
+	return &scope{emit: l.emit, number: number, max: fx.Log.MaxEvent(), base: func() (json.RawMessage, error) { return l.state(below...) }}
 }
 
 // state returns the state with the writes of some scopes on top.
@@ -59,9 +59,15 @@ func (l *live) state(on ...*scope) (json.RawMessage, error) {
 	return raw, nil
 }
 
+// errEnded is what the handle answers to a function that goes on after it was given up or has returned.
+var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
+
 func (s *scope) State() (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errEnded
+	}
 	if s.view != nil {
 		return s.view, nil
 	}
@@ -85,7 +91,7 @@ func (s *scope) Update(list []cairn.Op) error {
 	case s.frozen != "":
 		return cairn.Errorf(cairn.CodeState, "state cannot be written %s", s.frozen)
 	case s.ended:
-		return cairn.Errorf(cairn.CodeState, "state cannot be written after the call has ended")
+		return errEnded
 	}
 	s.ops = append(s.ops, list...)
 	s.view = nil
@@ -97,7 +103,12 @@ func (s *scope) Emit(name string, data json.RawMessage) error {
 	if err := store.CheckEvent(&ev, s.max-512); err != nil { // leaves room for the ids that are added
 		return err
 	}
-	s.l.emit.event(ev)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errEnded
+	}
+	s.emit.event(ev)
 	return nil
 }
 
@@ -127,8 +138,11 @@ func (s *scope) Checkpoint() {
 	s.checkpoint = true
 }
 
-// end closes the scope to further writes: what a tool that was given up on still does has no effect.
+// end closes the scope: what a tool that was given up on still does has no effect. A nil scope has none to end.
 func (s *scope) end() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

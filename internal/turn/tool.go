@@ -42,13 +42,13 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 
 	l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.use.Input})
 	result := fx.execute(work, a, l, c)
+	c.scope.end()
 	if ctx.Err() != nil {
 		return ToolOut{}, context.Cause(ctx) // the process is going away; somebody will run the call again
 	}
 	if result == nil { // stopped before there was a result
 		return ToolOut{}, nil
 	}
-	c.scope.end()
 	if c.finishing() && !result.IsError {
 		result = fx.finish(work, a, l, c, result)
 	}

@@ -14,6 +14,14 @@ func open(tb testing.TB) store.Store {
 	return st
 }
 
+func openLog(tb testing.TB) store.Log {
+	return open(tb).(store.LogProvider).EventLog()
+}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, open, nil)
+}
+
+func TestLogConformance(t *testing.T) {
+	storetest.RunLog(t, openLog, nil)
 }

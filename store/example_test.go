@@ -1,0 +1,43 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+func ExampleNewStateChange() {
+	at := cairn.StatePosition{Position: 7, KeyframeBytes: 100_000, ChangeBytes: 2_000}
+	add := cairn.Op{Kind: cairn.OpAppend, Path: "/issued", Items: []json.RawMessage{json.RawMessage("42")}}
+	change, err := store.NewStateChange(at, json.RawMessage(`{"issued": [41]}`), []cairn.Op{add})
+	fmt.Println(len(change.Ops), change.Keyframe == nil, err)
+	// Output:
+	// 1 true <nil>
+}
+
+func ExampleCreate() {
+	ctx, st := context.Background(), memstore.New(nil)
+	_, first := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
+	_, second := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
+	fmt.Println(first, errors.Is(second, cairn.ErrExists))
+	// Output:
+	// <nil> true
+}
+
+func ExampleCompareAndSetStatus() {
+	ctx, st := context.Background(), memstore.New(nil)
+	if _, err := store.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	from := []cairn.SessionStatus{cairn.SessionPaused}
+	seen, ok, err := store.CompareAndSetStatus(ctx, st, "s1", from, cairn.SessionFailed)
+	fmt.Println(seen.Status, seen.Version, ok, err)
+	// Output:
+	// idle 1 false <nil>
+}
