@@ -317,8 +317,8 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	if ses.row.Status != cairn.SessionActive || ses.row.RunID != stop.RunID {
 		return store.Conflict(cairn.CodeNotRunning, copyOf(ses.row), "session %q: run %q is not running", id, stop.RunID)
 	}
-	if ses.stop != nil && (ses.stop.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
-		stop = *ses.stop
+	if old := ses.stop; old != nil && old.RunID == stop.RunID && (old.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+		stop = *old
 	} else {
 		stop.At = s.clock()
 		ses.stop = &stop
