@@ -1,0 +1,268 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	sdk "github.com/openai/openai-go/v3"
+)
+
+// reply makes chunks out of the events of one streamed chat completion.
+type reply struct {
+	failures failures
+	origin   json.RawMessage // the provider data of reasoning_content
+	emit     func(cairn.Chunk) bool
+	turn     int // makes the ids of calls that come without
+
+	reason string // the finish reason, once it is known
+	done   bool   // the server said [DONE]
+	spoke  bool   // there was text
+
+	calls   []*toolCall
+	byIndex map[int64]*toolCall
+	ids     map[string]bool
+}
+
+// toolCall is a call whose pieces arrive. Nothing of it is emitted before its name and id are known.
+type toolCall struct {
+	given   string // the server's id
+	id      string // the same, but unique in the reply
+	name    string
+	held    []byte // arguments that came before the call could begin
+	started bool
+	filled  bool // there were arguments
+}
+
+func (r *reply) complete() bool { return r.done || r.reason != "" }
+
+func (r *reply) say(c cairn.Chunk) error {
+	if !r.emit(c) {
+		return errStopped
+	}
+	return nil
+}
+
+// event takes one event of the stream, or a whole completion.
+func (r *reply) event(kind string, data []byte) error {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+		return nil
+	case bytes.HasPrefix(data, []byte("[DONE]")):
+		r.done = true
+		return nil
+	}
+	var chunk sdk.ChatCompletionChunk
+	if data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
+		return r.failures.errorf(cairn.CodeModel, "unintelligible event in the stream: %s", clip(string(data)))
+	}
+	if failed := chunk.JSON.ExtraFields["error"].Raw(); kind == "error" || chunk.Object == "error" || failed != "" && failed != "null" {
+		return r.failures.fault(parseFault(data))
+	}
+	for i := range chunk.Choices {
+		if chunk.Choices[i].Index == 0 { // others are replies that were not asked for
+			if err := r.choice(&chunk.Choices[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if chunk.JSON.Usage.Valid() {
+		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: usage(&chunk.Usage)})
+	}
+	return nil
+}
+
+func usage(u *sdk.CompletionUsage) cairn.Usage {
+	return cairn.Usage{
+		InputTokens:      u.PromptTokens,
+		OutputTokens:     u.CompletionTokens,
+		ReasoningTokens:  u.CompletionTokensDetails.ReasoningTokens,
+		CachedTokens:     u.PromptTokensDetails.CachedTokens,
+		CacheWriteTokens: u.PromptTokensDetails.CacheWriteTokens,
+	}
+}
+
+func (r *reply) choice(c *sdk.ChatCompletionChunkChoice) error {
+	delta := &c.Delta
+	if whole := c.JSON.ExtraFields["message"].Raw(); whole != "" && whole != "null" {
+		delta = new(sdk.ChatCompletionChunkChoiceDelta)
+		if err := json.Unmarshal([]byte(whole), delta); err != nil {
+			return r.failures.errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
+		}
+	}
+	if err := r.reasoning(delta); err != nil {
+		return err
+	}
+	if content := delta.JSON.Content; !content.Valid() && content.Raw() != "" && content.Raw() != "null" {
+		return r.failures.errorf(cairn.CodeModel, "the reply's content is not text: %s", clip(content.Raw()))
+	}
+	for _, text := range []string{delta.Content, delta.Refusal} {
+		if text == "" {
+			continue
+		}
+		r.spoke = true
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text}); err != nil {
+			return err
+		}
+	}
+	for i := range delta.ToolCalls {
+		if err := r.toolCall(&delta.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	if c.FinishReason != "" {
+		r.reason = c.FinishReason
+	}
+	return nil
+}
+
+// provenance is the provider data of reasoning that its server wants back.
+type provenance struct {
+	Field string `json:"field"`
+	Host  string `json:"host"`
+}
+
+// reasoningContent is the field in which reasoning is sent back; a field of another name is for reading only.
+const reasoningContent = "reasoning_content"
+
+func (r *reply) reasoning(delta *sdk.ChatCompletionChunkChoiceDelta) error {
+	for _, field := range []string{reasoningContent, "reasoning"} {
+		var text string
+		raw := delta.JSON.ExtraFields[field].Raw()
+		if raw == "" || json.Unmarshal([]byte(raw), &text) != nil || text == "" {
+			continue
+		}
+		c := cairn.Chunk{Type: cairn.ChunkReasoning, Text: text}
+		if field == reasoningContent {
+			c.Provider = r.origin
+		}
+		return r.say(c) // servers that fill both fields say the same in both
+	}
+	return nil
+}
+
+// toolCall takes one piece of a call.
+func (r *reply) toolCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+	c := r.find(d)
+	if c.name == "" {
+		c.name = d.Function.Name
+	}
+	if c.id == "" && d.ID != "" {
+		c.given, c.id = d.ID, r.unique(d.ID)
+	}
+	args := d.Function.Arguments
+	if raw := d.Function.JSON.Arguments; !raw.Valid() && raw.Raw() != "null" {
+		args = raw.Raw() // an object where a string belongs
+	}
+	if !c.started {
+		c.held = append(c.held, args...)
+		if c.name == "" || c.id == "" {
+			return nil
+		}
+		return r.start(c)
+	}
+	return r.arguments(c, args)
+}
+
+// find returns the call that a piece belongs to. Pieces of a call share an index. Servers that leave it out, or give
+// the same to all calls, begin each call with a name and an id of its own.
+func (r *reply) find(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) *toolCall {
+	var c *toolCall
+	if d.JSON.Index.Valid() {
+		c = r.byIndex[d.Index]
+	} else if n := len(r.calls); n > 0 {
+		c = r.calls[n-1]
+		if d.ID == "" && d.Function.Name != "" {
+			c = nil
+		}
+	}
+	if c != nil && (d.ID == "" || d.Function.Name == "" || c.given == "" || c.given == d.ID) {
+		return c
+	}
+	c = &toolCall{}
+	r.calls = append(r.calls, c)
+	if d.JSON.Index.Valid() {
+		if r.byIndex == nil {
+			r.byIndex = map[int64]*toolCall{}
+		}
+		r.byIndex[d.Index] = c
+	}
+	return c
+}
+
+// unique returns id, changed if another call of the reply has it.
+func (r *reply) unique(id string) string {
+	if r.ids == nil {
+		r.ids = map[string]bool{}
+	}
+	name := id
+	for n := 2; r.ids[name]; n++ {
+		name = fmt.Sprintf("%s_%d", id, n)
+	}
+	r.ids[name] = true
+	return name
+}
+
+func (r *reply) start(c *toolCall) error {
+	c.started = true
+	if err := r.say(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: c.name}); err != nil {
+		return err
+	}
+	args := string(c.held)
+	c.held = nil
+	return r.arguments(c, args)
+}
+
+func (r *reply) arguments(c *toolCall, text string) error {
+	if text == "" {
+		return nil
+	}
+	c.filled = true
+	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.id, Text: text})
+}
+
+// finish ends the reply once the stream has ended.
+func (r *reply) finish() error {
+	switch {
+	case !r.complete():
+		return r.failures.errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+	case r.reason == "" && !r.spoke && len(r.calls) == 0:
+		return r.failures.errorf(cairn.CodeModel, "the reply is empty")
+	case r.reason == "content_filter":
+		return r.failures.errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+	case r.reason == "error":
+		return r.failures.errorf(cairn.CodeModel, "the provider failed within the reply")
+	}
+	for i, c := range r.calls {
+		if err := r.close(c, i+1); err != nil {
+			return err
+		}
+	}
+	stop := cairn.StopEnd
+	switch {
+	case r.reason == "length":
+		stop = cairn.StopLength
+	case len(r.calls) > 0: // whatever the server calls it
+		stop = cairn.StopTools
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, Stop: stop})
+}
+
+// close begins a call that never got an id, and gives {} to one that never got arguments.
+func (r *reply) close(c *toolCall, n int) error {
+	if c.name == "" {
+		return r.failures.errorf(cairn.CodeModel, "the reply has a tool call without a name")
+	}
+	if !c.started {
+		c.id = r.unique(fmt.Sprintf("call_%d_%d", r.turn, n))
+		if err := r.start(c); err != nil {
+			return err
+		}
+	}
+	if c.filled {
+		return nil
+	}
+	return r.arguments(c, "{}")
+}

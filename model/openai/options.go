@@ -1,0 +1,110 @@
+// Package openai asks language models that speak OpenAI's protocols: OpenAI's own, and any compatible server by its
+// base URL.
+//
+// [Model] speaks Chat Completions, which is what compatible servers offer. Adapters for other protocols of the same
+// provider share [Options].
+package openai
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/openai/openai-go/v3/option"
+)
+
+// Options say where a model is and how it is reached. The zero value is OpenAI's public API with the key of the
+// environment.
+type Options struct {
+	// BaseURL is the http or https address that a protocol's path is appended to, "http://localhost:8000/v1" for
+	// example. Default: the environment variable OPENAI_BASE_URL, else OpenAI's public API.
+	BaseURL string
+	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. A server of one's own may do
+	// without; the public API does not. The key never appears in an error.
+	APIKey string
+	// Organization is the organization that is billed. Default: none is named.
+	Organization string
+	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
+	// http.DefaultClient.
+	HTTPClient *http.Client
+	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
+	// It holds for the first byte too. Default: 2 minutes.
+	IdleTimeout time.Duration
+}
+
+const publicAPI = "https://api.openai.com/v1"
+
+// endpoint is a server that is ready to be asked, or the reason why it is not.
+type endpoint struct {
+	key     string
+	host    string // names the server in what must only go back to it
+	idle    time.Duration
+	options []option.RequestOption
+	problem *cairn.Error
+}
+
+func newEndpoint(o *Options) *endpoint {
+	if o == nil {
+		o = &Options{}
+	}
+	base := first(o.BaseURL, strings.TrimSpace(os.Getenv("OPENAI_BASE_URL")), publicAPI)
+	e := &endpoint{
+		key:  strings.TrimSpace(first(o.APIKey, os.Getenv("OPENAI_API_KEY"))),
+		idle: o.IdleTimeout,
+	}
+	if e.idle == 0 {
+		e.idle = 2 * time.Minute
+	}
+	address, err := url.Parse(base)
+	switch {
+	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
+		e.refuse(cairn.CodeModelRequest, "BaseURL", "is not an http or https address")
+	case address.RawQuery != "" || address.Fragment != "" || address.User != nil:
+		e.refuse(cairn.CodeModelRequest, "BaseURL", "must not hold a query, a fragment or a password")
+	case e.key == "" && address.Host == "api.openai.com":
+		e.refuse(cairn.CodeAuth, "APIKey", "is missing: set it, or the environment variable OPENAI_API_KEY")
+	case strings.ContainsFunc(e.key, unicode.IsControl):
+		e.refuse(cairn.CodeAuth, "APIKey", "contains a line break or another control character")
+	case o.IdleTimeout < 0:
+		e.refuse(cairn.CodeModelRequest, "IdleTimeout", "is negative")
+	}
+	if e.problem != nil {
+		return e
+	}
+	e.host = address.Host
+	client := o.HTTPClient
+	if client == nil {
+		client = http.DefaultClient
+	}
+	e.options = []option.RequestOption{
+		option.WithBaseURL(base),
+		option.WithHTTPClient(client),
+		option.WithMaxRetries(0), // the engine retries, and knows when a retry is worth it
+		option.WithHeader("Accept", "text/event-stream"),
+	}
+	if e.key != "" {
+		e.options = append(e.options, option.WithAPIKey(e.key))
+	}
+	if o.Organization != "" {
+		e.options = append(e.options, option.WithOrganization(o.Organization))
+	}
+	return e
+}
+
+// refuse makes every call fail: an option is at fault, and retrying does not help.
+func (e *endpoint) refuse(code cairn.Code, field, why string) {
+	e.problem = &cairn.Error{Code: code, Field: field, Message: "openai: " + field + " " + why}
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
