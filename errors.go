@@ -138,10 +138,14 @@ type Error struct {
 	Cause error `json:"-"`
 }
 
-// Errorf returns an Error with a formatted message. A %w verb sets the cause.
+// Errorf returns an Error with a formatted message. A %w verb sets the cause; several make one cause of all.
 func Errorf(code Code, format string, args ...any) *Error {
 	wrapped := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: wrapped.Error(), Cause: errors.Unwrap(wrapped)}
+	e := &Error{Code: code, Message: wrapped.Error(), Cause: errors.Unwrap(wrapped)}
+	if _, several := wrapped.(interface{ Unwrap() []error }); several {
+		e.Cause = wrapped
+	}
+	return e
 }
 
 // Invalid returns a CodeInvalid error about one named field.

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind says what an Op does.
@@ -43,6 +45,9 @@ func (op Op) Validate() error {
 	if op.Path != "" && op.Path[0] != '/' {
 		return fmt.Errorf("path %q: a JSON Pointer starts with /", op.Path)
 	}
+	if !utf8.ValidString(op.Path) {
+		return fmt.Errorf("path %q is not valid UTF-8", op.Path)
+	}
 	switch op.Kind {
 	case Append:
 		if op.Path == "" {
@@ -71,8 +76,8 @@ func (op Op) Validate() error {
 }
 
 // Diff returns the operations that turn the object before into the object after. Members that are equal as JSON
-// values yield nothing, an array that only grew yields an append, objects are compared member by member. A null or
-// missing array or object counts as empty, so that concurrent writers that both start from nothing can be merged.
+// values yield nothing, an array that only grew yields an append, objects are compared member by member. An array or
+// object that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.
 func Diff(before, after json.RawMessage) ([]Op, error) {
 	a, err := members(before)
 	if err != nil {
@@ -107,8 +112,6 @@ func diffValues(list []Op, path string, a, b json.RawMessage) ([]Op, error) {
 	was, is := kindOf(a), kindOf(b)
 	empty := was == absentKind || was == nullKind
 	switch {
-	case empty && is == nullKind:
-		return list, nil
 	case is == objectKind && (was == objectKind || empty):
 		am, err := members(a)
 		if err != nil {
@@ -170,7 +173,9 @@ func kindOf(raw json.RawMessage) valueKind {
 	case '[':
 		return arrayKind
 	case 'n':
-		return nullKind
+		if string(bytes.TrimRight(raw, " \t\r\n")) == "null" {
+			return nullKind
+		}
 	}
 	return scalarKind
 }
@@ -222,6 +227,9 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	var v any
 	if err := dec.Decode(&v); err != nil {
 		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, fmt.Errorf("more than one JSON value")
 	}
 	return json.Marshal(v)
 }

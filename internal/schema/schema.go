@@ -2,11 +2,14 @@
 package schema
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +35,12 @@ func (s *Schema) JSON() json.RawMessage { return s.raw }
 
 // Parse returns the schema a JSON text holds.
 func Parse(raw json.RawMessage) (*Schema, error) {
+	switch text := bytes.TrimSpace(raw); {
+	case !json.Valid(text):
+		return nil, errors.New("schema: not valid JSON")
+	case text[0] != '{' && text[0] != 't' && text[0] != 'f':
+		return nil, errors.New("schema: not a JSON object")
+	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
@@ -43,7 +52,10 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 // "schema" tag holds constraints separated by commas: enum=a|b|c, min=, max=, minLength=, maxLength=, minItems=,
 // maxItems=, format= and, last, pattern=.
 func For(t reflect.Type) (*Schema, error) {
-	overrides := map[reflect.Type]*jsonschema.Schema{}
+	overrides := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[[]byte]():          {Types: []string{"null", "string"}, ContentEncoding: "base64"},
+	}
 	if err := collectOverrides(t, overrides, map[reflect.Type]bool{}); err != nil {
 		return nil, err
 	}
@@ -69,25 +81,27 @@ func resolve(s *jsonschema.Schema) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
+	if err := checkRefs(raw); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
 	return &Schema{raw: raw, schema: s, resolved: resolved}, nil
 }
 
 var providerType = reflect.TypeFor[Provider]()
 
-// collectOverrides finds the types in t that state their own schema.
+// collectOverrides finds the types in t that state their own schema, and refuses fields whose JSON form a schema
+// would not tell.
 func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) error {
-	if seen[t] {
+	if seen[t] || found[t] != nil {
 		return nil
 	}
 	seen[t] = true
-	if t.Kind() != reflect.Interface && (t.Implements(providerType) || reflect.PointerTo(t).Implements(providerType)) &&
-		t.Kind() != reflect.Pointer {
-		raw := reflect.New(t).Interface().(Provider).JSONSchema()
-		var s jsonschema.Schema
-		if err := json.Unmarshal(raw, &s); err != nil {
+	if t.Kind() != reflect.Interface && t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(providerType) {
+		s, err := provided(t)
+		if err != nil {
 			return fmt.Errorf("%s.JSONSchema: %w", t, err)
 		}
-		found[t] = &s
+		found[t] = s
 		return nil
 	}
 	switch t.Kind() {
@@ -95,14 +109,34 @@ func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema,
 		return collectOverrides(t.Elem(), found, seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() || f.Anonymous {
-				if err := collectOverrides(f.Type, found, seen); err != nil {
-					return err
-				}
+			f := t.Field(i)
+			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
+				continue
+			}
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name != "":
+				return fmt.Errorf("%s: the embedded %s has a JSON name; give it a field name too", t, f.Name)
+			case slices.Contains(strings.Split(options, ","), "string"):
+				return fmt.Errorf("%s.%s: the string option of a json tag is not supported", t, f.Name)
+			}
+			if err := collectOverrides(f.Type, found, seen); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// provided returns the schema that the zero value of t states.
+func provided(t reflect.Type) (s *jsonschema.Schema, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a method promoted from a nil embedded pointer, most likely
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	s = new(jsonschema.Schema)
+	return s, json.Unmarshal(reflect.New(t).Interface().(Provider).JSONSchema(), s)
 }
 
 // constrain applies the "schema" tags of t's fields to the schema derived from t.
@@ -172,6 +206,7 @@ func applyTag(s *jsonschema.Schema, t reflect.Type, tag string) error {
 			s.Format = value
 		case "pattern":
 			s.Pattern = value
+			_, err = regexp.Compile(value)
 		default:
 			err = errors.New("unknown constraint")
 		}
@@ -183,32 +218,42 @@ func applyTag(s *jsonschema.Schema, t reflect.Type, tag string) error {
 }
 
 func enumValues(t reflect.Type, list string) ([]any, error) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
 	var values []any
+	for ; t.Kind() == reflect.Pointer; t = t.Elem() {
+		values = []any{nil} // a nil pointer is null
+	}
 	for word := range strings.SplitSeq(list, "|") {
-		if t.Kind() == reflect.String {
+		switch t.Kind() {
+		case reflect.String:
 			values = append(values, word)
-			continue
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
+			reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+			n, err := number(word)
+			if err != nil {
+				return nil, err
+			}
+			values = append(values, *n)
+		default:
+			return nil, fmt.Errorf("only strings and numbers can be enumerated, not %s", t)
 		}
-		n, err := strconv.ParseFloat(word, 64)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, n)
 	}
 	return values, nil
 }
 
 func number(text string) (*float64, error) {
 	n, err := strconv.ParseFloat(text, 64)
-	return &n, err
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return nil, errors.New("not a number")
+	}
+	return &n, nil
 }
 
 func count(text string) (*int, error) {
 	n, err := strconv.Atoi(text)
-	return &n, err
+	if err != nil || n < 0 {
+		return nil, errors.New("not a count")
+	}
+	return &n, nil
 }
 
 // Validate returns everything in which the JSON text violates the schema; nil means it is valid.
@@ -266,6 +311,9 @@ func violations(list []string, at string, s *jsonschema.Schema, value any) []str
 	leaf := *s
 	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
 	leaf.PropertyOrder = nil
+	if text, err := json.Marshal(&leaf); err != nil || bytes.Contains(text, []byte(`"$ref"`)) {
+		return list // a reference means something else outside of its document
+	}
 	resolved, err := leaf.CloneSchemas().Resolve(nil)
 	if err != nil {
 		return list
@@ -288,13 +336,17 @@ func place(at string) string {
 	return at + ": "
 }
 
+// maxReason bounds a violation's text, which may quote the value at fault.
+const maxReason = 300
+
 // reason is the innermost message of a validator's error, without its trail of schema addresses.
 func reason(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	text := err.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
+	}
+	return text
 }

@@ -10,18 +10,20 @@ import (
 
 func open(tb testing.TB) store.Store {
 	st := memstore.New(nil)
-	tb.Cleanup(func() { st.Close() })
+	tb.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
 	return st
 }
 
-func openLog(tb testing.TB) store.Log {
-	return open(tb).(store.LogProvider).EventLog()
-}
+func openLog(tb testing.TB) store.Log { return open(tb).(store.LogProvider).EventLog() }
 
-func TestConformance(t *testing.T) {
-	storetest.Run(t, open, nil)
-}
+func TestConformance(t *testing.T) { storetest.Run(t, open, nil) }
 
-func TestLogConformance(t *testing.T) {
-	storetest.RunLog(t, openLog, nil)
-}
+func TestLogConformance(t *testing.T) { storetest.RunLog(t, openLog, nil) }
+
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, open) }
+
+func BenchmarkLog(b *testing.B) { storetest.BenchLog(b, openLog) }

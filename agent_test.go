@@ -1,0 +1,140 @@
+package cairn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// silent is a model that never answers.
+type silent struct{}
+
+func (silent) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: "silent"} }
+
+func (silent) Stream(context.Context, *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(func(cairn.Chunk, error) bool) {}
+}
+
+type loop struct {
+	Next *loop `json:"next"`
+}
+
+func nothing(context.Context, *cairn.Call, struct{}) (string, error) { return "", nil }
+
+func raw(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) { return nil, nil }
+
+func goodAgent() *cairn.Agent {
+	return &cairn.Agent{
+		Name: "support", Instructions: "Help.", Model: silent{}, MaxSteps: 3, Durability: cairn.Interval(time.Second),
+		Tools: []cairn.Tool{cairn.Func("look_up", "", nothing), cairn.RawFunc("raw-1", "", json.RawMessage(`{"type":"object"}`), raw)},
+		State: cairn.StateOf(struct{ N int }{1}), Output: cairn.OutputOf[struct{ Done bool }](), Retry: &cairn.RetryPolicy{Max: -1},
+	}
+}
+
+// TestAgentMistakes makes one mistake at a time: the error names the agent and the field.
+func TestAgentMistakes(t *testing.T) {
+	t.Parallel()
+	if err := goodAgent().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	object := json.RawMessage(`{"type":"object"}`)
+	for name, test := range map[string]struct {
+		spoil func(*cairn.Agent)
+		field string
+		says  string
+	}{
+		"no model": {func(a *cairn.Agent) { a.Model = nil }, "model", "required"},
+		"two instructions": {func(a *cairn.Agent) {
+			a.InstructionsFunc = func(context.Context, *cairn.Step) (string, error) { return "", nil }
+		}, "instructions", "either"},
+		"bad instructions": {func(a *cairn.Agent) { a.Instructions = "\xff" }, "instructions", "UTF-8"},
+		"negative steps":   {func(a *cairn.Agent) { a.MaxSteps = -1 }, "max_steps", "-1"},
+		"no interval":      {func(a *cairn.Agent) { a.Durability = cairn.Interval(0) }, "durability", "positive"},
+		"state not object": {func(a *cairn.Agent) { a.State = cairn.StateOf([]int{1}) }, "state", "[]int"},
+		"state is nil":     {func(a *cairn.Agent) { a.State = cairn.StateOf[map[string]int](nil) }, "state", "object"},
+		"state not JSON":   {func(a *cairn.Agent) { a.State = cairn.StateOf(func() {}) }, "state", "func"},
+		"output recursive": {func(a *cairn.Agent) { a.Output = cairn.OutputOf[loop]() }, "output", "recursive"},
+		"output a scalar":  {func(a *cairn.Agent) { a.Output = cairn.OutputOf[string]() }, "output", "object"},
+		"output no schema": {func(a *cairn.Agent) { a.Output = cairn.RawOutput(json.RawMessage(`{`)) }, "output", "JSON"},
+		"negative wait":    {func(a *cairn.Agent) { a.Retry.First = -1 }, "retry", "negative"},
+		"negative limit":   {func(a *cairn.Agent) { a.Retry.Limit = -1 }, "retry", "negative"},
+		"tool twice":       {func(a *cairn.Agent) { a.Tools = append(a.Tools, a.Tools[0]) }, `tool "look_up"`, "twice"},
+		"tool of zero":     {func(a *cairn.Agent) { a.Tools = append(a.Tools, cairn.Tool{}) }, "tools[2]", "name"},
+		"tool's name":      {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("look up", "", nothing) }, `tool "look up"`, "name"},
+		"tool's long name": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(strings.Repeat("x", 65), "", nothing) }, `tool "xxx`, "name"},
+		"tool is reserved": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(cairn.FinishTool, "", nothing) }, `tool "__finish__"`, "reserved"},
+		"tool's input": {func(a *cairn.Agent) {
+			a.Tools[0] = cairn.Func("x", "", func(context.Context, *cairn.Call, string) (string, error) { return "", nil })
+		}, `tool "x"`, "object"},
+		"tool's recursion": {func(a *cairn.Agent) {
+			a.Tools[0] = cairn.Func("x", "", func(context.Context, *cairn.Call, loop) (string, error) { return "", nil })
+		}, `tool "x"`, "recursive"},
+		"tool's timeout":  {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "", nothing, cairn.Timeout(-1)) }, `tool "x"`, "timeout"},
+		"tool's function": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func[struct{}, string]("x", "", nil) }, `tool "x"`, "nil"},
+		"raw function":    {func(a *cairn.Agent) { a.Tools[0] = cairn.RawFunc("x", "", object, nil) }, `tool "x"`, "nil"},
+		"raw schema":      {func(a *cairn.Agent) { a.Tools[0] = cairn.RawFunc("x", "", nil, raw) }, `tool "x"`, "JSON"},
+		"raw type":        {func(a *cairn.Agent) { a.Tools[0] = cairn.RawFunc("x", "", json.RawMessage(`{"type":"string"}`), raw) }, `tool "x"`, "object"},
+	} {
+		a := goodAgent()
+		test.spoil(a)
+		err := a.Validate()
+		var e *cairn.Error
+		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || !strings.HasPrefix(e.Field, test.field) ||
+			!strings.HasPrefix(e.Message, `agent "support": `+test.field) || !strings.Contains(e.Message, test.says) {
+			t.Errorf("%s: error %q in field %q, want one in %q that says %q", name, err, e.Field, test.field, test.says)
+		}
+	}
+	for _, name := range []string{"", "a\n", " a", "\xff", strings.Repeat("x", 201)} {
+		a := goodAgent()
+		a.Name = name
+		var e *cairn.Error
+		if err := a.Validate(); !errors.As(err, &e) || e.Field != "agent" {
+			t.Errorf("name %q: error %v", name, err)
+		}
+	}
+}
+
+func TestAgentDefaults(t *testing.T) {
+	t.Parallel()
+	a := &cairn.Agent{Name: "plain", Model: silent{}}
+	if err := a.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if a.Steps() != cairn.DefaultMaxSteps || goodAgent().Steps() != 3 {
+		t.Errorf("steps %d and %d", a.Steps(), goodAgent().Steps())
+	}
+	if _, ok := a.Tool("look_up"); ok {
+		t.Error("an agent without tools has one")
+	}
+	if tool, ok := goodAgent().Tool("raw-1"); !ok || tool.Name() != "raw-1" {
+		t.Errorf("tool %q, %v", tool.Name(), ok)
+	}
+}
+
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		durability        cairn.Durability
+		name              string
+		stages            bool
+		soon, late, asked bool
+	}{
+		{cairn.Durability{}, "per_step", false, true, true, true},
+		{cairn.PerStep, "per_step", false, true, true, true},
+		{cairn.PerTool, "per_tool", true, true, true, true},
+		{cairn.Manual, "manual", false, false, false, true},
+		{cairn.Interval(time.Second), "1s", false, false, true, true},
+	} {
+		d := test.durability
+		if d.String() != test.name || d.Stages() != test.stages || d.Due(time.Second-1, false) != test.soon ||
+			d.Due(time.Second, false) != test.late || d.Due(0, true) != test.asked {
+			t.Errorf("%s: stages %v, due %v, %v, %v", d, d.Stages(), d.Due(time.Second-1, false), d.Due(time.Second, false), d.Due(0, true))
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package cairn_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+)
+
+func TestInputMistakes(t *testing.T) {
+	t.Parallel()
+	file := func(f cairn.File) cairn.Input { return cairn.Messages(cairn.User(cairn.FilePart(f))) }
+	for name, good := range map[string]cairn.Input{
+		"text":     cairn.Text("hello"),
+		"context":  cairn.Messages(cairn.Context("c"), cairn.User(cairn.TextPart("t"))),
+		"data":     file(cairn.File{MediaType: "a/b", Data: []byte{0xff}}),
+		"address":  file(cairn.File{MediaType: "a/b", URL: "https://example.com"}),
+		"own id":   cairn.Messages(cairn.Message{ID: "m-1", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("t")}}),
+		"the most": cairn.Text(strings.Repeat("x", cairn.MaxInputBytes)),
+	} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ok := cairn.User(cairn.TextPart("ok"))
+	for name, test := range map[string]struct {
+		input cairn.Input
+		field string
+		code  cairn.Code
+	}{
+		"nothing":       {cairn.Input{}, "input", cairn.CodeInvalid},
+		"empty text":    {cairn.Text(""), "input", cairn.CodeInvalid},
+		"not UTF-8":     {cairn.Text("\xff"), "input", cairn.CodeInvalid},
+		"no parts":      {cairn.Messages(ok, cairn.User()), "input.messages[1]", cairn.CodeInvalid},
+		"role":          {cairn.Messages(ok, cairn.Message{Role: cairn.RoleAssistant, Parts: ok.Parts}), "input.messages[1].role", cairn.CodeInvalid},
+		"no role":       {cairn.Messages(cairn.Message{Parts: ok.Parts}), "input.role", cairn.CodeInvalid},
+		"id":            {cairn.Messages(cairn.Message{ID: "a\n", Role: cairn.RoleUser, Parts: ok.Parts}), "input.id", cairn.CodeInvalid},
+		"tool use":      {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{}})), "input", cairn.CodeInvalid},
+		"no type":       {cairn.Messages(cairn.User(cairn.Part{Text: "x"})), "input", cairn.CodeInvalid},
+		"no file":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartFile})), "input.file", cairn.CodeInvalid},
+		"no media type": {file(cairn.File{Data: []byte("x")}), "input.file.media_type", cairn.CodeInvalid},
+		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file", cairn.CodeInvalid},
+		"empty file":    {file(cairn.File{MediaType: "a/b"}), "input.file", cairn.CodeInvalid},
+		"two sources":   {file(cairn.File{MediaType: "a/b", Data: []byte("x"), URL: "u"}), "input.file", cairn.CodeInvalid},
+		"too large":     {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.CodeTooLarge},
+	} {
+		var e *cairn.Error
+		if err := test.input.Validate(); !errors.As(err, &e) || e.Code != test.code || e.Field != test.field || !strings.HasPrefix(e.Message, test.field) {
+			t.Errorf("%s: error %v, want one in %s", name, err, test.field)
+		}
+	}
+}
+
+func TestMessageParts(t *testing.T) {
+	t.Parallel()
+	use, result := &cairn.ToolUse{CallID: "1"}, &cairn.ToolResult{CallID: "1"}
+	m := cairn.Message{Parts: []cairn.Part{{Type: cairn.PartReasoning, Text: "hm"}, cairn.TextPart("a"), {Type: cairn.PartToolUse, ToolUse: use},
+		cairn.TextPart("b"), {Type: cairn.PartToolResult, Result: result}}}
+	if m.Text() != "ab" {
+		t.Errorf("text %q", m.Text())
+	}
+	if uses := m.ToolUses(); len(uses) != 1 || uses[0] != use {
+		t.Errorf("tool uses %v", uses)
+	}
+	if results := m.ToolResults(); len(results) != 1 || results[0] != result {
+		t.Errorf("tool results %v", results)
+	}
+	one, none := cairn.User(cairn.TextPart("only")), cairn.Message{}
+	if one.Text() != "only" || none.Text() != "" || none.ToolUses() != nil || none.ToolResults() != nil {
+		t.Errorf("texts %q and %q", one.Text(), none.Text())
+	}
+}
+
+func TestDataURL(t *testing.T) {
+	t.Parallel()
+	given := cairn.File{Name: "a.bin", MediaType: "image/png", Data: []byte{0, 1, 254, 255}}
+	got, err := cairn.FileFromDataURL("a.bin", given.DataURL())
+	if err != nil || got.Name != given.Name || got.MediaType != given.MediaType || string(got.Data) != string(given.Data) || got.URL != "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := cairn.FileFromDataURL("", "data:;base64,aGk="); err != nil || got.MediaType != "text/plain" || string(got.Data) != "hi" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "https://example.com", "data:text/plain", "data:text/plain,hi", "data:a/b;base64,?", "data:a/b;base64;x,aGk="} {
+		if _, err := cairn.FileFromDataURL("", bad); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("%q: error %v", bad, err)
+		}
+	}
+}
+
+func TestSessionContext(t *testing.T) {
+	t.Parallel()
+	good := &cairn.Session{UserID: "u", Tags: []string{"a"}, Metadata: map[string]string{"k": "any\nvalue", "empty": ""}}
+	if err := good.ValidateContext(); err != nil {
+		t.Error(err)
+	}
+	for name, test := range map[string]struct {
+		session cairn.Session
+		field   string
+		code    cairn.Code
+	}{
+		"user":      {cairn.Session{UserID: "\xff"}, "user_id", cairn.CodeInvalid},
+		"empty tag": {cairn.Session{Tags: []string{"a", ""}}, "tags", cairn.CodeInvalid},
+		"key":       {cairn.Session{Metadata: map[string]string{"a\n": "x"}}, "metadata", cairn.CodeInvalid},
+		"value":     {cairn.Session{Metadata: map[string]string{"a": "\xff"}}, "metadata", cairn.CodeInvalid},
+		"too large": {cairn.Session{Metadata: map[string]string{"a": strings.Repeat("x", cairn.MaxMetadataBytes)}}, "metadata", cairn.CodeTooLarge},
+	} {
+		var e *cairn.Error
+		if err := test.session.ValidateContext(); !errors.As(err, &e) || e.Field != test.field || e.Code != test.code {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if err := cairn.CheckSessionID("session-1"); err != nil {
+		t.Error(err)
+	}
+	var e *cairn.Error
+	if err := cairn.CheckSessionID(""); !errors.As(err, &e) || e.Field != "session" || e.Code != cairn.CodeInvalid {
+		t.Errorf("empty id: %v", err)
+	}
+}
+
+func TestUsageAdd(t *testing.T) {
+	t.Parallel()
+	one := cairn.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5, ModelCalls: 6, ToolCalls: 7, ToolErrors: 8,
+		Custom: map[string]float64{"a": 1, "b": 2}}
+	two := cairn.Usage{InputTokens: 10, OutputTokens: 20, ReasoningTokens: 30, CachedTokens: 40, CacheWriteTokens: 50, ModelCalls: 60, ToolCalls: 70, ToolErrors: 80,
+		Custom: map[string]float64{"b": 0.5}}
+	got, err := json.Marshal(one.Add(two))
+	want := `{"input_tokens":11,"output_tokens":22,"reasoning_tokens":33,"cached_tokens":44,"cache_write_tokens":55,"model_calls":66,"tool_calls":77,"tool_errors":88,"custom":{"a":1,"b":2.5}}`
+	if err != nil || string(got) != want {
+		t.Errorf("sum %s, want %s", got, want)
+	}
+	if one.Custom["b"] != 2 || len(two.Custom) != 1 {
+		t.Error("adding changed what was added")
+	}
+	if sum := (cairn.Usage{}).Add(cairn.Usage{}); sum.Custom != nil {
+		t.Errorf("nothing and nothing is %+v", sum)
+	}
+}

@@ -1,0 +1,210 @@
+package cairn_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+)
+
+// desk is an Env that keeps everything on the table.
+type desk struct {
+	state       json.RawMessage
+	ops         []cairn.Op
+	events      []string
+	context     []cairn.Message
+	usage       map[string]float64
+	checkpoints int
+	fail        error
+}
+
+func (d *desk) State() (json.RawMessage, error) { return d.state, d.fail }
+
+func (d *desk) Update(list []cairn.Op) error {
+	state, err := ops.Fold(d.state, list)
+	if err != nil {
+		return err
+	}
+	d.state, d.ops = state, append(d.ops, list...)
+	return nil
+}
+
+func (d *desk) Emit(name string, data json.RawMessage) error {
+	d.events = append(d.events, name+" "+string(data))
+	return nil
+}
+
+func (d *desk) AddContext(m cairn.Message)              { d.context = append(d.context, m) }
+func (d *desk) RecordUsage(name string, amount float64) { d.usage[name] += amount }
+func (d *desk) Checkpoint()                             { d.checkpoints++ }
+
+func newDesk(state string) (*desk, *cairn.Step) {
+	d := &desk{state: json.RawMessage(state), usage: map[string]float64{}}
+	return d, cairn.NewStep(cairn.StepInfo{SessionID: "session", RunID: "run", Number: 2}, d)
+}
+
+type ledger struct {
+	Issued  []string        `json:"issued"`
+	Count   int             `json:"count"`
+	Note    *string         `json:"note,omitempty"`
+	Inner   *inner          `json:"inner"`
+	Numbers map[string]*int `json:"numbers,omitempty"`
+}
+
+type inner struct {
+	Text *string `json:"text"`
+}
+
+func TestUpdateStateWritesWhatChanged(t *testing.T) {
+	t.Parallel()
+	note := "n"
+	for _, test := range []struct {
+		name, before string
+		change       func(*ledger)
+		ops, after   string
+	}{
+		{"nothing", `{"issued":["a"],"other":1}`, func(*ledger) {}, `null`, `{"issued":["a"],"other":1}`},
+		{"append", `{"issued":["a"],"other":1}`, func(l *ledger) { l.Issued = append(l.Issued, "b") },
+			`[{"op":"append","path":"/issued","items":["b"]}]`, `{"issued":["a","b"],"other":1}`},
+		{"append to nothing", `{}`, func(l *ledger) { l.Issued = append(l.Issued, "a") }, `[{"op":"append","path":"/issued","items":["a"]}]`, `{"issued":["a"]}`},
+		{"replace", `{"count":1}`, func(l *ledger) { l.Count++ }, `[{"op":"replace","path":"/count","value":2}]`, `{"count":2}`},
+		{"delete", `{"note":"x"}`, func(l *ledger) { l.Note = nil }, `[{"op":"delete","path":"/note"}]`, `{}`},
+		{"add", `{}`, func(l *ledger) { l.Note = &note }, `[{"op":"replace","path":"/note","value":"n"}]`, `{"note":"n"}`},
+		{"pointer to a struct of nil", `{}`, func(l *ledger) { l.Inner = &inner{} }, `[{"op":"replace","path":"/inner/text","value":null}]`, `{"inner":{"text":null}}`},
+		{"nil in a map", `{"numbers":{"a":1}}`, func(l *ledger) { l.Numbers["b"] = nil }, `[{"op":"replace","path":"/numbers/b","value":null}]`, `{"numbers":{"a":1,"b":null}}`},
+		{"shrink", `{"issued":["a","b"]}`, func(l *ledger) { l.Issued = l.Issued[:1] }, `[{"op":"replace","path":"/issued","value":["a"]}]`, `{"issued":["a"]}`},
+	} {
+		d, step := newDesk(test.before)
+		if err := cairn.UpdateState(step, test.change); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		list, err := json.Marshal(d.ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(list) != test.ops {
+			t.Errorf("%s: wrote %s, want %s", test.name, list, test.ops)
+		}
+		same, err := ops.Diff(d.state, json.RawMessage(test.after))
+		if err != nil || len(same) > 0 {
+			t.Errorf("%s: state is %s, want %s", test.name, d.state, test.after)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
+	t.Parallel()
+	d, step := newDesk(`{"count":3,"unknown":true}`)
+	call := cairn.NewCall(step, cairn.CallInfo{ID: "call"})
+	for _, handle := range []cairn.Handle{step, call} {
+		if got, err := cairn.State[ledger](handle); err != nil || got.Count != 3 {
+			t.Errorf("state %+v, %v", got, err)
+		}
+	}
+	d.state = json.RawMessage(`{"count":"three"}`)
+	if _, err := cairn.State[ledger](step); !errors.Is(err, cairn.ErrState) {
+		t.Errorf("state that does not decode: %v", err)
+	}
+	if err := cairn.UpdateState(step, func(*ledger) { t.Error("change was called") }); !errors.Is(err, cairn.ErrState) {
+		t.Errorf("update of state that does not decode: %v", err)
+	}
+	d.fail = io.EOF
+	if _, err := cairn.State[ledger](step); err != io.EOF {
+		t.Errorf("the host's error becomes %v", err)
+	}
+	d.fail, d.state = nil, json.RawMessage(`{}`)
+	err := cairn.UpdateState(step, func(m *map[string]any) { (*m)["f"] = func() {} })
+	if !errors.Is(err, cairn.ErrState) || len(d.ops) > 0 {
+		t.Errorf("state that does not encode: %v, wrote %v", err, d.ops)
+	}
+}
+
+func TestStateType(t *testing.T) {
+	t.Parallel()
+	typ := cairn.StateOf(ledger{Count: 1})
+	if string(typ.Initial()) != `{"issued":null,"count":1,"inner":null}` {
+		t.Errorf("initial state %s", typ.Initial())
+	}
+	if err := typ.Check(typ.Initial()); err != nil {
+		t.Error(err)
+	}
+	if err := typ.Check(json.RawMessage(`{"count":"x"}`)); !errors.Is(err, cairn.ErrState) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestStepWrites(t *testing.T) {
+	t.Parallel()
+	d, step := newDesk(`{}`)
+	for _, err := range []error{step.Append([]string{"list"}, "a", 1), step.Append([]string{"a/b", "~"}, nil), step.Set([]string{"m", "x"}, map[string]int{"y": 1}),
+		step.Set([]string{"gone"}, 1), step.Delete("gone")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `{"a/b":{"~":[null]},"list":["a",1],"m":{"x":{"y":1}}}`
+	if string(d.state) != want {
+		t.Errorf("state %s, want %s", d.state, want)
+	}
+	n := len(d.ops)
+	for name, err := range map[string]error{
+		"append a function": step.Append([]string{"x"}, func() {}), "set a channel": step.Set([]string{"x"}, make(chan int)),
+		"append to the whole": step.Append(nil, 1), "set the whole": step.Set(nil, 1), "delete the whole": step.Delete(), "a name that is not UTF-8": step.Set([]string{"\xff"}, 1),
+	} {
+		if !errors.Is(err, cairn.ErrState) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if len(d.ops) != n {
+		t.Errorf("mistakes wrote %v", d.ops[n:])
+	}
+}
+
+func TestStepSays(t *testing.T) {
+	t.Parallel()
+	d, step := newDesk(`{}`)
+	if err := step.Emit("progress", map[string]int{"done": 3}); err != nil {
+		t.Error(err)
+	}
+	if err := step.AddContext("The user is on the phone."); err != nil {
+		t.Error(err)
+	}
+	step.RecordUsage("pages", 1.5)
+	step.RecordUsage("pages", 1)
+	step.Checkpoint()
+	if len(d.events) != 1 || d.events[0] != `progress {"done":3}` || d.usage["pages"] != 2.5 || d.checkpoints != 1 {
+		t.Errorf("events %q, usage %v, checkpoints %d", d.events, d.usage, d.checkpoints)
+	}
+	if len(d.context) != 1 || !d.context[0].Hidden || d.context[0].Role != cairn.RoleUser || d.context[0].Text() != "The user is on the phone." {
+		t.Errorf("context %+v", d.context)
+	}
+	for field, err := range map[string]error{"name": step.Emit("", 1), "data": step.Emit("x", func() {}), "context": step.AddContext("")} {
+		var e *cairn.Error
+		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field {
+			t.Errorf("%s: error %v", field, err)
+		}
+	}
+	if err := step.AddContext("\xff"); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("context that is not UTF-8: %v", err)
+	}
+	if len(d.events)+len(d.context) != 2 {
+		t.Error("mistakes were recorded")
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	key := func(session, run, call string) string {
+		return cairn.NewCall(cairn.NewStep(cairn.StepInfo{SessionID: session, RunID: run}, nil), cairn.CallInfo{ID: call}).IdempotencyKey()
+	}
+	if key("s", "run-1", "c") != key("s", "run-2", "c") {
+		t.Error("a call tried again by another run has another key")
+	}
+	if key("s", "", "c") == key("s", "", "d") || key("s", "", "c") == key("t", "", "c") || key("s", "", "c") == key("", "", "sc") {
+		t.Error("two calls have one key")
+	}
+}

@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var branchTests = []storeTest{
+	{name: "AsItIs", run: branchAsItIs},
+	{name: "AtEachCheckpoint", run: branchAtCheckpoints},
+	{name: "AfterEachMessage", run: branchAtMessages},
+	{name: "RowIsNew", run: branchRow},
+	{name: "Isolation", run: branchIsolation},
+	{name: "OfABranch", run: branchOfBranch},
+	{name: "Errors", run: branchErrors},
+}
+
+// told makes a session of one turn with three steps of state, then something added outside of a run.
+func (h *harness) told(id string) *cairn.Session {
+	h.Helper()
+	h.createWith(id, `{"n":0}`)
+	s := h.begin(id, "run of "+id)
+	for i := 1; i <= 3; i++ {
+		s = h.stepState(s, fmt.Sprint("reply ", i), replaceOp("/n", fmt.Sprint(i)))
+	}
+	h.end(s)
+	_, err := store.MergeState(h.Context(), h.st, id, replaceOp("/n", "4"))
+	h.must(err)
+	return h.commit(id, &store.Commit{Messages: says("afterwards")})
+}
+
+func (h *harness) branch(from string, at store.BranchPoint, to string) *cairn.Session {
+	h.Helper()
+	var row *cairn.Session
+	var err error
+	h.unchanged(from, "a branch from it", func() {
+		row, err = h.st.Branch(h.Context(), from, at, &cairn.Session{ID: to, Agent: agentName})
+	})
+	if err != nil {
+		h.Fatalf("branch %q from %q: %v", to, from, err)
+	}
+	return row
+}
+
+func branchAsItIs(h *harness) {
+	h.told("source")
+	source := h.content("source")
+	row := h.branch("source", store.BranchPoint{}, "branch")
+	branch := h.content("branch")
+	same(h.T, "messages", branch.Messages, source.Messages)
+	same(h.T, "state", branch.State, source.State)
+	same(h.T, "row", branch.Session, row)
+	if row.MessageCount != len(source.Messages) {
+		h.Fatalf("the branch counts %d messages, want %d", row.MessageCount, len(source.Messages))
+	}
+	h.create("empty")
+	h.branch("empty", store.BranchPoint{}, "branch of empty")
+	h.wantState("branch of empty", "", `{}`)
+}
+
+func branchAtCheckpoints(h *harness) {
+	h.told("source")
+	source := h.content("source")
+	for i, cp := range source.Checkpoints {
+		id := fmt.Sprint("branch-", i)
+		h.branch("source", store.BranchPoint{CheckpointID: cp.ID}, id)
+		same(h.T, "messages", h.messages(id), source.Messages[:cp.MessageCount])
+		same(h.T, "state", h.state(id, ""), source.At[i])
+	}
+}
+
+// branchAtMessages takes each number of messages: the state is that of the latest checkpoint that had no more.
+func branchAtMessages(h *harness) {
+	h.told("source")
+	source := h.content("source")
+	for n := range len(source.Messages) {
+		id := fmt.Sprint("branch-", n)
+		h.branch("source", store.BranchPoint{Messages: &n}, id)
+		same(h.T, "messages", h.messages(id), source.Messages[:n])
+		want := `{"n":0}`
+		for i, cp := range source.Checkpoints {
+			if cp.MessageCount <= n {
+				want = string(source.At[i])
+			}
+		}
+		h.wantState(id, "", want)
+	}
+	// CheckpointID goes before Messages.
+	n := 1
+	h.branch("source", store.BranchPoint{CheckpointID: source.Checkpoints[2].ID, Messages: &n}, "both")
+	same(h.T, "messages", h.messages("both"), source.Messages[:source.Checkpoints[2].MessageCount])
+}
+
+// branchRow checks that a branch takes its context from the caller and begins its own history.
+func branchRow(h *harness) {
+	s := h.told("source")
+	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
+	given := &cairn.Session{ID: "branch", Agent: "another", UserID: "user", Tags: []string{"t"}, Metadata: map[string]string{"k": "v"},
+		ExpiresAt: expires, ParentID: "mother", RootID: "root", TraceParent: "trace", Version: 99, Turn: 99, Status: cairn.SessionFailed}
+	row, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, given)
+	h.must(err)
+	want := *given
+	want.Status, want.Version, want.Turn, want.MessageCount = cairn.SessionIdle, 1, 0, s.MessageCount
+	want.State, want.CreatedAt, want.UpdatedAt = row.State, row.CreatedAt, row.UpdatedAt
+	same(h.T, "row", row, &want)
+	if row.State.Position != 0 || row.CreatedAt.Before(s.CreatedAt) {
+		h.Fatalf("row is %+v", row)
+	}
+	branch := h.content("branch")
+	if len(branch.Runs)+len(branch.Checkpoints)+len(branch.Staged) > 0 {
+		h.Fatalf("the branch has runs %v, checkpoints %v, staged %v", branch.Runs, branch.Checkpoints, branch.Staged)
+	}
+}
+
+func branchIsolation(h *harness) {
+	s := h.told("source")
+	h.branch("source", store.BranchPoint{}, "branch")
+	h.unchanged("source", "a turn of its branch", func() {
+		h.end(h.stepState(h.begin("branch", "run of branch"), "in the branch", replaceOp("/n", "100")))
+	})
+	h.unchanged("branch", "a turn and a rewind of its source", func() {
+		h.end(h.stepState(h.begin("source", "next run"), "in the source", replaceOp("/n", "200")))
+		_, err := store.Rewind(h.Context(), h.st, "source", s.CheckpointID)
+		h.must(err)
+		_, err = h.st.Prune(h.Context(), "source", 1)
+		h.must(err)
+	})
+	h.unchanged("branch", "the deletion of its source", func() { h.must(h.st.Delete(h.Context(), "source")) })
+	h.end(h.stepState(h.begin("branch", "goes on"), "still here", replaceOp("/m", "1")))
+	h.wantState("branch", "", `{"n":100,"m":1}`)
+}
+
+func branchOfBranch(h *harness) {
+	h.told("a")
+	h.branch("a", store.BranchPoint{}, "b")
+	s := h.stepState(h.begin("b", "run"), "more", appendOp("/list", "1"))
+	h.end(h.stepState(s, "too much", appendOp("/list", "2")))
+	h.branch("b", store.BranchPoint{CheckpointID: s.CheckpointID}, "c")
+	h.wantState("c", "", `{"n":4,"list":[1]}`)
+	two := 2
+	h.branch("b", store.BranchPoint{Messages: &two}, "d")
+	h.wantState("d", "", `{"n":4}`) // what the branch began with: it has no earlier checkpoint
+}
+
+func branchErrors(h *harness) {
+	h.told("source")
+	h.create("there")
+	negative, tooMany := -1, 1000
+	for _, test := range []struct {
+		name, from, to string
+		at             store.BranchPoint
+		want           *cairn.Error
+	}{
+		{"to a session that exists", "source", "there", store.BranchPoint{}, cairn.ErrExists},
+		{"to itself", "source", "source", store.BranchPoint{}, cairn.ErrExists},
+		{"from no session", "nobody", "new", store.BranchPoint{}, cairn.ErrNotFound},
+		{"at no checkpoint", "source", "new", store.BranchPoint{CheckpointID: "nothing"}, cairn.ErrNotFound},
+		{"after fewer than no messages", "source", "new", store.BranchPoint{Messages: &negative}, cairn.ErrInvalid},
+		{"after more messages than there are", "source", "new", store.BranchPoint{Messages: &tooMany}, cairn.ErrInvalid},
+	} {
+		h.unchanged("source", test.name, func() {
+			h.unchanged("there", test.name, func() {
+				_, err := h.st.Branch(h.Context(), test.from, test.at, &cairn.Session{ID: test.to, Agent: agentName})
+				h.wantError(err, test.want, test.name)
+			})
+		})
+		if there, err := store.Exists(h.Context(), h.st, "new"); err != nil || there {
+			h.Fatalf("%s: the branch exists: %v, %v", test.name, there, err)
+		}
+	}
+}

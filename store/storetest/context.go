@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var contextTests = []storeTest{
+	{name: "CancelledBefore", run: cancelledBefore},
+	{name: "CancelledDuring", run: cancelledDuring},
+	{name: "Closed", run: closed},
+}
+
+// storeCall is one call of a method of a store, with arguments that would succeed on a session in the midst of a run.
+type storeCall struct {
+	name string
+	// creates says that the call does not need the session to exist.
+	creates bool
+	do      func(context.Context, store.Store) error
+}
+
+// storeCalls calls every method with a context on the session made by harness.running.
+func storeCalls(id string) []storeCall {
+	run := "run-of-" + id
+	failure := func(_ any, err error) error { return err }
+	return []storeCall{
+		{"Commit", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.Commit(ctx, id, &store.Commit{Messages: says("more")}))
+		}},
+		{"Commit that creates", true, func(ctx context.Context, st store.Store) error {
+			return failure(st.Commit(ctx, id+"-new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Guard: store.Guard{New: true}}))
+		}},
+		{"Load", false, func(ctx context.Context, st store.Store) error { return failure(st.Load(ctx, id)) }},
+		{"Snapshot", false, func(ctx context.Context, st store.Store) error { return failure(st.Snapshot(ctx, id, 0)) }},
+		{"Messages", false, func(ctx context.Context, st store.Store) error { return failure(st.Messages(ctx, id, 0, 10)) }},
+		{"State", false, func(ctx context.Context, st store.Store) error { return failure(st.State(ctx, id, "")) }},
+		{"Stage", false, func(ctx context.Context, st store.Store) error {
+			return st.Stage(ctx, id, 1, piece("another step", "key", `1`))
+		}},
+		{"Staged", false, func(ctx context.Context, st store.Store) error { return failure(st.Staged(ctx, id, "")) }},
+		{"Renew", false, func(ctx context.Context, st store.Store) error { return failure(st.Renew(ctx, id, 1, 9*time.Hour)) }},
+		{"RequestStop", false, func(ctx context.Context, st store.Store) error { return st.RequestStop(ctx, id, abort(run, "")) }},
+		{"Run", false, func(ctx context.Context, st store.Store) error { return failure(st.Run(ctx, id, run)) }},
+		{"Runs", false, func(ctx context.Context, st store.Store) error { return failure(st.Runs(ctx, id, store.PageQuery{})) }},
+		{"Checkpoint", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.Checkpoint(ctx, id, "checkpoint-of-"+id+"-1"))
+		}},
+		{"Checkpoints", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.Checkpoints(ctx, id, store.PageQuery{}))
+		}},
+		{"Branch", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.Branch(ctx, id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName}))
+		}},
+		{"Prune", false, func(ctx context.Context, st store.Store) error { return failure(st.Prune(ctx, id, 1)) }},
+		{"List", true, func(ctx context.Context, st store.Store) error { return failure(st.List(ctx, store.SessionQuery{})) }},
+		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, 10)) }},
+		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
+	}
+}
+
+// cancelledBefore calls every method with a context that is cancelled already: nothing changes. Then each of them,
+// but the deletion of a running session, succeeds.
+func cancelledBefore(h *harness) {
+	s := h.running("session")
+	h.step(s, "reply") // so that there is something to prune
+	dead, cancel := context.WithCancel(h.Context())
+	cancel()
+	for _, call := range storeCalls("session") {
+		h.unchanged("session", call.name+" with a cancelled context", func() {
+			if err := call.do(dead, h.st); !errors.Is(err, context.Canceled) {
+				h.Fatalf("%s with a cancelled context: error %v, want context.Canceled", call.name, err)
+			}
+		})
+	}
+	for _, id := range []string{"session-new", "session-branch"} {
+		if there, err := store.Exists(h.Context(), h.st, id); err != nil || there {
+			h.Fatalf("%s exists after a cancelled call: %v, %v", id, there, err)
+		}
+	}
+	h.wantStop(h.load("session"), nil)
+	for _, call := range storeCalls("session") {
+		if err := call.do(h.Context(), h.st); err != nil && !errors.Is(err, cairn.ErrAlreadyRunning) {
+			h.Fatalf("%s afterwards: %v", call.name, err)
+		}
+	}
+}
+
+// cancelledDuring cancels commits at any moment: each has happened in full or not at all.
+func cancelledDuring(h *harness) {
+	h.create("session")
+	s := h.begin("session", "run")
+	random := rand.New(rand.NewPCG(3, 4))
+	committed := 0
+	for range rounds(200) {
+		c := h.stepCommit(s, "reply")
+		c.State = &store.StateChange{Ops: []cairn.Op{appendOp("/list", "1")}}
+		ctx, cancel := context.WithTimeout(h.Context(), time.Duration(random.IntN(400))*time.Microsecond)
+		_, err := h.st.Commit(ctx, "session", c)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			h.Fatalf("commit with a context that ran out: %v", err)
+		}
+		snap, broken := h.st.Snapshot(h.Context(), "session", 0)
+		h.must(broken)
+		s = snap.Session
+		switch done := s.CheckpointID == c.Checkpoint.ID; {
+		case done:
+			committed++
+		case err == nil:
+			h.Fatal("a commit that succeeded did not happen")
+		}
+		var state struct{ List []int }
+		h.must(json.Unmarshal(snap.State, &state))
+		if len(snap.Messages) != committed+1 || len(state.List) != committed || s.Step != committed || s.Version != int64(committed)+2 {
+			h.Fatalf("after %d commits: %d messages, %d items of state, step %d, version %d", committed,
+				len(snap.Messages), len(state.List), s.Step, s.Version)
+		}
+	}
+	if got := len(h.checkpoints("session")); got != committed {
+		h.Fatalf("after %d commits: %d checkpoints", committed, got)
+	}
+}
+
+func closed(h *harness) {
+	h.running("session")
+	h.must(h.st.Close())
+	for _, call := range storeCalls("session") {
+		h.wantError(call.do(h.Context(), h.st), cairn.ErrClosed, fmt.Sprintf("%s of a closed store", call.name))
+	}
+	if err := h.st.Close(); err != nil && !errors.Is(err, cairn.ErrClosed) {
+		h.Fatalf("closing again: %v", err)
+	}
+}

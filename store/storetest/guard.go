@@ -1,0 +1,237 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var guardTests = []storeTest{
+	{name: "EachConflict", run: eachConflict},
+	{name: "Precedence", run: precedence},
+	{name: "AllThatHoldAreNoConflict", run: guardHolds},
+	{name: "NoGuardIsNotRefused", run: noGuard},
+	{name: "LapsedLease", run: lapsedGuard},
+	{name: "NoSession", run: guardWithoutSession},
+}
+
+var againTests = []storeTest{
+	{name: "SameStep", run: sameStep},
+	{name: "SameStepAfterOthers", run: sameStepAfterOthers},
+	{name: "SameStepInParallel", run: sameStepInParallel},
+	{name: "SameBegin", run: sameBegin},
+	{name: "SameLastStep", run: sameLastStep},
+	{name: "AnotherStepIsRefused", run: anotherStep},
+	{name: "StepOfAnotherSession", run: stepOfAnother},
+}
+
+// conflicts are the guards that do not hold on an active session, in the order in which they are checked.
+func conflicts(s *cairn.Session) []struct {
+	name string
+	set  func(*store.Guard)
+	want *cairn.Error
+} {
+	return []struct {
+		name string
+		set  func(*store.Guard)
+		want *cairn.Error
+	}{
+		{"new", func(g *store.Guard) { g.New = true }, cairn.ErrExists},
+		{"token", func(g *store.Guard) { g.Token = s.Lease.Token + 1 }, cairn.ErrFenced},
+		{"agent", func(g *store.Guard) { g.Agent = "another agent" }, cairn.ErrInvalid},
+		{"idle", func(g *store.Guard) { g.Idle = true }, cairn.ErrAlreadyRunning},
+		{"lapsed", func(g *store.Guard) { g.Lapsed = true }, cairn.ErrAlreadyRunning},
+		{"version", func(g *store.Guard) { g.Version = s.Version + 1 }, cairn.ErrStale},
+	}
+}
+
+func (h *harness) refused(s *cairn.Session, g store.Guard, want *cairn.Error, what string) {
+	h.Helper()
+	c := h.everythingBut(s)
+	c.Guard = g
+	c.Create = &cairn.Session{ID: s.ID, Agent: agentName}
+	h.unchanged(s.ID, what, func() {
+		_, err := h.st.Commit(h.Context(), s.ID, c)
+		same(h.T, what+": the row the store saw", h.wantConflict(err, want, what), s)
+	})
+}
+
+func eachConflict(h *harness) {
+	s := h.running("session")
+	for _, c := range conflicts(s) {
+		var g store.Guard
+		c.set(&g)
+		h.refused(s, g, c.want, "guard "+c.name)
+	}
+	h.refused(s, store.Guard{Version: s.Version - 1}, cairn.ErrStale, "an older version")
+}
+
+func precedence(h *harness) {
+	s := h.running("session")
+	var g store.Guard
+	list := conflicts(s)
+	for i := range list {
+		c := list[len(list)-1-i]
+		c.set(&g)
+		h.refused(s, g, c.want, fmt.Sprintf("guard %s before %d others", c.name, i))
+	}
+}
+
+func guardHolds(h *harness) {
+	h.create("session")
+	s := h.begin("session", "run")
+	s = h.commit("session", &store.Commit{Guard: store.Guard{Token: s.Lease.Token, Agent: agentName, Version: s.Version}})
+	s = h.end(s)
+	h.commit("session", &store.Commit{Guard: store.Guard{Token: s.Lease.Token, Agent: agentName, Idle: true, Version: s.Version}})
+}
+
+func noGuard(h *harness) {
+	h.running("session")
+	s := h.commit("session", &store.Commit{Messages: says("from elsewhere")})
+	if s.MessageCount != 3 {
+		h.Fatalf("%d messages, want 3", s.MessageCount)
+	}
+}
+
+func lapsedGuard(h *harness) {
+	dead := h.crash("session", "run")
+	s := h.commit("session", &store.Commit{Guard: store.Guard{Lapsed: true}, Recovered: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Hour}})
+	if s.Lease.Token != dead.Lease.Token+1 || s.Recoveries != 1 {
+		h.Fatalf("row is %+v", s)
+	}
+	h.refused(s, store.Guard{Lapsed: true}, cairn.ErrAlreadyRunning, "lapsed, with a good lease")
+	s = h.end(s)
+	h.refused(s, store.Guard{Lapsed: true}, cairn.ErrNotRunning, "lapsed, on a session that is not active")
+}
+
+func guardWithoutSession(h *harness) {
+	for name, g := range map[string]store.Guard{"none": {}, "idle": {Idle: true}, "agent": {Agent: agentName}, "version": {Version: 1},
+		"token": {Token: 1}, "lapsed": {Lapsed: true}} {
+		_, err := h.st.Commit(h.Context(), "nobody", &store.Commit{Guard: g, Messages: says("hello")})
+		h.wantError(err, cairn.ErrNotFound, "commit to no session with guard "+name)
+		if _, err := h.st.Load(h.Context(), "nobody"); !errors.Is(err, cairn.ErrNotFound) {
+			h.Fatalf("commit with guard %s made a session: %v", name, err)
+		}
+	}
+}
+
+// again applies a commit that has happened before: it must answer with the row as it is now and change nothing.
+func (h *harness) again(id string, c *store.Commit, what string) {
+	h.Helper()
+	h.unchanged(id, what, func() {
+		row, err := h.st.Commit(h.Context(), id, c)
+		if err != nil {
+			h.Fatalf("%s: %v", what, err)
+		}
+		same(h.T, what+": row", row, h.load(id))
+	})
+}
+
+// withSideEffects adds to a step all that would be doubled if it were applied twice.
+func (h *harness) withSideEffects(c *store.Commit, s *cairn.Session) *store.Commit {
+	c.State = h.change(s, cairn.Op{Kind: cairn.OpAppend, Path: "/list", Items: items("1")})
+	c.Usage = cairn.Usage{ModelCalls: 1}
+	c.Recovered = true
+	return c
+}
+
+func sameStep(h *harness) {
+	s := h.running("session")
+	c := h.withSideEffects(h.stepCommit(s, "once"), s)
+	first := h.commit("session", c)
+	for range 3 {
+		h.again("session", c, "the same step again")
+	}
+	same(h.T, "row", h.load("session"), first)
+}
+
+func sameStepAfterOthers(h *harness) {
+	s := h.running("session")
+	c := h.withSideEffects(h.stepCommit(s, "once"), s)
+	s = h.commit("session", c)
+	s = h.step(s, "another")
+	h.again("session", c, "a step again after another")
+	h.commit("session", &store.Commit{Messages: says("from elsewhere")})
+	h.end(s)
+	h.again("session", c, "a step again after the run")
+	h.begin("session", "next run")
+	h.again("session", c, "a step again in the next run, with a fenced token")
+}
+
+func sameStepInParallel(h *harness) {
+	s := h.running("session")
+	for n := range rounds(50) {
+		c := h.withSideEffects(h.stepCommit(s, fmt.Sprint("step ", n)), s)
+		errs := race(racers, func(int) error {
+			_, err := h.st.Commit(h.Context(), "session", c)
+			return err
+		})
+		h.must(errors.Join(errs...))
+		s = h.load("session")
+	}
+	if want := rounds(50); s.MessageCount != want+2 || s.Usage.ModelCalls != int64(want) {
+		h.Fatalf("%d messages, %d model calls, want %d and %d", s.MessageCount, s.Usage.ModelCalls, want+2, want)
+	}
+}
+
+func sameBegin(h *harness) {
+	h.create("session")
+	c := beginCommit("run", "worker", time.Hour)
+	s := h.commit("session", c)
+	h.again("session", c, "the same begin again")
+	s = h.step(s, "reply")
+	h.again("session", c, "a begin again after its first step")
+	h.end(s)
+	h.begin("session", "next run")
+	h.again("session", c, "a begin again in the next run")
+	if runs := h.runs("session"); len(runs) != 2 {
+		h.Fatalf("%d runs, want 2", len(runs))
+	}
+
+	// On a session that the commit created, too.
+	first := beginCommit("first", "worker", time.Hour)
+	first.Create = &cairn.Session{Agent: agentName}
+	first.Guard = store.Guard{New: true}
+	h.commit("created", first)
+	h.again("created", first, "the same creating begin again")
+}
+
+// sameLastStep repeats the commit that ends the run and gives up the lease.
+func sameLastStep(h *harness) {
+	s := h.running("session")
+	c := h.stepCommit(s, "last words")
+	end := endCommit(s)
+	c.EndRun, c.Status, c.Lease = end.EndRun, end.Status, end.Lease
+	h.commit("session", c)
+	h.again("session", c, "the last step again")
+}
+
+func anotherStep(h *harness) {
+	s := h.running("session")
+	late := h.stepCommit(s, "late")
+	h.step(s, "first")
+	h.unchanged("session", "a stale step", func() {
+		_, err := h.st.Commit(h.Context(), "session", late)
+		h.wantConflict(err, cairn.ErrStale, "another step under the same version")
+	})
+}
+
+// stepOfAnother uses a step id that another session has: it is not the same step.
+func stepOfAnother(h *harness) {
+	one, two := h.running("one"), h.running("two")
+	c := h.stepCommit(one, "in one")
+	h.commit("one", c)
+	mine := h.stepCommit(two, "in two")
+	mine.Checkpoint.StepID = c.Checkpoint.StepID
+	h.commit("two", mine)
+	stale := h.stepCommit(two, "too late")
+	h.unchanged("two", "a stale step", func() {
+		stale.Checkpoint.StepID = one.CheckpointID
+		_, err := h.st.Commit(h.Context(), "two", stale)
+		h.wantConflict(err, cairn.ErrStale, "a step under an old version")
+	})
+}

@@ -1,0 +1,261 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	agentName = "support"
+	// patience is how long a test waits for something that must happen, however slow the machine.
+	patience = 30 * time.Second
+	// brief is the time to live of a lease that a test wants to see run out.
+	brief = time.Millisecond
+)
+
+// harness is one test's store with the verbs the tests are written in.
+type harness struct {
+	*testing.T
+	st     store.Store
+	opts   *Options
+	serial *atomic.Int64 // shared by all harnesses of a test
+}
+
+// on returns a harness for another handle on the same data.
+func (h *harness) on(st store.Store) *harness {
+	return &harness{T: h.T, st: st, opts: h.opts, serial: h.serial}
+}
+
+// must fails the test on an error.
+func (h *harness) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// create makes a session of the suite's agent that begins with an empty state.
+func (h *harness) create(id string) *cairn.Session { return h.createWith(id, "") }
+
+func (h *harness) createWith(id, state string) *cairn.Session {
+	h.Helper()
+	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName}, []byte(state))
+	if err != nil {
+		h.Fatalf("create %q: %v", id, err)
+	}
+	return s
+}
+
+func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
+	h.Helper()
+	s, err := h.st.Commit(h.Context(), id, c)
+	if err != nil {
+		h.Fatalf("commit to %q: %v", id, err)
+	}
+	return s
+}
+
+func (h *harness) load(id string) *cairn.Session {
+	h.Helper()
+	s, err := h.st.Load(h.Context(), id)
+	if err != nil {
+		h.Fatalf("load %q: %v", id, err)
+	}
+	return s
+}
+
+// newID returns an identifier that no other call of this test gives.
+func (h *harness) newID(prefix string) string { return fmt.Sprintf("%s-%d", prefix, h.serial.Add(1)) }
+
+// beginCommit is what begins a run on a session that is not active.
+func beginCommit(runID, owner string, ttl time.Duration) *store.Commit {
+	return &store.Commit{
+		Guard:    store.Guard{Idle: true},
+		StartRun: &cairn.Run{ID: runID, Agent: agentName, Kind: cairn.RunExecute, Status: cairn.RunRunning},
+		Messages: []cairn.Message{cairn.User(cairn.TextPart("question of " + runID))},
+		Status:   cairn.SessionActive,
+		Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: ttl},
+	}
+}
+
+// begin starts a run that holds a good lease.
+func (h *harness) begin(id, runID string) *cairn.Session {
+	h.Helper()
+	return h.commit(id, beginCommit(runID, "worker", time.Hour))
+}
+
+// stepCommit is what ends a step of the run that holds s: one message, one checkpoint, both named by text.
+func (h *harness) stepCommit(s *cairn.Session, text string) *store.Commit {
+	id := h.newID("checkpoint-of-" + s.ID)
+	return &store.Commit{
+		Guard:      store.Guard{Token: s.Lease.Token, Version: s.Version},
+		Messages:   []cairn.Message{{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart(text)}, RunID: s.RunID}},
+		Step:       s.Step + 1,
+		Checkpoint: &cairn.Checkpoint{ID: id, RunID: s.RunID, StepID: "step-of-" + id, Step: s.Step + 1},
+	}
+}
+
+func (h *harness) step(s *cairn.Session, text string) *cairn.Session {
+	h.Helper()
+	return h.commit(s.ID, h.stepCommit(s, text))
+}
+
+// stepState is a step that also changes state.
+func (h *harness) stepState(s *cairn.Session, text string, list ...cairn.Op) *cairn.Session {
+	h.Helper()
+	c := h.stepCommit(s, text)
+	c.State = h.change(s, list...)
+	return h.commit(s.ID, c)
+}
+
+// change is a state change with a keyframe where one is due.
+func (h *harness) change(s *cairn.Session, list ...cairn.Op) *store.StateChange {
+	h.Helper()
+	change, err := store.NewStateChange(s.State, h.state(s.ID, ""), list)
+	h.must(err)
+	return change
+}
+
+func endCommit(s *cairn.Session) *store.Commit {
+	return &store.Commit{
+		Guard: store.Guard{Token: s.Lease.Token},
+		EndRun: &cairn.Run{ID: s.RunID, Agent: s.Agent, Kind: cairn.RunExecute, Status: cairn.RunCompleted,
+			Reason: cairn.ReasonReply, Steps: s.Step},
+		Status: cairn.SessionCompleted,
+		Lease:  store.LeaseChange{Action: store.LeaseRelease},
+	}
+}
+
+// end completes the run that holds s.
+func (h *harness) end(s *cairn.Session) *cairn.Session {
+	h.Helper()
+	return h.commit(s.ID, endCommit(s))
+}
+
+// crash makes a session whose run is held by a process that died, and returns it once the store sees that.
+func (h *harness) crash(id, runID string) *cairn.Session {
+	h.Helper()
+	h.create(id)
+	h.commit(id, beginCommit(runID, "dead worker", brief))
+	h.awaitDue(id)
+	return h.load(id)
+}
+
+func (h *harness) awaitDue(id string) store.Due {
+	h.Helper()
+	var found store.Due
+	h.await("the session "+id+" to be due", func() bool {
+		list, err := h.st.Due(h.Context(), 1000)
+		h.must(err)
+		for _, due := range list {
+			if due.SessionID == id {
+				found = due
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// await asks until done says yes. Stores have clocks of their own, so there is no event to wait for.
+func (h *harness) await(what string, done func() bool) {
+	h.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			h.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// wantError checks that err is a *cairn.Error of the sentinel's code.
+func (h *harness) wantError(err error, want *cairn.Error, what string) {
+	h.Helper()
+	wantError(h.T, err, want, what)
+}
+
+func wantError(t *testing.T, err error, want *cairn.Error, what string) {
+	t.Helper()
+	var e *cairn.Error
+	switch {
+	case err == nil:
+		t.Fatalf("%s: no error, want %q", what, want.Code)
+	case !errors.Is(err, want):
+		t.Fatalf("%s: error %q, want one of code %q", what, err, want.Code)
+	case !errors.As(err, &e):
+		t.Fatalf("%s: error %q is not a *cairn.Error", what, err)
+	}
+}
+
+// wantConflict checks that err is a ConflictError of the sentinel's code, and returns the row it saw.
+func (h *harness) wantConflict(err error, want *cairn.Error, what string) *cairn.Session {
+	h.Helper()
+	h.wantError(err, want, what)
+	var c *store.ConflictError
+	if !errors.As(err, &c) {
+		h.Fatalf("%s: error %q is not a *store.ConflictError", what, err)
+	}
+	seen := store.Seen(err)
+	if seen == nil {
+		h.Fatalf("%s: the conflict does not say which row the store saw", what)
+	}
+	return seen
+}
+
+// race calls fn(0) … fn(n-1) at the same moment and returns their errors.
+func race(n int, fn func(i int) error) []error {
+	start := make(chan struct{})
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			<-start
+			errs[i] = fn(i)
+		})
+	}
+	close(start)
+	group.Wait()
+	return errs
+}
+
+// oneWins checks that exactly one racer had no error and all others a conflict of the given code, and returns the
+// winner and the rows that the losers saw.
+func (h *harness) oneWins(errs []error, lost *cairn.Error) (winner int, seen []*cairn.Session) {
+	h.Helper()
+	winner = -1
+	for i, err := range errs {
+		switch {
+		case err != nil:
+			seen = append(seen, h.wantConflict(err, lost, fmt.Sprintf("writer %d of %d", i, len(errs))))
+		case winner >= 0:
+			h.Fatalf("writers %d and %d both won", winner, i)
+		default:
+			winner = i
+		}
+	}
+	if winner < 0 {
+		h.Fatalf("none of %d writers won", len(errs))
+	}
+	return winner, seen
+}
+
+// rounds is how often a race is run: n times, or a tenth of it with -short.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}

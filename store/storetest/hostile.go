@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var hostileTests = []storeTest{
+	{name: "Identifiers", run: oddIdentifiers},
+	{name: "TextRoundTrips", run: oddMessages},
+	{name: "TextRoundTripsOrIsRefused", run: doubtfulMessages},
+	{name: "LargeMessages", run: largeMessages},
+	{name: "EmptyValues", run: emptyValues},
+	{name: "ManyTags", run: manyTags},
+}
+
+// oddTexts are all valid as identifiers, and all different.
+var oddTexts = []string{
+	"a", "A", "é", "e\u0301", "中文", "🜁🜂", "a b", "a/b", "a.b", "..", "a:b", "a%b", "a_b", "%", "_", "*", "?",
+	"'", `"`, "`", `\`, `\'`, "'; DROP TABLE sessions; --", "' OR '1'='1", `{"$ne":1}`, "{a}", "[a]", "a,b", "a|b", "a=b", "a&b", "#a", "$1", "?1", ":a", "@a",
+	"null", "NULL", "0", "00", "0x0", "1e1", "true", "-", "--", "a\u200bb", "\u202ea", "ﬀ", "ff", "ß", "ss", "İ", "i",
+	strings.Repeat("x", 200), strings.Repeat("x", 199) + "y", strings.Repeat("🜁", 50),
+}
+
+// oddIdentifiers uses each text for everything that has a name. Each session must hold its own content only.
+func oddIdentifiers(h *harness) {
+	for i, odd := range oddTexts {
+		h.createWith(odd, fmt.Sprintf(`{"n":%d}`, i))
+		s := h.commit(odd, beginCommit(odd, odd, 1<<40))
+		h.stage(s, piece(odd, odd, fmt.Sprint(i)))
+		h.commit(odd, &store.Commit{
+			Guard:      store.Guard{Token: s.Lease.Token},
+			Messages:   []cairn.Message{{ID: odd, Role: cairn.RoleUser, RunID: odd, Parts: []cairn.Part{cairn.TextPart(odd)}}},
+			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: pointer(odd), Value: fmt.Appendf(nil, "%q", odd)}}},
+			Checkpoint: &cairn.Checkpoint{ID: odd, RunID: odd, StepID: odd, Step: 1},
+		})
+	}
+	for i, odd := range oddTexts {
+		all := h.content(odd)
+		if all.Session.ID != odd || all.Session.RunID != odd || all.Session.Lease.Owner != odd || all.Session.CheckpointID != odd {
+			h.Fatalf("session %q is %+v", odd, all.Session)
+		}
+		same(h.T, "messages", textsOf(all.Messages), []string{"question of " + odd, odd})
+		same(h.T, "state", all.State, map[string]any{"n": i, odd: odd})
+		same(h.T, "staged", all.Staged, []store.Staged{piece(odd, odd, fmt.Sprint(i))})
+		if len(all.Runs) != 1 || all.Runs[0].ID != odd || len(all.Checkpoints) != 1 || all.Checkpoints[0].StepID != odd {
+			h.Fatalf("session %q has runs %+v, checkpoints %+v", odd, all.Runs, all.Checkpoints)
+		}
+	}
+	if list := h.list(store.SessionQuery{Limit: 7}); len(list) != len(oddTexts) {
+		h.Fatalf("%d sessions are listed, want %d", len(list), len(oddTexts))
+	}
+}
+
+func pointer(name string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func oddMessages(h *harness) {
+	h.create("session")
+	texts := append([]string{"", " ", "\n\t\r", "<script>&amp;</script>", "\u2028\u2029", "\ufeffbom", "\x01\x1f\x7f", "\u0600\u202e", "a\U0010ffff",
+		"2024-01-02T03:04:05Z", "%s %d", strings.Repeat("\\\"", 100)}, oddTexts...)
+	given := says(texts...)
+	for i := range given {
+		given[i].Parts = append(given[i].Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: texts[i], Tool: texts[i], Input: encode(texts[i])}})
+	}
+	h.commit("session", &store.Commit{Messages: given})
+	same(h.T, "messages", h.texts("session"), texts)
+	for i, m := range h.messages("session") {
+		same(h.T, fmt.Sprint("parts of message ", i), m.Parts, given[i].Parts)
+	}
+}
+
+// encode returns a text as JSON.
+func encode(text string) json.RawMessage {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // texts always encode
+	}
+	return raw
+}
+
+// doubtfulMessages holds what some databases cannot: it comes back as its JSON form says, or it is refused with a
+// clear error and nothing is written.
+func doubtfulMessages(h *harness) {
+	use := func(input string) cairn.Message {
+		return cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{
+			{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "c", Tool: "t", Input: json.RawMessage(input)}}}}
+	}
+	for i, m := range []cairn.Message{
+		cairn.User(cairn.TextPart("a\x00b")), cairn.User(cairn.TextPart("\x00")), cairn.User(cairn.TextPart("bad \xff\xfe UTF-8")),
+		cairn.User(cairn.TextPart("half a \xf0\x9f\x9c")), use(`"\u0000"`), use(`"\ud800"`), use(`{"a":1,"a":2}`), use(`1e999`),
+	} {
+		id := fmt.Sprint("session-", i)
+		s := h.create(id)
+		_, err := h.st.Commit(h.Context(), id, &store.Commit{Messages: []cairn.Message{m}, Status: cairn.SessionFailed})
+		if err != nil {
+			h.wantError(err, cairn.ErrInvalid, fmt.Sprint("doubtful message ", i))
+			same(h.T, "row after a refused message", h.load(id), s)
+			continue
+		}
+		list := h.messages(id)
+		if len(list) != 1 {
+			h.Fatalf("doubtful message %d: %d messages", i, len(list))
+		}
+		same(h.T, fmt.Sprint("parts of doubtful message ", i), list[0].Parts, m.Parts)
+	}
+}
+
+func largeMessages(h *harness) {
+	h.create("session")
+	s := h.begin("session", "run")
+	big := strings.Repeat("0123456789abcde\n", 1<<16)
+	c := h.stepCommit(s, big)
+	c.Messages = append(c.Messages, cairn.User(cairn.FilePart(cairn.File{MediaType: "application/octet-stream", Data: []byte(big)})))
+	c.State = &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/big", Value: encode(big)}}}
+	c.EndRun = &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunCompleted, Text: big, Output: encode(big)}
+	s = h.commit("session", c)
+	list := h.messages("session")
+	if list[1].Text() != big || string(list[2].Parts[0].File.Data) != big {
+		h.Fatal("a message of 1 MiB did not come back as it was")
+	}
+	same(h.T, "state", h.state("session", ""), map[string]string{"big": big})
+	run, err := h.st.Run(h.Context(), "session", "run")
+	h.must(err)
+	if run.Text != big || s.MessageCount != 3 {
+		h.Fatalf("the run's text has %d bytes of %d", len(run.Text), len(big))
+	}
+}
+
+func emptyValues(h *harness) {
+	row, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "session", Agent: agentName, Tags: []string{}, Metadata: map[string]string{}}, []byte{})
+	h.must(err)
+	none, nobody := []string{}, ""
+	s := h.commit("session", &store.Commit{Messages: []cairn.Message{}, Usage: cairn.Usage{Custom: map[string]float64{}},
+		Context: &store.ContextChange{UserID: &nobody, Tags: &none, Metadata: map[string]string{"": ""}}})
+	if s.MessageCount != 0 || len(s.Tags) > 0 || len(s.Metadata) > 0 || s.Version != row.Version+1 {
+		h.Fatalf("row is %+v", s)
+	}
+	given := []cairn.Message{{Role: cairn.RoleUser}, {Role: cairn.RoleUser, Parts: []cairn.Part{}}, {Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("")}}}
+	h.commit("session", &store.Commit{Messages: given})
+	for i, m := range h.messages("session") {
+		same(h.T, fmt.Sprint("parts of message ", i), m.Parts, given[i].Parts)
+	}
+	h.commit("session", &store.Commit{StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning, Output: json.RawMessage{}}})
+	if _, err := h.st.Run(h.Context(), "session", "run"); err != nil {
+		h.Fatal(err)
+	}
+	for _, id := range []string{"", " "} {
+		if _, err := h.st.Load(h.Context(), id); !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrInvalid) {
+			h.Fatalf("load of %q: %v", id, err)
+		}
+	}
+}
+
+func manyTags(h *harness) {
+	given := &cairn.Session{ID: "session", Agent: agentName, Metadata: map[string]string{}}
+	for i := range 500 {
+		given.Tags = append(given.Tags, fmt.Sprint("tag ", i))
+		given.Metadata[fmt.Sprint("key ", i)] = fmt.Sprint("value ", i)
+	}
+	row, err := store.Create(h.Context(), h.st, given, nil)
+	h.must(err)
+	same(h.T, "tags", h.load("session").Tags, given.Tags)
+	same(h.T, "metadata", h.load("session").Metadata, given.Metadata)
+	some := map[string]string{}
+	for i := range 20 {
+		key := fmt.Sprint("key ", 25*i)
+		some[key] = given.Metadata[key]
+	}
+	same(h.T, "sessions by some of them", h.list(store.SessionQuery{Tags: given.Tags[100:120], Metadata: some}), []*cairn.Session{row})
+}

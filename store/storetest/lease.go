@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var leaseTests = []storeTest{
+	{name: "TakeRenewRelease", run: leaseActions},
+	{name: "Renew", run: renew},
+	{name: "RenewIsFenced", run: renewFenced},
+	{name: "LateHolderKeepsTheLease", run: renewLate},
+	{name: "DueWhenItRunsOut", run: dueWhenLapsed},
+	{name: "DueOnlyWhileActive", run: dueOnlyActive},
+	{name: "DueInOrder", run: dueInOrder},
+}
+
+// wantTTL checks a lease's end against the store's own clock, which the row's UpdatedAt was read from.
+func (h *harness) wantTTL(s *cairn.Session, ttl time.Duration) {
+	h.Helper()
+	const clockStep = 10 * time.Millisecond
+	if off := s.Lease.Until.Sub(s.UpdatedAt) - ttl; off < -clockStep || off > clockStep {
+		h.Fatalf("the lease runs out %v after the commit, want %v", s.Lease.Until.Sub(s.UpdatedAt), ttl)
+	}
+}
+
+func leaseActions(h *harness) {
+	h.create("session")
+	lease := func(change store.LeaseChange) *cairn.Session {
+		h.Helper()
+		return h.commit("session", &store.Commit{Lease: change})
+	}
+	s := lease(store.LeaseChange{Action: store.LeaseTake, Owner: "one", TTL: time.Minute})
+	h.wantTTL(s, time.Minute)
+	if s.Lease.Owner != "one" || s.Lease.Token != 1 {
+		h.Fatalf("lease %+v after it was taken", s.Lease)
+	}
+	kept := lease(store.LeaseChange{})
+	same(h.T, "lease that was left as it is", kept.Lease, s.Lease)
+	s = lease(store.LeaseChange{Action: store.LeaseRenew, Owner: "ignored", TTL: time.Hour})
+	h.wantTTL(s, time.Hour)
+	if s.Lease.Owner != "one" || s.Lease.Token != 1 {
+		h.Fatalf("lease %+v after it was renewed", s.Lease)
+	}
+	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "two", TTL: time.Minute})
+	if s.Lease.Owner != "two" || s.Lease.Token != 2 {
+		h.Fatalf("lease %+v after another took it", s.Lease)
+	}
+	s = lease(store.LeaseChange{Action: store.LeaseRelease})
+	if s.Lease.Owner != "" || s.Lease.Token != 2 || !s.Lease.Until.IsZero() {
+		h.Fatalf("lease %+v after it was released", s.Lease)
+	}
+	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "three", TTL: time.Minute})
+	if s.Lease.Token != 3 {
+		h.Fatalf("fencing token %d after a release at 2", s.Lease.Token)
+	}
+	same(h.T, "lease as loaded", h.load("session").Lease, s.Lease)
+}
+
+// renew extends the lease without a commit: the holder's next step is not stale.
+func renew(h *harness) {
+	h.create("session")
+	s := h.commit("session", beginCommit("run", "worker", time.Minute))
+	stop, err := h.st.Renew(h.Context(), "session", s.Lease.Token, time.Hour)
+	if err != nil || stop != nil {
+		h.Fatalf("renewed with stop %+v, %v", stop, err)
+	}
+	got := h.load("session")
+	if extended := got.Lease.Until.Sub(s.Lease.Until); extended < 58*time.Minute || extended > 2*time.Hour {
+		h.Fatalf("renewing to an hour moved a lease of a minute by %v", extended)
+	}
+	want := *s
+	want.Lease.Until, want.UpdatedAt = got.Lease.Until, got.UpdatedAt
+	same(h.T, "row", got, &want)
+	h.step(s, "reply")
+}
+
+func renewFenced(h *harness) {
+	h.create("session")
+	s := h.begin("session", "run")
+	for _, token := range []int64{0, s.Lease.Token + 1, -1} {
+		h.unchanged("session", "a fenced heartbeat", func() {
+			_, err := h.st.Renew(h.Context(), "session", token, time.Hour)
+			same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrFenced, fmt.Sprint("token ", token)), s)
+		})
+	}
+	_, err := h.st.Renew(h.Context(), "nobody", 1, time.Hour)
+	h.wantError(err, cairn.ErrNotFound, "heartbeat of no session")
+}
+
+// renewLate: as long as nobody took over, a holder that comes late goes on.
+func renewLate(h *harness) {
+	s := h.crash("session", "run")
+	_, err := h.st.Renew(h.Context(), "session", s.Lease.Token, time.Hour)
+	h.must(err)
+	if list := h.due(10); len(list) > 0 {
+		h.Fatalf("due after a late heartbeat: %+v", list)
+	}
+	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Lapsed: true}})
+	h.wantConflict(err, cairn.ErrAlreadyRunning, "takeover after a late heartbeat")
+	h.step(h.load("session"), "reply")
+}
+
+func (h *harness) due(limit int) []store.Due {
+	h.Helper()
+	list, err := h.st.Due(h.Context(), limit)
+	h.must(err)
+	return list
+}
+
+func dueWhenLapsed(h *harness) {
+	h.create("good")
+	h.begin("good", "run")
+	h.create("idle")
+	if list := h.due(10); len(list) > 0 {
+		h.Fatalf("due while every lease is good: %+v", list)
+	}
+	s := h.crash("crashed", "run")
+	list := h.due(10)
+	if len(list) != 1 || list[0].SessionID != "crashed" || list[0].Agent != agentName || list[0].Kind != store.DueCrashed {
+		h.Fatalf("due: %+v", list)
+	}
+	if !list[0].Since.Equal(s.Lease.Until) {
+		h.Fatalf("due since %v, want the end of the lease, %v", list[0].Since, s.Lease.Until)
+	}
+	h.commit("crashed", takeoverCommit(s, "worker"))
+	if list := h.due(10); len(list) > 0 {
+		h.Fatalf("due after a takeover: %+v", list)
+	}
+}
+
+func dueOnlyActive(h *harness) {
+	for _, status := range []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionPaused, cairn.SessionCompleted, cairn.SessionFailed, cairn.SessionInterrupted} {
+		id := string(status)
+		h.crash(id, "run")
+		h.commit(id, &store.Commit{Status: status})
+		if list := h.due(10); len(list) > 0 {
+			h.Fatalf("due though it is %s: %+v", status, list)
+		}
+	}
+	h.crash("deleted", "run")
+	h.must(h.st.Delete(h.Context(), "deleted"))
+	if list := h.due(10); len(list) > 0 {
+		h.Fatalf("due though it is deleted: %+v", list)
+	}
+}
+
+func dueInOrder(h *harness) {
+	var want []string
+	for _, id := range []string{"m", "z", "a", "k"} {
+		h.crash(id, "run")
+		want = append(want, id)
+	}
+	for limit := 1; limit <= 5; limit++ {
+		var got []string
+		for _, due := range h.due(limit) {
+			got = append(got, due.SessionID)
+		}
+		same(h.T, fmt.Sprintf("at most %d that are due, the longest ago first", limit), got, want[:min(limit, len(want))])
+	}
+}

@@ -1,0 +1,126 @@
+// Package storetest is the suite that every store and event log passes. Run it from a test of your own:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(tb testing.TB) store.Store { return mystore.OpenTemp(tb) }, nil)
+//	}
+//
+// What a store can do beyond the contract is declared in Options; a capability that is not declared is not run. The
+// benchmarks of Bench and BenchLog measure what a session does most, for comparison between stores.
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// OpenStore opens a fresh, empty store that shares nothing with any other, and registers its clean-up with tb.
+type OpenStore func(tb testing.TB) store.Store
+
+// OpenLog opens a fresh, empty event log that shares nothing with any other, and registers its clean-up with tb.
+type OpenLog func(tb testing.TB) store.Log
+
+// Options declares what a store can do beyond the contract. nil declares nothing.
+type Options struct {
+	// Reopen closes a store and opens it again on the same data. Declare it if the data outlives Close.
+	Reopen func(tb testing.TB, st store.Store) store.Store
+	// Second opens another handle on the data of a store, as another process would. The first one stays open.
+	Second func(tb testing.TB, st store.Store) store.Store
+	// Fault makes the n-th internal write from now on fail, n from 1, as a full disk or a lost connection would. The
+	// function it returns takes that back and reports whether a write has failed.
+	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
+	// Seed of the random histories; 0 means a new one each time. A failure tells the seed it had.
+	Seed uint64
+
+	watchesStops bool // the store is a StopWatcher
+}
+
+// LogOptions declares what an event log can do beyond the contract. nil declares nothing.
+type LogOptions struct {
+	// Reopen closes a log and opens it again on the same data. Declare it if the data outlives the process.
+	Reopen func(tb testing.TB, log store.Log) store.Log
+	// Second opens another handle on the data of a log, as another process would. The first one stays open.
+	Second func(tb testing.TB, log store.Log) store.Log
+}
+
+// Run runs the suite on the stores that open returns, one for each test, several at a time.
+func Run(t *testing.T, open OpenStore, opts *Options) {
+	var declared Options
+	if opts != nil {
+		declared = *opts
+	}
+	_, declared.watchesStops = open(t).(store.StopWatcher)
+	for _, c := range chapters {
+		t.Run(c.name, func(t *testing.T) {
+			for _, test := range c.tests {
+				if test.needs != nil && !test.needs(&declared) {
+					continue
+				}
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(&harness{T: t, st: open(t), opts: &declared, serial: new(atomic.Int64)})
+				})
+			}
+		})
+	}
+}
+
+// RunLog runs the suite on the event logs that open returns, one for each test, several at a time.
+func RunLog(t *testing.T, open OpenLog, opts *LogOptions) {
+	if opts == nil {
+		opts = &LogOptions{}
+	}
+	for _, test := range logTests {
+		if test.needs != nil && !test.needs(opts) {
+			continue
+		}
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(&logHarness{T: t, log: open(t), opts: opts})
+		})
+	}
+}
+
+type chapter struct {
+	name  string
+	tests []storeTest
+}
+
+type storeTest struct {
+	name  string
+	run   func(*harness)
+	needs func(*Options) bool
+}
+
+type logTest struct {
+	name  string
+	run   func(*logHarness)
+	needs func(*LogOptions) bool
+}
+
+var chapters = []chapter{
+	{"TwoWriters", twoWriterTests},
+	{"Commit", commitTests},
+	{"Guard", guardTests},
+	{"Again", againTests},
+	{"Run", runTests},
+	{"Message", messageTests},
+	{"State", stateTests},
+	{"Checkpoint", checkpointTests},
+	{"Branch", branchTests},
+	{"List", listTests},
+	{"Staging", stagingTests},
+	{"Stop", stopTests},
+	{"Lease", leaseTests},
+	{"Delete", deleteTests},
+	{"Context", contextTests},
+	{"Hostile", hostileTests},
+	{"History", historyTests},
+	{"Reopen", reopenTests},
+	{"Fault", faultTests},
+}
+
+func needsReopen(o *Options) bool { return o.Reopen != nil }
+func needsSecond(o *Options) bool { return o.Second != nil }
+func needsFault(o *Options) bool  { return o.Fault != nil }

@@ -1,0 +1,283 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var twoWriterTests = []storeTest{
+	{name: "OneCreatorWins", run: oneHandle(createRace)},
+	{name: "OneCommitPerVersion", run: oneHandle(staleRace)},
+	{name: "OneBeginWins", run: oneHandle(beginRace)},
+	{name: "OneBeginCreates", run: oneHandle(beginCreateRace)},
+	{name: "OneWorkerTakesOver", run: oneHandle(takeoverRace)},
+	{name: "OneBranchWins", run: oneHandle(branchRace)},
+	{name: "ZombieIsFenced", run: oneHandle(zombie)},
+	{name: "SnapshotIsOnePointInTime", run: oneHandle(tornReads)},
+
+	{name: "TwoHandles/OneCreatorWins", run: twoHandles(createRace), needs: needsSecond},
+	{name: "TwoHandles/OneCommitPerVersion", run: twoHandles(staleRace), needs: needsSecond},
+	{name: "TwoHandles/OneBeginWins", run: twoHandles(beginRace), needs: needsSecond},
+	{name: "TwoHandles/OneBeginCreates", run: twoHandles(beginCreateRace), needs: needsSecond},
+	{name: "TwoHandles/OneWorkerTakesOver", run: twoHandles(takeoverRace), needs: needsSecond},
+	{name: "TwoHandles/OneBranchWins", run: twoHandles(branchRace), needs: needsSecond},
+	{name: "TwoHandles/ZombieIsFenced", run: twoHandles(zombie), needs: needsSecond},
+	{name: "TwoHandles/SnapshotIsOnePointInTime", run: twoHandles(tornReads), needs: needsSecond},
+}
+
+// racers is the number of writers in a race.
+const racers = 4
+
+// handles are the stores that a race is spread over.
+type handles []store.Store
+
+func (hs handles) of(writer int) store.Store { return hs[writer%len(hs)] }
+
+func oneHandle(test func(*harness, handles)) func(*harness) {
+	return func(h *harness) { test(h, handles{h.st}) }
+}
+
+func twoHandles(test func(*harness, handles)) func(*harness) {
+	return func(h *harness) { test(h, handles{h.st, h.opts.Second(h, h.st)}) }
+}
+
+func createRace(h *harness, hs handles) {
+	for n := range rounds(1000) {
+		id := fmt.Sprintf("session-%d", n)
+		errs := race(racers, func(i int) error {
+			_, err := store.Create(h.Context(), hs.of(i), &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("creator-", i)}, nil)
+			return err
+		})
+		winner, seen := h.oneWins(errs, cairn.ErrExists)
+		want := fmt.Sprint("creator-", winner)
+		for _, row := range append(seen, h.load(id)) {
+			if row.UserID != want || row.Version != 1 {
+				h.Fatalf("%s belongs to %s at version %d, but %s won", id, row.UserID, row.Version, want)
+			}
+		}
+	}
+}
+
+// staleRace has writers commit under the version they read until a thousand commits were made: each version is one
+// commit's, and the transcript holds exactly the winners' messages in the order of their versions.
+func staleRace(h *harness, hs handles) {
+	first := h.create("contested")
+	total := int64(rounds(1000))
+	var mu sync.Mutex
+	won := map[int64]string{} // by version
+	errs := race(racers, func(i int) error {
+		for try := 0; ; try++ {
+			s, err := hs.of(i).Load(h.Context(), "contested")
+			if err != nil {
+				return err
+			}
+			if s.Version >= first.Version+total {
+				return nil
+			}
+			text := fmt.Sprintf("writer %d, try %d", i, try)
+			row, err := hs.of(i).Commit(h.Context(), "contested", &store.Commit{Guard: store.Guard{Version: s.Version}, Messages: says(text)})
+			if errors.Is(err, cairn.ErrStale) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			other, taken := won[row.Version]
+			won[row.Version] = text
+			mu.Unlock()
+			if taken {
+				return fmt.Errorf("version %d was given to %q and to %q", row.Version, other, text)
+			}
+		}
+	})
+	h.must(errors.Join(errs...))
+	var want []string
+	for v := first.Version + 1; v <= first.Version+total; v++ {
+		want = append(want, won[v])
+	}
+	same(h.T, "transcript", h.texts("contested"), want)
+	if got := int64(len(won)); got != total {
+		h.Fatalf("%d commits won, want %d", got, total)
+	}
+}
+
+func beginRace(h *harness, hs handles) {
+	s := h.create("busy")
+	for n := range rounds(100) {
+		errs := race(racers, func(i int) error {
+			_, err := hs.of(i).Commit(h.Context(), "busy", beginCommit(fmt.Sprintf("run-%d-%d", n, i), fmt.Sprint("worker-", i), time.Hour))
+			return err
+		})
+		winner, seen := h.oneWins(errs, cairn.ErrAlreadyRunning)
+		s = h.load("busy")
+		for _, row := range append(seen, s) {
+			if want := fmt.Sprintf("run-%d-%d", n, winner); row.RunID != want || row.Lease.Owner != fmt.Sprint("worker-", winner) {
+				h.Fatalf("the row tells of run %q of %q, but %q won", row.RunID, row.Lease.Owner, want)
+			}
+		}
+		if s.Turn != n+1 || s.MessageCount != n+1 || s.Lease.Token != int64(n+1) {
+			h.Fatalf("after %d turns: turn %d, %d messages, fencing token %d", n+1, s.Turn, s.MessageCount, s.Lease.Token)
+		}
+		h.end(s)
+	}
+	if got := len(h.runs("busy")); got != s.Turn {
+		h.Fatalf("%d runs were recorded, want %d", got, s.Turn)
+	}
+}
+
+// beginCreateRace is the first turn of a session as an engine writes it: creation and run in one commit.
+func beginCreateRace(h *harness, hs handles) {
+	for n := range rounds(100) {
+		id := fmt.Sprintf("session-%d", n)
+		errs := race(racers, func(i int) error {
+			c := beginCommit(fmt.Sprint("run-", i), "worker", time.Hour)
+			c.Create = &cairn.Session{Agent: agentName}
+			c.InitialState = fmt.Appendf(nil, `{"creator":%d}`, i)
+			_, err := hs.of(i).Commit(h.Context(), id, c)
+			return err
+		})
+		winner, _ := h.oneWins(errs, cairn.ErrAlreadyRunning)
+		s := h.load(id)
+		if s.RunID != fmt.Sprint("run-", winner) || s.Turn != 1 || s.MessageCount != 1 {
+			h.Fatalf("%s has run %q, turn %d, %d messages, but run-%d won", id, s.RunID, s.Turn, s.MessageCount, winner)
+		}
+		h.wantState(id, "", fmt.Sprintf(`{"creator":%d}`, winner))
+	}
+}
+
+func takeoverRace(h *harness, hs handles) {
+	crashed := h.crash("orphan", "run")
+	errs := race(racers, func(i int) error {
+		_, err := hs.of(i).Commit(h.Context(), "orphan", takeoverCommit(crashed, fmt.Sprint("worker-", i)))
+		return err
+	})
+	winner, _ := h.oneWins(errs, cairn.ErrStale)
+	s := h.load("orphan")
+	if s.Lease.Owner != fmt.Sprint("worker-", winner) || s.Lease.Token != crashed.Lease.Token+1 || s.Recoveries != 1 {
+		h.Fatalf("lease %+v after %d recoveries, but worker-%d won", s.Lease, s.Recoveries, winner)
+	}
+}
+
+// takeoverCommit is what a worker writes to go on with a crashed run.
+func takeoverCommit(crashed *cairn.Session, owner string) *store.Commit {
+	return &store.Commit{
+		Guard:     store.Guard{Version: crashed.Version},
+		Recovered: true,
+		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: time.Hour},
+	}
+}
+
+func branchRace(h *harness, hs handles) {
+	h.create("source")
+	h.commit("source", &store.Commit{Messages: says("one", "two")})
+	for n := range rounds(50) {
+		id := fmt.Sprintf("branch-%d", n)
+		errs := race(racers, func(i int) error {
+			_, err := hs.of(i).Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("user-", i)})
+			return err
+		})
+		winner := -1
+		for i, err := range errs {
+			if err == nil {
+				winner = i
+				continue
+			}
+			h.wantError(err, cairn.ErrExists, "a branch that lost")
+		}
+		if winner < 0 || h.load(id).UserID != fmt.Sprint("user-", winner) {
+			h.Fatalf("%s belongs to %q, writer %d won", id, h.load(id).UserID, winner)
+		}
+		same(h.T, "messages of "+id, h.texts(id), []string{"one", "two"})
+	}
+}
+
+// zombie lets a worker's lease run out and another take over: whatever the first still writes is refused.
+func zombie(h *harness, hs handles) {
+	dead := h.crash("session", "run")
+	late, other := hs.of(0), h.on(hs.of(1))
+	taken := other.commit("session", takeoverCommit(dead, "second worker"))
+	if taken.Lease.Token <= dead.Lease.Token {
+		h.Fatalf("fencing token %d after %d: it must grow with every holder", taken.Lease.Token, dead.Lease.Token)
+	}
+	stale := h.stepCommit(dead, "from beyond")
+	tokenOnly := h.stepCommit(dead, "from beyond")
+	tokenOnly.Guard.Version = 0
+	for name, write := range map[string]func() error{
+		"commit": func() error {
+			_, err := late.Commit(h.Context(), "session", stale)
+			return err
+		},
+		"commit without version": func() error {
+			_, err := late.Commit(h.Context(), "session", tokenOnly)
+			return err
+		},
+		"stage": func() error {
+			return late.Stage(h.Context(), "session", dead.Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: []byte(`{}`)})
+		},
+		"renew": func() error {
+			_, err := late.Renew(h.Context(), "session", dead.Lease.Token, time.Hour)
+			return err
+		},
+	} {
+		h.unchanged("session", name+" of a zombie", func() {
+			seen := h.wantConflict(write(), cairn.ErrFenced, name+" of a zombie")
+			if seen.Lease.Token != taken.Lease.Token {
+				h.Fatalf("%s of a zombie: the conflict saw token %d, want %d", name, seen.Lease.Token, taken.Lease.Token)
+			}
+		})
+	}
+	s := other.step(taken, "alive")
+	same(h.T, "transcript", h.texts("session"), []string{"question of run", "alive"})
+	other.end(s)
+}
+
+// tornReads takes snapshots while a writer appends a message and counts it in the state with the same commit.
+func tornReads(h *harness, hs handles) {
+	s := h.createWith("counted", `{"count":0}`)
+	total := rounds(300)
+	errs := race(2, func(i int) error {
+		st := hs.of(i)
+		if i == 0 {
+			for n := 1; n <= total; n++ {
+				_, err := st.Commit(h.Context(), s.ID, &store.Commit{Messages: says(fmt.Sprint(n)), State: counted(n)})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for {
+			snap, err := st.Snapshot(h.Context(), s.ID, 0)
+			if err != nil {
+				return err
+			}
+			n := len(snap.Messages)
+			if snap.Session.MessageCount != n || count(snap.State) != n {
+				return fmt.Errorf("row says %d messages, there are %d, state is %s", snap.Session.MessageCount, n, snap.State)
+			}
+			if n == total {
+				return nil
+			}
+		}
+	})
+	h.must(errors.Join(errs...))
+}
+
+func counted(n int) *store.StateChange {
+	return &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/count", Value: fmt.Appendf(nil, "%d", n)}}}
+}
+
+func count(state json.RawMessage) int {
+	s := struct{ Count int }{-1}
+	if json.Unmarshal(state, &s) != nil {
+		return -1
+	}
+	return s.Count
+}
