@@ -13,8 +13,10 @@ import (
 // Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every
 // field that is set, in the order of the fields; the row's Version grows by one and UpdatedAt becomes now.
 //
-// A commit is idempotent: if its guard fails, but the session already has a checkpoint with Checkpoint.StepID, or a
-// run with StartRun.ID, then it has happened before, and the store returns the session's row instead of an error.
+// A commit is idempotent: if the session has a checkpoint with Checkpoint.StepID, or a run with StartRun.ID, then it
+// has happened before, and the store returns the session's row and writes nothing, whether or not Guard holds; only a
+// token that is not current is refused all the same, since the step may have been another holder's. An EndRun or Rewind
+// that names what the session does not have is ErrNotFound, and nothing is written.
 type Commit struct {
 	Guard Guard
 
@@ -68,7 +70,7 @@ type Guard struct {
 	// New requires that the session does not exist; the conflict is ErrExists.
 	New bool
 	// Token, if not 0, is the fencing token of the lease's holder; the conflict is ErrFenced. It is checked before
-	// Version.
+	// everything else.
 	Token int64
 	// Idle requires that the session is not active; the conflict is ErrAlreadyRunning.
 	Idle bool
@@ -84,11 +86,12 @@ type Guard struct {
 // Check returns the conflict of g with an existing session's row at the store's time now, or nil. Stores whose guard is
 // not a single statement use it; the others follow its order.
 func (g Guard) Check(s *cairn.Session, now time.Time) error {
+	if err := g.CheckToken(s); err != nil {
+		return err
+	}
 	switch {
 	case g.New:
 		return Conflict(cairn.CodeExists, s, "session %q already exists", s.ID)
-	case g.Token != 0 && g.Token != s.Lease.Token:
-		return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 	case g.Agent != "" && g.Agent != s.Agent:
 		return Conflict(cairn.CodeInvalid, s, "session %q belongs to agent %q, not %q", s.ID, s.Agent, g.Agent)
 	case g.Idle && s.Status == cairn.SessionActive:
@@ -101,6 +104,14 @@ func (g Guard) Check(s *cairn.Session, now time.Time) error {
 		return Conflict(cairn.CodeStale, s, "session %q has changed: version %d, now %d", s.ID, g.Version, s.Version)
 	}
 	return nil
+}
+
+// CheckToken returns the conflict of g's token with an existing session's row, or nil. It comes before everything else.
+func (g Guard) CheckToken(s *cairn.Session) error {
+	if g.New || g.Token == 0 || g.Token == s.Lease.Token {
+		return nil
+	}
+	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 }
 
 // ConflictError says that a guard did not hold. errors.Is compares it with the sentinels of package cairn.

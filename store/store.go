@@ -35,17 +35,20 @@ type Store interface {
 	State(ctx context.Context, id, checkpointID string) (json.RawMessage, error)
 
 	// Stage keeps pieces of a step that is not committed yet. A piece that is already there, by step and key, is left as
-	// it is. token must be the session's current fencing token, else the error is a ConflictError with ErrFenced.
+	// it is. token must be the session's current fencing token, and not 0, else the error is a ConflictError with
+	// ErrFenced. The session's version does not change.
 	Stage(ctx context.Context, id string, token int64, pieces ...Staged) error
 	// Staged returns the pieces of one step, or of all steps if stepID is empty, in the order they were staged.
 	Staged(ctx context.Context, id, stepID string) ([]Staged, error)
 
 	// Renew extends the lease of the holder of token to ttl from now, and returns the stop request aimed at the run that
-	// holds the session, or nil. A token that is not current is a ConflictError with ErrFenced.
+	// holds the session, or nil. A token that is not current is a ConflictError with ErrFenced. The session's version does
+	// not change.
 	Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error)
 	// RequestStop records a stop request for the run that holds the session. stop.RunID must name that run; the error is a
 	// ConflictError with ErrNotRunning if the session is not active or another run holds it. A second request for one run
-	// replaces the first only if it is an abort and the first is not. It does not change the session's version.
+	// replaces the first only if it is an abort and the first is not. The store sets stop.At. The session's version does
+	// not change.
 	RequestStop(ctx context.Context, id string, stop cairn.Stop) error
 
 	// Run returns one run of a session; ErrNotFound if it has no such run.
@@ -59,10 +62,12 @@ type Store interface {
 
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
 	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session, ErrNotFound
-	// if from or its checkpoint does not exist.
+	// if from or its checkpoint does not exist, ErrInvalid for more messages than there are. The branch has version 1, no
+	// runs and no checkpoints.
 	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)
 	// Prune removes all but the newest keep checkpoints of a session, and what only they needed, and returns how many.
-	// The checkpoint the session is at is always kept. keep must be at least 1.
+	// The checkpoint the session is at is always kept. keep must be at least 1, else the error is
+	// ErrInvalid.
 	Prune(ctx context.Context, id string, keep int) (int, error)
 	// List pages through sessions, newest first.
 	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
@@ -110,7 +115,8 @@ type Staged struct {
 }
 
 // BranchPoint is where a branch leaves its session: at a checkpoint, or else after a number of messages, with the
-// state of the latest checkpoint that had no more. The zero value is the session as it is.
+// state of the latest checkpoint that had no more, or the oldest state there is. All messages, like the zero value,
+// mean the session as it is.
 type BranchPoint struct {
 	CheckpointID string
 	// Messages counts the messages to take, if it is not nil and CheckpointID is empty.

@@ -24,12 +24,17 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 			return nil, store.NotFound(id)
 		}
 		ses = newSession(c.NewRow(id, now), c.InitialState)
-	} else if err := c.Guard.Check(ses.row, now); err != nil {
-		if ses.happened(c) {
-			return copyOf(ses.row), nil
+	} else {
+		seen := copyOf(ses.row)
+		if err := c.Guard.CheckToken(seen); err != nil {
+			return nil, err
 		}
-		err.(*store.ConflictError).Session = copyOf(ses.row)
-		return nil, err
+		if ses.happened(c) {
+			return seen, nil
+		}
+		if err := c.Guard.Check(seen, now); err != nil {
+			return nil, err
+		}
 	}
 
 	// Everything is worked out on a copy first, so that an error leaves no trace.
@@ -48,28 +53,25 @@ func newSession(row *cairn.Session, state json.RawMessage) *session {
 	}
 	state = slices.Clone(state)
 	row.State.KeyframeBytes = int64(len(state))
-	return &session{row: row, changes: []change{{keyframe: state, size: len(state)}}}
+	return &session{row: row, runIndex: map[string]int{}, steps: map[string]struct{}{}, changes: []change{{keyframe: state, size: len(state)}}}
 }
 
-// happened reports whether a commit whose guard failed had been applied before.
+// happened reports whether a commit had been applied before.
 func (ses *session) happened(c *store.Commit) bool {
 	if c.StartRun != nil {
-		if _, err := ses.run(c.StartRun.ID); err == nil {
+		if _, ok := ses.runIndex[c.StartRun.ID]; ok {
 			return true
 		}
 	}
-	if c.Checkpoint != nil && c.Checkpoint.StepID != "" {
-		for _, cp := range slices.Backward(ses.checkpoints) {
-			if cp.StepID == c.Checkpoint.StepID {
-				return true
-			}
-		}
+	if c.Checkpoint != nil {
+		_, ok := ses.steps[c.Checkpoint.StepID]
+		return ok
 	}
 	return false
 }
 
-// apply changes a copy of a session. Its slices still share memory with the original, which is why it appends beyond
-// their length or replaces them, and never writes within.
+// apply changes a copy of a session. Until nothing can fail any more it only appends beyond the length of slices that
+// the copy shares with the original, or replaces them, and never writes within.
 func (ses *session) apply(c *store.Commit, now time.Time) error {
 	if c.Rewind != "" {
 		if err := ses.rewind(c.Rewind); err != nil {
@@ -86,13 +88,20 @@ func (ses *session) apply(c *store.Commit, now time.Time) error {
 		ses.changes = append(ses.changes, stored)
 	}
 	row, fx := c.Advance(ses.row, now, size, ses.numbers)
-	ses.row = row
+	ended := -1
 	if fx.EndRun != nil {
-		if err := ses.endRun(fx.EndRun); err != nil {
+		var err error
+		if ended, err = ses.run(fx.EndRun.ID); err != nil {
 			return err
 		}
 	}
+	// Nothing fails from here on.
+	ses.row = row
+	if ended >= 0 {
+		ses.endRun(ended, fx.EndRun)
+	}
 	if fx.StartRun != nil {
+		ses.runIndex[fx.StartRun.ID] = len(ses.runs)
 		ses.runs = append(ses.runs, fx.StartRun)
 	}
 	for _, m := range c.Messages {
@@ -104,6 +113,9 @@ func (ses *session) apply(c *store.Commit, now time.Time) error {
 	if fx.Checkpoint != nil {
 		ses.checkpoints = append(ses.checkpoints, fx.Checkpoint)
 		ses.numbers++
+		if fx.Checkpoint.StepID != "" {
+			ses.steps[fx.Checkpoint.StepID] = struct{}{}
+		}
 	}
 	if c.DropStaged {
 		ses.staged = nil
@@ -122,19 +134,13 @@ func newChange(sc *store.StateChange) (change, error) {
 	return change{ops: slices.Clone(sc.Ops), size: len(raw)}, nil
 }
 
-func (ses *session) endRun(run *cairn.Run) error {
-	i, err := ses.run(run.ID)
-	if err != nil {
-		return err
-	}
+func (ses *session) endRun(i int, run *cairn.Run) {
 	old := ses.runs[i]
 	run.Turn, run.StartedAt, run.StartSequence, run.FirstMessage = old.Turn, old.StartedAt, old.StartSequence, old.FirstMessage
-	ses.runs = slices.Clone(ses.runs)
 	ses.runs[i] = run
 	if ses.stop != nil && ses.stop.RunID == run.ID {
 		ses.stop = nil
 	}
-	return nil
 }
 
 func (ses *session) rewind(checkpointID string) error {
@@ -150,6 +156,12 @@ func (ses *session) rewind(checkpointID string) error {
 	ses.messages = slices.Clone(ses.messages[:cp.MessageCount])
 	ses.changes = slices.Clone(ses.changes[:cp.StatePosition-ses.firstChange+1])
 	ses.checkpoints = slices.Clone(ses.checkpoints[:slices.Index(ses.checkpoints, cp)+1])
+	ses.steps = map[string]struct{}{}
+	for _, cp := range ses.checkpoints {
+		if cp.StepID != "" {
+			ses.steps[cp.StepID] = struct{}{}
+		}
+	}
 	return nil
 }
 

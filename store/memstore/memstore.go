@@ -44,8 +44,10 @@ type session struct {
 	changes     []change // by position, from firstChange on
 	firstChange int64
 	runs        []*cairn.Run // by turn
+	runIndex    map[string]int
 	checkpoints []*cairn.Checkpoint
-	numbers     int64 // checkpoints ever written
+	steps       map[string]struct{} // the steps that checkpoints are of
+	numbers     int64               // checkpoints ever written
 	staged      []store.Staged
 }
 
@@ -206,10 +208,8 @@ func (ses *session) checkpoint(id string) (*cairn.Checkpoint, error) {
 }
 
 func (ses *session) run(id string) (int, error) {
-	for i, r := range slices.Backward(ses.runs) {
-		if r.ID == id {
-			return i, nil
-		}
+	if i, ok := ses.runIndex[id]; ok {
+		return i, nil
 	}
 	return 0, cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", ses.row.ID, id)
 }

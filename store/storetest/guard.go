@@ -21,6 +21,7 @@ var guardTests = []storeTest{
 var againTests = []storeTest{
 	{name: "SameStep", run: sameStep},
 	{name: "SameStepAfterOthers", run: sameStepAfterOthers},
+	{name: "UnderAGuardThatHolds", run: unguarded},
 	{name: "SameStepInParallel", run: sameStepInParallel},
 	{name: "SameBegin", run: sameBegin},
 	{name: "SameLastStep", run: sameLastStep},
@@ -159,7 +160,24 @@ func sameStepAfterOthers(h *harness) {
 	h.end(s)
 	h.again("session", c, "a step again after the run")
 	h.begin("session", "next run")
-	h.again("session", c, "a step again in the next run, with a fenced token")
+	// Now it could be a zombie's, whose step another holder has done.
+	h.unchanged("session", "a step again with a fenced token", func() {
+		_, err := h.st.Commit(h.Context(), "session", c)
+		h.wantConflict(err, cairn.ErrFenced, "a step again with a fenced token")
+	})
+}
+
+// unguarded repeats a step and a begin whose guards hold.
+func unguarded(h *harness) {
+	s := h.running("session")
+	c := h.withSideEffects(h.stepCommit(s, "once"), s)
+	c.Guard = store.Guard{Token: s.Lease.Token}
+	s = h.commit("session", c)
+	h.again("session", c, "a step again under a guard that holds")
+	h.end(s)
+	begin := beginCommit("second", "worker", time.Hour)
+	h.end(h.commit("session", begin))
+	h.again("session", begin, "a begin again when the session is idle again")
 }
 
 func sameStepInParallel(h *harness) {

@@ -226,7 +226,11 @@ func (g *historian) repeats(m *modelSession) bool {
 		return false
 	}
 	_, err := g.st.Commit(g.Context(), m.row.ID, c)
-	g.must(err)
+	if token := c.Guard.Token; token != 0 && token != m.row.Lease.Token {
+		g.wantConflict(err, cairn.ErrFenced, "the last step again, after another took the lease")
+	} else {
+		g.must(err)
+	}
 	return true
 }
 

@@ -1,0 +1,87 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlCopyMessages = `
+		INSERT INTO messages (session, number, data)
+		SELECT ?2, number, data FROM messages WHERE session = ?1 AND number < ?3 ORDER BY number`
+
+	// The state of the latest checkpoint with no more messages than ?2, or else the oldest there is.
+	sqlPositionBefore = `
+		SELECT coalesce(
+			(SELECT state_position FROM checkpoints WHERE session = ?1 AND message_count <= ?2 ORDER BY number DESC LIMIT 1),
+			(SELECT min(position) FROM state WHERE session = ?1))`
+)
+
+// Branch implements store.Store.
+func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(to.ID); err != nil {
+		return nil, err
+	}
+	var row *cairn.Session
+	err := s.writer.write(ctx, true, func(c *conn) error {
+		source, err := find(c, from)
+		if err != nil {
+			return err
+		}
+		there, err := find(c, to.ID)
+		if err == nil {
+			return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+		}
+		if _, known := err.(*cairn.Error); !known {
+			return err
+		}
+		count, position, err := source.resolve(c, at)
+		if err != nil {
+			return err
+		}
+		state, err := stateAt(ctx, c, source.key, position)
+		if err != nil {
+			return err
+		}
+		create := &store.Commit{Create: to}
+		branch := &record{session: create.NewRow(to.ID, s.clock())}
+		branch.session.Version, branch.session.MessageCount = 1, count
+		branch.session.State.KeyframeBytes = int64(len(state))
+		branch.normalize()
+		if err := branch.insert(c); err != nil {
+			return err
+		}
+		if err := insertState(c, branch.key, 0, &change{keyframe: true, data: string(state)}); err != nil {
+			return err
+		}
+		row = branch.session
+		_, err = c.exec(sqlCopyMessages, source.key, branch.key, count)
+		return err
+	})
+	if err != nil {
+		return nil, fault("branch", err)
+	}
+	return row, nil
+}
+
+// resolve returns how many messages a branch takes and its state's position.
+func (r *record) resolve(c *conn, at store.BranchPoint) (count int, position int64, err error) {
+	count, position = r.session.MessageCount, r.session.State.Position
+	switch {
+	case at.CheckpointID != "":
+		cp, err := findCheckpoint(c, r, at.CheckpointID)
+		if err != nil {
+			return 0, 0, err
+		}
+		return cp.MessageCount, cp.StatePosition, nil
+	case at.Messages == nil || *at.Messages == count:
+		return count, position, nil
+	case *at.Messages < 0 || *at.Messages > count:
+		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
+	}
+	count = *at.Messages
+	_, err = c.row(sqlPositionBefore, func(cols *columns) { position = cols.int64() }, r.key, count)
+	return count, position, err
+}

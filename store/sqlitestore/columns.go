@@ -1,0 +1,98 @@
+package sqlitestore
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// columns reads the values of one row from left to right. The first value that is not what it should be makes err a
+// CodeCorrupt error; values after it are zero.
+type columns struct {
+	values []driver.Value
+	at     int
+	err    error
+}
+
+func (c *columns) next() driver.Value {
+	if c.err != nil || c.at >= len(c.values) {
+		return nil
+	}
+	c.at++
+	return c.values[c.at-1]
+}
+
+func (c *columns) corrupt(format string, args ...any) {
+	if c.err == nil {
+		c.err = cairn.Errorf(cairn.CodeCorrupt, format, args...)
+	}
+}
+
+func (c *columns) int64() int64 {
+	n, ok := c.next().(int64)
+	if !ok {
+		c.corrupt("stored data: column %d is not an integer", c.at)
+	}
+	return n
+}
+
+func (c *columns) int() int { return int(c.int64()) }
+
+func (c *columns) text() string {
+	s, ok := c.next().(string)
+	if !ok {
+		c.corrupt("stored data: column %d is not text", c.at)
+	}
+	return s
+}
+
+func (c *columns) time() time.Time {
+	n := c.int64()
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// json decodes a column into v. what names the value in the error.
+func (c *columns) json(what string, v any) { c.decode(what, c.text(), v) }
+
+func (c *columns) decode(what, text string, v any) {
+	if c.err != nil {
+		return
+	}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		c.corrupt("stored %s does not decode: %w", what, err)
+	}
+}
+
+// micros is a time as it is stored.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// ceilMicros is the first stored time that is not before t.
+func ceilMicros(t time.Time) int64 {
+	n := t.UnixMicro()
+	if time.UnixMicro(n).Before(t) {
+		n++
+	}
+	return n
+}
+
+// stored is a time as it is after it was stored and read again.
+func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// encode is v as it is stored. v is a value of our own types.
+func encode(what string, v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,182 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"io"
+
+	"modernc.org/sqlite"
+)
+
+// conn is one connection with its prepared statements. It talks to the driver without database/sql, whose pool, locks
+// and conversions cost a commit more than its statements do. It is used by one goroutine at a time.
+type conn struct {
+	raw   driverConn
+	stmts map[string]driverStmt
+	args  []driver.NamedValue
+	// wrote says that a statement has changed rows since it was last set to false.
+	wrote bool
+	// intercept, set by tests, is asked before each prepared statement runs; its error is the statement's.
+	intercept func(text string) error
+}
+
+// driverConn is what the driver's connections offer.
+type driverConn interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// driverStmt is what the driver's prepared statements offer.
+type driverStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// connect opens a connection and runs statements that set it up.
+func connect(dsn string, setup ...string) (*conn, error) {
+	connector, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	dc, ok := raw.(driverConn)
+	if !ok {
+		raw.Close()
+		return nil, fmt.Errorf("the driver's %T does not run statements", raw)
+	}
+	c := &conn{raw: dc, stmts: map[string]driverStmt{}}
+	for _, text := range setup {
+		if err := c.run(text); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *conn) close() error {
+	for _, s := range c.stmts {
+		s.Close()
+	}
+	return c.raw.Close()
+}
+
+// run executes one or more statements that are not worth preparing.
+func (c *conn) run(text string) error {
+	_, err := c.raw.ExecContext(context.Background(), text, nil)
+	return err
+}
+
+// stmt returns the prepared form of a statement that is about to run.
+func (c *conn) stmt(text string) (driverStmt, error) {
+	if c.intercept != nil {
+		if err := c.intercept(text); err != nil {
+			return nil, err
+		}
+	}
+	if s, ok := c.stmts[text]; ok {
+		return s, nil
+	}
+	s, err := c.raw.Prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	ds, ok := s.(driverStmt)
+	if !ok {
+		s.Close()
+		return nil, fmt.Errorf("the driver's %T does not take contexts", s)
+	}
+	c.stmts[text] = ds
+	return ds, nil
+}
+
+// bind returns args in the driver's form, which is good until the next call.
+func (c *conn) bind(args []any) []driver.NamedValue {
+	for len(c.args) < len(args) {
+		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1})
+	}
+	for i, a := range args {
+		if n, ok := a.(int); ok {
+			a = int64(n)
+		}
+		c.args[i].Value = a
+	}
+	return c.args[:len(args)]
+}
+
+// exec runs a prepared statement and returns how many rows it changed. It is never interrupted: what is written within
+// a transaction is written or rolled back as a whole.
+func (c *conn) exec(text string, args ...any) (int64, error) {
+	s, err := c.stmt(text)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.ExecContext(context.Background(), c.bind(args))
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	c.wrote = c.wrote || n > 0
+	return n, err
+}
+
+// query runs a prepared statement and calls each for every row until it returns false. ctx is looked at before each
+// row.
+func (c *conn) query(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
+	s, err := c.stmt(text)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(context.Background(), c.bind(args))
+	if err != nil {
+		return err
+	}
+	return scan(ctx, rows, each)
+}
+
+// search is query for a statement that is put together for one call and may look at many rows, so that ctx interrupts it.
+func (c *conn) search(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
+	rows, err := c.raw.QueryContext(ctx, text, c.bind(args))
+	if err != nil {
+		return err
+	}
+	return scan(ctx, rows, each)
+}
+
+func scan(ctx context.Context, rows driver.Rows, each func(*columns) bool) error {
+	defer rows.Close()
+	cols := columns{values: make([]driver.Value, len(rows.Columns()))}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch err := rows.Next(cols.values); err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+		cols.at = 0
+		more := each(&cols)
+		if cols.err != nil || !more {
+			return cols.err
+		}
+	}
+}
+
+// row runs a prepared statement and calls read for its first row. found is false if there is none.
+func (c *conn) row(text string, read func(*columns), args ...any) (found bool, err error) {
+	err = c.query(context.Background(), text, func(cols *columns) bool {
+		found = true
+		read(cols)
+		return false
+	}, args...)
+	return found, err
+}

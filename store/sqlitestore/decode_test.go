@@ -1,0 +1,128 @@
+package sqlitestore
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// decoders are the readers of rows, each with the number of its columns.
+var decoders = []struct {
+	columns int
+	read    func(*columns)
+}{
+	{32, func(c *columns) { readSession(c) }},
+	{6, func(c *columns) { readRun(c, "session") }},
+	{11, func(c *columns) { readCheckpoint(c, "session") }},
+	{2, func(c *columns) { readEvent(c) }},
+	{1, func(c *columns) { c.json("message", &cairn.Message{}) }},
+	{1, func(c *columns) { c.json("state change", &[]cairn.Op{}) }},
+}
+
+// FuzzDecode gives every reader rows of any values: it reads them or says that they are corrupt.
+func FuzzDecode(f *testing.F) {
+	f.Add(byte(0), []byte{0, 1, 1, 1}, int64(7), "{}")
+	f.Add(byte(0), []byte{0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0}, int64(1), "{}")
+	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1}, int64(-1), `{"usage":[]}`)
+	f.Add(byte(2), []byte{1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0}, int64(1<<62), "id")
+	f.Add(byte(3), []byte{0, 1}, int64(3), `{"type":"custom","data":{}}`)
+	f.Add(byte(4), []byte{1}, int64(0), `{"role":"user","parts":[{"type":"text"}]}`)
+	f.Add(byte(5), []byte{2}, int64(0), `[{"op":"append","path":"/a","items":[1]}]`)
+	f.Fuzz(func(t *testing.T, which byte, kinds []byte, number int64, text string) {
+		d := decoders[int(which)%len(decoders)]
+		c := &columns{}
+		for _, kind := range kinds {
+			c.values = append(c.values, []driver.Value{number, text, nil, 1.5, []byte(text), time.Time{}}[int(kind)%6])
+		}
+		d.read(c)
+		var e *cairn.Error
+		if c.err != nil && (!errors.As(c.err, &e) || e.Code != cairn.CodeCorrupt) {
+			t.Fatalf("error %v, want code %s", c.err, cairn.CodeCorrupt)
+		}
+		if c.err == nil && len(kinds) < d.columns {
+			t.Fatalf("%d of %d columns were read without an error", len(kinds), d.columns)
+		}
+		if stop, err := decodeStop(text); err != nil && (stop != nil || !errors.As(err, &e) || e.Code != cairn.CodeCorrupt) {
+			t.Fatalf("stop: %v, %v", stop, err)
+		}
+	})
+}
+
+// A row that is written and read again is the same, with every field of it set.
+func TestSessionRowRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	want := &record{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
+	set(t, reflect.ValueOf(want.session).Elem(), 1)
+	want.normalize()
+	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		var got *record
+		err := s.readers.read(t.Context(), func(c *conn) (err error) {
+			got, err = find(c, want.session.ID)
+			return err
+		})
+		if err != nil || !reflect.DeepEqual(got, want) {
+			a, _ := json.Marshal(got.session)
+			b, _ := json.Marshal(want.session)
+			t.Errorf("%v\n got %s\nwant %s", err, a, b)
+		}
+	}
+	check()
+
+	before := *want
+	changed := *want.session
+	set(t, reflect.ValueOf(&changed).Elem(), 2)
+	// These never change.
+	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
+	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
+	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
+	want.normalize()
+	if err := s.writer.write(t.Context(), false, func(c *conn) error { return want.update(c, &before, true) }); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
+// set fills every field of a value with something that depends on n.
+func set(t *testing.T, v reflect.Value, n int64) {
+	switch x := v.Addr().Interface().(type) {
+	case *time.Time:
+		*x = time.UnixMicro(1_700_000_000_000_000 + n).UTC()
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			set(t, v.Field(i), n+int64(i))
+		}
+	case reflect.String:
+		v.SetString("text " + string(rune('a'+n%26)))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(n)
+	case reflect.Float64:
+		v.SetFloat(float64(n) / 2)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			set(t, v.Index(i), n+int64(i))
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		set(t, key, n)
+		set(t, value, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	default:
+		t.Fatalf("a session has a field of kind %s: teach this test to fill it", v.Kind())
+	}
+}

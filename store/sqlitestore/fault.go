@@ -1,0 +1,60 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// errClosed is what every call answers after Close.
+var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
+
+// resultCode returns SQLite's primary result code of err, or 0 if err does not come from SQLite.
+func resultCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return lib.SQLITE_OK
+}
+
+// busy reports whether another process holds the lock that a statement needed.
+func busy(err error) bool { return resultCode(err) == lib.SQLITE_BUSY }
+
+// constraint reports whether a row was refused because one with the same key is there.
+func constraint(err error) bool { return resultCode(err) == lib.SQLITE_CONSTRAINT }
+
+// readOnly reports whether a statement had to write and was not allowed to.
+func readOnly(err error) bool { return resultCode(err) == lib.SQLITE_READONLY }
+
+// fault gives an error from SQLite a code and says what was being done. Errors that have a code already, and those of
+// contexts, pass.
+func fault(doing string, err error) error {
+	var known *cairn.Error
+	switch {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	switch resultCode(err) {
+	case lib.SQLITE_FULL:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the disk is full: %w", doing, err)
+	case lib.SQLITE_IOERR:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the disk does not read or write: %w", doing, err)
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: another process keeps the database locked: %w", doing, err)
+	case lib.SQLITE_READONLY, lib.SQLITE_PERM:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the database may not be written: %w", doing, err)
+	case lib.SQLITE_CANTOPEN, lib.SQLITE_NOMEM, lib.SQLITE_PROTOCOL:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", doing, err)
+	case lib.SQLITE_CORRUPT:
+		return cairn.Errorf(cairn.CodeCorrupt, "%s: the database file is damaged: %w", doing, err)
+	case lib.SQLITE_NOTADB:
+		return cairn.Errorf(cairn.CodeSchema, "%s: not an SQLite database: %w", doing, err)
+	case lib.SQLITE_TOOBIG:
+		return cairn.Errorf(cairn.CodeTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+	}
+	return cairn.Errorf(cairn.CodeInternal, "%s: %w", doing, err)
+}

@@ -1,0 +1,140 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlRenew = `
+		UPDATE heads SET lease_until = ?3
+		WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND lease_token = ?2 AND lease_token > 0
+		RETURNING run_id, stop`
+
+	sqlSetStop = `UPDATE heads SET stop = ?2 WHERE session = ?1`
+
+	sqlStops = `
+		SELECT s.id, h.stop
+		FROM heads h JOIN sessions s ON s.key = h.session
+		WHERE h.stop <> ''`
+)
+
+// Renew implements store.Store. A lease need not outlive a loss of power, so renewing one does not wait for the disk.
+func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	var stop *cairn.Stop
+	err := s.writer.write(ctx, false, func(c *conn) error {
+		var runID, text string
+		until := micros(stored(s.clock().Add(ttl)))
+		held, err := c.row(sqlRenew, func(cols *columns) { runID, text = cols.text(), cols.text() }, id, token, until)
+		if err != nil {
+			return err
+		}
+		if !held {
+			r, err := find(c, id)
+			if err != nil {
+				return err
+			}
+			return r.fence(token)
+		}
+		c.wrote = true
+		stop, err = decodeStop(text)
+		if stop != nil && stop.RunID != runID {
+			stop = nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fault("renew the lease", err)
+	}
+	return stop, nil
+}
+
+// RequestStop implements store.Store.
+func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	err := s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.raise, run: func(c *conn) error {
+		r, err := find(c, id)
+		if err != nil {
+			return err
+		}
+		if r.session.Status != cairn.SessionActive || r.session.RunID != stop.RunID {
+			return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, stop.RunID)
+		}
+		earlier, err := decodeStop(r.stop)
+		if err != nil {
+			return err
+		}
+		if earlier != nil && earlier.RunID == stop.RunID &&
+			(earlier.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+			return nil
+		}
+		stop.At = s.clock()
+		text, err := encode("stop request", stop)
+		if err != nil {
+			return err
+		}
+		_, err = c.exec(sqlSetStop, r.key, text)
+		return err
+	}})
+	return fault("request a stop", err)
+}
+
+// WatchStops implements store.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		s.poller.join()
+		defer s.poller.leave()
+		raised := s.stops.wait()
+		known, err := s.outstanding(ctx)
+		for err == nil {
+			select {
+			case <-raised:
+			case <-ctx.Done():
+				return
+			}
+			raised = s.stops.wait()
+			var now map[string]string
+			if now, err = s.outstanding(ctx); err != nil {
+				break
+			}
+			for id, text := range now {
+				if known[id] == text {
+					continue
+				}
+				var n store.StopNotice
+				if n, err = notice(id, text); !yield(n, err) || err != nil {
+					return
+				}
+			}
+			known = now
+		}
+		if ctx.Err() == nil {
+			yield(store.StopNotice{}, err)
+		}
+	}
+}
+
+// outstanding returns the stop requests of all sessions as they are stored.
+func (s *Store) outstanding(ctx context.Context) (map[string]string, error) {
+	stops := map[string]string{}
+	err := s.readers.read(ctx, func(c *conn) error {
+		return c.query(ctx, sqlStops, func(cols *columns) bool {
+			id := cols.text()
+			stops[id] = cols.text()
+			return true
+		})
+	})
+	return stops, err
+}
+
+func notice(id, text string) (store.StopNotice, error) {
+	n := store.StopNotice{SessionID: id}
+	if err := json.Unmarshal([]byte(text), &n.Stop); err != nil {
+		return store.StopNotice{}, cairn.Errorf(cairn.CodeCorrupt, "stored stop request does not decode: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,114 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// filter collects the conditions of a query with their arguments.
+type filter struct {
+	where []string
+	args  []any
+}
+
+// add adds a condition; each ? in it takes one argument.
+func (f *filter) add(condition string, args ...any) {
+	f.where = append(f.where, condition)
+	f.args = append(f.args, args...)
+}
+
+// addText adds a condition on one text if it is not empty.
+func (f *filter) addText(condition, value string) {
+	if value != "" {
+		f.add(condition, value)
+	}
+}
+
+// addJSON adds a condition on a list of texts, which always encodes.
+func (f *filter) addJSON(condition string, list any) {
+	raw, _ := json.Marshal(list)
+	f.add(condition, string(raw))
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	text, args, err := listStatement(&q)
+	if err != nil {
+		return store.Page[cairn.Session]{}, err
+	}
+	size := store.PageSize(q.Limit)
+	var page store.Page[cairn.Session]
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.search(ctx, text, func(cols *columns) bool {
+			if len(page.Items) == size {
+				page.Next = store.SessionCursor(&page.Items[size-1])
+				return false
+			}
+			page.Items = append(page.Items, *readSession(cols).session)
+			return true
+		}, args...)
+	})
+	if err != nil {
+		return store.Page[cairn.Session]{}, err
+	}
+	return page, nil
+}
+
+// listStatement returns the statement for one page and one session more, which tells that there is another page.
+func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
+	cursor, err := store.ParseSessionCursor(q.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	f := sessionFilter(q)
+	if cursor.ID != "" {
+		f.add("(s.created_at, s.id) < (?, ?)", micros(cursor.CreatedAt), cursor.ID)
+	}
+	text = `SELECT` + sessionColumns + ` FROM sessions s JOIN heads h ON h.session = s.key`
+	if len(f.where) > 0 {
+		text += ` WHERE ` + strings.Join(f.where, ` AND `)
+	}
+	text += ` ORDER BY s.created_at DESC, s.id DESC LIMIT ?`
+	return text, append(f.args, store.PageSize(q.Limit)+1), nil
+}
+
+func sessionFilter(q *store.SessionQuery) *filter {
+	f := &filter{}
+	f.addText("s.user_id = ?", q.UserID)
+	f.addText("s.agent = ?", q.Agent)
+	f.addText("s.parent_id = ?", q.ParentID)
+	f.addText("s.root_id = ?", q.RootID)
+	if q.RootsOnly {
+		f.add("s.parent_id = ''")
+	}
+	// Lists of values are one JSON argument each, so that their length does not change the statement.
+	if len(q.Statuses) > 0 {
+		f.addJSON("h.status IN (SELECT value FROM json_each(?))", q.Statuses)
+	}
+	if len(q.Tags) > 0 {
+		f.addJSON(`NOT EXISTS (
+			SELECT 1 FROM json_each(?) want WHERE want.value NOT IN (SELECT value FROM json_each(s.tags)))`, q.Tags)
+	}
+	if len(q.Metadata) > 0 {
+		f.addJSON(`NOT EXISTS (
+			SELECT 1 FROM json_each(?) want WHERE NOT EXISTS (
+				SELECT 1 FROM json_each(s.metadata) have WHERE have.key = want.key AND have.value = want.value))`, q.Metadata)
+	}
+	if !q.CreatedAfter.IsZero() {
+		f.add("s.created_at >= ?", ceilMicros(q.CreatedAfter))
+	}
+	if !q.CreatedBefore.IsZero() {
+		f.add("s.created_at < ?", ceilMicros(q.CreatedBefore))
+	}
+	if !q.UpdatedAfter.IsZero() {
+		f.add("h.updated_at >= ?", ceilMicros(q.UpdatedAfter))
+	}
+	if !q.UpdatedBefore.IsZero() {
+		f.add("h.updated_at < ?", ceilMicros(q.UpdatedBefore))
+	}
+	return f
+}

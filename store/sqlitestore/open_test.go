@@ -1,0 +1,319 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// makeFile makes a database file with statements and closes it.
+func makeFile(t *testing.T, statements ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "other.db")
+	c, err := connect(dataSource(path, "rwc"), statements...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// contents returns the bytes of all files in a directory by name.
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
+	file := func(raw []byte) string {
+		path := filepath.Join(t.TempDir(), "garbage.db")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, test := range []struct {
+		name, path, says string
+	}{
+		{"garbage", file(bytes.Repeat([]byte("not a database. "), 1000)), "not an SQLite database"},
+		{"one byte", file([]byte("x")), "not an SQLite database"},
+		{"a short text", file(bytes.Repeat([]byte("text "), 20)), "not an SQLite database"},
+		{"less than a page", file(bytes.Repeat([]byte("text "), 200)), "not an SQLite database"},
+		{"a page of zeros", file(make([]byte, 4096)), "not an SQLite database"},
+		{"tables of others", makeFile(t, "CREATE TABLE orders (id)"), "another application"},
+		{"tables of others in WAL mode", makeFile(t, "PRAGMA journal_mode = WAL", "CREATE TABLE orders (id)"), "another application"},
+		{"another application id", makeFile(t, "PRAGMA application_id = 7", "CREATE TABLE orders (id)"), "another application"},
+		{"another application id and no tables", makeFile(t, "PRAGMA application_id = 7"), "another application"},
+		{"a version and no tables", makeFile(t, "PRAGMA user_version = 7"), "another application"},
+		{"newer version", makeFile(t, fmt.Sprintf("PRAGMA application_id = %d", applicationID), "PRAGMA user_version = 1000",
+			"CREATE TABLE later (id)"), "schema version 1000"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := contents(t, filepath.Dir(test.path))
+			s, err := Open(test.path, nil)
+			if err == nil {
+				s.Close()
+				t.Fatal("opened")
+			}
+			if !errors.Is(err, cairn.ErrSchema) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), test.path) {
+				t.Errorf("error %q: want a schema error that names the file and says %q", err, test.says)
+			}
+			after := contents(t, filepath.Dir(test.path))
+			for name, was := range before {
+				if !bytes.Equal(was, after[name]) {
+					t.Errorf("%s was changed", name)
+				}
+			}
+		})
+	}
+}
+
+// A database in WAL mode whose process died has its newest content in a second file.
+func TestOpenLeavesAnotherApplicationsLogAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.db")
+	c, err := connect(dataSource(path, "rwc"), "PRAGMA journal_mode = WAL", "CREATE TABLE orders (id)", "INSERT INTO orders VALUES (42)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	orphan := copyFiles(t, path, "", "-wal")
+	before := contents(t, filepath.Dir(orphan))
+	if _, err := Open(orphan, nil); !errors.Is(err, cairn.ErrSchema) {
+		t.Fatalf("open: %v, want a schema error", err)
+	}
+	after := contents(t, filepath.Dir(orphan))
+	for name, was := range before {
+		if !bytes.Equal(was, after[name]) {
+			t.Errorf("%s was changed: %d bytes, now %d", name, len(was), len(after[name]))
+		}
+	}
+}
+
+// A process that died while it made the database leaves a journal that takes its write back.
+func TestOpenAfterDeathWhileInitialising(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	c, err := connect(dataSource(path, "rwc"), "PRAGMA cache_size = 1", sqlBegin, "CREATE TABLE half (n)",
+		"INSERT INTO half SELECT randomblob(100000) FROM json_each('[1,2,3,4,5,6,7,8]')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	orphan := copyFiles(t, path, "", "-journal")
+	if info, err := os.Stat(orphan); err != nil || info.Size() == 0 {
+		t.Fatalf("%v, %v: nothing was written that could be taken back", info, err)
+	}
+	s := openAt(t, orphan, nil)
+	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+		t.Error(err)
+	}
+	err = s.readers.read(t.Context(), func(c *conn) error { return c.run("SELECT * FROM half") })
+	if err == nil {
+		t.Error("the half-made table is there")
+	}
+}
+
+// copyFiles copies a database file and those beside it while they are in use, as a crash would leave them.
+func copyFiles(t *testing.T, path string, suffixes ...string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "orphan.db")
+	for _, suffix := range suffixes {
+		raw, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+suffix, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+func TestOpenRefusesBadArguments(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "cairn.db")
+	for _, test := range []struct {
+		name, path string
+		opts       *Options
+		code       cairn.Code
+		says       string
+	}{
+		{"empty path", "", nil, cairn.CodeInvalid, "path"},
+		{"a directory", dir, nil, cairn.CodeSchema, "directory"},
+		{"a missing directory", filepath.Join(dir, "missing", "cairn.db"), nil, cairn.CodeUnavailable, "missing"},
+		{"synchronous", good, &Options{Synchronous: 9}, cairn.CodeInvalid, "synchronous"},
+		{"max event", good, &Options{MaxEvent: -1}, cairn.CodeInvalid, "max_event"},
+		{"poll interval", good, &Options{PollInterval: -1}, cairn.CodeInvalid, "poll_interval"},
+		{"read connections", good, &Options{ReadConnections: -1}, cairn.CodeInvalid, "read_connections"},
+		{"busy timeout", good, &Options{BusyTimeout: -1}, cairn.CodeInvalid, "busy_timeout"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Open(test.path, test.opts)
+			var e *cairn.Error
+			if !errors.As(err, &e) || e.Code != test.code || !strings.Contains(e.Message, test.says) {
+				t.Errorf("error %v: want code %s that says %q", err, test.code, test.says)
+			}
+			if _, err := os.Stat(good); err == nil {
+				t.Error("the file was made")
+			}
+		})
+	}
+}
+
+func TestOpenInitialisesAnEmptyFile(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "a b%20c?d#e.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"no bytes": empty, "no tables": makeFile(t, "CREATE TABLE t (id)", "DROP TABLE t")} {
+		t.Run(name, func(t *testing.T) {
+			scripts, err := migrations()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openAt(t, path, nil)
+			version, err := s.SchemaVersion(t.Context())
+			if err != nil || version != len(scripts) {
+				t.Errorf("schema version %d, %v: want %d", version, err, len(scripts))
+			}
+			if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %v, %v: want the database in it", path, info, err)
+			}
+		})
+	}
+}
+
+// Each version that ever was is brought up to date, with what is in it.
+func TestMigrateFromEachVersion(t *testing.T) {
+	scripts, err := migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := 1; version <= len(scripts); version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "cairn.db")
+			w, err := openWriter(path, &Options{BusyTimeout: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.migrate(t.Context(), path, scripts[:version]); err != nil {
+				t.Fatal(err)
+			}
+			r := &record{session: &cairn.Session{ID: "old", Agent: "support", Status: cairn.SessionIdle, RootID: "old"}}
+			err = w.write(t.Context(), true, func(c *conn) error {
+				if err := r.insert(c); err != nil {
+					return err
+				}
+				return insertState(c, r.key, 0, &change{keyframe: true, data: `{"kept":true}`})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.close(); err != nil {
+				t.Fatal(err)
+			}
+
+			s := openAt(t, path, nil)
+			if got, err := s.SchemaVersion(t.Context()); err != nil || got != len(scripts) {
+				t.Errorf("schema version %d, %v: want %d", got, err, len(scripts))
+			}
+			if state, err := s.State(t.Context(), "old", ""); err != nil || string(state) != `{"kept":true}` {
+				t.Errorf("state %s, %v", state, err)
+			}
+			if _, err := s.EventLog().Append(t.Context(), "old", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
+				t.Errorf("append: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			s, err := Open(path, nil)
+			if err != nil {
+				t.Errorf("open: %v", err)
+				return
+			}
+			defer s.Close()
+			if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
+				t.Errorf("create: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	s := openAt(t, path, nil)
+	page, err := s.List(t.Context(), store.SessionQuery{})
+	if err != nil || len(page.Items) != 8 {
+		t.Errorf("%d sessions, %v: want 8", len(page.Items), err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := openNew(t)
+	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	started := make(chan struct{})
+	go func() {
+		for ev, err := range s.EventLog().Follow(t.Context(), "log", 0) {
+			if ev.Type == cairn.EventCustom {
+				close(started)
+				continue
+			}
+			ended <- err
+		}
+	}()
+	go func() {
+		for _, err := range s.WatchStops(t.Context()) {
+			ended <- err
+		}
+	}()
+	if _, err := s.EventLog().Append(t.Context(), "log", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, cairn.ErrClosed) {
+			t.Errorf("a follower ended with %v, want ErrClosed", err)
+		}
+	}
+	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrClosed) {
+		t.Errorf("load: %v, want ErrClosed", err)
+	}
+	if _, err := s.Commit(t.Context(), "session", &store.Commit{}); !errors.Is(err, cairn.ErrClosed) {
+		t.Errorf("commit: %v, want ErrClosed", err)
+	}
+	if _, err := os.Stat(s.path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the write-ahead log is still there: %v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package sqlitestore
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// On the write connection this changes with the commits of other connections only, which are other processes' (or other
+// Stores'): this process's own writers tell its followers themselves.
+const sqlDataVersion = `PRAGMA data_version`
+
+// pollBatch is how many events another process wrote are published at once; followers fetch what is older themselves.
+const pollBatch = 512
+
+// poller notices what other processes wrote and tells the followers of this one. It runs while there are any.
+type poller struct {
+	s *Store
+
+	mu     sync.Mutex
+	users  int
+	closed bool
+	cancel context.CancelFunc // of the one that runs for the users
+	run    sync.WaitGroup     // that one, and those before it that are about to end
+}
+
+// join starts the poller if it does not run.
+func (p *poller) join() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.users++
+	if p.users > 1 || p.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	p.run.Go(func() { p.poll(ctx) })
+}
+
+// leave stops the poller with its last user.
+func (p *poller) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.users--
+	if p.users == 0 && p.cancel != nil {
+		p.cancel()
+	}
+}
+
+// close stops the poller for good and waits for it.
+func (p *poller) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.mu.Unlock()
+	p.run.Wait()
+}
+
+func (p *poller) poll(ctx context.Context) {
+	ticker := time.NewTicker(p.s.opts.PollInterval)
+	defer ticker.Stop()
+	seen := map[string]int64{} // the last sequence of each followed log that its followers were told of
+	version := int64(-1)
+	for {
+		// An error here is one of storage or the end; followers meet it themselves when they read.
+		now, err := p.dataVersion(ctx)
+		if err == nil {
+			err = p.tell(ctx, seen, now != version)
+		}
+		if err == nil {
+			version = now
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *poller) dataVersion(ctx context.Context) (version int64, err error) {
+	err = p.s.writer.do(&job{ctx: ctx, alone: true, run: func(c *conn) error {
+		_, err := c.row(sqlDataVersion, func(cols *columns) { version = cols.int64() })
+		return err
+	}})
+	return version, err
+}
+
+// tell looks at the logs that are followed: at all of them if another process wrote, else at those that are new here,
+// whose followers may have missed what was written while they joined.
+func (p *poller) tell(ctx context.Context, seen map[string]int64, written bool) error {
+	if written {
+		p.s.stops.raise()
+	}
+	followed := map[string]bool{}
+	for _, log := range p.s.hub.Logs() {
+		followed[log] = true
+		told, old := seen[log]
+		if old && !written {
+			continue
+		}
+		_, last, err := p.s.log.Bounds(ctx, log)
+		if err != nil {
+			return err
+		}
+		if last == told && old {
+			continue
+		}
+		seen[log] = last
+		events, err := p.s.log.Read(ctx, log, max(told, last-pollBatch), pollBatch)
+		if err == nil && old && len(events) > 0 {
+			p.s.hub.Publish(log, events)
+		} else {
+			p.s.hub.Wake(log)
+		}
+	}
+	for log := range seen {
+		if !followed[log] {
+			delete(seen, log)
+		}
+	}
+	return nil
+}
+
+// signal wakes everybody who waits for it.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed at the next raise.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

@@ -1,0 +1,88 @@
+package sqlitestore
+
+import (
+	"context"
+	"sync"
+)
+
+// Statements around a read that has several parts, so that they see one point in time.
+const (
+	sqlBeginRead = `BEGIN`
+	sqlEndRead   = `COMMIT`
+)
+
+// readers is a pool of connections that only read. They see what was committed last and wait for no writer.
+type readers struct {
+	open func() (*conn, error)
+	// idle holds every connection that is not in use; nil stands for one that was not opened yet.
+	idle   chan *conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newReaders(n int, open func() (*conn, error)) *readers {
+	r := &readers{open: open, idle: make(chan *conn, n), closed: make(chan struct{})}
+	for range n {
+		r.idle <- nil
+	}
+	return r
+}
+
+// read gives fn a connection.
+func (r *readers) read(ctx context.Context, fn func(*conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-r.closed:
+		return errClosed
+	default:
+	}
+	var c *conn
+	select {
+	case c = <-r.idle:
+	default:
+		select {
+		case c = <-r.idle:
+		case <-r.closed:
+			return errClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { r.idle <- c }()
+	if c == nil {
+		opened, err := r.open()
+		if err != nil {
+			return fault("open a read connection", err)
+		}
+		c = opened
+	}
+	return fault("read", fn(c))
+}
+
+// view is read with everything from one point in time.
+func (r *readers) view(ctx context.Context, fn func(*conn) error) error {
+	return r.read(ctx, func(c *conn) error {
+		if _, err := c.exec(sqlBeginRead); err != nil {
+			return err
+		}
+		defer c.exec(sqlEndRead)
+		return fn(c)
+	})
+}
+
+// close waits for the reads under way and closes the connections.
+func (r *readers) close() (err error) {
+	r.once.Do(func() {
+		close(r.closed)
+		for range cap(r.idle) {
+			if c := <-r.idle; c != nil {
+				if e := c.close(); e != nil {
+					err = e
+				}
+			}
+		}
+	})
+	return err
+}

@@ -1,0 +1,210 @@
+package sqlitestore
+
+import (
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// sessionColumns are the columns of a session's row, as readSession reads them.
+const sessionColumns = `
+	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.trace_parent, s.parent_id, s.root_id,
+	s.created_at, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
+	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
+	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at`
+
+const (
+	sqlSession = `SELECT` + sessionColumns + `
+		FROM sessions s JOIN heads h ON h.session = s.key
+		WHERE s.id = ?1`
+
+	sqlSessionKey = `SELECT key FROM sessions WHERE id = ?1`
+
+	sqlInsertSession = `
+		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, created_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+		RETURNING key`
+
+	sqlInsertHead = `
+		INSERT INTO heads (session, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
+			checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes,
+			change_bytes, usage, run_usage, updated_at, status, stop)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)`
+
+	// The columns that an index looks at are left out, so that most commits write no index of this table.
+	sqlUpdateHead = `
+		UPDATE heads
+		SET version = ?2, epoch = ?3, message_count = ?4, run_id = ?5, turn = ?6, step = ?7, recoveries = ?8,
+			checkpoint_id = ?9, checkpoints = ?10, log_sequence = ?11, lease_owner = ?12, lease_token = ?13,
+			lease_until = ?14, state_position = ?15, keyframe_bytes = ?16, change_bytes = ?17, usage = ?18,
+			run_usage = ?19, updated_at = ?20
+		WHERE session = ?1`
+
+	sqlUpdateStatus = `UPDATE heads SET status = ?2, stop = ?3 WHERE session = ?1`
+
+	sqlUpdateContext = `
+		UPDATE sessions SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5 WHERE key = ?1`
+)
+
+// record is a session's row with what the store keeps beside it.
+type record struct {
+	key         int64
+	session     *cairn.Session
+	checkpoints int64 // how many were ever written
+	stop        string
+}
+
+// readSession reads sessionColumns.
+func readSession(c *columns) *record {
+	s := &cairn.Session{}
+	r := &record{session: s}
+	r.key = c.int64()
+	s.ID, s.Agent, s.UserID = c.text(), c.text(), c.text()
+	if tags := c.text(); tags != "[]" {
+		c.decode("tags", tags, &s.Tags)
+	}
+	if metadata := c.text(); metadata != "{}" {
+		c.decode("metadata", metadata, &s.Metadata)
+	}
+	s.ExpiresAt = c.time()
+	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
+	s.CreatedAt = c.time()
+
+	s.Status = cairn.SessionStatus(c.text())
+	s.Version, s.Epoch, s.MessageCount = c.int64(), c.int64(), c.int()
+	s.RunID, s.Turn, s.Step, s.Recoveries = c.text(), c.int(), c.int(), c.int()
+	s.CheckpointID, r.checkpoints, s.LogSequence = c.text(), c.int64(), c.int64()
+	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time()}
+	s.State = cairn.StatePosition{Position: c.int64(), KeyframeBytes: c.int64(), ChangeBytes: c.int64()}
+	s.Usage, s.RunUsage = readUsage(c), readUsage(c)
+	r.stop = c.text()
+	s.UpdatedAt = c.time()
+	return r
+}
+
+func readUsage(c *columns) (u cairn.Usage) {
+	if text := c.text(); text != "{}" {
+		c.decode("usage", text, &u)
+	}
+	return u
+}
+
+// find returns a session's record; the error is ErrNotFound if there is none.
+func find(c *conn, id string) (r *record, err error) {
+	found, err := c.row(sqlSession, func(cols *columns) { r = readSession(cols) }, id)
+	if err == nil && !found {
+		err = store.NotFound(id)
+	}
+	return r, err
+}
+
+// findKey returns the key of a session; the error is ErrNotFound if there is none.
+func findKey(c *conn, id string) (key int64, err error) {
+	found, err := c.row(sqlSessionKey, func(cols *columns) { key = cols.int64() }, id)
+	if err == nil && !found {
+		err = store.NotFound(id)
+	}
+	return key, err
+}
+
+// normalize gives the row the form it has when it is read again.
+func (r *record) normalize() {
+	s := r.session
+	s.ExpiresAt, s.Lease.Until = stored(s.ExpiresAt), stored(s.Lease.Until)
+	if len(s.Tags) == 0 {
+		s.Tags = nil
+	}
+	if len(s.Metadata) == 0 {
+		s.Metadata = nil
+	}
+}
+
+// insert writes a new session.
+func (r *record) insert(c *conn) error {
+	s := r.session
+	tags, metadata, err := encodeContext(s)
+	if err != nil {
+		return err
+	}
+	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
+		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TraceParent, s.ParentID, s.RootID,
+		micros(s.CreatedAt)); err != nil {
+		return err
+	}
+	c.wrote = true
+	head, err := r.head()
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(sqlInsertHead, append(head, string(s.Status), r.stop)...)
+	return err
+}
+
+// update writes what a commit changes in a session's row as it was before.
+func (r *record) update(c *conn, before *record, context bool) error {
+	head, err := r.head()
+	if err != nil {
+		return err
+	}
+	if _, err := c.exec(sqlUpdateHead, head...); err != nil {
+		return err
+	}
+	s := r.session
+	if s.Status != before.session.Status || r.stop != before.stop {
+		if _, err := c.exec(sqlUpdateStatus, r.key, string(s.Status), r.stop); err != nil {
+			return err
+		}
+	}
+	if !context {
+		return nil
+	}
+	tags, metadata, err := encodeContext(s)
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt))
+	return err
+}
+
+// head returns the arguments of sqlUpdateHead.
+func (r *record) head() ([]any, error) {
+	s := r.session
+	usage, err := encode("usage", s.Usage)
+	if err != nil {
+		return nil, err
+	}
+	runUsage, err := encode("usage", s.RunUsage)
+	if err != nil {
+		return nil, err
+	}
+	return append(make([]any, 0, 22), // room for the two more of sqlInsertHead
+		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
+		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, micros(s.Lease.Until), s.State.Position,
+		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil
+}
+
+func encodeContext(s *cairn.Session) (tags, metadata string, err error) {
+	tags, metadata = "[]", "{}"
+	if len(s.Tags) > 0 {
+		if tags, err = encode("tags", s.Tags); err != nil {
+			return "", "", err
+		}
+	}
+	if len(s.Metadata) > 0 {
+		metadata, err = encode("metadata", s.Metadata)
+	}
+	return tags, metadata, err
+}
+
+// decodeStop reads a stop request as it is stored; empty is none.
+func decodeStop(text string) (*cairn.Stop, error) {
+	if text == "" {
+		return nil, nil
+	}
+	stop := &cairn.Stop{}
+	if err := json.Unmarshal([]byte(text), stop); err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored stop request does not decode: %w", err)
+	}
+	return stop, nil
+}

@@ -1,0 +1,190 @@
+// Package sqlitestore keeps sessions and events in an SQLite file. Any number of processes on one machine may share the
+// file: it is in WAL mode, readers never wait, and writers take turns.
+//
+// A commit is on disk when it is acknowledged, unless Options.Synchronous says otherwise. Events are not flushed one by
+// one: they are on disk with the next commit, and survive the death of the process before that.
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/tail"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Synchronous says when a commit counts as done.
+type Synchronous int
+
+const (
+	// Full acknowledges a commit when it is on disk.
+	Full Synchronous = iota
+	// Normal acknowledges a commit when the operating system has it: it survives the death of the process, but the last
+	// ones may be lost when the machine loses power. The file stays consistent.
+	Normal
+)
+
+// Options tune a Store. The zero value and nil mean the defaults.
+type Options struct {
+	// Synchronous is when a commit counts as done; the default is Full.
+	Synchronous Synchronous
+	// Now is the store's clock; nil means time.Now. Processes that share a file should agree on the time.
+	Now func() time.Time
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	MaxEvent int
+	// PollInterval is how often the file is looked at for what other processes wrote, while somebody follows a log or
+	// watches stop requests; 0 means 20 ms.
+	PollInterval time.Duration
+	// ReadConnections is how many reads may go on at once; 0 means 4.
+	ReadConnections int
+	// BusyTimeout is how long a write waits for other processes before it fails with ErrUnavailable; 0 means 10 s.
+	BusyTimeout time.Duration
+}
+
+// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	switch {
+	case out.Synchronous != Full && out.Synchronous != Normal:
+		return out, cairn.Invalid("synchronous", "%d is neither Full nor Normal", out.Synchronous)
+	case out.MaxEvent < 0:
+		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
+	case out.PollInterval < 0:
+		return out, cairn.Invalid("poll_interval", "%s is negative", out.PollInterval)
+	case out.ReadConnections < 0:
+		return out, cairn.Invalid("read_connections", "%d is negative", out.ReadConnections)
+	case out.BusyTimeout < 0:
+		return out, cairn.Invalid("busy_timeout", "%s is negative", out.BusyTimeout)
+	}
+	if out.Now == nil {
+		out.Now = time.Now
+	}
+	setDefault(&out.MaxEvent, store.DefaultMaxEvent)
+	setDefault(&out.PollInterval, 20*time.Millisecond)
+	setDefault(&out.ReadConnections, 4)
+	setDefault(&out.BusyTimeout, 10*time.Second)
+	return out, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Store is a store.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and so is the
+// file by several Stores in any number of processes.
+type Store struct {
+	path    string
+	opts    Options
+	writer  *writer
+	readers *readers
+	poller  poller
+	log     *Log
+	hub     tail.Hub
+	stops   signal
+
+	closing  sync.Once
+	closeErr error
+}
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.LogProvider = (*Store)(nil)
+	_ store.StopWatcher = (*Store)(nil)
+	_ store.Log         = (*Log)(nil)
+)
+
+// Open opens the database file at path, making it if there is none, and brings its schema up to date. A file that is
+// not ours or from a newer version is an ErrSchema error and nothing in it is changed. The file must be on a local disk,
+// and so must the two files SQLite keeps beside it.
+func Open(path string, opts *Options) (*Store, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, cairn.Invalid("path", "is empty")
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, cairn.Invalid("path", "%v", err)
+	}
+	scripts, err := migrations()
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	if err := inspect(path, o.BusyTimeout, len(scripts)); err != nil {
+		return nil, err
+	}
+	w, err := openWriter(path, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.migrate(context.Background(), path, scripts); err != nil {
+		w.close()
+		return nil, err
+	}
+	s := &Store{path: path, opts: o, writer: w}
+	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
+		return connect(dataSource(path, "rw"), busyPragma(o.BusyTimeout), "PRAGMA query_only = 1")
+	})
+	s.log = &Log{s: s}
+	s.poller.s = s
+	return s, nil
+}
+
+// openWriter opens the write connection.
+func openWriter(path string, o *Options) (*writer, error) {
+	c, err := connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
+	if err != nil {
+		return nil, fault("open "+path, err)
+	}
+	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout}, nil
+}
+
+// dataSource returns the URI of a file; mode is ro, rw or rwc.
+func dataSource(path, mode string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if u.Path[0] != '/' {
+		u.Path = "/" + u.Path // a drive letter
+	}
+	u.RawQuery = url.Values{"mode": {mode}, "_error_rc": {"1"}}.Encode()
+	return u.String()
+}
+
+func busyPragma(d time.Duration) string {
+	return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds())
+}
+
+// EventLog returns the store's event log.
+func (s *Store) EventLog() store.Log { return s.log }
+
+// Close waits for the calls under way, ends followers with ErrClosed, and moves what is in the write-ahead log to the
+// file. Later calls fail with ErrClosed.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.poller.close()
+		readErr := s.readers.close()
+		s.hub.WakeAll()
+		s.stops.raise()
+		// SQLite moves the log to the file when the last connection to it closes, which is this one unless another
+		// process has the file.
+		s.closeErr = fault("close "+s.path, s.writer.close())
+		if s.closeErr == nil {
+			s.closeErr = fault("close "+s.path, readErr)
+		}
+	})
+	return s.closeErr
+}
+
+// clock returns the time as it is stored: in UTC, with microseconds.
+func (s *Store) clock() time.Time { return stored(s.opts.Now()) }

@@ -1,0 +1,84 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlStage = `
+		INSERT INTO staged (session, step_id, key, data) VALUES (?1, ?2, ?3, ?4)
+		ON CONFLICT DO NOTHING`
+
+	sqlStaged = `SELECT step_id, key, data FROM staged WHERE session = ?1 ORDER BY number`
+
+	sqlStagedOfStep = `SELECT step_id, key, data FROM staged WHERE session = ?1 AND step_id = ?2 ORDER BY number`
+
+	sqlDropStaged = `DELETE FROM staged WHERE session = ?1`
+)
+
+// Stage implements store.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	for i := range pieces {
+		if !json.Valid(pieces[i].Data) {
+			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", pieces[i].Key, pieces[i].StepID)
+		}
+	}
+	err := s.writer.write(ctx, true, func(c *conn) error {
+		r, err := find(c, id)
+		if err != nil {
+			return err
+		}
+		if err := r.fence(token); err != nil {
+			return err
+		}
+		for _, p := range pieces {
+			if _, err := c.exec(sqlStage, r.key, p.StepID, p.Key, string(p.Data)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return fault("stage", err)
+}
+
+// fence refuses a token that is not current; a holder always has one.
+func (r *record) fence(token int64) error {
+	if now := r.session.Lease.Token; token == 0 || token != now {
+		return store.Conflict(cairn.CodeFenced, r.session,
+			"session %q: the lease was lost: fencing token %d, now %d", r.session.ID, token, now)
+	}
+	return nil
+}
+
+// Staged implements store.Store.
+func (s *Store) Staged(ctx context.Context, id, stepID string) (list []store.Staged, err error) {
+	err = s.readers.view(ctx, func(c *conn) error {
+		key, err := findKey(c, id)
+		if err != nil {
+			return err
+		}
+		list, err = readStaged(ctx, c, key, stepID)
+		return err
+	})
+	return list, err
+}
+
+// readStaged returns what is staged for one step, or for all if stepID is empty.
+func readStaged(ctx context.Context, c *conn, key int64, stepID string) (list []store.Staged, err error) {
+	text, args := sqlStaged, []any{key}
+	if stepID != "" {
+		text, args = sqlStagedOfStep, append(args, stepID)
+	}
+	err = c.query(ctx, text, func(cols *columns) bool {
+		list = append(list, store.Staged{StepID: cols.text(), Key: cols.text(), Data: json.RawMessage(cols.text())})
+		return true
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}

@@ -1,0 +1,121 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlInsertState = `INSERT INTO state (session, position, keyframe, data) VALUES (?1, ?2, ?3, ?4)`
+
+	// Read until the first keyframe.
+	sqlStateChain = `
+		SELECT keyframe, data FROM state
+		WHERE session = ?1 AND position <= ?2
+		ORDER BY position DESC`
+
+	sqlStateSizes = `
+		SELECT keyframe, octet_length(data) FROM state
+		WHERE session = ?1 AND position <= ?2
+		ORDER BY position DESC`
+)
+
+// change is one position of a session's state in its stored form.
+type change struct {
+	keyframe bool
+	data     string
+}
+
+// size returns the bytes that a change takes; nil takes none.
+func (ch *change) size() int {
+	if ch == nil {
+		return 0
+	}
+	return len(ch.data)
+}
+
+func encodeChange(sc *store.StateChange) (*change, error) {
+	if sc.Keyframe != nil {
+		return &change{keyframe: true, data: string(sc.Keyframe)}, nil
+	}
+	raw, err := json.Marshal(sc.Ops)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return &change{data: string(raw)}, nil
+}
+
+func insertState(c *conn, key, position int64, ch *change) error {
+	_, err := c.exec(sqlInsertState, key, position, ch.keyframe, ch.data)
+	return err
+}
+
+// stateAt returns a session's state at a position: the last keyframe and what changed since.
+func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage, error) {
+	var keyframe json.RawMessage
+	var changes [][]cairn.Op
+	err := c.query(ctx, sqlStateChain, func(cols *columns) bool {
+		if cols.int64() != 0 {
+			keyframe = json.RawMessage(cols.text())
+			return false
+		}
+		var list []cairn.Op
+		cols.json("state change", &list)
+		changes = append(changes, list)
+		return true
+	}, key, position)
+	if err != nil {
+		return nil, err
+	}
+	if keyframe == nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe at or before position %d", position)
+	}
+	if len(changes) == 0 {
+		if !json.Valid(keyframe) {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state at position %d is not valid JSON", position)
+		}
+		return keyframe, nil
+	}
+	slices.Reverse(changes)
+	return store.FoldState(keyframe, changes)
+}
+
+// sizesAt works out the sizes that belong to a state position.
+func sizesAt(c *conn, key, position int64) (cairn.StatePosition, error) {
+	at := cairn.StatePosition{Position: position}
+	err := c.query(context.Background(), sqlStateSizes, func(cols *columns) bool {
+		keyframe, size := cols.int64() != 0, cols.int64()
+		if keyframe {
+			at.KeyframeBytes = size
+		} else {
+			at.ChangeBytes += size
+		}
+		return !keyframe
+	}, key, position)
+	return at, err
+}
+
+// State implements store.Store.
+func (s *Store) State(ctx context.Context, id, checkpointID string) (state json.RawMessage, err error) {
+	err = s.readers.view(ctx, func(c *conn) error {
+		r, err := find(c, id)
+		if err != nil {
+			return err
+		}
+		position := r.session.State.Position
+		if checkpointID != "" {
+			cp, err := findCheckpoint(c, r, checkpointID)
+			if err != nil {
+				return err
+			}
+			position = cp.StatePosition
+		}
+		state, err = stateAt(ctx, c, r.key, position)
+		return err
+	})
+	return state, err
+}

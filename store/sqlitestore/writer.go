@@ -1,0 +1,278 @@
+package sqlitestore
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Statements of the writer. The level of synchronous takes effect when the statement is compiled, so it is never kept
+// prepared.
+const (
+	sqlBegin    = `BEGIN IMMEDIATE`
+	sqlCommit   = `COMMIT`
+	sqlRollback = `ROLLBACK`
+	sqlFull     = `PRAGMA synchronous = FULL`
+	sqlNormal   = `PRAGMA synchronous = NORMAL`
+)
+
+// maxBatch bounds how many writes share one transaction, and with that how long another process waits.
+const maxBatch = 64
+
+// Waits between two attempts to get a lock that another process holds.
+const (
+	minLockWait = 50 * time.Microsecond
+	maxLockWait = 2 * time.Millisecond
+)
+
+// writer gives the process's one write connection to one writer at a time, in the order they come. Who finds it free
+// leads: it runs its own write and those that queued up meanwhile in one transaction, so that they share one flush to
+// disk, and hands the lead to the first of those who came later. A lone writer pays for none of this.
+//
+// Writes are checked before they change anything, so a refused one leaves the others of its batch alone. When one fails
+// after it changed something, or storage fails, the batch is rolled back and each of its writes is done by itself.
+type writer struct {
+	conn        *conn
+	durable     bool          // whether FULL is allowed at all
+	busyTimeout time.Duration // how long to wait for other processes
+
+	mu     sync.Mutex
+	leads  bool // somebody leads
+	closed bool
+	queue  []*job
+
+	full bool // the connection's level; the leader's
+}
+
+// job is one write waiting for its turn.
+type job struct {
+	ctx context.Context
+	// run does the write within a transaction. It may be called again after a rollback.
+	run func(*conn) error
+	// after is called once the write is committed, in the order of the commits, before later writes begin.
+	after func()
+	// durable asks for the write to be on disk before it is acknowledged.
+	durable bool
+	// alone asks for the connection itself, outside a transaction.
+	alone bool
+
+	since time.Time
+	wake  chan struct{} // told when the job is settled or is to lead
+	lead  bool
+	err   error
+}
+
+// do runs one job. If the job's context ends while it waits it is not run.
+func (w *writer) do(j *job) error {
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return errClosed
+	}
+	return w.enter(j)
+}
+
+// enter leads or queues. It is called with mu locked and unlocks it.
+func (w *writer) enter(j *job) error {
+	if !w.leads {
+		w.leads = true
+		w.mu.Unlock()
+		w.leadWith(j)
+		return j.err
+	}
+	j.since, j.wake = time.Now(), make(chan struct{}, 1)
+	w.queue = append(w.queue, j)
+	w.mu.Unlock()
+
+	select {
+	case <-j.wake:
+	case <-j.ctx.Done():
+		if w.withdraw(j) {
+			return j.ctx.Err()
+		}
+		<-j.wake // it is being written; what comes of it is the answer
+	}
+	if j.lead {
+		w.leadWith(j)
+	}
+	return j.err
+}
+
+// withdraw takes a job out of the queue, unless it has left it.
+func (w *writer) withdraw(j *job) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.queue, j)
+	if i < 0 {
+		return false
+	}
+	w.queue = slices.Delete(w.queue, i, i+1)
+	return true
+}
+
+// leadWith settles j, and whatever can share its transaction, and hands over the lead.
+func (w *writer) leadWith(j *job) {
+	batch := []*job{j}
+	switch {
+	case j.alone:
+		j.err = j.run(w.conn)
+	default:
+		if j.err = w.begin(j); j.err == nil {
+			batch = w.join(batch)
+			w.settle(batch)
+		}
+	}
+	w.handOver()
+	for _, other := range batch[1:] {
+		other.wake <- struct{}{}
+	}
+}
+
+func (w *writer) handOver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		w.leads = false
+		return
+	}
+	next := w.queue[0]
+	w.queue = slices.Delete(w.queue, 0, 1)
+	next.lead = true
+	next.wake <- struct{}{}
+}
+
+// begin starts a transaction for j, waiting for other processes until j's context ends or the busy timeout is over.
+func (w *writer) begin(j *job) error {
+	full := w.wantsFull(j)
+	for wait := minLockWait; ; wait = min(2*wait, maxLockWait) {
+		err := w.setLevel(full)
+		if err == nil {
+			_, err = w.conn.exec(sqlBegin)
+		}
+		if !busy(err) {
+			return fault("begin a write", err)
+		}
+		if j.since.IsZero() {
+			j.since = time.Now()
+		}
+		if time.Since(j.since) > w.busyTimeout {
+			return cairn.Errorf(cairn.CodeUnavailable, "another process kept the database locked for %s: %w", w.busyTimeout, err)
+		}
+		// Random waits keep two processes from missing each other's gaps forever.
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-timer.C:
+		case <-j.ctx.Done():
+			timer.Stop()
+			return j.ctx.Err()
+		}
+	}
+}
+
+func (w *writer) wantsFull(j *job) bool {
+	if !w.durable || j.durable {
+		return w.durable
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.queue[:min(len(w.queue), maxBatch)], func(o *job) bool { return o.durable })
+}
+
+// setLevel chooses whether a COMMIT waits for the disk. Within one connection, what a durable commit flushes includes
+// everything that was written before it.
+func (w *writer) setLevel(full bool) error {
+	if full == w.full {
+		return nil
+	}
+	text := sqlNormal
+	if full {
+		text = sqlFull
+	}
+	if err := w.conn.run(text); err != nil {
+		return err
+	}
+	w.full = full
+	return nil
+}
+
+// join moves the jobs that can share the transaction from the queue to the batch.
+func (w *writer) join(batch []*job) []*job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for n < len(w.queue) && len(batch) < maxBatch {
+		o := w.queue[n]
+		if o.alone || (o.durable && w.durable && !w.full) {
+			break
+		}
+		batch = append(batch, o)
+		n++
+	}
+	w.queue = slices.Delete(w.queue, 0, n)
+	return batch
+}
+
+// settle runs a batch in the transaction that was begun, or each of its jobs in one of its own.
+func (w *writer) settle(batch []*job) {
+	if w.transact(batch) {
+		return
+	}
+	for i, j := range batch {
+		if j.err = w.begin(j); j.err == nil {
+			w.transact(batch[i : i+1])
+		}
+	}
+}
+
+// transact runs the jobs and commits. It reports whether each of them is settled; if not, nothing was written.
+func (w *writer) transact(batch []*job) (settled bool) {
+	for _, j := range batch {
+		w.conn.wrote = false
+		if j.err = j.ctx.Err(); j.err != nil {
+			continue
+		}
+		j.err = j.run(w.conn)
+		if j.err != nil && (w.conn.wrote || resultCode(j.err) != 0) {
+			w.rollback()
+			return len(batch) == 1
+		}
+	}
+	if _, err := w.conn.exec(sqlCommit); err != nil {
+		w.rollback()
+		batch[0].err = fault("commit a write", err)
+		return len(batch) == 1
+	}
+	for _, j := range batch {
+		if j.err == nil && j.after != nil {
+			j.after()
+		}
+	}
+	return true
+}
+
+// rollback ends the transaction. Its error does not matter: SQLite has rolled back already when storage failed.
+func (w *writer) rollback() { w.conn.exec(sqlRollback) }
+
+// write runs fn as one transaction. Unless a write is durable it may be lost with the machine's power, but not with the
+// process, and it is on disk with the next durable one.
+func (w *writer) write(ctx context.Context, durable bool, fn func(*conn) error) error {
+	return w.do(&job{ctx: ctx, run: fn, durable: durable})
+}
+
+// close refuses new jobs, waits for those under way, and closes the connection.
+func (w *writer) close() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.closed = true
+	return w.enter(&job{ctx: context.Background(), alone: true, run: (*conn).close})
+}
