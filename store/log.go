@@ -34,6 +34,15 @@ type Log interface {
 	MaxEvent() int
 }
 
+// Fencer is a Log that holds off the events of a process that lost its lease but does not know it yet. The logs of this
+// project are Fencers; with a log that is not, such a process may add events to a step that another one carries on.
+type Fencer interface {
+	// AppendFenced does what Append does, unconditionally, for the holder of a session's lease. If the log has seen a
+	// higher fencing token for that session the error is ErrFenced and nothing is added. Without events it only makes
+	// the token known.
+	AppendFenced(ctx context.Context, log, session string, token int64, events ...cairn.Event) (last int64, err error)
+}
+
 // AnySequence makes Append unconditional.
 const AnySequence int64 = -1
 
@@ -66,6 +75,11 @@ func CheckEvent(ev *cairn.Event, max int) error {
 func tooLarge(ev *cairn.Event, size, max int) error {
 	return &cairn.Error{Code: cairn.CodeTooLarge, Field: "event",
 		Message: fmt.Sprintf("event %s: %d bytes, at most %d are allowed", ev.Type, size, max)}
+}
+
+// Fenced returns the error for a writer whose fencing token is no longer the highest a log has seen.
+func Fenced(log, session string, token, seen int64) error {
+	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, session, token, seen)
 }
 
 // Trimmed returns the error for a reader whose position is before a log's first event.

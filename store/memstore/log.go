@@ -22,8 +22,9 @@ type Log struct {
 
 // events is one log: what is left of it, and the sequence of the last event there ever was.
 type events struct {
-	list []cairn.Event
-	last int64
+	list   []cairn.Event
+	last   int64
+	fences map[string]int64 // by session: the highest token seen
 }
 
 func newLog(max int) *Log {
@@ -64,24 +65,59 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 	}
 	e := l.logs[log]
 	if e == nil {
-		e = &events{list: make([]cairn.Event, 0, 16)}
+		e = &events{}
 	}
 	if expect != store.AnySequence && expect != e.last {
 		return 0, cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, e.last)
 	}
-	if len(list) == 0 {
-		return e.last, nil
+	if len(list) > 0 {
+		l.logs[log] = e
+		l.add(log, e, list)
 	}
-	l.logs[log] = e
+	return e.last, nil
+}
+
+// AppendFenced implements store.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64, list ...cairn.Event) (int64, error) {
+	for i := range list {
+		if err := store.CheckEvent(&list[i], l.max); err != nil {
+			return 0, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(ctx); err != nil {
+		return 0, err
+	}
+	e := l.logs[log]
+	if e == nil {
+		e = &events{}
+		l.logs[log] = e
+	}
+	if seen := e.fences[session]; token < seen {
+		return 0, store.Fenced(log, session, token, seen)
+	} else if token > seen {
+		if e.fences == nil {
+			e.fences = map[string]int64{}
+		}
+		e.fences[session] = token
+	}
+	l.add(log, e, list)
+	return e.last, nil
+}
+
+// add appends events to a log. The caller holds the lock, so that batches are published in order.
+func (l *Log) add(log string, e *events, list []cairn.Event) {
 	n := len(e.list)
+	if n == 0 {
+		e.list = make([]cairn.Event, 0, max(16, len(list)))
+	}
 	e.list = append(e.list, list...)
 	for i := n; i < len(e.list); i++ {
 		e.last++
 		e.list[i].Sequence = e.last
 	}
-	// Within the lock, so that batches are published in order.
 	l.hub.Publish(log, e.list[n:])
-	return e.last, nil
 }
 
 // Read implements store.Log.

@@ -27,6 +27,17 @@ const (
 		WHERE l.name = ?1 AND e.sequence > ?2
 		ORDER BY e.sequence LIMIT ?3`
 
+	sqlFence = `
+		SELECT f.token
+		FROM logs l JOIN fences f ON f.log = l.key
+		WHERE l.name = ?1 AND f.session = ?2`
+
+	sqlRaiseFence = `
+		INSERT INTO fences (log, session, token) VALUES (?1, ?2, ?3)
+		ON CONFLICT (log, session) DO UPDATE SET token = excluded.token`
+
+	sqlDropFences = `DELETE FROM fences WHERE log = ?1`
+
 	sqlTrimEvents = `DELETE FROM events WHERE log = ?1 AND sequence < ?2`
 	sqlTrimLog    = `UPDATE logs SET first = ?2 WHERE key = ?1`
 	sqlDropEvents = `DELETE FROM events WHERE log = ?1`
@@ -44,6 +55,43 @@ func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
+	if len(events) == 0 {
+		return l.checkLast(ctx, log, expect)
+	}
+	return l.append(ctx, log, events, func(c *conn, data []string) (int64, error) {
+		key, last, err := advance(c, log, expect, len(data))
+		if err != nil {
+			return 0, err
+		}
+		return last, insertEvents(c, key, last, data)
+	})
+}
+
+// AppendFenced implements store.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64, events ...cairn.Event) (last int64, err error) {
+	return l.append(ctx, log, events, func(c *conn, data []string) (int64, error) {
+		seen := int64(0)
+		if _, err := c.row(sqlFence, func(cols *columns) { seen = cols.int64() }, log, session); err != nil {
+			return 0, err
+		}
+		if token < seen {
+			return 0, store.Fenced(log, session, token, seen)
+		}
+		key, last, err := advance(c, log, store.AnySequence, len(data))
+		if err != nil {
+			return 0, err
+		}
+		if token > seen {
+			if _, err := c.exec(sqlRaiseFence, key, session, token); err != nil {
+				return 0, err
+			}
+		}
+		return last, insertEvents(c, key, last, data)
+	})
+}
+
+// append runs an append as one transaction and tells this process's followers.
+func (l *Log) append(ctx context.Context, log string, events []cairn.Event, do func(*conn, []string) (int64, error)) (last int64, err error) {
 	data := make([]string, len(events))
 	for i := range events {
 		ev := events[i]
@@ -54,13 +102,10 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 		}
 		data[i] = string(raw)
 	}
-	if len(events) == 0 {
-		return l.checkLast(ctx, log, expect)
-	}
 	err = l.s.writer.do(&job{
 		ctx: ctx,
 		run: func(c *conn) (err error) {
-			last, err = appendEvents(c, log, expect, data)
+			last, err = do(c, data)
 			return err
 		},
 		after: func() { l.publish(log, last, events) },
@@ -71,34 +116,37 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	return last, nil
 }
 
-func appendEvents(c *conn, log string, expect int64, data []string) (last int64, err error) {
-	var key int64
+// advance gives out n sequences of a log, which it makes if there is none, and returns the last of them.
+func advance(c *conn, log string, expect int64, n int) (key, last int64, err error) {
 	read := func(cols *columns) { key, last = cols.int64(), cols.int64() }
-	found, err := c.row(sqlAdvanceLog, read, log, len(data), expect)
+	found, err := c.row(sqlAdvanceLog, read, log, n, expect)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if !found {
-		var now int64
-		there, err := c.row(sqlLog, func(cols *columns) { _, _, now = cols.int64(), cols.int64(), cols.int64() }, log)
+		there, _, now, err := findLog(c, log)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		if there || expect > 0 {
-			return 0, changed(log, expect, now)
+		if there != 0 || expect > 0 {
+			return 0, 0, changed(log, expect, now)
 		}
-		if _, err := c.row(sqlInsertLog, read, log, len(data)); err != nil {
-			return 0, err
+		if _, err := c.row(sqlInsertLog, read, log, n); err != nil {
+			return 0, 0, err
 		}
 	}
 	c.wrote = true
+	return key, last, nil
+}
+
+func insertEvents(c *conn, key, last int64, data []string) error {
 	first := last - int64(len(data)) + 1
 	for i, text := range data {
 		if _, err := c.exec(sqlInsertEvent, key, first+int64(i), text); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return last, nil
+	return nil
 }
 
 func changed(log string, expect, last int64) error {
@@ -116,7 +164,7 @@ func (l *Log) checkLast(ctx context.Context, log string, expect int64) (int64, e
 
 // publish gives events that were just committed to this process's followers.
 func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if !l.s.hub.Following() {
+	if len(events) == 0 || !l.s.hub.Following() {
 		return
 	}
 	list := make([]cairn.Event, len(events))
@@ -224,6 +272,9 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 				return err
 			}
 			if _, err := c.exec(sqlDropEvents, key); err != nil {
+				return err
+			}
+			if _, err := c.exec(sqlDropFences, key); err != nil {
 				return err
 			}
 			_, err = c.exec(sqlDropLog, key)

@@ -28,6 +28,8 @@ var logTests = []logTest{
 	{name: "Drop", run: drop},
 	{name: "Isolation", run: logIsolation},
 	{name: "Cancelled", run: logCancelled},
+	{name: "Fence", run: oneLog(fenced)},
+	{name: "FenceRace", run: oneLog(fencedRace)},
 
 	{name: "Follow/FromEveryCut", run: oneLog(followFromEveryCut)},
 	{name: "Follow/BeyondTheEnd", run: followBeyondEnd},
@@ -42,6 +44,8 @@ var logTests = []logTest{
 	{name: "Follow/WhileManyWrite", run: oneLog(followManyWriters)},
 
 	{name: "TwoHandles/ConcurrentAppends", run: twoLogs(concurrentAppends), needs: needsSecondLog},
+	{name: "TwoHandles/Fence", run: twoLogs(fenced), needs: needsSecondLog},
+	{name: "TwoHandles/FenceRace", run: twoLogs(fencedRace), needs: needsSecondLog},
 	{name: "TwoHandles/ExpectRace", run: twoLogs(expectRace), needs: needsSecondLog},
 	{name: "TwoHandles/FollowFromEveryCut", run: twoLogs(followFromEveryCut), needs: needsSecondLog},
 	{name: "TwoHandles/FollowWhileManyWrite", run: twoLogs(followManyWriters), needs: needsSecondLog},

@@ -15,3 +15,11 @@ CREATE TABLE events (
     data     TEXT    NOT NULL, -- JSON of the event; its sequence is the column
     PRIMARY KEY (log, sequence)
 ) STRICT, WITHOUT ROWID;
+
+-- The highest fencing token that was seen of each session that writes to a log.
+CREATE TABLE fences (
+    log     INTEGER NOT NULL,
+    session TEXT    NOT NULL,
+    token   INTEGER NOT NULL,
+    PRIMARY KEY (log, session)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// fenced holds a log that is a Fencer to it; one that is not has nothing to show here.
+func fenced(h *logHarness, ls logs) {
+	holder, ok := ls.of(0).(store.Fencer)
+	if !ok {
+		return
+	}
+	zombie := ls.of(1).(store.Fencer)
+	refused := func(what string, err error) {
+		h.Helper()
+		if !errors.Is(err, cairn.ErrFenced) {
+			h.Fatalf("%s: error %v, want ErrFenced", what, err)
+		}
+	}
+
+	last, err := holder.AppendFenced(h.Context(), "log", "session", 1, lines(1, 3)...)
+	h.must(err)
+	if last != 2 {
+		h.Fatalf("last is %d, want 2", last)
+	}
+	if last, err = zombie.AppendFenced(h.Context(), "log", "session", 1, say("3")); err != nil || last != 3 {
+		h.Fatalf("the same token: last %d, error %v", last, err)
+	}
+	// The lease is taken over: from now on the first holder's events are refused, its empty appends too.
+	last, err = holder.AppendFenced(h.Context(), "log", "session", 2)
+	if err != nil || last != 3 {
+		h.Fatalf("a higher token without events: last %d, error %v", last, err)
+	}
+	_, err = zombie.AppendFenced(h.Context(), "log", "session", 1, say("lost"))
+	refused("an old token", err)
+	_, err = zombie.AppendFenced(h.Context(), "log", "session", 1)
+	refused("an old token without events", err)
+	// Other sessions of the tree, other logs, and writers without a lease are not concerned.
+	_, err = zombie.AppendFenced(h.Context(), "log", "child", 1, say("4"))
+	h.must(err)
+	_, err = zombie.AppendFenced(h.Context(), "another log", "session", 1, say("1"))
+	h.must(err)
+	h.append("log", say("5"))
+	h.wantTexts("the log", h.all("log", 0), 1, "1", "2", "3", "4", "5")
+
+	// An event that is too large changes nothing, the fence included.
+	huge := say(string(make([]byte, h.log.MaxEvent())))
+	if _, err := holder.AppendFenced(h.Context(), "log", "session", 9, huge); !errors.Is(err, cairn.ErrTooLarge) {
+		h.Fatalf("an oversized event: %v", err)
+	}
+	_, err = holder.AppendFenced(h.Context(), "log", "session", 2, say("6"))
+	h.must(err)
+
+	// A dropped log begins anew.
+	h.must(h.log.Drop(h.Context(), "log"))
+	last, err = zombie.AppendFenced(h.Context(), "log", "session", 1, say("1"))
+	if err != nil || last != 1 {
+		h.Fatalf("after a drop: last %d, error %v", last, err)
+	}
+}
+
+// fencedRace has holders of growing tokens and their zombies write at once: of each token's events those that are in
+// the log come before all of a higher token's.
+func fencedRace(h *logHarness, ls logs) {
+	if _, ok := ls.of(0).(store.Fencer); !ok {
+		return
+	}
+	errs := race(racers, func(i int) error {
+		for n := range rounds(40) {
+			_, err := ls.of(i).(store.Fencer).AppendFenced(h.Context(), "log", "session", int64(n/4+1), say(fmt.Sprint(n/4+1)))
+			if err != nil && !errors.Is(err, cairn.ErrFenced) {
+				return err
+			}
+		}
+		return nil
+	})
+	h.must(errors.Join(errs...))
+	before := 0
+	for _, ev := range h.all("log", 0) {
+		var token int
+		if _, err := fmt.Sscan(ev.Text, &token); err != nil || token < before {
+			h.Fatalf("event %d is of token %q after one of %d", ev.Sequence, ev.Text, before)
+		}
+		before = token
+	}
+}
