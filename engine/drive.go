@@ -16,15 +16,17 @@ func (e *Engine) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return cairn.Errorf(cairn.CodeClosed, "the engine is closed")
+		return errClosed()
 	}
 	e.runs.Add(1)
 	return nil
 }
 
-// drive runs a begun turn in a goroutine of the engine. The caller has entered. The context's values go along, its end
-// does not: a client that goes away does not stop a run.
-func (e *Engine) drive(ctx context.Context, b turn.Begun) *Run {
+func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is closed") }
+
+// drive runs a turn that was begun, not before asked, in a goroutine of the engine. The caller has entered. The
+// context's values go along, its end does not: a client that goes away does not stop a run.
+func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run {
 	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, done: make(chan struct{})}
 	e.mu.Lock()
 	e.driving[r.id] = r
@@ -37,14 +39,20 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun) *Run {
 		unhook := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
 		defer unhook()
 
-		beat := e.startHeartbeat(ctx, cancel, b)
+		beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
 		_, err := turn.Loop(e.fx.Direct(ctx), b)
 		beat.stop()
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			e.letGo(ctx, b, err)
 		}
 		e.mu.Lock()
-		delete(e.driving, r.id)
+		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed)
+		if e.driving[r.id] == r { // else this process has taken the run over from itself
+			delete(e.driving, r.id)
+		}
 		e.mu.Unlock()
 		r.err = err
 		close(r.done)
@@ -54,7 +62,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun) *Run {
 
 // letGo leaves a run that could not be driven on to whoever takes it over.
 func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
-	e.fx.Forget(b.SessionID)
+	e.fx.Forget(b.Position)
 	e.opts.Logger.Warn("run let go", "session", b.SessionID, "run", b.RunID, "error", cause)
 	if errors.Is(cause, cairn.ErrFenced) {
 		return
@@ -79,53 +87,61 @@ func (e *Engine) ended(record *cairn.Run) {
 
 // heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.
 type heartbeat struct {
+	cancel context.CancelFunc // ends a beat under way
+
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer
 }
 
-func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun) *heartbeat {
+// startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
+// then, because somebody else may have the session from there on.
+func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, until time.Time) *heartbeat {
 	h := &heartbeat{}
+	ctx, h.cancel = context.WithCancel(ctx)
 	interval := e.opts.LeaseTTL / 3
-	until := time.Now().Add(e.opts.LeaseTTL)
 	beat := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.stopped {
 			return
 		}
-		ctx, done := context.WithTimeout(ctx, interval)
-		stop, err := e.store.Renew(ctx, b.SessionID, b.Token, e.opts.LeaseTTL)
+		asked := time.Now()
+		call, done := context.WithTimeout(ctx, min(interval, until.Sub(asked)))
+		stop, err := e.store.Renew(call, b.SessionID, b.Token, e.opts.LeaseTTL)
 		done()
 		switch {
 		case err == nil:
-			until = time.Now().Add(e.opts.LeaseTTL)
+			until = asked.Add(e.opts.LeaseTTL)
 			if stop != nil {
 				e.fx.RequestStop(b.SessionID, *stop)
 			}
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
 			cancel(err)
 			return
-		case time.Now().After(until): // somebody else may have the session by now
+		case ctx.Err() != nil: // the run has ended
+			return
+		case !time.Now().Before(until):
 			cancel(cairn.Errorf(cairn.CodeFenced, "session %q: the lease ran out: %w", b.SessionID, err))
 			return
 		default:
 			e.opts.Logger.Warn("lease not renewed, trying again", "session", b.SessionID, "error", err)
 		}
-		h.timer.Reset(interval)
+		h.timer.Reset(min(interval, time.Until(until)))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(interval, beat)
+	h.timer = time.AfterFunc(min(interval, time.Until(until)), beat)
 	return h
 }
 
 // stop ends the heartbeat and waits for a beat under way.
 func (h *heartbeat) stop() {
-	h.timer.Stop()
+	h.cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = true
+	h.timer.Stop()
 }
 
 // watchStops listens, from the first run on, for stop requests that other processes make.

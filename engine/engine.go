@@ -63,9 +63,10 @@ type Engine struct {
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
 
-	mu      sync.Mutex
-	closed  bool
-	driving map[string]*Run // by run id
+	mu        sync.Mutex
+	closed    bool
+	abandoned bool            // Close let go of a run
+	driving   map[string]*Run // by run id
 }
 
 // New returns an engine for some agents. The error names the agent and the field that is wrong. The store stays the
@@ -88,6 +89,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
 		}
 		e.log = own.EventLog()
+	}
+	if n := e.log.MaxEvent(); n < minEvent {
+		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
 	}
 	for _, a := range agents {
 		if a == nil {
@@ -112,6 +116,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	})
 	return e, nil
 }
+
+// minEvent is the least maximum size of an event that leaves room for something beside the longest ids.
+const minEvent = 8 << 10
 
 func owner(newID func(string) string) string {
 	host, err := os.Hostname()
@@ -169,14 +176,17 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.runs.Wait()
 		close(done)
 	}()
-	var err error
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = ctx.Err()
 	}
-	e.cancel(cairn.ErrClosed)
+	e.cancel(errClosed())
 	<-done
 	e.background.Wait()
-	return err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.abandoned {
+		return ctx.Err()
+	}
+	return nil
 }

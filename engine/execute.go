@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -62,7 +63,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, err
 	}
 	if e.agents[agent] == nil {
-		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: "agent \"" + agent + "\" is not registered"}
+		return nil, unknownAgent(agent)
 	}
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -88,12 +89,13 @@ func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input,
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
 	}
+	asked := time.Now()
 	b, err := e.fx.Begin(ctx, in)
 	if err != nil {
 		e.runs.Done()
 		return nil, err
 	}
-	return e.drive(ctx, b), nil
+	return e.drive(ctx, b, asked), nil
 }
 
 // Resume continues a session that was interrupted or is paused, in a new run, or one whose process died, in the run
@@ -105,7 +107,7 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 		return nil, err
 	}
 	if o.checkpoint != "" {
-		if _, err := e.Rewind(ctx, sessionID, o.checkpoint); err != nil {
+		if err := e.goBack(ctx, sessionID, o.checkpoint); err != nil {
 			return nil, err
 		}
 	} else if o.input == nil {
@@ -118,6 +120,38 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 		}
 	}
 	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+}
+
+// goBack rewinds a session so that a run can begin there. It makes sure first that one can; a dead run in its way is
+// closed.
+func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) error {
+	e.mu.Lock()
+	closed := e.closed
+	e.mu.Unlock()
+	if closed {
+		return errClosed()
+	}
+	row, err := e.store.Load(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	if e.agents[row.Agent] == nil {
+		return unknownAgent(row.Agent)
+	}
+	if row.Crashed(e.opts.Now()) {
+		if _, err := e.store.Checkpoint(ctx, sessionID, checkpointID); err != nil {
+			return err
+		}
+		if err := e.fx.Abandon(ctx, row); err != nil {
+			return err
+		}
+	}
+	_, err = e.Rewind(ctx, sessionID, checkpointID)
+	return err
+}
+
+func unknownAgent(name string) error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: "agent \"" + name + "\" is not registered"}
 }
 
 // Retry runs a failed turn again from its last committed step, with a fresh budget of steps. The error is
@@ -148,6 +182,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
+	asked := time.Now()
 	b, err := e.fx.Recover(ctx, sessionID)
 	if err == nil && b.RunID == "" {
 		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
@@ -156,7 +191,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
 		e.runs.Done()
 		return nil, err
 	}
-	return e.drive(ctx, b), nil
+	return e.drive(ctx, b, asked), nil
 }
 
 // Resumability says how a session can be continued.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
 )
 
 // Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
@@ -63,6 +64,10 @@ func outcome(record *cairn.Run) (*cairn.Result, error) {
 
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
+	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	if err != nil || record.Status != cairn.RunRunning {
+		return ended(record, err)
+	}
 	for _, err := range r.Events(ctx) {
 		if err != nil {
 			return nil, err
@@ -71,7 +76,10 @@ func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	return ended(r.eng.store.Run(ctx, r.session, r.id))
+}
+
+func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +96,14 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		if r.done != nil {
 			left := make(chan struct{})
 			defer close(left)
-			go func() { // nothing more comes from a run that this process gave up
+			go func() {
 				select {
 				case <-r.done:
-					if r.record == nil {
+					if r.record == nil { // nothing more comes from a run that this process gave up
 						cancel()
+						return
 					}
+					r.eng.keepComplete(ctx, r) // the log may have failed after the last commit
 				case <-left:
 				}
 			}()
@@ -115,10 +125,6 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		}
 	}
 }
-
-// reconcileAfter is how long a follower waits before it looks whether the writer died between its last commit and the
-// event that tells of it.
-const reconcileAfter = 2 * time.Second
 
 // watched returns the run whose end may have to be put on the log by whoever waits for it; nil if this process drives
 // the run and will tell.
@@ -152,7 +158,7 @@ func (e *Engine) follow(ctx context.Context, watched *Run, root string, after in
 
 // keepComplete reconciles the log with what the store says of a run, or of each current run if r names none.
 func (e *Engine) keepComplete(ctx context.Context, r *Run) {
-	ticker := time.NewTicker(reconcileAfter)
+	ticker := time.NewTicker(turn.TellTime)
 	defer ticker.Stop()
 	settled := int64(-1) // the version of the session that was found complete
 	for {

@@ -41,7 +41,7 @@ func (e *Engine) Work(ctx context.Context) error {
 			return nil
 		case <-e.ctx.Done():
 			timer.Stop()
-			return cairn.Errorf(cairn.CodeClosed, "the engine is closed")
+			return errClosed()
 		}
 	}
 }

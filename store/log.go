@@ -37,10 +37,10 @@ type Log interface {
 // Fencer is a Log that holds off the events of a process that lost its lease but does not know it yet. The logs of this
 // project are Fencers; with a log that is not, such a process may add events to a step that another one carries on.
 type Fencer interface {
-	// AppendFenced does what Append does, unconditionally, for the holder of a session's lease. If the log has seen a
-	// higher fencing token for that session the error is ErrFenced and nothing is added. Without events it only makes
-	// the token known.
-	AppendFenced(ctx context.Context, log, session string, token int64, events ...cairn.Event) (last int64, err error)
+	// AppendFenced does what Append does, for the holder of a session's lease. If the log has seen a higher fencing token
+	// for that session the error is ErrFenced, whatever expect is, and nothing is added. Without events it only makes the
+	// token known.
+	AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error)
 }
 
 // AnySequence makes Append unconditional.

@@ -31,7 +31,7 @@ const beginTries = 16
 func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
 	if l := fx.cache.take(in.SessionID); l != nil {
 		b, err := fx.begin(ctx, l, in)
-		if !fx.outdated(err) {
+		if !fx.outdated(err) && !refused(err) {
 			return b, err
 		}
 	} else if in.Create != nil {
@@ -66,6 +66,17 @@ func (fx *Effects) outdated(err error) bool {
 	return errors.Is(err, cairn.ErrStale)
 }
 
+// refused reports whether a begin failed over what the session is like, or because it is gone. If that was said of a
+// session in memory, the store has the last word.
+func refused(err error) bool {
+	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
 // read loads a session that this process does not have in memory.
 func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
 	snap, err := fx.Store.Snapshot(ctx, id, 0)
@@ -76,6 +87,7 @@ func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.untold = snap.Session.Status != cairn.SessionActive
 	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.RootID)
 	return l, err
 }
@@ -163,12 +175,24 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 	}
 	l.append(c.Messages)
 	c.StartRun.FirstMessage = row.MessageCount
+	if l.untold {
+		told := *row
+		told.Lease = l.row.Lease // from now on the process that ended it is fenced off the log
+		if err := fx.tellEnds(ctx, &told, row.Turn); err != nil {
+			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
+		l.untold = false
+	}
 	if crashed { // only now is the dead process fenced off, should it still live
-		p := pastOf(row)
-		p.end = c.EndRun
-		if last, err := fx.reconcile(ctx, row, p); err == nil {
-			l.logLast = last
-		} else {
+		p := pastOf(row, c.EndRun)
+		p.end, p.token = c.EndRun, l.row.Lease.Token
+		if row.Step == 0 { // it may have died before it told of those before it
+			err = fx.tellEnds(ctx, l.row, row.Turn-1)
+		}
+		if err == nil {
+			l.logLast, err = fx.reconcile(ctx, row, p)
+		}
+		if err != nil {
 			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
@@ -262,18 +286,23 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	l.drives(run.ID)
 	fx.cache.drive(l)
 	l.emit.event(cairn.Event{Type: kind, Name: run.PreviousRunID, MessageCount: l.row.MessageCount})
+	fx.open(ctx, a, l)
+	return l.begun()
+}
 
+// open calls the hooks for the beginning of a run. What they write is part of its first step.
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) {
+	previous := l.run.PreviousRunID
 	l.opening = fx.newScope(l, 0)
 	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
 		switch {
-		case run.PreviousRunID != "" && h.RunResumed != nil:
-			h.RunResumed(ctx, l.handle(l.opening), run.PreviousRunID)
-		case run.PreviousRunID == "" && h.RunStart != nil:
+		case previous != "" && h.RunResumed != nil:
+			h.RunResumed(ctx, l.handle(l.opening), previous)
+		case previous == "" && h.RunStart != nil:
 			h.RunStart(ctx, l.handle(l.opening))
 		}
 		return nil
 	})
-	return l.begun()
 }
 
 func (l *live) begun() Begun {
@@ -298,39 +327,48 @@ func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.R
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
 // has no RunID.
 func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
-	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	row, err := fx.Store.Load(ctx, id)
 	if err != nil {
 		return Begun{}, err
 	}
-	a, err := fx.agent(snap.Session.Agent)
+	a, err := fx.agent(row.Agent)
 	if err != nil {
 		return Begun{}, err
 	}
-	if snap.Session.Recoveries >= fx.MaxRecoveries {
-		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", snap.Session.Recoveries)
-		return Begun{}, fx.settle(ctx, snap.Session, cairn.RunFailed, cairn.ReasonError, cause)
+	if row.Recoveries >= fx.MaxRecoveries {
+		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
+		return Begun{}, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
 	}
-	l, err := newLive(snap)
-	if err != nil {
-		return Begun{}, err
-	}
-	if l.run, err = fx.Store.Run(ctx, id, l.row.RunID); err != nil {
-		return Begun{}, err
-	}
-	row, err := fx.Store.Commit(ctx, id, &store.Commit{
-		Guard:     store.Guard{Lapsed: true, Version: l.row.Version},
+	_, err = fx.Store.Commit(ctx, id, &store.Commit{
+		Guard:     store.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
 		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
 	})
 	if err != nil {
 		return Begun{}, err
 	}
-	l.row = row
+	// Only now can the dead process, should it still live, no longer stage anything.
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return Begun{}, err
+	}
+	l, err := newLive(snap)
+	if err != nil {
+		return Begun{}, err
+	}
+	row = l.row
+	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
+		return Begun{}, err
+	}
 	if err := l.restore(a, fx, snap.Staged); err != nil {
 		return Begun{}, err
 	}
-	p := pastOf(row)
-	p.keep = l.step != nil
+	p := pastOf(row, l.run)
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return Begun{}, err
+		}
+	}
 	last, err := fx.reconcile(ctx, row, p)
 	if err != nil {
 		return Begun{}, err
@@ -347,6 +385,12 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 	if stop != nil {
 		l.requestStop(*stop)
 	}
+	switch {
+	case l.step != nil:
+		l.retell()
+	case row.Step == 0: // what they wrote went with the process
+		fx.open(ctx, a, l)
+	}
 	return l.begun(), nil
 }
 
@@ -356,6 +400,11 @@ func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.St
 		return fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonAborted, abortError(stop))
 	}
 	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonInterrupted, nil)
+}
+
+// Abandon ends the run of a process that died, because somebody goes on from elsewhere.
+func (fx *Effects) Abandon(ctx context.Context, row *cairn.Session) error {
+	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonCrashed, nil)
 }
 
 func abortError(stop cairn.Stop) *cairn.Error {
@@ -374,12 +423,17 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.
 	row, err = fx.Store.Commit(ctx, row.ID, &store.Commit{
 		Guard:  store.Guard{Lapsed: true, Version: row.Version},
 		EndRun: run, Status: sessionStatus(status), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseRelease},
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
 	})
 	if err != nil {
 		return err
 	}
-	p := pastOf(row)
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return err
+		}
+	}
+	p := pastOf(row, run)
 	p.end = run
 	_, err = fx.reconcile(ctx, row, p)
 	return err
@@ -405,8 +459,9 @@ func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
 }
 
 // Forget drops a session that is no longer driven here without having come to an end.
-func (fx *Effects) Forget(id string) {
-	if l := fx.cache.get(id); l != nil {
+func (fx *Effects) Forget(at Position) {
+	// This process may have taken the session over from itself.
+	if l := fx.cache.get(at.SessionID); l != nil && l.row.Lease.Token == at.Token {
 		if l.emit != nil {
 			l.emit.close()
 		}

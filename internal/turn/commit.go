@@ -95,10 +95,11 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 	if reply != nil {
 		out.counts = true
 		out.messages = append(out.messages, *reply)
-		fx.announce(ctx, a, l, st, out, reply, results)
-	}
-	if results != nil {
-		out.messages = append(out.messages, *results)
+		said := fx.announce(ctx, a, l, st, out, reply, results)
+		if results != nil {
+			out.messages = append(out.messages, *results)
+		}
+		out.messages = append(out.messages, said...)
 	}
 	for _, s := range append([]*scope{l.opening, st.scope}, scopes(st.calls)...) {
 		for _, m := range s.writes().Context {
@@ -190,8 +191,8 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 }
 
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
-// write is part of the step.
-func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, reply, results *cairn.Message) {
+// write is part of the step; the context they add is returned.
+func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, reply, results *cairn.Message) []cairn.Message {
 	after := fx.newScope(l, st.number)
 	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
 		if h.OnMessage != nil {
@@ -218,7 +219,7 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *st
 	}
 	after.end()
 	_ = fx.fold(l, out, after) // logged
-	out.messages = append(out.messages, after.writes().Context...)
+	return after.writes().Context
 }
 
 // decide returns the record of the run if it ends with this step, or nil.
@@ -322,7 +323,12 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 			row, err = fx.Store.Commit(ctx, l.row.ID, c)
 			return err
 		})
-		if errors.Is(err, cairn.ErrStale) {
+		stale := errors.Is(err, cairn.ErrStale)
+		if seen := store.Seen(err); stale && out.end != nil && seen != nil && seen.Lease.Until.IsZero() {
+			// Nobody else releases this lease: the commit has happened, but its answer was lost.
+			row, err, stale = seen, nil, false
+		}
+		if stale {
 			if list, err = fx.rebase(ctx, l, list); err == nil {
 				continue
 			}
@@ -388,7 +394,7 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 	if err != nil {
 		return nil, err
 	}
-	if snap.Session.Lease.Token != l.row.Lease.Token {
+	if s := snap.Session; s.Lease.Token != l.row.Lease.Token || s.Status != cairn.SessionActive || s.RunID != l.row.RunID {
 		return nil, store.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.row.ID)
 	}
 	doc, err := ops.NewDoc(snap.State)
@@ -422,6 +428,7 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	}
 	l.emit.event(endEvent(run))
 	if err := l.emit.flush(ctx); err != nil {
+		l.untold = true
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
 	}
 	handle := l.handle(fx.frozenScope(l, run.Steps, "after the run has ended"))

@@ -131,7 +131,10 @@ func (s *stopped) Error() string { return "stop requested: " + string(s.Kind) }
 
 // backoff returns the wait before retry n, from 0: doubled each time, with up to a quarter of jitter.
 func backoff(first, limit time.Duration, n int) time.Duration {
-	wait := min(first<<min(n, 20), limit)
+	wait := limit
+	if first <= limit>>n { // else doubling so often would overflow, too
+		wait = first << n
+	}
 	return wait - time.Duration(rand.Int64N(int64(wait)/4+1))
 }
 

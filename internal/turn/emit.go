@@ -14,10 +14,11 @@ import (
 // emitter writes the events of one run to its log. Events that come within a short time of each other are written
 // together, and neighbouring deltas become one event; the first delta of a step is never held back.
 type emitter struct {
-	ctx  context.Context // the run's values; it is never cancelled
-	fx   *Effects
-	log  string
-	base cairn.Event
+	ctx   context.Context // the run's values; it is never cancelled
+	fx    *Effects
+	log   string
+	base  cairn.Event
+	token int64 // of the lease the run is driven under
 
 	flushing sync.Mutex // held while appending, so that batches keep their order
 
@@ -33,8 +34,19 @@ type emitter struct {
 }
 
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, log: row.RootID, last: last,
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, log: row.RootID, token: row.Lease.Token, last: last,
 		base: cairn.Event{SessionID: row.ID, RunID: runID, Agent: row.Agent}}
+}
+
+// append writes events of a session to its log, unless the lease has been lost and the log can tell.
+func (fx *Effects) append(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+	if f, ok := fx.Log.(store.Fencer); ok {
+		return f.AppendFenced(ctx, log, expect, session, token, events...)
+	}
+	if len(events) == 0 {
+		return 0, nil
+	}
+	return fx.Log.Append(ctx, log, expect, events...)
 }
 
 // event hands an event over. It is written within the coalescing window.
@@ -67,9 +79,9 @@ func delta(t cairn.EventType) bool {
 // add puts an event into the buffer, joined with the one before where both are deltas of the same text, and split
 // where it is too large for the log.
 func (e *emitter) add(ev cairn.Event) {
-	limit := e.fx.Log.MaxEvent()/6 - 512 // what fits even if every byte is escaped
+	limit := e.fx.eventLimit()
 	if !delta(ev.Type) {
-		if len(ev.Data) > limit || len(ev.Patch) > 0 || ev.Error != nil {
+		if len(ev.Data) > limit || len(ev.Patch) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0 {
 			e.buffer = append(e.buffer, fit(ev, limit)...)
 		} else {
 			e.buffer = append(e.buffer, ev)
@@ -95,6 +107,9 @@ func (e *emitter) add(ev cairn.Event) {
 	e.buffer = append(e.buffer, ev)
 }
 
+// eventLimit returns how many bytes of text or JSON an event can carry beside its ids, even if every byte is escaped.
+func (fx *Effects) eventLimit() int { return fx.Log.MaxEvent()/6 - 640 }
+
 // fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
 func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Patch) > 0 {
@@ -108,7 +123,19 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 		short.Message, short.Details, short.Cause = cutText(short.Message, limit/2), nil, nil
 		ev.Error, ev.Truncated = &short, true
 	}
+	if ev.Usage != nil && customBytes(ev.Usage) > limit/2 {
+		short := *ev.Usage
+		short.Custom = nil
+		ev.Usage, ev.Truncated = &short, true
+	}
 	return []cairn.Event{ev}
+}
+
+func customBytes(u *cairn.Usage) (n int) {
+	for name := range u.Custom {
+		n += len(name) + 32
+	}
+	return n
 }
 
 func fitPatch(ev cairn.Event, limit int) []cairn.Event {
@@ -129,7 +156,7 @@ func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 		}
 		if n > limit { // a reader that meets this reads the state from the store
 			part := ev
-			part.Patch, part.Truncated, part.Name = nil, true, op.Path
+			part.Patch, part.Truncated, part.Name = nil, true, cutText(op.Path, limit)
 			list = append(list, part)
 			from = i + 1
 			continue
@@ -178,7 +205,7 @@ func (e *emitter) flush(ctx context.Context) error {
 	if len(batch) > 0 {
 		var last int64
 		err := e.fx.persist(ctx, func() (err error) {
-			last, err = e.fx.Log.Append(ctx, e.log, store.AnySequence, batch...)
+			last, err = e.fx.append(ctx, e.log, store.AnySequence, e.base.SessionID, e.token, batch...)
 			return err
 		})
 		e.mu.Lock()

@@ -22,6 +22,7 @@ type live struct {
 	callIDs  map[string]struct{}
 	damaged  bool // the transcript has tool uses without a result
 	checked  bool // the state decodes as the agent's type
+	untold   bool // the last run's process may have died before it told the log of its end
 
 	run      *cairn.Run
 	hooks    *cairn.Hooks // of the call that began the run

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -113,12 +114,13 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 	if st.reply == nil {
 		st.reply = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
 	}
-	return fx.hooks(l, a, func(h *cairn.Hooks) error {
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
 		if h.AfterModel != nil {
 			h.AfterModel(ctx, handle, st.reply, st.usage)
 		}
 		return nil
 	})
+	return nil
 }
 
 // take moves a finished or partial reply to the step.
@@ -147,7 +149,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
-		if req.System, err = a.InstructionsFunc(ctx, handle); err != nil {
+		if req.System, err = instructions(ctx, a, handle); err != nil {
 			return nil, cairn.Errorf(cairn.CodeHook, "agent %q: instructions: %w", a.Name, err)
 		}
 	}
@@ -179,9 +181,13 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
+	own := false
 	err = fx.hooks(l, a, func(h *cairn.Hooks) error {
 		if h.BeforeModel == nil {
 			return nil
+		}
+		if !own { // a hook may change the list, which so far is the session's
+			req.Messages, own = slices.Clone(req.Messages), true
 		}
 		return h.BeforeModel(ctx, handle, req)
 	})
@@ -189,6 +195,15 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 		return nil, cairn.Errorf(cairn.CodeHook, "before model: %w", err)
 	}
 	return req, nil
+}
+
+func instructions(ctx context.Context, a *cairn.Agent, handle *cairn.Step) (text string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the function panicked: %v", v)
+		}
+	}()
+	return a.InstructionsFunc(ctx, handle)
 }
 
 func (fx *Effects) newReply(l *live, number int) *reply {

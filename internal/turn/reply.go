@@ -26,6 +26,9 @@ type part struct {
 	open bool
 }
 
+// maxToolName bounds the name of a tool that a model makes up; those that there are have shorter ones.
+const maxToolName = 128
+
 func (r *reply) last(t cairn.PartType) *part {
 	if n := len(r.parts); n > 0 && r.parts[n-1].Type == t && r.parts[n-1].open {
 		return r.parts[n-1]
@@ -70,15 +73,15 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 	case cairn.ChunkToolStart:
 		r.endThinking()
-		id := r.ids(c.CallID)
+		id, tool := r.ids(c.CallID), cutText(strings.ToValidUTF8(c.Tool, "\uFFFD"), maxToolName)
 		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, Provider: c.Provider,
-			ToolUse: &cairn.ToolUse{CallID: id, Tool: c.Tool}}, open: true}
+			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true}
 		r.parts = append(r.parts, p)
 		if r.byID == nil {
 			r.byID = map[string]*part{}
 		}
 		r.byID[c.CallID] = p
-		r.say(cairn.Event{Type: cairn.EventToolArgStart, CallID: id, Tool: c.Tool})
+		r.say(cairn.Event{Type: cairn.EventToolArgStart, CallID: id, Tool: tool})
 	case cairn.ChunkToolArgs:
 		p := r.byID[c.CallID]
 		if p == nil {

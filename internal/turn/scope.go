@@ -2,9 +2,11 @@ package turn
 
 import (
 	"encoding/json"
+	"math"
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -99,8 +101,9 @@ func (s *scope) Update(list []cairn.Op) error {
 }
 
 func (s *scope) Emit(name string, data json.RawMessage) error {
-	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
-	if err := store.CheckEvent(&ev, s.max-512); err != nil { // leaves room for the ids that are added
+	ev := s.emit.base
+	ev.Type, ev.Step, ev.Name, ev.Data = cairn.EventCustom, s.number, name, data
+	if err := store.CheckEvent(&ev, s.max-64); err != nil { // leaves room for the sequence and the time
 		return err
 	}
 	s.mu.Lock()
@@ -121,6 +124,14 @@ func (s *scope) AddContext(m cairn.Message) {
 }
 
 func (s *scope) RecordUsage(name string, amount float64) {
+	problem := ids.Check(name)
+	if math.IsNaN(amount) || math.IsInf(amount, 0) {
+		problem = "has an amount that is not a number"
+	}
+	if problem != "" {
+		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.base.SessionID, "amount", amount)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {

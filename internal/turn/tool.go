@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -39,18 +40,27 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 	c.scope = fx.newScope(l, st.number, below...)
 	work, release := l.work(ctx)
 	defer release()
+	if ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+		return ToolOut{}, nil
+	}
 
 	l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.use.Input})
 	result := fx.execute(work, a, l, c)
 	c.scope.end()
-	if ctx.Err() != nil {
-		return ToolOut{}, context.Cause(ctx) // the process is going away; somebody will run the call again
+	if cause := context.Cause(ctx); cause != nil { // the process is going away
+		if !a.Durability.Stages() || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) {
+			return ToolOut{}, cause // somebody will run the call again
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		work = ctx
 	}
 	if result == nil { // stopped before there was a result
 		return ToolOut{}, nil
 	}
 	if c.finishing() && !result.IsError {
-		result = fx.finish(work, a, l, c, result)
+		result = fx.finish(work, a, l, c, result, append(below, c.scope)...)
 	}
 	if len(c.scope.ops) > 0 {
 		_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
@@ -76,6 +86,9 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 	}
 	return ToolOut{Finished: c.done}, nil
 }
+
+// leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
+const leaveTime = 5 * time.Second
 
 func (l *live) callHandle(c *call, s *scope) *cairn.Call {
 	return cairn.NewCall(l.handle(s), cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.use.Input})
@@ -184,7 +197,7 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 }
 
 // finish lets a call that would end the turn do so, unless the output or the guard is against it.
-func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) *cairn.ToolResult {
+func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult, state ...*scope) *cairn.ToolResult {
 	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: result.Output}
 	if c.use.Tool == cairn.FinishTool {
 		done = cairn.Completion{Reason: cairn.ReasonFinish, Output: c.use.Input}
@@ -196,7 +209,7 @@ func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call,
 	if l.step.reply != nil {
 		done.Text = l.step.reply.Text()
 	}
-	verdict, err := fx.judge(ctx, a, l, l.step.number, done, l.opening, l.step.scope, c.scope)
+	verdict, err := fx.judge(ctx, a, l, l.step.number, done, state...)
 	switch {
 	case err != nil:
 		c.failed = err
@@ -237,8 +250,13 @@ func (fx *Effects) judge(ctx context.Context, a *cairn.Agent, l *live, number in
 	if err == nil {
 		err = decision.Err
 	}
-	if err == nil && decision.Output != nil && a.Output != nil {
-		err = a.Output.Check(decision.Output)
+	if err == nil && decision.Output != nil {
+		switch {
+		case a.Output != nil:
+			err = a.Output.Check(decision.Output)
+		case !json.Valid(decision.Output):
+			err = errors.New("the output that replaces it is not valid JSON")
+		}
 	}
 	if err != nil {
 		e := cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", err)

@@ -68,7 +68,7 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 		e = &events{}
 	}
 	if expect != store.AnySequence && expect != e.last {
-		return 0, cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, e.last)
+		return 0, changed(log, expect, e.last)
 	}
 	if len(list) > 0 {
 		l.logs[log] = e
@@ -78,7 +78,7 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 }
 
 // AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64, list ...cairn.Event) (int64, error) {
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, list ...cairn.Event) (int64, error) {
 	for i := range list {
 		if err := store.CheckEvent(&list[i], l.max); err != nil {
 			return 0, err
@@ -92,18 +92,24 @@ func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64
 	e := l.logs[log]
 	if e == nil {
 		e = &events{}
-		l.logs[log] = e
 	}
 	if seen := e.fences[session]; token < seen {
 		return 0, store.Fenced(log, session, token, seen)
-	} else if token > seen {
-		if e.fences == nil {
-			e.fences = map[string]int64{}
-		}
-		e.fences[session] = token
 	}
+	if expect != store.AnySequence && expect != e.last {
+		return 0, changed(log, expect, e.last)
+	}
+	if e.fences == nil {
+		e.fences = map[string]int64{}
+	}
+	e.fences[session] = token
+	l.logs[log] = e
 	l.add(log, e, list)
 	return e.last, nil
+}
+
+func changed(log string, expect, last int64) error {
+	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
 }
 
 // add appends events to a log. The caller holds the lock, so that batches are published in order.

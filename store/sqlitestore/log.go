@@ -68,7 +68,7 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 }
 
 // AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64, events ...cairn.Event) (last int64, err error) {
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
 	return l.append(ctx, log, events, func(c *conn, data []string) (int64, error) {
 		seen := int64(0)
 		if _, err := c.row(sqlFence, func(cols *columns) { seen = cols.int64() }, log, session); err != nil {
@@ -77,7 +77,7 @@ func (l *Log) AppendFenced(ctx context.Context, log, session string, token int64
 		if token < seen {
 			return 0, store.Fenced(log, session, token, seen)
 		}
-		key, last, err := advance(c, log, store.AnySequence, len(data))
+		key, last, err := advance(c, log, expect, len(data))
 		if err != nil {
 			return 0, err
 		}

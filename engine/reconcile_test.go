@@ -1,0 +1,225 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// after returns a step that lets k appends pass and then does something to every further one.
+func after(k int, fn func() error) (step func(context.Context, []cairn.Event) error, fired func() bool) {
+	appends := make(chan struct{}, 1<<20)
+	return func(context.Context, []cairn.Event) error {
+		appends <- struct{}{}
+		if len(appends) <= k {
+			return nil
+		}
+		return fn()
+	}, func() bool { return len(appends) > k }
+}
+
+// Wherever a process dies between its store and its log, another one completes the log: one mark for each beginning,
+// step and end, and nothing of what was lost.
+func TestLogIsCompletedWhereverItsWriterDied(t *testing.T) {
+	t.Parallel()
+	deaths := map[string]func(st *tap) error{
+		"the log fails":    func(*tap) error { return cairn.Errorf(cairn.CodeInternal, "the disk is full") },
+		"the process dies": func(st *tap) error { st.cut(); return context.Canceled },
+	}
+	for name, death := range deaths {
+		for _, d := range durabilities {
+			t.Run(name+"/"+d.String(), func(t *testing.T) {
+				t.Parallel()
+				for k, fired := 0, true; fired; k++ {
+					t.Run(fmt.Sprint(k), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							st := tapOn(nil)
+							agent := eventful(d)
+							eng := open(t, st, agent, shortLease)
+							step, hit := after(k, func() error { return death(st) })
+							st.log.stepIn(step)
+							_, _ = start(t, eng, "s", "go").Wait(t.Context())
+							wantSound(t, bringToEnd(t, st, agent), "s")
+							fired = hit()
+						})
+					})
+				}
+			})
+		}
+	}
+}
+
+// Events of a run whose last ones were never written come to an end all the same, in the process that drove it and in
+// any other.
+func TestReadersDoNotHangWhenTheEndWasNotLogged(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				eng := open(t, st, bot(scripted.New(scripted.Text("done"))))
+				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+					for i := range events {
+						if events[i].Type == cairn.EventStepCommitted {
+							return cairn.Errorf(cairn.CodeInternal, "no log any more")
+						}
+					}
+					return nil
+				})
+				run := start(t, eng, "s", "go")
+				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				st.log.stepIn(nil)
+				if where == "elsewhere" {
+					var err error
+					if run, err = open(t, tapOn(st.Store), bot(scripted.New())).Attach(t.Context(), "s"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wantEnd(t, run)
+				wantSound(t, st.Store, "s")
+			})
+		})
+	}
+}
+
+// wantEnd reads a run's events up to its end.
+func wantEnd(t *testing.T, run *engine.Run) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var last cairn.Event
+	for ev, err := range run.Events(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.RunID != run.ID() {
+			t.Errorf("among the events of run %s is %s of run %s", run.ID(), ev.Type, ev.RunID)
+		}
+		last = ev
+	}
+	if !last.Ends(run.ID()) {
+		t.Fatalf("the events end with %s, not with the end of the run", last.Type)
+	}
+}
+
+// A reader of a run whose process died hears of its end from the process that took it over, or from whoever began the
+// next turn.
+func TestReadersOfADeadRunHearOfItsEnd(t *testing.T) {
+	t.Parallel()
+	next := map[string]func(t *testing.T, eng *engine.Engine){
+		"it is resumed": func(t *testing.T, eng *engine.Engine) {
+			run, err := eng.Resume(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+		},
+		"the next turn begins": func(t *testing.T, eng *engine.Engine) {
+			run := start(t, eng, "s", "again")
+			wait(t, run)
+			wantEnd(t, run)
+		},
+		"it is interrupted": func(t *testing.T, eng *engine.Engine) {
+			if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, do := range next {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				first := open(t, st, bot(scripted.New(scripted.Reply(scripted.Text("half an ans"), scripted.Do(st.cut), scripted.Pause(time.Hour)))), shortLease)
+				start(t, first, "s", "go")
+				synctest.Wait() // the process is gone now
+
+				other := open(t, tapOn(st.Store), bot(scripted.New(scripted.Text("whole"))), shortLease, named("b"))
+				run, err := other.Attach(t.Context(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(ttl)
+				heard := make(chan struct{})
+				go func() { wantEnd(t, run); close(heard) }()
+				do(t, other)
+				<-heard
+				wantSound(t, st.Store, "s")
+			})
+		})
+	}
+}
+
+// A log that cannot be reached for a moment loses nothing.
+func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		eng := open(t, st, bot(counter(3), note()))
+		n := 0
+		st.log.stepIn(func(context.Context, []cairn.Event) error {
+			if n++; n%4 != 0 {
+				return cairn.Errorf(cairn.CodeUnavailable, "no log at the moment")
+			}
+			return nil
+		})
+		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+		if n < 20 {
+			t.Fatalf("only %d appends", n)
+		}
+		wantSound(t, st, "s")
+	})
+}
+
+// The next turn, whoever begins it, completes the log of a run whose process died between its last commit and its log.
+func TestNextTurnCompletesTheLogOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"the same process", "another process"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				agent := bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("done") }))
+				eng := open(t, st, agent)
+				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+					if events[0].Type == cairn.EventStepCommitted {
+						return cairn.Errorf(cairn.CodeInternal, "no log")
+					}
+					return nil
+				})
+				turn(t, eng, "s", "go")
+				st.log.stepIn(nil)
+				time.Sleep(time.Minute)
+				if who == "another process" {
+					eng = open(t, tapOn(st.Store), agent, named("b"))
+				}
+				turn(t, eng, "s", "go on")
+				wantSound(t, st, "s")
+			})
+		})
+	}
+}
+
+// A run that came to nothing is begun and ended once on its log, too.
+func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		eng := open(t, st, bot(scripted.New(scripted.Pause(time.Hour))))
+		start(t, eng, "s", "go")
+		synctest.Wait()
+		st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "no log") })
+		_ = eng.Interrupt(t.Context(), "s", "") // which the log does not hear of
+		st.log.stepIn(nil)
+		other := open(t, tapOn(st.Store), bot(scripted.New()), named("b"))
+		wantEnd(t, attach(t, other, "s"))
+		wantSound(t, st, "s")
+	})
+}

@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// tap stands between an engine and a memory store: it remembers the calls and lets a test step in. Two taps on one
+// store are two processes.
+type tap struct {
+	*memstore.Store
+	log *logTap
+
+	mu    sync.Mutex
+	calls []string
+	// before may refuse a call, after may lose the answer of one that happened. Either may block.
+	before, after func(ctx context.Context, op string) error
+}
+
+// tapOn returns a tap on st; nil means a new store.
+func tapOn(st *memstore.Store) *tap {
+	if st == nil {
+		st = memstore.New(nil)
+	}
+	return &tap{Store: st, log: &logTap{Log: st.EventLog().(*memstore.Log)}}
+}
+
+func (s *tap) EventLog() store.Log { return s.log }
+
+// stepIn sets what happens before and after each call from now on.
+func (s *tap) stepIn(before, after func(ctx context.Context, op string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
+}
+
+// cut makes every call fail from now on, as if the process had lost its network.
+func (s *tap) cut() {
+	down := func(context.Context, string) error { return cairn.Errorf(cairn.CodeUnavailable, "cut off") }
+	s.stepIn(down, nil)
+	// A log that will not come back: an engine would wait for one that may, with a mutex held that stops a fake clock.
+	s.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "cut off") })
+}
+
+// seen returns the calls so far and forgets them.
+func (s *tap) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.calls
+	s.calls = nil
+	return list
+}
+
+func through[T any](s *tap, ctx context.Context, op string, call func() (T, error)) (T, error) {
+	s.mu.Lock()
+	s.calls = append(s.calls, op)
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	var none T
+	if before != nil {
+		if err := before(ctx, op); err != nil {
+			return none, err
+		}
+	}
+	v, err := call()
+	if err == nil && after != nil {
+		if err := after(ctx, op); err != nil {
+			return none, err
+		}
+	}
+	return v, err
+}
+
+func only(err error) (struct{}, error) { return struct{}{}, err }
+
+func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	return through(s, ctx, "Commit", func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
+}
+
+func (s *tap) Load(ctx context.Context, id string) (*cairn.Session, error) {
+	return through(s, ctx, "Load", func() (*cairn.Session, error) { return s.Store.Load(ctx, id) })
+}
+
+func (s *tap) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
+	return through(s, ctx, "Snapshot", func() (*store.Snapshot, error) { return s.Store.Snapshot(ctx, id, from) })
+}
+
+func (s *tap) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
+	return through(s, ctx, "Messages", func() ([]cairn.Message, error) { return s.Store.Messages(ctx, id, from, limit) })
+}
+
+func (s *tap) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
+	return through(s, ctx, "State", func() (json.RawMessage, error) { return s.Store.State(ctx, id, checkpointID) })
+}
+
+func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	_, err := through(s, ctx, "Stage", func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
+	return err
+}
+
+func (s *tap) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
+	return through(s, ctx, "Staged", func() ([]store.Staged, error) { return s.Store.Staged(ctx, id, stepID) })
+}
+
+func (s *tap) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	return through(s, ctx, "Renew", func() (*cairn.Stop, error) { return s.Store.Renew(ctx, id, token, ttl) })
+}
+
+func (s *tap) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	_, err := through(s, ctx, "RequestStop", func() (struct{}, error) { return only(s.Store.RequestStop(ctx, id, stop)) })
+	return err
+}
+
+func (s *tap) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+	return through(s, ctx, "Run", func() (*cairn.Run, error) { return s.Store.Run(ctx, id, runID) })
+}
+
+func (s *tap) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	return through(s, ctx, "Runs", func() (store.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
+}
+
+func (s *tap) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
+	return through(s, ctx, "Checkpoint", func() (*cairn.Checkpoint, error) { return s.Store.Checkpoint(ctx, id, checkpointID) })
+}
+
+func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	return through(s, ctx, "Checkpoints", func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
+}
+
+func (s *tap) Due(ctx context.Context, limit int) ([]store.Due, error) {
+	return through(s, ctx, "Due", func() ([]store.Due, error) { return s.Store.Due(ctx, limit) })
+}
+
+// logTap stands between an engine and an event log.
+type logTap struct {
+	*memstore.Log
+
+	mu     sync.Mutex
+	before func(ctx context.Context, events []cairn.Event) error
+}
+
+// stepIn sets what happens before each append from now on; an error refuses it.
+func (l *logTap) stepIn(before func(ctx context.Context, events []cairn.Event) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before = before
+}
+
+func (l *logTap) step(ctx context.Context, events []cairn.Event) error {
+	l.mu.Lock()
+	before := l.before
+	l.mu.Unlock()
+	if before == nil || len(events) == 0 {
+		return nil
+	}
+	return before(ctx, events)
+}
+
+func (l *logTap) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
+	if err := l.step(ctx, events); err != nil {
+		return 0, err
+	}
+	return l.Log.Append(ctx, log, expect, events...)
+}
+
+func (l *logTap) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+	if err := l.step(ctx, events); err != nil {
+		return 0, err
+	}
+	return l.Log.AppendFenced(ctx, log, expect, session, token, events...)
+}

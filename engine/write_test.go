@@ -1,0 +1,181 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+func TestTurnOfNStepsCostsNPlusOneWritesAndNoReads(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 10} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			st := tapOn(nil)
+			eng := open(t, st, bot(counter(n), note()))
+			want := slices.Repeat([]string{"Commit"}, n+1)
+			for _, which := range []string{"new session", "warm process", "warm process again"} {
+				res := turn(t, eng, "s", "go")
+				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
+				if res.Steps != n {
+					t.Fatalf("%d steps, want %d", res.Steps, n)
+				}
+				if calls := st.seen(); !slices.Equal(calls, want) {
+					t.Errorf("%s: store calls %v, want %d commits", which, calls, n+1)
+				}
+			}
+			wantSound(t, st, "s")
+		})
+	}
+}
+
+func TestColdProcessReadsOnce(t *testing.T) {
+	t.Parallel()
+	first := tapOn(nil)
+	turn(t, open(t, first, bot(counter(2), note()), named("a")), "s", "go")
+
+	second := tapOn(first.Store)
+	turn(t, open(t, second, bot(counter(2), note()), named("b")), "s", "go on")
+	// It tries to create the session first, which a new one costs nothing.
+	if calls, want := second.seen(), []string{"Commit", "Snapshot", "Commit", "Commit", "Commit"}; !slices.Equal(calls, want) {
+		t.Errorf("store calls %v, want %v", calls, want)
+	}
+	wantSound(t, second, "s")
+}
+
+func TestPerToolStagesEachReplyAndEachResult(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	agent := bot(scripted.New(
+		scripted.Reply(scripted.Call("a", in{"1"}), scripted.Call("b", in{"2"}), scripted.Call("a", in{"3"})),
+		scripted.Text("done"),
+	), echo("a"), echo("b"))
+	agent.Durability = cairn.PerTool
+	wantStatus(t, turn(t, open(t, st, agent), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+	want := []string{"Commit", // the beginning
+		"Stage", "Stage", "Stage", "Stage", "Commit", // a reply with three calls
+		"Stage", "Commit"} // a reply
+	if calls := st.seen(); !slices.Equal(calls, want) {
+		t.Errorf("store calls %v, want %v", calls, want)
+	}
+	wantSound(t, st, "s")
+}
+
+func TestManualCommitsWhereItIsAskedTo(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	save := tool("save", func(_ context.Context, call *cairn.Call, in in) (string, error) {
+		call.Checkpoint()
+		return "saved", call.Append([]string{"notes"}, in.Text)
+	})
+	step := func(tool string, n int) scripted.Step { return scripted.Call(tool, in{fmt.Sprint(n)}) }
+	agent := bot(scripted.New(step("note", 1), step("note", 2), step("save", 3), step("note", 4), scripted.Text("done")), note(), save)
+	agent.Durability = cairn.Manual
+	res := turn(t, open(t, st, agent), "s", "go")
+	if calls, want := st.seen(), []string{"Commit", "Commit", "Commit"}; !slices.Equal(calls, want) {
+		t.Errorf("store calls %v: want the beginning, step 3 and the end", calls)
+	}
+	if res.Steps != 5 || res.Usage.ModelCalls != 5 || res.Usage.ToolCalls != 4 {
+		t.Errorf("outcome %+v", res)
+	}
+	if got := state(t, st, "s"); got != `{"notes":["1","2","3","4"]}` {
+		t.Errorf("state %s", got)
+	}
+	page, err := st.Checkpoints(t.Context(), "s", store.PageQuery{})
+	if err != nil || len(page.Items) != 2 || page.Items[0].Step != 3 || page.Items[1].Step != 5 {
+		t.Errorf("checkpoints %+v, %v: want after steps 3 and 5", page.Items, err)
+	}
+	wantSound(t, st, "s")
+}
+
+func TestIntervalCommitsWhenItHasPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		var steps []scripted.Step
+		for range 6 {
+			steps = append(steps, scripted.Reply(scripted.Pause(10*time.Second), scripted.Call("note", in{"x"})))
+		}
+		agent := bot(scripted.New(append(steps, scripted.Text("done"))...), note())
+		agent.Durability = cairn.Interval(25 * time.Second)
+		wantStatus(t, turn(t, open(t, st, agent, with(func(o *engine.Options) { o.LeaseTTL = time.Hour })), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+		if calls := st.seen(); len(calls) != 4 {
+			t.Errorf("store calls %v, want the beginning and three commits", calls)
+		}
+		page, err := st.Checkpoints(t.Context(), "s", store.PageQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var at []int
+		for _, cp := range page.Items {
+			at = append(at, cp.Step)
+		}
+		if want := []int{3, 6, 7}; !slices.Equal(at, want) {
+			t.Errorf("checkpoints after steps %v, want %v", at, want)
+		}
+		wantSound(t, st, "s")
+	})
+}
+
+// With Manual and Interval a crash repeats what came after the last commit, and nothing before it.
+func TestManualRepeatsOnlyWhatCameAfterTheLastCommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		ran := map[string]int{}
+		save := tool("note", func(_ context.Context, call *cairn.Call, in in) (string, error) {
+			ran[in.Text]++
+			switch in.Text {
+			case "2":
+				call.Checkpoint()
+			case "4":
+				if ran["4"] == 1 {
+					st.cut()
+					call.Checkpoint()
+				}
+			}
+			return "", call.Append([]string{"notes"}, in.Text)
+		})
+		agent := bot(counter(6), save)
+		agent.Durability = cairn.Manual
+		_, _ = start(t, open(t, st, agent, shortLease), "s", "go").Wait(t.Context())
+		bringToEnd(t, st, agent)
+		for text, want := range map[string]int{"1": 1, "2": 1, "3": 2, "4": 2, "5": 1} {
+			if ran[text] != want {
+				t.Errorf("step %s ran %d times, want %d", text, ran[text], want)
+			}
+		}
+		if got := state(t, st.Store, "s"); got != `{"notes":["1","2","3","4","5"]}` {
+			t.Errorf("state %s", got)
+		}
+		wantSound(t, st.Store, "s")
+	})
+}
+
+// A state that grows step by step is stored anew only now and then, so that neither writing nor loading it gets out of
+// hand.
+func TestGrowingStateGetsAKeyframeWhenItsChangesOutgrowIt(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	agent := bot(counter(200), tool("note", func(_ context.Context, call *cairn.Call, in in) (string, error) {
+		return "", call.Append([]string{"notes"}, strings.Repeat(in.Text, 50))
+	}))
+	agent.MaxSteps = 200
+	wantStatus(t, turn(t, open(t, st, agent), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+	at, size := load(t, st, "s").State, int64(len(state(t, st, "s")))
+	if at.Position != 199 || at.KeyframeBytes < size/4 || at.ChangeBytes > max(at.KeyframeBytes, 4<<10) {
+		t.Errorf("a state of %d bytes is kept as %+v", size, at)
+	}
+	if got := decode[map[string][]string](t, []byte(state(t, st, "s")))["notes"]; len(got) != 199 {
+		t.Errorf("%d notes", len(got))
+	}
+}

@@ -1,0 +1,246 @@
+package tail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// shelf is what a store holds of one log.
+type shelf struct {
+	mu    sync.Mutex
+	list  []cairn.Event
+	reads int
+	fail  error
+}
+
+// put adds events to the shelf and returns them.
+func (s *shelf) put(n int) []cairn.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		s.list = append(s.list, cairn.Event{Sequence: int64(len(s.list)) + 1})
+	}
+	return slices.Clone(s.list[len(s.list)-n:])
+}
+
+func (s *shelf) read(_ context.Context, _ string, after int64, limit int) ([]cairn.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	rest := s.list[min(int(after), len(s.list)):]
+	return slices.Clone(rest[:min(limit, len(rest))]), nil
+}
+
+// follow reads a log in the background; what it has seen is returned by the function.
+func follow(t *testing.T, h *Hub, s *shelf, after int64) (seen func() string) {
+	var mu sync.Mutex
+	var got []int64
+	go func() {
+		for ev, err := range h.Follow(t.Context(), "log", after, s.read) {
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			got = append(got, ev.Sequence)
+			mu.Unlock()
+		}
+	}()
+	return func() string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for i, n := range got {
+			if n != after+1+int64(i) {
+				return fmt.Sprintf("a gap or a repeat: %v", got)
+			}
+		}
+		return fmt.Sprintf("%d up to %d", len(got), after+int64(len(got)))
+	}
+}
+
+func want(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("the reader saw %s, want %s", got, want)
+	}
+}
+
+func TestFollowerSeesHistoryAndWhatIsPublished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		s.put(1000) // more than is read at once
+		seen := follow(t, h, s, 10)
+		want(t, seen(), "990 up to 1000")
+		reads := s.reads
+		for range 5 {
+			h.Publish("log", s.put(2))
+			synctest.Wait()
+		}
+		want(t, seen(), "1000 up to 1010")
+		if s.reads > reads+1 {
+			t.Errorf("%d reads for what was published in order", s.reads-reads)
+		}
+	})
+}
+
+func TestFollowerFillsWhatWasNotPublished(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(h *Hub, s *shelf){
+		"a gap":                        func(h *Hub, s *shelf) { s.put(3); h.Publish("log", s.put(2)) },
+		"a wake":                       func(h *Hub, s *shelf) { s.put(5); h.Wake("log") },
+		"a wake of all":                func(h *Hub, s *shelf) { s.put(5); h.WakeAll() },
+		"out of order":                 func(h *Hub, s *shelf) { a, b := s.put(3), s.put(2); h.Publish("log", b); h.Publish("log", a) },
+		"twice":                        func(h *Hub, s *shelf) { a := s.put(5); h.Publish("log", a); h.Publish("log", a) },
+		"overlapping":                  func(h *Hub, s *shelf) { a := s.put(3); h.Publish("log", a); s.put(2); h.Publish("log", s.list[1:]) },
+		"a wake that knows of nothing": func(h *Hub, s *shelf) { h.Wake("log"); h.Publish("log", s.put(5)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h, s := &Hub{}, &shelf{}
+				h.Publish("log", s.put(1))
+				seen := follow(t, h, s, 0)
+				want(t, seen(), "1 up to 1")
+				write(h, s)
+				want(t, seen(), "6 up to 6")
+				h.Publish("log", s.put(1))
+				want(t, seen(), "7 up to 7")
+			})
+		})
+	}
+}
+
+func TestSlowFollowerCatchesUpFromTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		release := make(chan struct{})
+		var got []int64
+		go func() {
+			for ev, err := range h.Follow(t.Context(), "log", 0, s.read) {
+				if err != nil {
+					t.Error(err)
+				}
+				if got = append(got, ev.Sequence); len(got) == 1 {
+					<-release
+				}
+			}
+		}()
+		synctest.Wait()
+		for range 10 * window { // none of which waits
+			h.Publish("log", s.put(1))
+		}
+		close(release)
+		synctest.Wait()
+		if n := 10 * window; len(got) != n || got[n-1] != int64(n) || !slices.IsSorted(got) {
+			t.Errorf("%d events", len(got))
+		}
+		for _, tail := range h.tails {
+			if len(tail.events) > 3*window {
+				t.Errorf("%d events are kept", len(tail.events))
+			}
+		}
+	})
+}
+
+func TestLastFollowerLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
+		h, s := &Hub{}, &shelf{}
+		s.put(3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for range h.Follow(ctx, "log", 0, s.read) {
+				}
+			})
+		}
+		for range h.Follow(ctx, "log", 0, s.read) {
+			break
+		}
+		synctest.Wait()
+		if !h.Following() || !slices.Equal(h.Logs(), []string{"log"}) {
+			t.Errorf("logs %v", h.Logs())
+		}
+		cancel()
+		all.Wait()
+		if h.Following() || len(h.Logs()) != 0 {
+			t.Errorf("logs %v are still followed", h.Logs())
+		}
+		h.Publish("log", s.put(1)) // to nobody
+	})
+}
+
+func TestErrorOfTheStoreEndsTheFollower(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	h, s := &Hub{}, &shelf{fail: broken}
+	n := 0
+	for _, err := range h.Follow(t.Context(), "log", 0, s.read) {
+		if n++; !errors.Is(err, broken) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n != 1 || h.Following() {
+		t.Errorf("%d errors, still following %t", n, h.Following())
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range h.Follow(gone, "log", 0, s.read) {
+		t.Errorf("a reader that has gone is told %v", err)
+	}
+}
+
+// Many readers that come and go, and writers that publish in any order, never make a gap.
+func TestManyReadersAndWriters(t *testing.T) {
+	t.Parallel()
+	const total = 3000
+	h, s := &Hub{}, &shelf{}
+	var all sync.WaitGroup
+	for r := range 50 {
+		all.Go(func() {
+			next := int64(r)
+			for next < total {
+				for ev, err := range h.Follow(t.Context(), "log", next, s.read) {
+					if err != nil || ev.Sequence != next+1 {
+						t.Errorf("after %d comes %d, %v", next, ev.Sequence, err)
+						return
+					}
+					if next = ev.Sequence; next == total || next%97 == int64(r) { // leaves and comes back
+						break
+					}
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	written := 0
+	for range 3 {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				if written == total {
+					mu.Unlock()
+					return
+				}
+				batch := s.put(1)
+				written++
+				mu.Unlock()
+				h.Publish("log", batch) // another writer may be first
+			}
+		})
+	}
+	all.Wait()
+}

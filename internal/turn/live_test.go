@@ -1,0 +1,132 @@
+package turn
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		first, limit time.Duration
+		n            int
+		want         time.Duration
+	}{
+		{time.Second, time.Minute, 0, time.Second},
+		{time.Second, time.Minute, 3, 8 * time.Second},
+		{time.Second, time.Minute, 6, time.Minute},
+		{time.Second, time.Minute, 1000, time.Minute},
+		{time.Hour, time.Minute, 0, time.Minute},
+		{100 * time.Hour, math.MaxInt64, 19, math.MaxInt64},
+		{math.MaxInt64, time.Minute, 20, time.Minute},
+		{time.Nanosecond, time.Nanosecond, 5, time.Nanosecond},
+	} {
+		for range 100 {
+			if got := backoff(c.first, c.limit, c.n); got > c.want || got < c.want-c.want/4-1 {
+				t.Fatalf("backoff(%s, %s, %d) = %s, want %s less up to a quarter", c.first, c.limit, c.n, got, c.want)
+			}
+		}
+	}
+}
+
+func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
+	t.Parallel()
+	c := newCache(2)
+	sessions := map[string]*live{}
+	park := func(id string) {
+		if sessions[id] == nil {
+			sessions[id] = &live{row: &cairn.Session{ID: id}}
+		}
+		c.drive(sessions[id])
+		c.park(sessions[id])
+	}
+	park("a")
+	park("b")
+	park("a")
+	park("c")
+	for id, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if got := c.take(id); (got != nil) != want {
+			t.Errorf("session %s is kept: %t, want %t", id, got != nil, want)
+		}
+	}
+	if c.take("a") != nil || c.get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
+		t.Errorf("left over: %d idle, %d driven, %d in order", len(c.idle), len(c.driven), c.order.Len())
+	}
+	none := newCache(-1)
+	none.park(sessions["a"])
+	if none.take("a") != nil {
+		t.Error("a cache without room kept a session")
+	}
+}
+
+// A session that was taken over from this process by itself is not dropped or parked by its former driver.
+func TestFormerDriverLeavesItsSuccessorAlone(t *testing.T) {
+	t.Parallel()
+	fx := NewEffects(Config{CacheSessions: 1})
+	old := &live{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 1}}}
+	successor := &live{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 2}}}
+	fx.cache.drive(old)
+	fx.cache.drive(successor)
+	fx.Forget(Position{SessionID: "s", Token: 1})
+	fx.cache.drop(old)
+	if fx.cache.get("s") != successor {
+		t.Error("the successor was forgotten")
+	}
+	fx.Forget(Position{SessionID: "s", Token: 2})
+	if fx.cache.get("s") != nil {
+		t.Error("the successor was not forgotten when it was its turn")
+	}
+}
+
+func TestMarksOfALog(t *testing.T) {
+	t.Parallel()
+	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }
+	start, commit, discard := cairn.EventStepStart, cairn.EventStepCommitted, cairn.EventStepDiscarded
+	begin, end := cairn.Event{Type: cairn.EventRunStart}, cairn.Event{Type: cairn.EventRunEnd}
+	record := &cairn.Run{ID: "r", Status: cairn.RunCompleted}
+	for name, c := range map[string]struct {
+		steps int // in the store
+		ended bool
+		log   []cairn.Event
+		want  string
+	}{
+		"nothing was written":           {0, false, nil, "[run_start]"},
+		"it has just begun":             {0, false, []cairn.Event{begin}, "[]"},
+		"its first step was lost":       {0, false, []cairn.Event{begin, step(start, 1)}, "[step_discarded 1]"},
+		"taken back already":            {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1)}, "[]"},
+		"begun anew after that":         {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1), step(start, 1)}, "[step_discarded 1]"},
+		"a commit without its mark":     {1, false, []cairn.Event{begin, step(start, 1)}, "[step_committed 1 checkpoint 1]"},
+		"three steps in one commit":     {3, false, []cairn.Event{begin, step(start, 1), step(start, 2), step(start, 3), step(commit, 1)}, "[step_committed 2 step_committed 3 checkpoint 3]"},
+		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
+		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[run_end]"},
+		"everything is missing":         {1, true, nil, "[step_committed 1 checkpoint 1 run_end]"},
+		"complete":                      {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), end}, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := marks{committed: map[int]bool{}}
+			for _, ev := range c.log {
+				m.add(&ev, c.steps)
+			}
+			p := past{runID: "r", steps: c.steps, checkpoint: "cp"}
+			if c.ended {
+				p.end = record
+			}
+			var got []string
+			for _, ev := range p.missing(m) {
+				text := string(ev.Type)
+				if ev.Step > 0 {
+					text += fmt.Sprint(" ", ev.Step)
+				}
+				got = append(got, text)
+			}
+			if fmt.Sprint(got) != c.want {
+				t.Errorf("missing %v, want %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package turn
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// recorder is a scheduler that plays a script and writes down what it was asked to do.
+type recorder struct {
+	plans    []Planned
+	finishes map[string]bool // calls that end the turn
+	fail     string          // the effect that fails
+	steps    int             // after which the run ends
+	asked    []string
+}
+
+var errHost = errors.New("host trouble")
+
+func (r *recorder) Do(e Effect) error {
+	// A durable host keeps the input and the output as JSON.
+	raw, err := json.Marshal(e.In)
+	if err != nil {
+		return err
+	}
+	var in ToolIn
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	name := fmt.Sprint(e.Name, " ", in.Step)
+	if in.CallID != "" {
+		name += " " + in.CallID
+	}
+	r.asked = append(r.asked, name)
+	if name == r.fail {
+		return errHost
+	}
+	switch out := e.Out.(type) {
+	case *Planned:
+		*out = r.plans[in.Step-1]
+	case *ToolOut:
+		out.Finished = r.finishes[in.CallID]
+	case *Committed:
+		if in.Step == r.steps {
+			*out = Committed{Ended: true, Status: cairn.RunCompleted}
+		}
+	}
+	return nil
+}
+
+func (r *recorder) All(list []Effect) error {
+	r.asked = append(r.asked, fmt.Sprint("together ", len(list)))
+	var errs []error
+	for _, e := range list {
+		errs = append(errs, r.Do(e))
+	}
+	return errors.Join(errs...)
+}
+
+func TestLoopOrdersTheEffects(t *testing.T) {
+	t.Parallel()
+	plans := []Planned{{Parallel: []string{"a"}}, {Parallel: []string{"b", "c"}, Finishing: []string{"d", "e", "f"}}, {}}
+	for name, c := range map[string]struct {
+		host recorder
+		from int
+		want []string
+		err  bool
+	}{
+		"a whole turn": {recorder{plans: plans, steps: 3}, 0, []string{"plan 1", "tool 1 a", "commit 1",
+			"plan 2", "together 2", "tool 2 b", "tool 2 c", "tool 2 d", "tool 2 e", "tool 2 f", "commit 2", "plan 3", "commit 3"}, false},
+		"finishing stops at the first success": {recorder{plans: plans, steps: 2, finishes: map[string]bool{"e": true}}, 1,
+			[]string{"plan 2", "together 2", "tool 2 b", "tool 2 c", "tool 2 d", "tool 2 e", "commit 2"}, false},
+		"from the last committed step": {recorder{plans: plans, steps: 3}, 2, []string{"plan 3", "commit 3"}, false},
+		"a failing plan":               {recorder{plans: plans, fail: "plan 1"}, 0, []string{"plan 1"}, true},
+		"a failing tool":               {recorder{plans: plans, fail: "tool 1 a"}, 0, []string{"plan 1", "tool 1 a"}, true},
+		"a failing parallel tool":      {recorder{plans: plans, fail: "tool 2 b"}, 1, []string{"plan 2", "together 2", "tool 2 b", "tool 2 c"}, true},
+		"a failing finish":             {recorder{plans: plans, fail: "tool 2 d"}, 1, []string{"plan 2", "together 2", "tool 2 b", "tool 2 c", "tool 2 d"}, true},
+		"a failing commit":             {recorder{plans: plans, fail: "commit 1"}, 0, []string{"plan 1", "tool 1 a", "commit 1"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end, err := Loop(&c.host, Begun{Position: Position{SessionID: "s", RunID: "r", Step: c.from}})
+			if !slices.Equal(c.host.asked, c.want) {
+				t.Errorf("asked for %q, want %q", c.host.asked, c.want)
+			}
+			if errors.Is(err, errHost) != c.err || end.Ended == c.err {
+				t.Errorf("end %+v, error %v", end, err)
+			}
+		})
+	}
+}
