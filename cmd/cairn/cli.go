@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitFailure  = 1
+	exitUsage    = 2
+	exitNotFound = 3
+)
+
+// grammar is the command line.
+type grammar struct {
+	Demo     demoCmd     `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
+	Sessions sessionsCmd `cmd:"" help:"Look at stored sessions and change them."`
+	Work     workCmd     `cmd:"" help:"Drive on the demo's runs whose process died, until interrupted."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+// app is what a command works with.
+type app struct {
+	env    func(string) string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	// engine is the clock, the ids and the pace of events of every engine; its zero value is right outside of tests.
+	engine engine.Options
+}
+
+// run performs one command line and returns its exit code.
+func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	return a.run(args)
+}
+
+func (a *app) run(args []string) (code int) {
+	defer func() { // kong leaves through here after it printed help
+		if p := recover(); p != nil {
+			exit, ok := p.(helpShown)
+			if !ok {
+				panic(p)
+			}
+			code = int(exit)
+		}
+	}()
+	parser, err := kong.New(&grammar{},
+		kong.Name("cairn"),
+		kong.Description("Durable agent sessions."),
+		kong.Writers(a.stdout, a.stderr),
+		kong.Exit(func(code int) { panic(helpShown(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"db": orElse(a.env("CAIRN_DB"), defaultDB), "model": defaultModel(a.env)},
+		kong.Bind(a),
+	)
+	if err != nil {
+		return a.fail(err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return a.fail(usageError{err})
+	}
+	return a.fail(command.Run())
+}
+
+type helpShown int
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// fail reports an error, if there is one, in one line and returns the exit code.
+func (a *app) fail(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(a.stderr, "cairn:", strings.Join(strings.Fields(err.Error()), " "))
+	var usage usageError
+	switch {
+	case errors.As(err, &usage), errors.Is(err, cairn.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, cairn.ErrNotFound):
+		return exitNotFound
+	}
+	return exitFailure
+}
+
+// untilStopped returns a context that ends when the process is asked to go, by Ctrl-C too.
+func untilStopped() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+func orElse(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}

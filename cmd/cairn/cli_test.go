@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn/engine"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+
+// asCairn makes the test binary behave as the command, so that tests can kill it.
+const asCairn = "CAIRN_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCairn) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
+type bench struct {
+	dir string
+	env map[string]string
+
+	mu    sync.Mutex
+	clock time.Time
+	ids   map[string]int
+}
+
+func newBench(t *testing.T) *bench {
+	dir := t.TempDir()
+	return &bench{
+		dir:   dir,
+		env:   map[string]string{"CAIRN_DB": filepath.Join(dir, "cairn.db")},
+		clock: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
+		ids:   map[string]int{},
+	}
+}
+
+func (b *bench) now() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.clock
+}
+
+func (b *bench) newID(prefix string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ids[prefix]++
+	return fmt.Sprintf("%s_%d", prefix, b.ids[prefix])
+}
+
+// run performs one command line in this process, a minute after the one before.
+func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code int) {
+	b.mu.Lock()
+	b.clock = b.clock.Add(time.Minute)
+	b.mu.Unlock()
+	var out, errs bytes.Buffer
+	a := &app{
+		env:   func(name string) string { return b.env[name] },
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
+		engine: engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1},
+	}
+	code = a.run(args)
+	return strings.ReplaceAll(out.String(), b.dir, "DIR"), strings.ReplaceAll(errs.String(), b.dir, "DIR"), code
+}
+
+// TestScripts plays the files in testdata: command lines after "$ cairn", their input after "<", and then what is
+// expected: standard output, standard error after "!", and the exit code if it is not 0.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			script, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(newBench(t), string(script))
+			switch {
+			case got == string(script):
+			case *update:
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Errorf("%s: the output differs; -update rewrites it\n%s", file, firstDifference(string(script), got))
+			}
+		})
+	}
+}
+
+var word = regexp.MustCompile(`"[^"]*"|\S+`)
+
+// play returns the script as it should read by what its commands do.
+func play(b *bench, script string) string {
+	var got strings.Builder
+	lines := strings.Split(strings.TrimSuffix(script, "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		command, isCommand := strings.CutPrefix(line, "$ cairn")
+		if !isCommand {
+			if strings.HasPrefix(line, "# ") {
+				fmt.Fprintln(&got, line)
+			}
+			continue
+		}
+		fmt.Fprintln(&got, line)
+		var stdin strings.Builder
+		for ; i+1 < len(lines) && strings.HasPrefix(lines[i+1], "< "); i++ {
+			fmt.Fprintln(&got, lines[i+1])
+			fmt.Fprintln(&stdin, lines[i+1][2:])
+		}
+		var args []string
+		for _, w := range word.FindAllString(command, -1) {
+			args = append(args, strings.ReplaceAll(strings.Trim(w, `"`), "DIR", b.dir))
+		}
+		stdout, stderr, code := b.run(stdin.String(), args...)
+		got.WriteString(stdout)
+		for _, line := range strings.SplitAfter(stderr, "\n") {
+			if line != "" {
+				got.WriteString("! " + line)
+			}
+		}
+		if code != exitOK {
+			fmt.Fprintf(&got, "[exit %d]\n", code)
+		}
+		fmt.Fprintln(&got)
+	}
+	return got.String()
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d:\nwant %s\ngot  %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn/model/openai/openaitest"
+)
+
+// ask plays the demo with a server's model on the bench.
+func (b *bench) ask(server *openaitest.Server, stdin string) (stdout, stderr string, code int) {
+	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"], b.env["OPENAI_API_KEY"] = server.BaseURL, "test-model", "key-1"
+	return b.run(stdin, "demo")
+}
+
+// TestOpenAI has a server's model answer, which the environment asks for.
+func TestOpenAI(t *testing.T) {
+	t.Parallel()
+	server := openaitest.NewServer(
+		openaitest.CallTool("lookup_order", lookupArgs{42}),
+		openaitest.Reply{Reasoning: "It is broken.", Calls: []openaitest.Call{{Tool: "refund", Arguments: `{"order":42,"reason":"broken"}`}}},
+		openaitest.Text("Your 24.50 EUR are on their way."),
+	)
+	defer server.Close()
+	server.RequireKey("key-1")
+	b := newBench(t)
+	stdout, stderr, code := b.ask(server, "Order 42 arrived broken\n")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	at := 0
+	for _, part := range []string{
+		"model openai:test-model.\n", "you: Order 42 arrived broken\n",
+		`→ lookup_order {"order":42}`, `← {"order":42,"customer":"Ada Lovelace"`,
+		"  It is broken.\n", `→ refund {"order":42,"reason":"broken"}`, `← {"refund":1,`,
+		"support: Your 24.50 EUR are on their way.\n", "  completed · 3 model calls · 2 tool calls · ",
+	} {
+		i := strings.Index(stdout[at:], part)
+		if i < 0 {
+			t.Fatalf("%q is missing after %q:\n%s", part, stdout[:at], stdout)
+		}
+		at += i
+	}
+	wantRefunds(t, b, 1)
+	if asked := server.Requests(); asked[0].Model != "test-model" || len(asked[0].Tools) != 4 {
+		t.Errorf("the server was asked %+v", asked[0])
+	}
+}
+
+type lookupArgs struct {
+	Order int `json:"order"`
+}
+
+// TestFailedAnswer has an answer fail, and tries it again in the next process.
+func TestFailedAnswer(t *testing.T) {
+	t.Parallel()
+	server := openaitest.NewServer(
+		openaitest.Fail(401, "invalid_api_key", "Wrong key."),
+		openaitest.Text("Hello!"),
+	)
+	defer server.Close()
+	b := newBench(t)
+	stdout, stderr, code := b.ask(server, "hello\n")
+	if code != exitFailure || !strings.HasPrefix(stderr, "cairn: ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d: %q", code, stderr)
+	}
+	if !strings.Contains(stdout, "error: ") || !strings.Contains(stdout, "  failed · ") {
+		t.Errorf("the failure is not shown:\n%s", stdout)
+	}
+	stdout, stderr, code = b.ask(server, "/retry\n")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit %d: %q", code, stderr)
+	}
+	if !strings.Contains(stdout, "Enter /retry to try again.") || !strings.Contains(stdout, "support: Hello!\n") {
+		t.Errorf("the retry is not shown:\n%s", stdout)
+	}
+}
+
+// TestBrokenOffAnswer has the server break off in the middle of an answer that is then given again.
+func TestBrokenOffAnswer(t *testing.T) {
+	t.Parallel()
+	server := openaitest.NewServer(
+		openaitest.Reply{Text: "One two three four.", BreakAfter: 3},
+		openaitest.Text("One two three four."),
+	)
+	defer server.Close()
+	b := newBench(t)
+	stdout, stderr, code := b.ask(server, "count\n")
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit %d: %q", code, stderr)
+	}
+	if !strings.Contains(stdout, "(the answer broke off and starts again: ") || !strings.Contains(stdout, "support: One two three four.\n") {
+		t.Errorf("the second attempt is not shown:\n%s", stdout)
+	}
+	messages, _, _ := b.run("", "sessions", "messages", "demo")
+	if strings.Count(messages, "One") != 1 {
+		t.Errorf("the broken answer is in the transcript:\n%s", messages)
+	}
+}
+
+// TestControlCharacters has a model and a user write what would steer a terminal.
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	server := openaitest.NewServer(openaitest.Text("red \x1b[31m alert\x07\nnext line"))
+	defer server.Close()
+	b := newBench(t)
+	stdout, _, _ := b.ask(server, "hi \x1b[2J there\n")
+	messages, _, _ := b.run("", "sessions", "messages", "demo")
+	for _, shown := range []string{stdout, messages} {
+		if strings.ContainsAny(shown, "\x1b\x07") || !strings.Contains(shown, "red  [31m alert \n") || !strings.Contains(shown, "next line\n") {
+			t.Errorf("%q", shown)
+		}
+	}
+}
+
+func TestDefaultModel(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ base, key, name, want string }{
+		{"", "", "", "scripted"},
+		{"", "", "some-model", "scripted"},
+		{"", "key", "", "scripted"},
+		{"", "key", "some-model", "openai:some-model"},
+		{"http://localhost:1/v1", "", "some-model", "openai:some-model"},
+	} {
+		env := map[string]string{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
+		if got := defaultModel(func(name string) string { return env[name] }); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+	b := newBench(t)
+	b.env["OPENAI_API_KEY"] = "key"
+	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model scripted.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
+		t.Errorf("a key without a model:\n%s", stdout)
+	}
+}
+
+// TestScriptedBuild checks that the build for those who only want the scripted model compiles, without the provider's
+// client.
+func TestScriptedBuild(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", "-tags=scripted", "-copylocks", ".").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags=scripted", "-deps", ".").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "openai-go") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

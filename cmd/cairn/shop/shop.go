@@ -1,0 +1,104 @@
+// Package shop is the small shop behind the demo: a dozen orders in an SQLite file that can be looked up, sent to
+// another address and refunded. Each change takes an idempotency key and happens once per key, so that a process that
+// dies between the change and the report of it can simply make it again.
+package shop
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	_ "modernc.org/sqlite" // the driver
+)
+
+// schema makes the tables and the dozen orders.
+//
+//go:embed shop.sql
+var schema string
+
+// applicationID marks the file as a shop; it reads "shop".
+const applicationID = 0x73686f70
+
+// Shop is an open shop. It is safe for concurrent use, and any number of processes may share its file.
+type Shop struct {
+	db  *sql.DB
+	now func() time.Time
+}
+
+// Open opens the shop in the file at path and fills it with its orders if there is none. now is the clock for the times
+// of changes; nil means time.Now. A file that holds something else is an ErrSchema error and stays as it is.
+func Open(ctx context.Context, path string, now func() time.Time) (*Shop, error) {
+	if path == "" {
+		return nil, cairn.Invalid("path", "is empty")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, cairn.Invalid("path", "%v", err)
+	}
+	if now == nil {
+		now = time.Now
+	}
+	source := url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(10000)", "foreign_keys(1)"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", source.String())
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "open shop %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1)
+	s := &Shop{db: db, now: now}
+	if err := s.furnish(ctx, path); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// furnish makes the tables and orders in an empty file.
+func (s *Shop) furnish(ctx context.Context, path string) error {
+	err := s.change(ctx, "open shop "+path, func(tx *sql.Tx) error {
+		var id, objects int
+		if err := tx.QueryRowContext(ctx, "SELECT application_id, (SELECT count(*) FROM sqlite_schema) FROM pragma_application_id").Scan(&id, &objects); err != nil {
+			return err
+		}
+		switch {
+		case id == applicationID:
+			return nil
+		case id != 0 || objects > 0:
+			return cairn.Errorf(cairn.CodeSchema, "%s is not a shop: the database belongs to something else", path)
+		}
+		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d;", applicationID))
+		return err
+	})
+	return err
+}
+
+// change runs do in one transaction. Errors of do that are no *cairn.Error are told as trouble with storage.
+func (s *Shop) change(ctx context.Context, what string, do func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err == nil {
+		defer tx.Rollback() // does nothing after Commit
+		if err = do(tx); err == nil {
+			err = tx.Commit()
+		}
+	}
+	return storage(what, err)
+}
+
+func storage(what string, err error) error {
+	var known *cairn.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", what, err)
+}
+
+// Close closes the file.
+func (s *Shop) Close() error { return storage("close shop", s.db.Close()) }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// errInterrupted is the outcome of an answer that was stopped.
+var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
+
+// stream shows a run's events to its end. watching is set for a run that another process drives: when it is done there
+// is nothing more to see. The error ends the conversation; a failed answer does not.
+func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Context) error {
+	reading := context.WithoutCancel(ctx) // an answer may come to its end when the process is asked to go
+	if watching != nil {
+		reading = watching
+	}
+	reading, stop := context.WithCancelCause(reading)
+	heed := heeding{chat: c, elsewhere: watching != nil, reading: reading, stop: stop}
+	var wg sync.WaitGroup
+	wg.Go(func() { heed.signals(ctx) })
+	err := c.show(reading, run)
+	cause := context.Cause(reading)
+	stop(nil)
+	wg.Wait()
+	if heed.err != nil {
+		c.screen.fail(heed.err)
+	}
+
+	switch {
+	case errors.Is(cause, errLeft):
+		c.left = true
+		c.screen.note("Left in the middle of the answer. Start again and it goes on.")
+		return errLeft
+	case errors.Is(err, cairn.ErrClosed):
+		c.screen.note("Stopped in the middle of the answer. Start again and it goes on.")
+		return errLeft
+	case ctx.Err() != nil:
+		return errLeft
+	case watching != nil && errors.Is(err, context.Canceled):
+		return nil // settle looks again
+	}
+	c.failed = err
+	if heed.asked && errors.Is(err, errInterrupted) {
+		if !c.prompting {
+			return err // Ctrl-C ends what nobody types
+		}
+		c.failed = nil
+	}
+	return nil
+}
+
+// show prints events until the run ends and returns the error of the run, if it has one.
+func (c *chat) show(ctx context.Context, run *engine.Run) error {
+	for ev, err := range run.Events(ctx) {
+		if err != nil {
+			c.screen.newline()
+			return err
+		}
+		c.screen.show(ev)
+	}
+	c.screen.newline()
+	res, err := run.Wait(ctx)
+	if err == nil && res.Status == cairn.RunInterrupted {
+		return errInterrupted
+	}
+	return err
+}
+
+// heeding serves an answer's signals while its events are read.
+type heeding struct {
+	chat      *chat
+	elsewhere bool // another process drives the run
+	reading   context.Context
+	stop      context.CancelCauseFunc
+
+	asked bool  // the answer was interrupted from here
+	err   error // it could not be interrupted
+}
+
+// signals returns when reading is done: the first Ctrl-C interrupts the answer, the second leaves it behind. When the
+// process is asked to go, as ctx tells, the answer gets a little time to come to its end.
+func (h *heeding) signals(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-h.reading.Done():
+			return
+		case <-ctx.Done():
+			if h.elsewhere {
+				h.stop(nil)
+				return
+			}
+			closing, cancel := context.WithTimeout(h.reading, grace)
+			defer cancel()
+			_ = h.chat.eng.Close(closing) // a run that could not end tells so by its events
+			return
+		case <-h.chat.interrupts:
+		}
+		if h.asked {
+			h.stop(errLeft)
+			return
+		}
+		h.asked = true
+		wg.Go(func() {
+			err := h.chat.eng.Interrupt(h.reading, h.chat.session, "Ctrl-C")
+			if err != nil && h.reading.Err() == nil && !errors.Is(err, cairn.ErrNotRunning) {
+				h.err = err
+			}
+		})
+	}
+}
+
+// unseen yields the events that are in the log but not on the screen.
+func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	return historyAfter(ctx, c.eng, c.session, c.screen.seen)
+}
+
+// skipDiscarded has the screen pass over what a dead process said and what was taken back since.
+func (c *chat) skipDiscarded(ctx context.Context) error {
+	var open []int64 // what the current step said
+	for ev, err := range c.unseen(ctx) {
+		if err != nil {
+			return err
+		}
+		switch ev.Type {
+		case cairn.EventStepStart, cairn.EventStepCommitted:
+			open = open[:0]
+		case cairn.EventStepDiscarded:
+			for _, sequence := range append(open, ev.Sequence) {
+				c.screen.skip[sequence] = true
+			}
+			open = open[:0]
+		default:
+			open = append(open, ev.Sequence)
+		}
+	}
+	return nil
+}

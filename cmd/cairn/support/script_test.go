@@ -1,0 +1,192 @@
+package support_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/shop"
+	"github.com/cairn-agents/cairn/cmd/cairn/support"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+func ExampleAgent() {
+	dir, err := os.MkdirTemp("", "shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	s, err := shop.Open(ctx, filepath.Join(dir, "shop.db"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{support.Agent(s, support.Script(0))}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close(ctx)
+	run, err := eng.Execute(ctx, "s1", support.Name, cairn.Text("Where is order 44?"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := run.Wait(ctx)
+	fmt.Println(res.Text, err)
+	// Output:
+	// Order 44 (Bicycle bell, 12.00 EUR) is on its way to 78 High Street, Bletchley. <nil>
+}
+
+// talk plays a conversation and returns the tools that were called and the last text.
+func talk(t *testing.T, lines ...string) (calls []string, text string) {
+	t.Helper()
+	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{support.Agent(s, support.Script(0))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close(t.Context())
+	for _, line := range lines {
+		run, err := eng.Execute(t.Context(), "s1", support.Name, cairn.Text(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := run.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = res.Text
+	}
+	messages, err := eng.Messages(t.Context(), "s1", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range messages {
+		for _, use := range messages[i].ToolUses() {
+			calls = append(calls, use.Tool+string(use.Input))
+		}
+	}
+	return calls, text
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		says  string // lines, separated by |
+		calls string
+		hears string // part of the last text
+	}{
+		{"Orders 41 and 42 were never received",
+			`lookup_order{"order":41} lookup_order{"order":42} refund{"order":41,"reason":"missing"} refund{"order":42,"reason":"missing"}`,
+			"Done: 39.90 EUR for order 41 are on their way back to you (refund"},
+		{"Order 45 has not arrived. It is lost.", `lookup_order{"order":45} refund{"order":45,"reason":"missing"}`, "58.00 EUR"},
+		{"Orders 42, 44 & 99 are damaged",
+			`lookup_order{"order":42} lookup_order{"order":44} lookup_order{"order":99} refund{"order":42,"reason":"broken"}`,
+			"there is no order 99. Shall I refund order 44?"},
+		{"I got the wrong thing in #50", `lookup_order{"order":50} refund{"order":50,"reason":"wrong"}`, "refund 1"},
+		{"order 46 is late|nope", `lookup_order{"order":46}`, "nothing was changed"},
+		{"order 46 is late|go ahead", `lookup_order{"order":46} lookup_order{"order":46} refund{"order":46,"reason":"late"}`, "Done: 45.00 EUR"},
+		{"cancel order 51|Yes!", `lookup_order{"order":51} lookup_order{"order":51} refund{"order":51,"reason":"unwanted"}`, "Done: 149.00 EUR"},
+		{"Please send order no. 48 to 1 Main Street, Springfield, please.",
+			`change_address{"order":48,"address":"1 Main Street, Springfield"}`, "now goes to 1 Main Street, Springfield."},
+		{"I moved. Change the address of order 43|which one?", ``, "I did not quite get that."},
+		{"deliver it to 9 Hill Road, Oxford", ``, "Which order is it about?"},
+		{"Which orders has Ada Lovelace?|Ada Lovelace's orders", `list_orders{"customer":"Ada Lovelace"}`, "Order 48"},
+		{"list orders by Charles Babbage", `list_orders{"customer":"Charles Babbage"}`, "no orders under that name"},
+		{"when will it arrive|the one with number 52", `lookup_order{"order":52}`, "Music stand"},
+		{"Hi", ``, "Hello!"},
+		{"🤷", ``, "I did not quite get that."},
+	} {
+		calls, text := talk(t, strings.Split(test.says, "|")...)
+		if got := strings.Join(calls, " "); got != test.calls {
+			t.Errorf("%q calls\n%s\nwant\n%s", test.says, got, test.calls)
+		}
+		if !strings.Contains(text, test.hears) {
+			t.Errorf("%q ends with %q, want %q", test.says, text, test.hears)
+		}
+	}
+}
+
+// TestScriptGoesOn cuts a reply at each word and has the model go on: together it is the whole reply.
+func TestScriptGoesOn(t *testing.T) {
+	t.Parallel()
+	model := support.Script(0)
+	reply := func(messages ...cairn.Message) (text string, pieces []string) {
+		for chunk, err := range model.Stream(t.Context(), &cairn.Request{SessionID: "s", Messages: messages}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chunk.Type == cairn.ChunkText {
+				text += chunk.Text
+				pieces = append(pieces, chunk.Text)
+			}
+		}
+		return text, pieces
+	}
+	said := func(text string) cairn.Message {
+		return cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart(text)}}
+	}
+	hello := cairn.User(cairn.TextPart("hello"))
+	whole, pieces := reply(hello)
+	for n := range len(pieces) {
+		half := strings.Join(pieces[:n], "")
+		rest, more := reply(hello, said(half), cairn.Context("Continue where you stopped."))
+		if half+rest != whole {
+			t.Errorf("%q goes on with %q", half, rest)
+		}
+		if n == 0 { // interrupted a second time
+			first := more[0]
+			rest, _ := reply(hello, said(first), cairn.Context("Continue."), said(more[1]), cairn.Context("Continue."))
+			if first+more[1]+rest != whole {
+				t.Errorf("%q, %q goes on with %q", first, more[1], rest)
+			}
+		}
+	}
+	if rest, _ := reply(hello, said(whole), cairn.Context("Continue where you stopped.")); rest != "That was all." {
+		t.Errorf("a whole reply goes on with %q", rest)
+	}
+}
+
+// TestScriptCallsAgain has a call that was stopped before it ran made again, and one that failed not.
+func TestScriptCallsAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		code cairn.Code
+		want []string
+	}{
+		{cairn.CodeNotExecuted, []string{"lookup_order"}},
+		{cairn.CodeTimeout, nil},
+	} {
+		messages := []cairn.Message{
+			cairn.User(cairn.TextPart("Where is order 44?")),
+			{Role: cairn.RoleAssistant, Parts: []cairn.Part{{Type: cairn.PartToolUse,
+				ToolUse: &cairn.ToolUse{CallID: "c1", Tool: "lookup_order", Input: json.RawMessage(`{"order":44}`)}}}},
+			{Role: cairn.RoleTool, Parts: []cairn.Part{{Type: cairn.PartToolResult,
+				Result: &cairn.ToolResult{CallID: "c1", Tool: "lookup_order", Output: json.RawMessage(`"no"`), IsError: true, Code: test.code}}}},
+		}
+		var calls []string
+		for chunk, err := range support.Script(0).Stream(t.Context(), &cairn.Request{SessionID: "s", Messages: messages}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chunk.Type == cairn.ChunkToolStart {
+				calls = append(calls, chunk.Tool)
+			}
+		}
+		if !slices.Equal(calls, test.want) {
+			t.Errorf("%s: calls %v, want %v", test.code, calls, test.want)
+		}
+	}
+}

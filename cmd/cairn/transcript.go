@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type messagesCmd struct {
+	one
+	From  int `default:"0" help:"Index of the first message. Default: 0."`
+	Limit int `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+}
+
+// numbered is a message with its index in the session.
+type numbered struct {
+	Index int `json:"index"`
+	cairn.Message
+}
+
+// Run prints messages.
+func (cmd *messagesCmd) Run(a *app, all *sessionsCmd) error {
+	if cmd.From < 0 || cmd.Limit < 0 {
+		return misuse("--from and --limit cannot be negative")
+	}
+	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		messages := first(messagesFrom(ctx, eng, cmd.Session, cmd.From), cmd.Limit)
+		return listRows(a, all.JSON, messages, []string{"INDEX", "ROLE", "CONTENT"}, messageRows)
+	})
+}
+
+func messagesFrom(ctx context.Context, eng *engine.Engine, id string, from int) iter.Seq2[numbered, error] {
+	return func(yield func(numbered, error) bool) {
+		for {
+			page, err := eng.Messages(ctx, id, from, 0)
+			if err != nil {
+				yield(numbered{}, err)
+				return
+			}
+			for _, m := range page {
+				if !yield(numbered{from, m}, nil) {
+					return
+				}
+				from++
+			}
+			if len(page) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// messageRows returns a row for each line of a message.
+func messageRows(m *numbered) [][]string {
+	role := string(m.Role)
+	if m.Hidden {
+		role = "context"
+	}
+	lead := []string{fmt.Sprint(m.Index), role}
+	var rows [][]string
+	for i := range m.Parts {
+		for _, line := range strings.Split(partText(&m.Parts[i]), "\n") {
+			rows = append(rows, []string{lead[0], lead[1], line})
+			lead = []string{" ", " "}
+		}
+	}
+	return rows
+}
+
+func partText(p *cairn.Part) string {
+	switch p.Type {
+	case cairn.PartReasoning:
+		return "(" + strings.TrimSpace(p.Text) + ")"
+	case cairn.PartToolUse:
+		return fmt.Sprintf("→ %s %s %s", p.ToolUse.Tool, p.ToolUse.CallID, p.ToolUse.Input)
+	case cairn.PartToolResult:
+		mark := "←"
+		if p.Result.IsError {
+			mark = "← error " + string(p.Result.Code)
+		}
+		return fmt.Sprintf("%s %s %s", mark, p.Result.CallID, p.Result.Output)
+	case cairn.PartFile:
+		return fmt.Sprintf("[%s %s, %d bytes%s]", p.File.MediaType, p.File.Name, len(p.File.Data), p.File.URL)
+	}
+	return p.Text
+}
+
+type eventsCmd struct {
+	one
+	After  int64 `default:"0" placeholder:"SEQUENCE" help:"Only events after this one. Default: 0."`
+	Limit  int   `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+	Follow bool  `short:"f" help:"Wait for more until interrupted."`
+}
+
+// Run prints events.
+func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
+	if cmd.After < 0 || cmd.Limit < 0 {
+		return misuse("--after and --limit cannot be negative")
+	}
+	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		if !cmd.Follow && all.JSON {
+			return printArray(a.stdout, first(historyAfter(ctx, eng, cmd.Session, cmd.After), cmd.Limit))
+		}
+		events := historyAfter(ctx, eng, cmd.Session, cmd.After)
+		if cmd.Follow {
+			events = eng.Events(ctx, cmd.Session, cmd.After)
+		}
+		lines := json.NewEncoder(a.stdout)
+		for ev, err := range first(events, cmd.Limit) {
+			switch {
+			case err != nil:
+				return err
+			case all.JSON:
+				err = lines.Encode(&ev)
+			default:
+				// Events come one by one, so that columns have a fixed width.
+				line := fmt.Sprintf("%6d  %s  %2d  %-21s  %s", ev.Sequence, ev.Time.UTC().Format("2006-01-02 15:04:05.000"), ev.Step, ev.Type, eventDetail(&ev))
+				_, err = fmt.Fprintln(a.stdout, strings.TrimRight(line, " "))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func historyAfter(ctx context.Context, eng *engine.Engine, id string, after int64) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		for {
+			events, err := eng.History(ctx, id, after, 0)
+			if err != nil {
+				yield(cairn.Event{}, err)
+				return
+			}
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return
+				}
+				after = ev.Sequence
+			}
+			if len(events) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// eventDetail returns what an event says beside its type.
+func eventDetail(ev *cairn.Event) string {
+	var words []string
+	add := func(word string) {
+		if word != "" {
+			words = append(words, oneLine(word, maxWidth))
+		}
+	}
+	switch ev.Type {
+	case cairn.EventTextDelta, cairn.EventThinking, cairn.EventToolArgDelta:
+		return fmt.Sprintf("%q", ev.Text)
+	case cairn.EventRunStart, cairn.EventRunResumed:
+		add(ev.RunID)
+	}
+	add(ev.Tool)
+	add(ev.CallID)
+	add(ev.Name)
+	add(string(ev.Data))
+	if ev.IsError {
+		add("(error)")
+	}
+	add(string(ev.Status))
+	add(string(ev.Reason))
+	add(ev.CheckpointID)
+	if ev.Error != nil {
+		add(string(ev.Error.Code) + ": " + ev.Error.Message)
+	}
+	if ev.Usage != nil {
+		add(tokensOf(*ev.Usage) + " tokens")
+	}
+	for _, op := range ev.Patch {
+		add(op.Op + " " + op.Path)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run prints what the binary was built from.
+func (cmd *versionCmd) Run(a *app) error {
+	v := struct {
+		Version  string `json:"version"`
+		Revision string `json:"revision,omitempty"`
+		Modified bool   `json:"modified,omitempty"`
+		Go       string `json:"go"`
+		Platform string `json:"platform"`
+	}{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = orElse(info.Main.Version, v.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = s.Value
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			}
+		}
+	}
+	if cmd.JSON {
+		return json.NewEncoder(a.stdout).Encode(v)
+	}
+	_, err := fmt.Fprintf(a.stdout, "cairn %s %s %s\n", v.Version, v.Go, v.Platform)
+	return err
+}

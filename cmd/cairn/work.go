@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type workCmd struct {
+	database
+	modelFlags
+}
+
+// drain is how long runs may go on when the worker is asked to end.
+const drain = 10 * time.Second
+
+// Run drives runs until it is interrupted. Runs that do not end in time stay for the next worker.
+func (cmd *workCmd) Run(a *app) (err error) {
+	ctx, stop := untilStopped()
+	defer stop()
+	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	d, err := openDesk(ctx, a, cmd.database, cmd.modelFlags, func(o *engine.Options) {
+		o.Logger = log
+		ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
+			log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)
+		}
+		o.Hooks = append(o.Hooks, &cairn.Hooks{RunComplete: ended, RunFail: ended})
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close(ctx, drain)) }()
+	fmt.Fprintf(a.stderr, "Driving on what a dead process left in %s. Ctrl-C ends.\n", d.db)
+	return d.eng.Work(ctx)
+}
