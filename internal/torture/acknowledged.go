@@ -1,0 +1,174 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// nothingLost finds what the store acknowledged and no longer has.
+func nothingLost(h *History) error {
+	counts := map[string]int{} // messages at a step's checkpoint
+	for i := range h.Checkpoints {
+		counts[h.Checkpoints[i].StepID] = h.Checkpoints[i].MessageCount
+	}
+	runs := map[string]cairn.RunStatus{}
+	for i := range h.Runs {
+		runs[h.Runs[i].ID] = h.Runs[i].Status
+	}
+	replies := map[string]bool{}
+	for i := range h.Messages {
+		replies[digestOf(&h.Messages[i])] = true
+	}
+	for _, r := range h.Journal {
+		if r.Kind != committed {
+			continue
+		}
+		if n, ok := counts[r.Step]; r.Step != "" && (!ok || n != r.Messages) {
+			return fmt.Errorf("step %s was committed with %d messages; its checkpoint: %t, %d messages", r.Step, r.Messages, ok, n)
+		}
+		if r.Messages > h.Session.MessageCount || r.Version > h.Session.Version {
+			return fmt.Errorf("version %d with %d messages was committed, the session is at %d with %d",
+				r.Version, r.Messages, h.Session.Version, h.Session.MessageCount)
+		}
+		if _, ok := runs[r.Began]; r.Began != "" && !ok {
+			return fmt.Errorf("run %s was begun and does not exist", r.Began)
+		}
+		if status := runs[r.Ended]; r.Ended != "" && string(status) != r.Status {
+			return fmt.Errorf("run %s ended %s and is %q", r.Ended, r.Status, status)
+		}
+		for _, d := range r.Digests {
+			if !replies[d] {
+				return fmt.Errorf("reply %s was committed and is not in the transcript", d)
+			}
+		}
+	}
+	return nil
+}
+
+// oneWriter finds commits that should not both have succeeded: two that made the same version, or one under an old
+// lease after the next had been taken.
+func oneWriter(h *History) error {
+	var commits []record
+	for _, r := range h.Journal {
+		if r.Kind == committed {
+			commits = append(commits, r)
+		}
+	}
+	slices.SortStableFunc(commits, func(a, b record) int { return cmp.Compare(a.Version, b.Version) })
+	for i := 1; i < len(commits); i++ {
+		a, b := commits[i-1], commits[i]
+		switch {
+		case a.Version == b.Version:
+			return fmt.Errorf("processes %s and %s both wrote version %d", a.Process, b.Process, a.Version)
+		case b.Token < a.Token || b.Took && b.Token == a.Token || !b.Took && b.Token != a.Token && b.Version == a.Version+1:
+			return fmt.Errorf("version %d was written under lease %d, version %d under lease %d", a.Version, a.Token, b.Version, b.Token)
+		}
+	}
+	return nil
+}
+
+// nothingCommittedAgain finds model calls for replies, and tools started for calls, that were committed before.
+func nothingCommittedAgain(h *History) error {
+	done := map[string]record{} // by digest or call
+	leases := leases{}
+	for _, r := range h.Journal {
+		leases.note(r)
+		switch r.Kind {
+		case committed:
+			for _, name := range slices.Concat(r.Digests, r.Results) {
+				done[name] = r
+			}
+		case modelCalled, toolStarted:
+			name := r.Call
+			if r.Kind == modelCalled {
+				name = r.Digests[0]
+			}
+			if before, ok := done[name]; ok && !leases.late(r, before) {
+				return fmt.Errorf("process %s: %s for %s, which process %s had committed", r.Process, r.Kind, name, before.Process)
+			}
+		}
+	}
+	return nil
+}
+
+// stagedFirst finds replies and results of sessions with the durability PerTool that the process which got them
+// committed without having staged them.
+func stagedFirst(h *History) error {
+	if !strings.HasPrefix(h.Session.Agent, "per-tool") {
+		return nil
+	}
+	got := map[string]map[string]bool{} // by process: what it got under its lease
+	kept := map[string]bool{}
+	for _, r := range h.Journal {
+		if r.Took || got[r.Process] == nil {
+			got[r.Process] = map[string]bool{}
+		}
+		switch r.Kind {
+		case modelCalled:
+			got[r.Process][r.Digests[0]] = true
+		case toolEnded:
+			got[r.Process][r.Call] = true
+		case staged:
+			for _, name := range append(r.Digests, r.Call) {
+				kept[name] = true
+			}
+		case committed:
+			for _, name := range slices.Concat(r.Digests, r.Results) {
+				if got[r.Process][name] && !kept[name] {
+					return fmt.Errorf("process %s committed %s without having staged it", r.Process, name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// nothingStagedAgain finds model calls for replies that were staged before, and tools started for calls whose result
+// was.
+func nothingStagedAgain(h *History) error {
+	replies, results := map[string]record{}, map[string]record{}
+	keys := map[string]string{} // by call
+	leases := leases{}
+	for _, r := range h.Journal {
+		leases.note(r)
+		switch r.Kind {
+		case staged:
+			for _, d := range r.Digests {
+				replies[d] = r
+			}
+			if r.Call != "" {
+				results[r.Call] = r
+			}
+		case modelCalled:
+			if before, ok := replies[r.Digests[0]]; ok && !leases.late(r, before) {
+				return fmt.Errorf("process %s called the model for reply %s, which process %s had staged", r.Process, r.Digests[0], before.Process)
+			}
+		case toolStarted:
+			if key, ok := keys[r.Call]; ok && key != r.Key {
+				return fmt.Errorf("call %s was started with the keys %s and %s", r.Call, key, r.Key)
+			}
+			keys[r.Call] = r.Key
+			if before, ok := results[r.Call]; ok && !leases.late(r, before) {
+				return fmt.Errorf("process %s started call %s, whose result process %s had staged", r.Process, r.Call, before.Process)
+			}
+		}
+	}
+	return nil
+}
+
+// leases is which lease each process took last.
+type leases map[string]int64
+
+func (l leases) note(r record) {
+	if r.Kind == committed && r.Took {
+		l[r.Process] = r.Token
+	}
+}
+
+// late reports whether what a process does is no fault although something was acknowledged before: it drives the
+// session under an older lease and has not noticed yet that it lost it. What it does has no effect.
+func (l leases) late(r, before record) bool { return l[r.Process] < before.Token }

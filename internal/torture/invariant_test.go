@@ -1,0 +1,190 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// sound returns the history of a session that had a few turns and no trouble.
+func sound(t *testing.T, kind string) *History {
+	t.Helper()
+	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
+	st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := "group." + kind
+	for n := range 5 {
+		run, err := eng.Execute(t.Context(), id, kind, cairn.Text(fmt.Sprint("turn ", n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := eng.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	journal, _, err := readJournal(o.Dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := load(t.Context(), st, id, journal, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestSoundHistoriesAreAccepted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			for _, err := range sound(t, kind.name).check() {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// clone returns a copy that shares nothing with h.
+func (h *History) clone(t *testing.T) *History {
+	t.Helper()
+	raw, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(History)
+	if err := json.Unmarshal(raw, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestEveryInvariantCanFail(t *testing.T) {
+	t.Parallel()
+	h := sound(t, "per-tool")
+	for _, inv := range Invariants {
+		damages := damages[inv.Name]
+		if len(damages) == 0 {
+			t.Errorf("%s: nothing makes it fail", inv.Name)
+		}
+		for what, damage := range damages {
+			t.Run(inv.Name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				c := h.clone(t)
+				damage(c)
+				err := inv.Check(c)
+				if err == nil {
+					t.Fatal("it was accepted")
+				}
+				t.Log(err)
+			})
+		}
+	}
+	if len(damages) != len(Invariants) {
+		t.Errorf("damages for %d invariants, there are %d", len(damages), len(Invariants))
+	}
+}
+
+// A process that lost its lease and has not noticed may do again what another has acknowledged: its results are refused.
+func TestLateProcessesAreNoFault(t *testing.T) {
+	t.Parallel()
+	h := sound(t, "per-tool")
+	slices.Reverse(h.Journal) // the last ones of the session are what a late process repeats
+	tool, model := *h.record(toolStarted), *h.record(modelCalled)
+	slices.Reverse(h.Journal)
+	for name, again := range map[string]record{"tool": tool, "model": model} {
+		for token, fault := range map[int64]bool{1: false, 100: true} {
+			c := h.clone(t)
+			again.Process = "late"
+			c.Journal = append(c.Journal, record{Kind: committed, Process: "late", Took: true, Token: token}, again)
+			if err := nothingStagedAgain(c); (err != nil) != fault {
+				t.Errorf("the %s again under lease %d: %v", name, token, err)
+			}
+			if err := nothingCommittedAgain(c); (err != nil) != fault {
+				t.Errorf("the %s again under lease %d: %v", name, token, err)
+			}
+		}
+	}
+}
+
+// In a history that is not settled the last marks may be missing, and a run may be open.
+func TestUnsettledHistoriesMayLackTheirEnd(t *testing.T) {
+	t.Parallel()
+	h := sound(t, "per-step")
+	last := slices.IndexFunc(h.Events, func(ev cairn.Event) bool {
+		return ev.Type == cairn.EventStepCommitted && ev.RunID == h.Session.RunID
+	})
+	h.Events, h.Session.LogSequence = h.Events[:last], int64(last)
+	if len(h.check()) == 0 {
+		t.Error("a settled history without its end was accepted")
+	}
+	h.Settled = false
+	for _, err := range h.check() {
+		t.Error(err)
+	}
+}
+
+// record returns the first record of a kind; a committed one is of a step, a staged one of a call.
+func (h *History) record(kind recordKind) *record {
+	i := slices.IndexFunc(h.Journal, func(r record) bool {
+		return r.Kind == kind && (kind != committed || r.Step != "") && (kind != staged || r.Call != "")
+	})
+	return &h.Journal[i]
+}
+
+// event returns the index of the first event of a type.
+func (h *History) event(et cairn.EventType) int {
+	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == et })
+}
+
+// insert puts an event in front of another and numbers all of them again.
+func (h *History) insert(at int, ev cairn.Event) {
+	h.Events = slices.Insert(h.Events, at, ev)
+	h.number()
+}
+
+func (h *History) remove(at int) {
+	h.Events = slices.Delete(h.Events, at, at+1)
+	h.number()
+}
+
+func (h *History) number() {
+	for i := range h.Events {
+		h.Events[i].Sequence = int64(i + 1)
+	}
+}
+
+// answered returns the index of the first message with results.
+func (h *History) answered() int {
+	return slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return m.Role == cairn.RoleTool })
+}
+
+func (h *History) drop(at, n int) {
+	h.Messages = slices.Delete(h.Messages, at, at+n)
+	h.Session.MessageCount = len(h.Messages)
+}
+
+// ledger changes the state.
+func (h *History) ledger(change func(*ledger)) {
+	var l ledger
+	if err := json.Unmarshal(h.State, &l); err != nil {
+		panic(err)
+	}
+	change(&l)
+	raw, err := json.Marshal(l)
+	if err != nil {
+		panic(err)
+	}
+	h.State = raw
+}

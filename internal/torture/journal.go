@@ -1,0 +1,105 @@
+package torture
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// recordKind says what a record of the journal tells.
+type recordKind string
+
+const (
+	toolStarted recordKind = "tool_started"
+	toolEnded   recordKind = "tool_ended"
+	modelCalled recordKind = "model_called"
+	// The store has acknowledged it.
+	staged    recordKind = "staged"
+	committed recordKind = "committed"
+)
+
+// record is one line of the journal.
+type record struct {
+	Kind    recordKind `json:"kind"`
+	Process string     `json:"process"`
+	Session string     `json:"session"`
+
+	Call string `json:"call,omitempty"` // of a tool, or whose result was staged
+	Key  string `json:"key,omitempty"`  // the call's idempotency key, or the key of what was staged
+
+	// Digests are those of the replies that the model is asked for, or that were staged or committed.
+	Digests []string `json:"digests,omitempty"`
+	// Results are the calls whose results were committed.
+	Results []string `json:"results,omitempty"`
+
+	// Token is the lease's: under which something was staged, or after the commit. Took says that the commit took it.
+	Token int64 `json:"token,omitempty"`
+	Took  bool  `json:"took,omitempty"`
+	// Version and Messages are the session's after the commit.
+	Version  int64  `json:"version,omitempty"`
+	Messages int    `json:"messages,omitempty"`
+	Step     string `json:"step,omitempty"`  // the id of the step that was committed
+	Began    string `json:"began,omitempty"` // the run that the commit began
+	Ended    string `json:"ended,omitempty"` // the run that the commit ended
+	Status   string `json:"status,omitempty"`
+}
+
+// journal is a file that all processes append to. It needs no flushing: the machine outlives the processes.
+type journal struct {
+	file    *os.File
+	process string
+}
+
+func openJournal(dir, process string) (*journal, error) {
+	f, err := os.OpenFile(journalPath(dir), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return &journal{f, process}, err
+}
+
+func journalPath(dir string) string { return filepath.Join(dir, "journal") }
+
+// write adds a record in one write. A process can be killed in the middle of it, so a record begins with a line's end
+// as well: what is left of a torn one stays on a line of its own.
+func (j *journal) write(r record) {
+	r.Process = j.process
+	raw, err := json.Marshal(r)
+	if err == nil {
+		_, err = j.file.Write([]byte("\n" + string(raw) + "\n"))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("journal: %v", err))
+	}
+}
+
+// readJournal returns the records from an offset on, and the offset behind them. Torn ones are left out.
+func readJournal(dir string, from int64) (list []record, to int64, err error) {
+	f, err := os.Open(journalPath(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return nil, 0, err
+	}
+	in := bufio.NewReader(f)
+	for {
+		raw, err := in.ReadBytes('\n')
+		from += int64(len(raw))
+		var r record
+		if json.Unmarshal(raw, &r) == nil {
+			list = append(list, r)
+		}
+		if errors.Is(err, io.EOF) {
+			return list, from, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+}

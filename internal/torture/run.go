@@ -1,0 +1,131 @@
+package torture
+
+import (
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// runsContiguous finds turns that are missing or twice, runs that failed, and more than one that is under way.
+func runsContiguous(h *History) error {
+	s := h.Session
+	if len(h.Runs) != s.Turn {
+		return fmt.Errorf("the session is at turn %d with %d runs", s.Turn, len(h.Runs))
+	}
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		last := i == len(h.Runs)-1
+		switch {
+		case r.Turn != i+1:
+			return fmt.Errorf("run %s is turn %d in place %d", r.ID, r.Turn, i+1)
+		case last && r.ID != s.RunID:
+			return fmt.Errorf("the session is at run %s, the last one is %s", s.RunID, r.ID)
+		case r.Status == cairn.RunRunning && (!last || s.Status != cairn.SessionActive):
+			return fmt.Errorf("run %s of turn %d is running, the session is %s at turn %d", r.ID, r.Turn, s.Status, s.Turn)
+		case last && s.Status == cairn.SessionActive && r.Status != cairn.RunRunning:
+			return fmt.Errorf("the session is active, its run %s is %s", r.ID, r.Status)
+		case r.Status == cairn.RunFailed:
+			return fmt.Errorf("run %s failed: %v", r.ID, r.Error)
+		case r.Status == cairn.RunInterrupted && r.Reason != cairn.ReasonCrashed:
+			return fmt.Errorf("run %s was interrupted: %s", r.ID, r.Reason)
+		case (r.Status == cairn.RunRunning) != r.EndedAt.IsZero():
+			return fmt.Errorf("run %s is %s and ended at %s", r.ID, r.Status, r.EndedAt)
+		}
+	}
+	return nil
+}
+
+// usageAddsUp finds runs whose usage is not that of their committed steps.
+func usageAddsUp(h *History) error {
+	var sum cairn.Usage
+	for _, t := range h.turns() {
+		var want cairn.Usage
+		for _, s := range t.steps {
+			want.ModelCalls++
+			if s.results == nil {
+				continue
+			}
+			for _, r := range s.results.ToolResults() {
+				want.ToolCalls++
+				if r.IsError {
+					want.ToolErrors++
+				}
+			}
+		}
+		got := t.run.Usage
+		if t.run.Status == cairn.RunRunning {
+			got = h.Session.RunUsage
+		}
+		if !sameCounts(got, want) {
+			return fmt.Errorf("run %s used %+v, its steps %+v", t.run.ID, got, want)
+		}
+		sum = sum.Add(want)
+	}
+	if !sameCounts(h.Session.Usage, sum) {
+		return fmt.Errorf("the session used %+v, its runs %+v", h.Session.Usage, sum)
+	}
+	return nil
+}
+
+func sameCounts(a, b cairn.Usage) bool {
+	return a.ModelCalls == b.ModelCalls && a.ToolCalls == b.ToolCalls && a.ToolErrors == b.ToolErrors
+}
+
+// checkpointsOrdered finds checkpoints that are missing, twice, out of order, or of another place than they say.
+func checkpointsOrdered(h *History) error {
+	ends := map[string]int{} // messages after a step
+	last := map[string]int{} // a run's last committed step
+	for _, t := range h.turns() {
+		for i := range t.steps {
+			s := &t.steps[i]
+			n := s.at + 1 + len(s.after)
+			if s.results != nil {
+				n++
+			}
+			ends[stepID(t.run.ID, s.number)] = n
+			last[t.run.ID] = s.number
+		}
+	}
+	parent := ""
+	for i := range h.Checkpoints {
+		cp := &h.Checkpoints[i]
+		end, known := ends[cp.StepID]
+		switch {
+		case cp.Number != int64(i+1) || cp.ParentID != parent:
+			return fmt.Errorf("checkpoint %s has number %d and parent %q in place %d after %q", cp.ID, cp.Number, cp.ParentID, i+1, parent)
+		case cp.StepID != stepID(cp.RunID, cp.Step) || !known:
+			return fmt.Errorf("checkpoint %s is of run %s step %d (%s), which is not in the transcript", cp.ID, cp.RunID, cp.Step, cp.StepID)
+		case cp.MessageCount != end:
+			return fmt.Errorf("checkpoint %s has %d messages, its step ends at %d", cp.ID, cp.MessageCount, end)
+		}
+		parent = cp.ID
+		delete(ends, cp.StepID)
+		if cp.Step == last[cp.RunID] {
+			delete(last, cp.RunID)
+		}
+	}
+	if parent != h.Session.CheckpointID {
+		return fmt.Errorf("the session is at checkpoint %q, the last one is %q", h.Session.CheckpointID, parent)
+	}
+	if every := h.Session.Agent[0] == 'p'; every && len(ends) > 0 { // per step, per tool
+		return fmt.Errorf("%d steps have no checkpoint", len(ends))
+	}
+	for run, n := range last {
+		return fmt.Errorf("the last step %d of run %s has no checkpoint", n, run)
+	}
+	return nil
+}
+
+// nobodyLeftRunning finds sessions that say they are driven although nobody can be.
+func nobodyLeftRunning(h *History) error {
+	s := h.Session
+	switch {
+	case s.Status == cairn.SessionActive && (s.Lease.Owner == "" || s.Lease.Until.IsZero()):
+		return fmt.Errorf("the session is active without a lease: %+v", s.Lease)
+	case s.Status != cairn.SessionActive && s.Lease.Owner != "":
+		return fmt.Errorf("the session is %s, %s has its lease", s.Status, s.Lease.Owner)
+	case h.Settled && s.Status == cairn.SessionActive:
+		return fmt.Errorf("the session is still active in turn %d step %d after %d recoveries", s.Turn, s.Step, s.Recoveries)
+	}
+	return nil
+}

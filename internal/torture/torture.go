@@ -1,0 +1,79 @@
+// Package torture kills processes that drive sessions, with SIGKILL and at the worst moments, and checks that nothing
+// committed is lost or doubled.
+//
+// A test hands it a way to open its store. Its own binary, started again, is the victim: it drives turns with tools on
+// some sessions at once until it is killed. What it sees the store acknowledge goes to a journal outside the store; the
+// store and the journal together are a [History], which every one of [Invariants] must accept.
+package torture
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	flagKills = flag.Int("torture.kills", 200, "how many processes the torture test kills")
+	flagSeed  = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
+	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
+)
+
+// Open opens the store that belongs to a directory. The store must bring its event log.
+type Open func(dir string) (store.Store, error)
+
+const orderVariable = "CAIRN_TORTURE_ORDER"
+
+// order tells a victim what to do.
+type order struct {
+	Dir      string        `json:"dir"`
+	Name     string        `json:"name"` // of the process, in the journal
+	Sessions []string      `json:"sessions"`
+	LeaseTTL time.Duration `json:"lease_ttl"`
+	Seed     uint64        `json:"seed"`
+	Signal   signal        `json:"signal"`
+}
+
+// Victim turns the process into a victim, and never returns, if [Run] started it; else it does nothing. A package that
+// calls Run calls Victim when it is initialised.
+func Victim(open Open) {
+	raw := os.Getenv(orderVariable)
+	if raw == "" {
+		return
+	}
+	var o order
+	err := json.Unmarshal([]byte(raw), &o)
+	if err == nil {
+		err = o.follow(open)
+	}
+	fmt.Fprintln(os.Stderr, "victim:", err)
+	os.Exit(1)
+}
+
+// Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
+// the kills, though hardly the moments.
+func Run(t *testing.T, open Open) {
+	seed := *flagSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	dir := *flagKeep
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	h := &harness{t: t, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{}, journal: map[string][]record{}}
+	t.Logf("-torture.seed=%d", seed)
+	began := time.Now()
+	for h.kills < *flagKills && !t.Failed() {
+		h.life()
+	}
+	killed := time.Since(began)
+	h.finish()
+	t.Logf("%d kills in %s (checks %s, a start %s), all in %s: %s; %s", h.kills, killed.Round(time.Millisecond), h.checking.Round(time.Millisecond),
+		median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally, h.wayCounts())
+}

@@ -1,0 +1,124 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// witness is a store that writes down what it acknowledged, and tells the killer when something begins or has ended.
+type witness struct {
+	store.Store
+	journal *journal
+	reach   func(point)
+}
+
+// point is a place in a process's life at which it may be killed.
+type point string
+
+const (
+	beforeCommit point = "before_commit"
+	afterCommit  point = "after_commit"
+	beforeStage  point = "before_stage"
+	afterStage   point = "after_stage"
+	beforeAppend point = "before_append"
+	afterAppend  point = "after_append"
+)
+
+// points are all of them; those around a commit come first and more than once, so that they are hit more often.
+var points = []point{beforeCommit, beforeCommit, beforeCommit, afterCommit, afterCommit, beforeStage, afterStage, beforeAppend, afterAppend}
+
+// Commit implements store.Store.
+func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	w.reach(beforeCommit)
+	row, err := w.Store.Commit(ctx, id, c)
+	w.reach(afterCommit)
+	if err != nil {
+		return row, err
+	}
+	r := record{Kind: committed, Session: id, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
+		Took: c.Lease.Action == store.LeaseTake}
+	for i := range c.Messages {
+		if d := digestOf(&c.Messages[i]); d != "" {
+			r.Digests = append(r.Digests, d)
+		}
+		for _, result := range c.Messages[i].ToolResults() {
+			r.Results = append(r.Results, result.CallID)
+		}
+	}
+	if c.Checkpoint != nil {
+		r.Step = c.Checkpoint.StepID
+	}
+	if c.StartRun != nil {
+		r.Began = c.StartRun.ID
+	}
+	if c.EndRun != nil {
+		r.Ended, r.Status = c.EndRun.ID, string(c.EndRun.Status)
+	}
+	w.journal.write(r)
+	return row, nil
+}
+
+// Stage implements store.Store.
+func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	w.reach(beforeStage)
+	err := w.Store.Stage(ctx, id, token, pieces...)
+	w.reach(afterStage)
+	if err != nil {
+		return err
+	}
+	for _, p := range pieces {
+		r := record{Kind: staged, Session: id, Token: token, Key: p.Key}
+		r.Call, _ = strings.CutPrefix(p.Key, "call:")
+		if r.Call == p.Key {
+			r.Call = ""
+		}
+		var piece struct {
+			Reply *cairn.Message `json:"reply"`
+		}
+		if json.Unmarshal(p.Data, &piece) == nil && piece.Reply != nil {
+			r.Digests = []string{digestOf(piece.Reply)}
+		}
+		w.journal.write(r)
+	}
+	return nil
+}
+
+// EventLog implements store.LogProvider.
+func (w *witness) EventLog() store.Log {
+	log := w.Store.(store.LogProvider).EventLog()
+	plain := witnessLog{log, w.reach}
+	if f, ok := log.(store.Fencer); ok {
+		return &fencedLog{plain, f}
+	}
+	return &plain
+}
+
+type witnessLog struct {
+	store.Log
+	reach func(point)
+}
+
+// Append implements store.Log.
+func (w *witnessLog) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
+	w.reach(beforeAppend)
+	last, err := w.Log.Append(ctx, log, expect, events...)
+	w.reach(afterAppend)
+	return last, err
+}
+
+type fencedLog struct {
+	witnessLog
+	fencer store.Fencer
+}
+
+// AppendFenced implements store.Fencer.
+func (w *fencedLog) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+	w.reach(beforeAppend)
+	last, err := w.fencer.AppendFenced(ctx, log, expect, session, token, events...)
+	w.reach(afterAppend)
+	return last, err
+}
