@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
@@ -11,7 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// BenchmarkTurn measures a whole turn in memory: two model calls and one tool, from Execute to the result.
+// BenchmarkTurn measures a whole turn in memory: a new session, two model calls and one tool, from Execute to the result,
+// and the session's deletion.
 func BenchmarkTurn(b *testing.B) {
 	type sum struct{ A, B int }
 	add := cairn.Func("add", "Adds two numbers.", func(_ context.Context, _ *cairn.Call, in sum) (int, error) {
@@ -30,12 +30,15 @@ func BenchmarkTurn(b *testing.B) {
 	}
 	defer eng.Close(context.Background())
 	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		run, err := eng.Execute(b.Context(), fmt.Sprintf("s%d", i), "adder", cairn.Text("1 + 2?"))
+	for b.Loop() {
+		run, err := eng.Execute(b.Context(), "session", "adder", cairn.Text("1 + 2?"))
 		if err != nil {
 			b.Fatal(err)
 		}
 		if _, err := run.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if err := eng.Delete(b.Context(), "session"); err != nil { // or the heap grows with b.N
 			b.Fatal(err)
 		}
 	}

@@ -176,6 +176,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.store.Delete(ctx, id); err != nil {
 		return err
 	}
+	e.fx.Evict(id)
 	if row.RootID != id {
 		return nil
 	}

@@ -63,9 +63,10 @@ func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 
 // CheckEvent reports ErrTooLarge if the event's JSON has more than max bytes. It encodes only events that come near.
 func CheckEvent(ev *cairn.Event, max int) error {
-	const fixed = 1024 // every name, number and time of an event with its quotes
+	const fixed = 2048 // every name, number and time of an event with its quotes
 	rough := len(ev.SessionID) + len(ev.RunID) + len(ev.Agent) + len(ev.CallID) + len(ev.Tool) + len(ev.Name) + len(ev.Text)
-	if ev.Error == nil && ev.Usage == nil && len(ev.Patch) == 0 && 6*rough+len(ev.Data)+fixed <= max {
+	plain := ev.Error == nil && len(ev.Patch) == 0 && (ev.Usage == nil || len(ev.Usage.Custom) == 0)
+	if plain && 6*(rough+len(ev.Data))+fixed <= max {
 		return nil // six bytes is the worst a character becomes
 	}
 	_, err := EncodeEvent(ev, max)

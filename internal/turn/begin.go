@@ -458,6 +458,9 @@ func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
 	}
 }
 
+// Evict drops what is kept in memory of a session that nobody drives.
+func (fx *Effects) Evict(id string) { fx.cache.take(id) }
+
 // Forget drops a session that is no longer driven here without having come to an end.
 func (fx *Effects) Forget(at Position) {
 	// This process may have taken the session over from itself.

@@ -33,8 +33,15 @@ type emitter struct {
 	err       error // of a flush nobody waited for
 }
 
+// buffers are kept between runs, since events are large and runs short.
+var buffers = sync.Pool{New: func() any {
+	b := make([]cairn.Event, 0, 16)
+	return &b
+}}
+
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, log: row.RootID, token: row.Lease.Token, last: last,
+	buffer, spare := buffers.Get().(*[]cairn.Event), buffers.Get().(*[]cairn.Event)
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, buffer: *buffer, spare: *spare, log: row.RootID, token: row.Lease.Token, last: last,
 		base: cairn.Event{SessionID: row.ID, RunID: runID, Agent: row.Agent}}
 }
 
@@ -240,5 +247,12 @@ func (e *emitter) close() {
 		e.timer.Stop()
 		e.armed = false
 	}
-	e.buffer = nil
+	for _, b := range [][]cairn.Event{e.buffer, e.spare} {
+		if b != nil {
+			clear(b)
+			b = b[:0]
+			buffers.Put(&b)
+		}
+	}
+	e.buffer, e.spare = nil, nil
 }

@@ -116,7 +116,7 @@ func changed(log string, expect, last int64) error {
 func (l *Log) add(log string, e *events, list []cairn.Event) {
 	n := len(e.list)
 	if n == 0 {
-		e.list = make([]cairn.Event, 0, max(16, len(list)))
+		e.list = make([]cairn.Event, 0, max(24, len(list)))
 	}
 	e.list = append(e.list, list...)
 	for i := n; i < len(e.list); i++ {
