@@ -12,7 +12,8 @@ type Model interface {
 	Info() ModelInfo
 	// Stream asks for one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
 	// *Error whose code is of CategoryModel; its Retryable says whether the call is tried again. A reply that ends
-	// without ChunkFinish counts as broken off. Cancelling ctx ends the stream. The request must not be modified.
+	// without ChunkFinish counts as broken off. A ctx that is done ends the stream with CodeAborted, or CodeTimeout for
+	// a deadline, wrapping ctx.Err(). The request must not be modified.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 }
 

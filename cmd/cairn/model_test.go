@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -132,18 +131,5 @@ func TestDefaultModel(t *testing.T) {
 	b.env["OPENAI_API_KEY"] = "key"
 	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model scripted.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
 		t.Errorf("a key without a model:\n%s", stdout)
-	}
-}
-
-// TestScriptedBuild checks that the build for those who only want the scripted model compiles, without the provider's
-// client.
-func TestScriptedBuild(t *testing.T) {
-	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "go", "vet", "-tags=scripted", "-copylocks", ".").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags=scripted", "-deps", ".").CombinedOutput()
-	if err != nil || strings.Contains(string(out), "openai-go") {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build !scripted
-
 package main
 
 import (

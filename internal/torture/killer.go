@@ -22,8 +22,7 @@ type plan struct {
 	signal    signal
 	fromStart bool
 	delay     time.Duration
-	// frozen is for how long the victim is stopped before it is left to go on for another delay: it wakes up without its
-	// leases.
+	// frozen is for how long the victim is stopped before the delay begins: it wakes up without its leases.
 	frozen time.Duration
 }
 
@@ -99,15 +98,18 @@ func startVictim(t *testing.T, o *order) *victim {
 	return v
 }
 
-// pair returns plans for two processes at once. Often one is frozen long enough for the other to take its sessions.
+// pair returns plans for two processes at once. Often one is frozen at a point that matters, for long enough that the
+// other takes its sessions and gets on with them.
 func pair(rng *rand.Rand) []plan {
-	p := []plan{newPlan(rng), newPlan(rng)}
 	if rng.IntN(2) == 0 {
-		p[0].kind, p[0].frozen = "frozen at "+p[0].kind, time.Duration(300+rng.IntN(200))*time.Millisecond
-		p[0].fromStart = false
-		p[1] = plan{kind: "surviving", delay: p[0].frozen + time.Duration(50+rng.IntN(300))*time.Millisecond}
+		return []plan{newPlan(rng), newPlan(rng)}
 	}
-	return p
+	at := signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(20), Stop: true}
+	frozen := time.Duration(300+rng.IntN(200)) * time.Millisecond
+	return []plan{
+		{kind: "frozen " + string(at.Point), signal: at, frozen: frozen, delay: time.Duration(20+rng.IntN(80)) * time.Millisecond},
+		{kind: "surviving", delay: impatience + frozen + time.Duration(rng.IntN(200))*time.Millisecond},
+	}
 }
 
 // kill waits as planned and kills. The error says that the victim did not live that long, or complained.
@@ -127,16 +129,17 @@ func (v *victim) kill(p plan) error {
 			began = time.Now()
 		}
 	}
-	if err := v.outlive(began.Add(p.delay)); err != nil {
-		return err
-	}
 	if p.frozen > 0 {
-		v.cmd.Process.Signal(syscall.SIGSTOP)
+		v.cmd.Process.Signal(syscall.SIGSTOP) // if it did not get to where it stops by itself
 		err := v.outlive(time.Now().Add(p.frozen))
 		v.cmd.Process.Signal(syscall.SIGCONT)
-		if err = errors.Join(err, v.outlive(time.Now().Add(p.delay))); err != nil {
+		if err != nil {
 			return err
 		}
+		began = time.Now()
+	}
+	if err := v.outlive(began.Add(p.delay)); err != nil {
+		return err
 	}
 	if err := v.cmd.Process.Kill(); err != nil {
 		return err

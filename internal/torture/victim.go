@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -19,10 +20,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// signal makes a victim say when it passes a point for the nth time.
+// signal makes a victim say when it passes a point for the nth time, and stop there if Stop is set.
 type signal struct {
 	Point point `json:"point,omitempty"`
 	Nth   int64 `json:"nth,omitempty"`
+	Stop  bool  `json:"stop,omitempty"`
 }
 
 // What a victim says to its killer, in bytes on the pipe that is its file 3.
@@ -43,6 +45,9 @@ func (o *order) follow(open Open) error {
 	st, eng, err := o.assemble(open, func(p point) {
 		if p == o.Signal.Point && passed.Add(1) == o.Signal.Nth {
 			pipe.Write([]byte{sayPoint})
+			if o.Signal.Stop {
+				syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			}
 		}
 	})
 	if err != nil {

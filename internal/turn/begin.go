@@ -339,7 +339,7 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
 		return Begun{}, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
 	}
-	_, err = fx.Store.Commit(ctx, id, &store.Commit{
+	taken, err := fx.Store.Commit(ctx, id, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
 		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
@@ -351,6 +351,9 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 	snap, err := fx.Store.Snapshot(ctx, id, 0)
 	if err != nil {
 		return Begun{}, err
+	}
+	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
+		return Begun{}, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
 	l, err := newLive(snap)
 	if err != nil {

@@ -10,19 +10,12 @@ import (
 	"net/http"
 
 	"github.com/cairn-agents/cairn"
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 )
-
-// maxPlainReply bounds a reply that a server sends whole although it was asked for a stream.
-const maxPlainReply = 32 << 20
 
 // ChatModel is a model that speaks Chat Completions. It is safe for concurrent use.
 type ChatModel struct {
 	name     string
 	endpoint *endpoint
-	service  sdk.ChatCompletionService
 	failures failures
 	origin   json.RawMessage // marks reasoning as this server's
 }
@@ -40,7 +33,6 @@ func Model(name string, o *Options) *ChatModel {
 	return &ChatModel{
 		name:     name,
 		endpoint: e,
-		service:  sdk.NewChatCompletionService(e.options...),
 		failures: failures{model: name, key: e.key},
 		origin:   origin,
 	}
@@ -73,13 +65,13 @@ func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(ca
 	if m.endpoint.problem != nil {
 		return m.endpoint.problem
 	}
-	params, err := m.params(req)
+	body, err := m.body(req)
 	if err != nil {
 		return err
 	}
 	call, watch, stop := watchIdle(ctx, m.endpoint.idle)
 	defer stop()
-	res, err := m.send(call, params)
+	res, err := m.send(call, body)
 	if err != nil {
 		return m.interrupted(ctx, call, err)
 	}
@@ -109,28 +101,17 @@ func (m *ChatModel) interrupted(ctx, call context.Context, err error) error {
 }
 
 // send makes the request and returns an answer of status 200.
-func (m *ChatModel) send(ctx context.Context, params sdk.ChatCompletionNewParams) (*http.Response, error) {
-	var res *http.Response
-	_, err := m.service.New(ctx, params, option.WithResponseBodyInto(&res), option.WithMiddleware(m.check))
-	var known *cairn.Error
-	switch {
-	case errors.As(err, &known):
-		return nil, known
-	case err != nil:
+func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, error) {
+	req, err := m.endpoint.post(ctx, "chat/completions", body)
+	if err != nil {
 		return nil, m.failures.errorf(cairn.CodeModelRequest, "%w", err)
 	}
-	return res, nil
-}
-
-// check turns failures into errors before the SDK reads them: it expects one form of error answer, and servers have
-// many.
-func (m *ChatModel) check(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	res, err := next(req)
+	res, err := m.endpoint.client.Do(req)
 	if err != nil {
 		return nil, m.failures.transport(err)
 	}
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode == http.StatusOK && media != "text/html" {
+	page := mediaType(res) == "text/html"
+	if res.StatusCode == http.StatusOK && !page {
 		return res, nil
 	}
 	defer res.Body.Close()
@@ -140,24 +121,35 @@ func (m *ChatModel) check(req *http.Request, next option.MiddlewareNext) (*http.
 	return nil, m.failures.answer(res)
 }
 
+// mediaType returns an answer's content type without its parameters.
+func mediaType(res *http.Response) string {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // a malformed one is as good as none
+	return media
+}
+
 // read feeds the answer to r until it says that it is complete.
 func (m *ChatModel) read(res *http.Response, r *reply) error {
-	if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "application/json" {
-		body, err := io.ReadAll(io.LimitReader(res.Body, maxPlainReply))
+	if mediaType(res) == "application/json" {
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxEvent))
 		if err != nil {
 			return m.failures.errorf(cairn.CodeModel, "the reply broke off: %w", err)
 		}
 		return r.event("", body)
 	}
-	events := ssestream.NewDecoder(res)
-	for !r.done && events.Next() {
-		if err := r.event(events.Event().Type, events.Event().Data); err != nil {
+	events := newEvents(res.Body)
+	for !r.done {
+		kind, data, err := events.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && r.complete():
+			return nil // what follows a reply's end may be missing: usage, [DONE], an orderly close
+		case err != nil:
+			return m.failures.errorf(cairn.CodeModel, "the stream broke off: %w", err)
+		}
+		if err := r.event(kind, data); err != nil {
 			return err
 		}
-	}
-	// A reply that has its end may lack what follows it: usage, [DONE], an orderly close.
-	if err := events.Err(); err != nil && !r.complete() {
-		return m.failures.errorf(cairn.CodeModel, "the stream broke off: %w", err)
 	}
 	return nil
 }

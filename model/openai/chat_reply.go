@@ -3,10 +3,10 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
-	sdk "github.com/openai/openai-go/v3"
 )
 
 // reply makes chunks out of the events of one streamed chat completion.
@@ -21,7 +21,7 @@ type reply struct {
 	spoke  bool   // there was text
 
 	calls   []*toolCall
-	byIndex map[int64]*toolCall
+	byIndex map[int]*toolCall
 	ids     map[string]bool
 }
 
@@ -54,11 +54,11 @@ func (r *reply) event(kind string, data []byte) error {
 		r.done = true
 		return nil
 	}
-	var chunk sdk.ChatCompletionChunk
-	if data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
+	var chunk chatChunk
+	if err := decode(data, &chunk); err != nil {
 		return r.failures.errorf(cairn.CodeModel, "unintelligible event in the stream: %s", clip(string(data)))
 	}
-	if failed := chunk.JSON.ExtraFields["error"].Raw(); kind == "error" || chunk.Object == "error" || failed != "" && failed != "null" {
+	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
 		return r.failures.fault(parseFault(data))
 	}
 	for i := range chunk.Choices {
@@ -68,37 +68,53 @@ func (r *reply) event(kind string, data []byte) error {
 			}
 		}
 	}
-	if chunk.JSON.Usage.Valid() {
-		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: usage(&chunk.Usage)})
+	if chunk.Usage != nil {
+		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: chunk.Usage.usage()})
 	}
 	return nil
 }
 
-func usage(u *sdk.CompletionUsage) cairn.Usage {
+// decode reads a JSON object. A field of an unexpected type is as good as absent: servers differ, and a reply is worth
+// more than its details.
+func decode(object []byte, v any) error {
+	if object[0] != '{' {
+		return errors.New("not an object")
+	}
+	err := json.Unmarshal(object, v)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil // all other fields are read nevertheless
+	}
+	return err
+}
+
+// given reports whether a field is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func (u *completionUsage) usage() cairn.Usage {
 	return cairn.Usage{
-		InputTokens:      u.PromptTokens,
-		OutputTokens:     u.CompletionTokens,
-		ReasoningTokens:  u.CompletionTokensDetails.ReasoningTokens,
-		CachedTokens:     u.PromptTokensDetails.CachedTokens,
-		CacheWriteTokens: u.PromptTokensDetails.CacheWriteTokens,
+		InputTokens:      int64(u.PromptTokens),
+		OutputTokens:     int64(u.CompletionTokens),
+		ReasoningTokens:  int64(u.CompletionTokensDetails.ReasoningTokens),
+		CachedTokens:     int64(u.PromptTokensDetails.CachedTokens),
+		CacheWriteTokens: int64(u.PromptTokensDetails.CacheWriteTokens),
 	}
 }
 
-func (r *reply) choice(c *sdk.ChatCompletionChunkChoice) error {
-	delta := &c.Delta
-	if whole := c.JSON.ExtraFields["message"].Raw(); whole != "" && whole != "null" {
-		delta = new(sdk.ChatCompletionChunkChoiceDelta)
-		if err := json.Unmarshal([]byte(whole), delta); err != nil {
+func (r *reply) choice(c *choice) error {
+	d := &c.Delta
+	if given(c.Message) {
+		d = new(delta)
+		if err := decode(c.Message, d); err != nil {
 			return r.failures.errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
 		}
 	}
-	if err := r.reasoning(delta); err != nil {
+	if err := r.reasoning(d); err != nil {
 		return err
 	}
-	if content := delta.JSON.Content; !content.Valid() && content.Raw() != "" && content.Raw() != "null" {
-		return r.failures.errorf(cairn.CodeModel, "the reply's content is not text: %s", clip(content.Raw()))
+	if given(d.Content) && d.Content[0] != '"' {
+		return r.failures.errorf(cairn.CodeModel, "the reply's content is not text: %s", clip(string(d.Content)))
 	}
-	for _, text := range []string{delta.Content, delta.Refusal} {
+	for _, text := range []string{scalar(d.Content), d.Refusal} {
 		if text == "" {
 			continue
 		}
@@ -107,8 +123,8 @@ func (r *reply) choice(c *sdk.ChatCompletionChunkChoice) error {
 			return err
 		}
 	}
-	for i := range delta.ToolCalls {
-		if err := r.toolCall(&delta.ToolCalls[i]); err != nil {
+	for i := range d.ToolCalls {
+		if err := r.toolCall(&d.ToolCalls[i]); err != nil {
 			return err
 		}
 	}
@@ -127,24 +143,18 @@ type provenance struct {
 // reasoningContent is the field in which reasoning is sent back; a field of another name is for reading only.
 const reasoningContent = "reasoning_content"
 
-func (r *reply) reasoning(delta *sdk.ChatCompletionChunkChoiceDelta) error {
-	for _, field := range []string{reasoningContent, "reasoning"} {
-		var text string
-		raw := delta.JSON.ExtraFields[field].Raw()
-		if raw == "" || json.Unmarshal([]byte(raw), &text) != nil || text == "" {
-			continue
-		}
-		c := cairn.Chunk{Type: cairn.ChunkReasoning, Text: text}
-		if field == reasoningContent {
-			c.Provider = r.origin
-		}
-		return r.say(c) // servers that fill both fields say the same in both
+func (r *reply) reasoning(d *delta) error {
+	switch { // servers that fill both fields say the same in both
+	case d.ReasoningContent != "":
+		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin})
+	case d.Reasoning != "":
+		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.Reasoning})
 	}
 	return nil
 }
 
 // toolCall takes one piece of a call.
-func (r *reply) toolCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+func (r *reply) toolCall(d *toolCallDelta) error {
 	c := r.find(d)
 	if c.name == "" {
 		c.name = d.Function.Name
@@ -152,10 +162,7 @@ func (r *reply) toolCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	if c.id == "" && d.ID != "" {
 		c.given, c.id = d.ID, r.unique(d.ID)
 	}
-	args := d.Function.Arguments
-	if raw := d.Function.JSON.Arguments; !raw.Valid() && raw.Raw() != "null" {
-		args = raw.Raw() // an object where a string belongs
-	}
+	args := scalar(d.Function.Arguments) // some send an object where a string belongs
 	if !c.started {
 		c.held = append(c.held, args...)
 		if c.name == "" || c.id == "" {
@@ -168,10 +175,10 @@ func (r *reply) toolCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 
 // find returns the call that a piece belongs to. Pieces of a call share an index. Servers that leave it out, or give
 // the same to all calls, begin each call with a name and an id of its own.
-func (r *reply) find(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) *toolCall {
+func (r *reply) find(d *toolCallDelta) *toolCall {
 	var c *toolCall
-	if d.JSON.Index.Valid() {
-		c = r.byIndex[d.Index]
+	if d.Index != nil {
+		c = r.byIndex[*d.Index]
 	} else if n := len(r.calls); n > 0 {
 		c = r.calls[n-1]
 		if d.ID == "" && d.Function.Name != "" {
@@ -183,11 +190,11 @@ func (r *reply) find(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) *toolCall {
 	}
 	c = &toolCall{}
 	r.calls = append(r.calls, c)
-	if d.JSON.Index.Valid() {
+	if d.Index != nil {
 		if r.byIndex == nil {
-			r.byIndex = map[int64]*toolCall{}
+			r.byIndex = map[int]*toolCall{}
 		}
-		r.byIndex[d.Index] = c
+		r.byIndex[*d.Index] = c
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"mime"
@@ -8,83 +9,106 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/shared"
 )
 
-// params makes the body of a request.
-func (m *ChatModel) params(req *cairn.Request) (sdk.ChatCompletionNewParams, error) {
+// body makes the body of a request. It is a map because options take the place of fields by their names.
+func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
+	messages, err := m.messages(req)
+	if err != nil {
+		return nil, err
+	}
 	s := &req.Settings
-	p := sdk.ChatCompletionNewParams{
-		Model:           m.name,
-		ReasoningEffort: shared.ReasoningEffort(s.ReasoningEffort),
-		StreamOptions:   sdk.ChatCompletionStreamOptionsParam{IncludeUsage: sdk.Bool(true)},
+	body := map[string]any{
+		"model":          m.name,
+		"messages":       messages,
+		"stream":         true,
+		"stream_options": streamOptions{IncludeUsage: true},
 	}
 	if s.Temperature != nil {
-		p.Temperature = sdk.Float(*s.Temperature)
+		body["temperature"] = *s.Temperature
 	}
 	if s.TopP != nil {
-		p.TopP = sdk.Float(*s.TopP)
+		body["top_p"] = *s.TopP
 	}
 	if s.MaxOutputTokens > 0 {
-		p.MaxCompletionTokens = sdk.Int(int64(s.MaxOutputTokens))
+		body["max_completion_tokens"] = s.MaxOutputTokens
 	}
-	p.Stop.OfStringArray = s.StopSequences
-	for i := range req.Tools {
-		p.Tools = append(p.Tools, tool(&req.Tools[i]))
+	if s.ReasoningEffort != "" {
+		body["reasoning_effort"] = s.ReasoningEffort
 	}
-	if len(p.Tools) > 0 { // a choice without tools is refused
-		switch {
-		case req.Choice.None:
-			p.ToolChoice.OfAuto = sdk.String("none")
-		case req.Choice.Tool != "":
-			p.ToolChoice = sdk.ToolChoiceOptionFunctionToolChoice(
-				sdk.ChatCompletionNamedToolChoiceFunctionParam{Name: req.Choice.Tool})
+	if len(s.StopSequences) > 0 {
+		body["stop"] = s.StopSequences
+	}
+	if len(req.Tools) > 0 {
+		if err := m.tools(req, body); err != nil {
+			return nil, err
 		}
 	}
-	extra := map[string]any{"stream": true}
 	for name, value := range s.Options {
-		raw, err := json.Marshal(value)
+		raw, err := encode(value)
 		if err != nil {
 			e := m.failures.errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
 			e.Field = "Options"
-			return p, e
+			return nil, e
 		}
-		extra[name] = json.RawMessage(raw)
+		body[name] = raw
 	}
-	p.SetExtraFields(extra)
-	var err error
-	p.Messages, err = m.messages(req)
-	return p, err
+	data, err := encode(body)
+	if err != nil {
+		return nil, m.failures.errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+	}
+	return data, nil
 }
 
-func tool(t *cairn.ToolSpec) sdk.ChatCompletionToolUnionParam {
-	f := shared.FunctionDefinitionParam{Name: t.Name}
-	if t.Description != "" {
-		f.Description = sdk.String(t.Description)
-	}
-	schema := t.Schema
-	if len(schema) == 0 {
-		schema = json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	// The schema goes out as it is: models read its properties in order.
-	f.SetExtraFields(map[string]any{"parameters": schema})
-	return sdk.ChatCompletionFunctionTool(f)
+// encode writes JSON with <, > and & as they are, which costs fewer tokens in what models read.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
 }
 
-func (m *ChatModel) messages(req *cairn.Request) ([]sdk.ChatCompletionMessageParamUnion, error) {
-	list := make([]sdk.ChatCompletionMessageParamUnion, 0, len(req.Messages)+1)
+// tools adds the tools and the choice among them; a choice without tools is refused by servers.
+func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
+	list := make([]chatTool, len(req.Tools))
+	for i := range req.Tools {
+		t := &req.Tools[i]
+		schema := t.Schema // goes out in its own order: models read its properties so
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		if !json.Valid(schema) {
+			e := m.failures.errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
+			e.Field = "Schema"
+			return e
+		}
+		list[i] = chatTool{Type: "function",
+			Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: schema}}
+	}
+	body["tools"] = list
+	switch {
+	case req.Choice.None:
+		body["tool_choice"] = "none"
+	case req.Choice.Tool != "":
+		body["tool_choice"] = chatTool{Type: "function", Function: chatFunction{Name: req.Choice.Tool}}
+	}
+	return nil
+}
+
+func (m *ChatModel) messages(req *cairn.Request) ([]chatMessage, error) {
+	list := make([]chatMessage, 0, len(req.Messages)+1)
 	if req.System != "" {
-		list = append(list, sdk.SystemMessage(req.System))
+		list = append(list, chatMessage{Role: "system", Content: req.System})
 	}
 	turn := lastUser(req.Messages)
-	var parts []sdk.ChatCompletionContentPartUnionParam // of a user, or of tools, whose messages hold results only
+	var parts []contentPart // of a user, or of tools, whose messages hold results only
 	flush := func() {
 		switch {
-		case len(parts) == 1 && parts[0].OfText != nil:
-			list = append(list, sdk.UserMessage(parts[0].OfText.Text)) // the form every server knows
+		case len(parts) == 1 && parts[0].Text != nil:
+			list = append(list, chatMessage{Role: "user", Content: *parts[0].Text}) // the form every server knows
 		case len(parts) > 0:
-			list = append(list, sdk.UserMessage(parts))
+			list = append(list, chatMessage{Role: "user", Content: parts})
 		}
 		parts = nil
 	}
@@ -95,12 +119,12 @@ func (m *ChatModel) messages(req *cairn.Request) ([]sdk.ChatCompletionMessagePar
 		}
 		if msg.Role == cairn.RoleAssistant {
 			if a := m.assistant(msg, i > turn); a != nil {
-				list = append(list, sdk.ChatCompletionMessageParamUnion{OfAssistant: a})
+				list = append(list, *a)
 			}
 			continue
 		}
 		for _, r := range msg.ToolResults() {
-			list = append(list, sdk.ToolMessage(resultText(r), r.CallID))
+			list = append(list, chatMessage{Role: "tool", Content: resultText(r), ToolCallID: r.CallID})
 		}
 		more, err := m.content(msg)
 		if err != nil {
@@ -123,12 +147,12 @@ func lastUser(list []cairn.Message) int {
 }
 
 // content returns a message's text and files.
-func (m *ChatModel) content(msg *cairn.Message) ([]sdk.ChatCompletionContentPartUnionParam, error) {
-	var parts []sdk.ChatCompletionContentPartUnionParam
+func (m *ChatModel) content(msg *cairn.Message) ([]contentPart, error) {
+	var parts []contentPart
 	for i := range msg.Parts {
 		switch p := &msg.Parts[i]; p.Type {
 		case cairn.PartText:
-			parts = append(parts, sdk.TextContentPart(p.Text))
+			parts = append(parts, textPart(p.Text))
 		case cairn.PartFile:
 			part, err := m.file(p.File)
 			if err != nil {
@@ -140,7 +164,9 @@ func (m *ChatModel) content(msg *cairn.Message) ([]sdk.ChatCompletionContentPart
 	return parts, nil
 }
 
-func (m *ChatModel) file(f *cairn.File) (part sdk.ChatCompletionContentPartUnionParam, err error) {
+func textPart(text string) contentPart { return contentPart{Type: "text", Text: &text} }
+
+func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 	media, _, parseErr := mime.ParseMediaType(f.MediaType)
 	if parseErr != nil {
 		media = f.MediaType
@@ -150,10 +176,10 @@ func (m *ChatModel) file(f *cairn.File) (part sdk.ChatCompletionContentPartUnion
 		if address == "" {
 			address = f.DataURL()
 		}
-		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: address}), nil
+		return contentPart{Type: "image_url", ImageURL: &imageURL{URL: address}}, nil
 	}
 	if len(f.Data) == 0 {
-		return part, m.failures.errorf(cairn.CodeModelRequest,
+		return contentPart{}, m.failures.errorf(cairn.CodeModelRequest,
 			"file %q: chat completions fetch images only; send the bytes of a file of type %s", first(f.Name, f.URL), f.MediaType)
 	}
 	switch {
@@ -162,10 +188,10 @@ func (m *ChatModel) file(f *cairn.File) (part sdk.ChatCompletionContentPartUnion
 		if strings.HasSuffix(media, "wav") {
 			format = "wav"
 		}
-		return sdk.InputAudioContentPart(sdk.ChatCompletionContentPartInputAudioInputAudioParam{
-			Data: base64.StdEncoding.EncodeToString(f.Data), Format: format}), nil
+		return contentPart{Type: "input_audio",
+			InputAudio: &inputAudio{Data: base64.StdEncoding.EncodeToString(f.Data), Format: format}}, nil
 	case (strings.HasPrefix(media, "text/") || media == "application/json") && utf8.Valid(f.Data):
-		return sdk.TextContentPart(first(f.Name, "file") + ":\n\n" + string(f.Data)), nil // every model reads text
+		return textPart(first(f.Name, "file") + ":\n\n" + string(f.Data)), nil // every model reads text
 	}
 	name := f.Name
 	if name == "" { // is required
@@ -174,14 +200,13 @@ func (m *ChatModel) file(f *cairn.File) (part sdk.ChatCompletionContentPartUnion
 			name = "file.pdf"
 		}
 	}
-	return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{
-		Filename: sdk.String(name), FileData: sdk.String(f.DataURL())}), nil
+	return contentPart{Type: "file", File: &fileData{Filename: name, FileData: f.DataURL()}}, nil
 }
 
 // assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back while its turn goes
 // on, to the server that gave it.
-func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *sdk.ChatCompletionAssistantMessageParam {
-	a := &sdk.ChatCompletionAssistantMessageParam{}
+func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
+	a := &chatMessage{Role: "assistant"}
 	var text, reasoning strings.Builder
 	for i := range msg.Parts {
 		switch p := &msg.Parts[i]; p.Type {
@@ -199,11 +224,9 @@ func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *sdk.ChatComple
 		return nil
 	}
 	if text.Len() > 0 {
-		a.Content.OfString = sdk.String(text.String())
+		a.Content = text.String()
 	}
-	if reasoning.Len() > 0 {
-		a.SetExtraFields(map[string]any{reasoningContent: reasoning.String()})
-	}
+	a.ReasoningContent = reasoning.String()
 	return a
 }
 
@@ -213,7 +236,7 @@ func (m *ChatModel) gave(provider json.RawMessage) bool {
 	return json.Unmarshal(provider, &p) == nil && p.Field == reasoningContent && p.Host == m.endpoint.host
 }
 
-func toolUse(u *cairn.ToolUse) sdk.ChatCompletionMessageToolCallUnionParam {
+func toolUse(u *cairn.ToolUse) messageToolCall {
 	arguments := string(u.Input)
 	if !strings.HasPrefix(strings.TrimSpace(arguments), "{") {
 		// Some servers parse the arguments of the history and fail for good on what is no object.
@@ -223,10 +246,7 @@ func toolUse(u *cairn.ToolUse) sdk.ChatCompletionMessageToolCallUnionParam {
 		}
 		arguments = string(wrapped)
 	}
-	return sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-		ID:       u.CallID,
-		Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: u.Tool, Arguments: arguments},
-	}}
+	return messageToolCall{ID: u.CallID, Type: "function", Function: functionCall{Name: u.Tool, Arguments: arguments}}
 }
 
 // resultText returns what the model reads: a string's value, anything else as JSON.

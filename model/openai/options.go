@@ -6,6 +6,8 @@
 package openai
 
 import (
+	"bytes"
+	"context"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,7 +16,6 @@ import (
 	"unicode"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/openai/openai-go/v3/option"
 )
 
 // Options say where a model is and how it is reached. The zero value is OpenAI's public API with the key of the
@@ -40,10 +41,12 @@ const publicAPI = "https://api.openai.com/v1"
 
 // endpoint is a server that is ready to be asked, or the reason why it is not.
 type endpoint struct {
-	key     string
+	base    *url.URL
 	host    string // names the server in what must only go back to it
+	key     string
+	org     string
+	client  *http.Client
 	idle    time.Duration
-	options []option.RequestOption
 	problem *cairn.Error
 }
 
@@ -53,8 +56,13 @@ func newEndpoint(o *Options) *endpoint {
 	}
 	base := first(o.BaseURL, strings.TrimSpace(os.Getenv("OPENAI_BASE_URL")), publicAPI)
 	e := &endpoint{
-		key:  strings.TrimSpace(first(o.APIKey, os.Getenv("OPENAI_API_KEY"))),
-		idle: o.IdleTimeout,
+		key:    strings.TrimSpace(first(o.APIKey, os.Getenv("OPENAI_API_KEY"))),
+		org:    o.Organization,
+		client: o.HTTPClient,
+		idle:   o.IdleTimeout,
+	}
+	if e.client == nil {
+		e.client = http.DefaultClient
 	}
 	if e.idle == 0 {
 		e.idle = 2 * time.Minute
@@ -75,24 +83,25 @@ func newEndpoint(o *Options) *endpoint {
 	if e.problem != nil {
 		return e
 	}
-	e.host = address.Host
-	client := o.HTTPClient
-	if client == nil {
-		client = http.DefaultClient
-	}
-	e.options = []option.RequestOption{
-		option.WithBaseURL(base),
-		option.WithHTTPClient(client),
-		option.WithMaxRetries(0), // the engine retries, and knows when a retry is worth it
-		option.WithHeader("Accept", "text/event-stream"),
-	}
-	if e.key != "" {
-		e.options = append(e.options, option.WithAPIKey(e.key))
-	}
-	if o.Organization != "" {
-		e.options = append(e.options, option.WithOrganization(o.Organization))
-	}
+	e.base, e.host = address, address.Host
 	return e
+}
+
+// post makes a request to a path below the base URL that sends JSON and asks for a stream.
+func (e *endpoint) post(ctx context.Context, path string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	if e.key != "" {
+		req.Header.Set("Authorization", "Bearer "+e.key)
+	}
+	if e.org != "" {
+		req.Header.Set("OpenAI-Organization", e.org)
+	}
+	return req, nil
 }
 
 // refuse makes every call fail: an option is at fault, and retrying does not help.

@@ -1,0 +1,53 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// A process that takes a dead run over, but loses it again before it has looked at it, does not take the lease of the
+// one that has it by then for its own.
+func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dead := tapOn(nil)
+		gone := bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+			dead.cut()
+			return scripted.Text("never heard")
+		}))
+		_, err := start(t, open(t, dead, gone, shortLease), "s", "go").Wait(t.Context())
+		if err == nil {
+			t.Fatal("the run did not end")
+		}
+		time.Sleep(ttl)
+
+		gate := make(chan struct{})
+		next := open(t, tapOn(dead.Store), bot(scripted.New(scripted.Reply(scripted.Text("I have "), scripted.Gate(gate), scripted.Text("it")))), shortLease, named("c"))
+		var run *engine.Run
+		late := tapOn(dead.Store)
+		late.stepIn(nil, func(_ context.Context, op string) (err error) {
+			if op == "Commit" && run == nil {
+				time.Sleep(ttl) // with the lease it has just taken
+				run, err = next.Resume(t.Context(), "s")
+			}
+			return err
+		})
+		model := scripted.New(scripted.Text("no, I have"))
+		_, err = open(t, late, bot(model), shortLease, named("b")).Resume(t.Context(), "s")
+		wantError(t, err, cairn.ErrAlreadyRunning)
+		if model.Calls() > 0 {
+			t.Error("the process that had lost the run called the model")
+		}
+		close(gate)
+		if res := wait(t, run); res.Text != "I have it" {
+			t.Errorf("outcome %+v", res)
+		}
+		wantSound(t, dead.Store, "s")
+	})
+}
