@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,9 @@ func BenchLog(b *testing.B, open OpenLog) {
 	}
 	for _, readers := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("Append/readers=%d", readers), func(b *testing.B) { benchAppend(b, open, 1, readers) })
+	}
+	for _, readers := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("Stream/readers=%d", readers), func(b *testing.B) { benchStream(b, open, readers) })
 	}
 	b.Run("Read", func(b *testing.B) { benchRead(b, open) })
 	b.Run("Latency", func(b *testing.B) { benchLatency(b, open) })
@@ -234,16 +238,14 @@ func benchList(outer *testing.B, open OpenStore) {
 }
 
 // benchAppend measures the writer alone; readers follow meanwhile and must not slow it.
-func benchAppend(b *testing.B, open OpenLog, size, readers int) {
-	b.ReportAllocs()
-	log := open(b)
+// followAll has readers follow a log; a tenth of them is stuck after the first event. It returns how to make them leave.
+func followAll(b *testing.B, log store.Log, readers int) (leave func()) {
 	if _, err := log.Append(b.Context(), "log", store.AnySequence, say("first")); err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
 	var arrived, group sync.WaitGroup
-	for range readers {
+	for i := range readers {
 		arrived.Add(1)
 		group.Go(func() {
 			for ev, err := range log.Follow(ctx, "log", 0) {
@@ -252,10 +254,43 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 				} else if ev.Sequence == 1 {
 					arrived.Done()
 				}
+				if i%10 == 9 {
+					<-ctx.Done()
+				}
 			}
 		})
 	}
 	arrived.Wait()
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// benchStream measures what an append takes a writer that writes an event every millisecond, as a model streams.
+func benchStream(b *testing.B, open OpenLog, readers int) {
+	log := open(b)
+	defer followAll(b, log, readers)()
+	var times []time.Duration
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	for b.Loop() {
+		<-pace.C
+		started := time.Now()
+		if _, err := log.Append(b.Context(), "log", store.AnySequence, say("a few words")); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(started))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2]), "append-ns")
+}
+
+// benchAppend measures a writer that appends as fast as it can; readers take their share of the processors.
+func benchAppend(b *testing.B, open OpenLog, size, readers int) {
+	b.ReportAllocs()
+	log := open(b)
+	defer followAll(b, log, readers)()
 	batch := make([]cairn.Event, size)
 	for i := range batch {
 		batch[i] = say("a few words")
@@ -265,8 +300,6 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 			b.Fatal(err)
 		}
 	}
-	cancel()
-	group.Wait()
 }
 
 func benchRead(b *testing.B, open OpenLog) {
