@@ -192,9 +192,9 @@ func (h *harness) settle(ctx context.Context, st store.Store, eng *engine.Engine
 	return errors.Join(errs...)
 }
 
-// followToEnd reads a session's events until its last run has ended.
+// followToEnd reads what a session's log says after the last commit, until it tells the end of the last run.
 func followToEnd(ctx context.Context, eng *engine.Engine, row *cairn.Session) error {
-	for ev, err := range eng.Events(ctx, row.ID, 0) {
+	for ev, err := range eng.Events(ctx, row.ID, row.LogSequence) {
 		if err != nil {
 			return err
 		}

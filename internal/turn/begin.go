@@ -207,7 +207,11 @@ func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
 	defer cancel()
-	return fx.Store.Commit(ctx, id, c)
+	row, err := fx.Store.Commit(ctx, id, c)
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, fx.LeaseTTL, err)
+	}
+	return row, err
 }
 
 // allowed says whether a run of some kind may begin on a session.

@@ -53,6 +53,34 @@ func (l *Log) MaxEvent() int { return l.max }
 
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cairn.Event) (int64, error) {
+	return l.append(ctx, log, list, func(e *events) error {
+		if expect != store.AnySequence && expect != e.last {
+			return changed(log, expect, e.last)
+		}
+		return nil
+	})
+}
+
+// AppendFenced implements store.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, list ...cairn.Event) (int64, error) {
+	return l.append(ctx, log, list, func(e *events) error {
+		if seen := e.fences[session]; token < seen {
+			return store.Fenced(log, session, token, seen)
+		}
+		if expect != store.AnySequence && expect != e.last {
+			return changed(log, expect, e.last)
+		}
+		if e.fences == nil {
+			e.fences = map[string]int64{}
+		}
+		e.fences[session] = token
+		l.logs[log] = e // a fence is kept though there are no events yet
+		return nil
+	})
+}
+
+// append adds events to a log that admits them.
+func (l *Log) append(ctx context.Context, log string, list []cairn.Event, admit func(*events) error) (int64, error) {
 	for i := range list {
 		if err := store.CheckEvent(&list[i], l.max); err != nil {
 			return 0, err
@@ -67,44 +95,13 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 	if e == nil {
 		e = &events{}
 	}
-	if expect != store.AnySequence && expect != e.last {
-		return 0, changed(log, expect, e.last)
+	if err := admit(e); err != nil {
+		return 0, err
 	}
 	if len(list) > 0 {
 		l.logs[log] = e
 		l.add(log, e, list)
 	}
-	return e.last, nil
-}
-
-// AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, list ...cairn.Event) (int64, error) {
-	for i := range list {
-		if err := store.CheckEvent(&list[i], l.max); err != nil {
-			return 0, err
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.check(ctx); err != nil {
-		return 0, err
-	}
-	e := l.logs[log]
-	if e == nil {
-		e = &events{}
-	}
-	if seen := e.fences[session]; token < seen {
-		return 0, store.Fenced(log, session, token, seen)
-	}
-	if expect != store.AnySequence && expect != e.last {
-		return 0, changed(log, expect, e.last)
-	}
-	if e.fences == nil {
-		e.fences = map[string]int64{}
-	}
-	e.fences[session] = token
-	l.logs[log] = e
-	l.add(log, e, list)
 	return e.last, nil
 }
 
