@@ -22,16 +22,19 @@ const leaseTTL = 3 * time.Second
 
 // modelFlags say which model answers.
 type modelFlags struct {
-	Model string         `placeholder:"MODEL" default:"${model}" help:"scripted, or openai:NAME for any server that speaks Chat Completions (OPENAI_BASE_URL, OPENAI_API_KEY). Default: openai:$$OPENAI_MODEL if it and one of those two is set, else scripted."`
+	Model string         `placeholder:"MODEL" default:"${model}" help:"scripted, or openai:NAME for any server that speaks Chat Completions (OPENAI_BASE_URL, OPENAI_API_KEY). Default: openai:$$OPENAI_MODEL, or openai:gpt-5-mini, if one of those two is set, else scripted."`
 	Pace  *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
 }
 
-// defaultModel returns the model that the environment asks for. A name is never guessed: it may cost money.
+// usualModel answers where there is a key or a server but no name of a model.
+const usualModel = "gpt-5-mini"
+
+// defaultModel returns the model that the environment asks for: a provider's, if there is a key or a base URL.
 func defaultModel(env func(string) string) string {
-	if name := env("OPENAI_MODEL"); name != "" && (env("OPENAI_BASE_URL") != "" || env("OPENAI_API_KEY") != "") {
-		return "openai:" + name
+	if env("OPENAI_BASE_URL") == "" && env("OPENAI_API_KEY") == "" {
+		return "scripted"
 	}
-	return "scripted"
+	return "openai:" + orElse(env("OPENAI_MODEL"), usualModel)
 }
 
 // pick returns the model that the flags name.
@@ -134,8 +137,8 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 		model = d.model.Provider + ":" + model
 	}
 	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.db, model))
-	if model == "scripted" && a.env("OPENAI_API_KEY")+a.env("OPENAI_BASE_URL") != "" && a.env("OPENAI_MODEL") == "" {
-		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have your model answer instead.")
+	if d.model.Name == usualModel && a.env("OPENAI_MODEL") == "" {
+		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
 	}
 	return c.talk(ctx)
 }

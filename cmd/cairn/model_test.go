@@ -118,7 +118,8 @@ func TestDefaultModel(t *testing.T) {
 	for _, test := range []struct{ base, key, name, want string }{
 		{"", "", "", "scripted"},
 		{"", "", "some-model", "scripted"},
-		{"", "key", "", "scripted"},
+		{"", "key", "", "openai:gpt-5-mini"},
+		{"http://localhost:1/v1", "", "", "openai:gpt-5-mini"},
 		{"", "key", "some-model", "openai:some-model"},
 		{"http://localhost:1/v1", "", "some-model", "openai:some-model"},
 	} {
@@ -129,7 +130,7 @@ func TestDefaultModel(t *testing.T) {
 	}
 	b := newBench(t)
 	b.env["OPENAI_API_KEY"] = "key"
-	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model scripted.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
+	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model openai:gpt-5-mini.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
 		t.Errorf("a key without a model:\n%s", stdout)
 	}
 }
