@@ -28,6 +28,7 @@ type Schema struct {
 	raw      json.RawMessage
 	schema   *jsonschema.Schema
 	resolved *jsonschema.Resolved
+	plain    *plain // nil unless the schema has a plain form
 }
 
 // JSON returns the schema's text. It must not be modified.
@@ -84,7 +85,7 @@ func resolve(s *jsonschema.Schema) (*Schema, error) {
 	if err := checkRefs(raw); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return &Schema{raw: raw, schema: s, resolved: resolved}, nil
+	return &Schema{raw: raw, schema: s, resolved: resolved, plain: plainOf(raw)}, nil
 }
 
 var providerType = reflect.TypeFor[Provider]()
@@ -258,6 +259,9 @@ func count(text string) (*int, error) {
 
 // Validate returns everything in which the JSON text violates the schema; nil means it is valid.
 func (s *Schema) Validate(raw json.RawMessage) []string {
+	if s.plain != nil && s.plain.accepts(raw) {
+		return nil
+	}
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return []string{"not valid JSON: " + err.Error()}
