@@ -102,7 +102,8 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
-// RecordUsage adds amount to the run's custom usage under name.
+// RecordUsage adds amount to the run's custom usage under name, which is held to the rules of ids. A name that breaks
+// them and an amount that is not a number are logged and left out.
 func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name, amount) }
 
 // Checkpoint asks for a commit at the end of this step. It matters to agents with [Manual] or [Interval] durability.

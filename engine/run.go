@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
 )
 
 // Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
@@ -156,9 +155,12 @@ func (e *Engine) follow(ctx context.Context, watched *Run, root string, after in
 	}
 }
 
+// reconcileAfter is how long a waiting reader gives a process to tell the log of a commit before it does so itself.
+const reconcileAfter = 2 * time.Second
+
 // keepComplete reconciles the log with what the store says of a run, or of each current run if r names none.
 func (e *Engine) keepComplete(ctx context.Context, r *Run) {
-	ticker := time.NewTicker(turn.TellTime)
+	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()
 	settled := int64(-1) // the version of the session that was found complete
 	for {

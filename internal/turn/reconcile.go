@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -48,9 +47,6 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	_, err = fx.reconcile(ctx, row, p)
 	return err
 }
-
-// TellTime is how long a process is given to tell the log of a commit before somebody else does.
-const TellTime = 2 * time.Second
 
 // tellEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
 // process that took over may itself have died before it told of what it found. The oldest is told first, so that one
