@@ -27,7 +27,11 @@ type Agent struct {
 	// Model answers. Required.
 	Model    Model
 	Settings Settings
-	Tools    []Tool
+	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
+	// Engine.SwitchTools; the model is told, and the list it is sent stays the same.
+	Tools []Tool
+	// Companions are agents that this one keeps beside it and talks to with tools that it is given.
+	Companions []Companion
 	// State declares the type of the session's state. nil means an untyped object that begins empty.
 	State *StateType
 	// Output declares a typed output. nil means that the turn's result is the last reply's text.
@@ -44,6 +48,9 @@ type Agent struct {
 	Durability Durability
 	// Retry says how failing model calls are tried again. nil means the default of 3 retries.
 	Retry *RetryPolicy
+	// TTL is how long a session of the agent may be idle before it expires; 0 means the engine's Options.TTL, a negative
+	// value for ever. A session keeps what it was created with; the session of a sub-agent goes with its root.
+	TTL time.Duration
 }
 
 // RetryPolicy says how a model call that failed with a retryable error is tried again. Waits double from First, with
@@ -159,7 +166,7 @@ func (a *Agent) Validate() error {
 		}
 		seen[t.name] = true
 	}
-	return nil
+	return a.validateCompanions(bad)
 }
 
 func describesObject(raw json.RawMessage) bool {

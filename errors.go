@@ -20,6 +20,7 @@ const (
 	CodeNotResumable  Code = "not_resumable"     // the session is in no state to be resumed or retried
 	CodeStale         Code = "stale"             // the session changed since it was read
 	CodeFenced        Code = "fenced"            // the lease was lost to another process
+	CodeClaimed       Code = "claimed"           // somebody else has claimed the pending call
 	CodeTrimmed       Code = "trimmed"           // the log no longer holds what was asked for
 	CodeTooLarge      Code = "too_large"         // over a declared limit
 	CodeState         Code = "state_invalid"     // stored state does not decode, or a write does not fit it
@@ -27,10 +28,12 @@ const (
 	CodeTool          Code = "tool_failed"       // a tool returned an error
 	CodeToolPanic     Code = "tool_panicked"     // a tool panicked
 	CodeUnknownTool   Code = "unknown_tool"      // the model called a tool that does not exist
+	CodeToolOff       Code = "tool_off"          // the model called a tool that is switched off
 	CodeArguments     Code = "arguments_invalid" // tool arguments violate their schema
 	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
+	CodeDenied        Code = "denied"            // somebody did not approve the call
 	CodeRejected      Code = "rejected"          // a completion guard refused the outcome
 	CodeHook          Code = "hook_failed"       // a hook vetoed or failed
 	CodeAborted       Code = "aborted"           // the run was aborted on request
@@ -78,17 +81,20 @@ var codes = map[Code]codeInfo{
 	CodeNotResumable:  {CategoryConflict, http.StatusConflict, false},
 	CodeStale:         {CategoryConflict, http.StatusConflict, true},
 	CodeFenced:        {CategoryConflict, http.StatusConflict, false},
+	CodeClaimed:       {CategoryConflict, http.StatusConflict, true},
 	CodeTrimmed:       {CategoryConflict, http.StatusGone, false},
 	CodeState:         {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeOutput:        {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeTool:          {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeToolPanic:     {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeUnknownTool:   {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeToolOff:       {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeArguments:     {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeNotExecuted:   {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeMaxSteps:      {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeRejected:      {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeHook:          {CategoryAgent, http.StatusUnprocessableEntity, false},
+	CodeDenied:        {CategoryAgent, http.StatusUnprocessableEntity, false},
 	CodeAborted:       {CategoryAgent, http.StatusConflict, false},
 	CodeCrashLoop:     {CategoryAgent, http.StatusInternalServerError, false},
 	CodeTimeout:       {CategorySystem, http.StatusGatewayTimeout, true},
@@ -196,6 +202,7 @@ var (
 	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
+	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by somebody else"}
 	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}
 	ErrTooLarge       = &Error{Code: CodeTooLarge, Message: "too large"}
 	ErrState          = &Error{Code: CodeState, Message: "state is invalid"}

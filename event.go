@@ -20,18 +20,19 @@ const (
 	// its process died. Readers drop it.
 	EventStepDiscarded EventType = "step_discarded"
 
-	EventTextDelta     EventType = "text_delta"     // Text
-	EventThinking      EventType = "thinking"       // Text is a delta
-	EventThinkingEnd   EventType = "thinking_end"   // the reasoning is complete
-	EventToolArgStart  EventType = "tool_arg_start" // CallID, Tool
-	EventToolArgDelta  EventType = "tool_arg_delta" // CallID, Text
-	EventToolArgEnd    EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
-	EventToolStart     EventType = "tool_start"     // CallID, Tool, Data: the arguments
-	EventToolEnd       EventType = "tool_end"       // CallID, Tool, Data: the result, IsError
-	EventToolApproval  EventType = "tool_approval_request"
-	EventToolPending   EventType = "tool_call_pending"
-	EventSubagentStart EventType = "subagent_start"
-	EventSubagentEnd   EventType = "subagent_end"
+	EventTextDelta    EventType = "text_delta"     // Text
+	EventThinking     EventType = "thinking"       // Text is a delta
+	EventThinkingEnd  EventType = "thinking_end"   // the reasoning is complete
+	EventToolArgStart EventType = "tool_arg_start" // CallID, Tool
+	EventToolArgDelta EventType = "tool_arg_delta" // CallID, Text
+	EventToolArgEnd   EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
+	EventToolStart    EventType = "tool_start"     // CallID, Tool, Data: the arguments
+	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError
+	// EventToolApproval and EventToolPending are written once the call can be answered.
+	EventToolApproval  EventType = "tool_approval_request" // CallID, ApprovalID, Tool, Data: the arguments, Deadline
+	EventToolPending   EventType = "tool_call_pending"     // CallID, Tool, Data: the arguments, Deadline
+	EventSubagentStart EventType = "subagent_start"        // CallID, Tool, ChildID, Name: the sub-agent
+	EventSubagentEnd   EventType = "subagent_end"          // CallID, Tool, ChildID, Name, Status
 
 	EventStatePatch EventType = "state_patch" // Patch
 	EventCustom     EventType = "custom"      // Name, Data
@@ -63,7 +64,12 @@ type Event struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 	IsError bool            `json:"is_error,omitempty"`
 	// Truncated marks a tool result that was cut to fit the log; the transcript has it whole.
-	Truncated    bool      `json:"truncated,omitempty"`
+	Truncated bool `json:"truncated,omitempty"`
+	// Cached marks a result that came from the tool's cache.
+	Cached       bool      `json:"cached,omitempty"`
+	ApprovalID   string    `json:"approval_id,omitempty"`
+	ChildID      string    `json:"child_id,omitempty"`
+	Deadline     time.Time `json:"deadline,omitzero"`
 	Status       RunStatus `json:"status,omitempty"`
 	Reason       Reason    `json:"reason,omitempty"`
 	Error        *Error    `json:"error,omitempty"`

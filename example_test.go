@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -105,4 +106,131 @@ func ExampleNewCall() {
 	fmt.Println(first.IdempotencyKey() == again.IdempotencyKey(), first.IdempotencyKey() == other.IdempotencyKey())
 	// Output:
 	// true false
+}
+
+func ExampleClientTool() {
+	type place struct {
+		City string `json:"city"`
+	}
+	locate := cairn.ClientTool[struct{}, place]("locate", "Where the user is, as their browser knows.")
+	call := locate.Pending(time.Now())
+	fmt.Println(call.Kind, call.Status)
+	fmt.Println(call.CheckValue("result", json.RawMessage(`{"town": "Oslo"}`)))
+	// Output:
+	// client_tool open
+	// result: does not satisfy the call's schema: missing "city"; unknown member "town"
+}
+
+func ExampleRawClientTool() {
+	input := json.RawMessage(`{"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]}`)
+	ask := cairn.RawClientTool("ask_user", "Ask the user something.", input, json.RawMessage(`{"type": "string"}`))
+	fmt.Println(ask.Waits(), ask.Check(json.RawMessage(`{"question": "Which order?"}`)))
+	// Output:
+	// client_tool <nil>
+}
+
+// refund is the function of the tools below.
+func refund(ctx context.Context, call *cairn.Call, in Order) (string, error) {
+	return fmt.Sprintf("order %d refunded", in.ID), nil
+}
+
+func ExampleRequireApproval() {
+	tool := cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval())
+	asks, err := tool.AsksApproval(context.Background(), nil, json.RawMessage(`{"id": 42, "reason": "late"}`))
+	fmt.Println(tool.Waits(), asks, err)
+	// Output:
+	// approval true <nil>
+}
+
+func ExampleRequireApprovalIf() {
+	tool := cairn.Func("refund", "Refund an order.", refund,
+		cairn.RequireApprovalIf(func(ctx context.Context, call *cairn.Call, in Order) (bool, error) {
+			return in.Reason == "unwanted", nil
+		}))
+	for _, arguments := range []string{`{"id": 42, "reason": "broken"}`, `{"id": 42, "reason": "unwanted"}`} {
+		asks, err := tool.AsksApproval(context.Background(), nil, json.RawMessage(arguments))
+		fmt.Println(asks, err)
+	}
+	// Output:
+	// false <nil>
+	// true <nil>
+}
+
+func ExampleAssignTo() {
+	tool := cairn.Func("refund", "Refund an order.", refund,
+		cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cat"))
+	call := tool.Pending(time.Now())
+	fmt.Println(call.Reviewers, call.Quorum)
+	// Output:
+	// [ann bob cat] majority
+}
+
+func ExampleWaitAtMost() {
+	tool := cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval(), cairn.WaitAtMost(24*time.Hour))
+	call := tool.Pending(time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC))
+	fmt.Println(call.Deadline)
+	// Output:
+	// 2026-03-05 12:00:00 +0000 UTC
+}
+
+func ExampleCache() {
+	tool := cairn.Func("look_up", "Look an order up.", refund, cairn.Cache(cairn.CachePolicy{TTL: 10 * time.Minute}))
+	fmt.Println(tool.Cache().Lifetime(), tool.Cache().Size())
+	// Output:
+	// 10m0s 64
+}
+
+func ExampleSubAgent() {
+	researcher := &cairn.Agent{Name: "researcher", Description: "Finds things out."}
+	tool := cairn.SubAgent(researcher)
+	arguments := json.RawMessage(`{"input": "Who wrote the first compiler?"}`)
+	fmt.Println(tool.Name(), tool.Check(arguments))
+	task, err := tool.Task(arguments)
+	fmt.Println(task.Messages[0].Text(), err)
+	// Output:
+	// researcher <nil>
+	// Who wrote the first compiler? <nil>
+}
+
+// show prints what a submission looks like on the wire, if it is valid.
+func show(s cairn.Submission) {
+	if err := s.Validate(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := json.Marshal(s)
+	fmt.Println(string(text), err)
+}
+
+func ExampleApprove() {
+	// A call as Result.Suspended and the inbox give it.
+	call := cairn.CallRef{ID: "call_1", RootID: "s1", Kind: cairn.CallApproval, Tool: "refund", ApprovalID: "approval_1"}
+	show(cairn.Approve(call).By("ann"))
+	show(cairn.Approve(call).WithInput(Order{ID: 42, Reason: "late"}))
+	// Output:
+	// {"type":"approval-response","call_id":"call_1","approval_id":"approval_1","approved":true,"reviewer":"ann"} <nil>
+	// {"type":"approval-response","call_id":"call_1","approval_id":"approval_1","approved":true,"input":{"id":42,"reason":"late"}} <nil>
+}
+
+func ExampleDeny() {
+	call := cairn.CallRef{ID: "call_1", RootID: "s1", Kind: cairn.CallApproval, Tool: "refund", ApprovalID: "approval_1"}
+	show(cairn.Deny(call, "The order is too old."))
+	// Output:
+	// {"type":"approval-response","call_id":"call_1","approval_id":"approval_1","reason":"The order is too old."} <nil>
+}
+
+func ExampleAnswer() {
+	call := cairn.CallRef{ID: "call_2", RootID: "s1", Kind: cairn.CallClientTool, Tool: "locate"}
+	show(cairn.Answer(call, map[string]string{"city": "Oslo"}))
+	show(cairn.Answer(call, func() {}))
+	// Output:
+	// {"type":"client-tool-result","call_id":"call_2","result":{"city":"Oslo"}} <nil>
+	// submission: a value does not encode as JSON: json: unsupported type: func()
+}
+
+func ExampleAnswerError() {
+	call := cairn.CallRef{ID: "call_2", RootID: "s1", Kind: cairn.CallClientTool, Tool: "locate"}
+	show(cairn.AnswerError(call, "The user does not want to tell."))
+	// Output:
+	// {"type":"client-tool-result","call_id":"call_2","error":"The user does not want to tell."} <nil>
 }

@@ -16,6 +16,9 @@ type Hooks struct {
 	RunComplete func(ctx context.Context, step *Step, r *Result)
 	RunFail     func(ctx context.Context, step *Step, r *Result)
 
+	// RunSuspended is called after the commit that suspended the run. Its handle can read state, not write it.
+	RunSuspended func(ctx context.Context, step *Step, r *Result)
+
 	// StepContext returns texts that are added to the transcript as hidden messages ahead of the step's model call.
 	StepContext func(ctx context.Context, step *Step) ([]string, error)
 	// BeforeModel may change the request; an error fails the run.
@@ -33,4 +36,9 @@ type Hooks struct {
 	OnMessage func(ctx context.Context, step *Step, m *Message)
 	// AfterTool is given each call's result.
 	AfterTool func(ctx context.Context, call *Call, result *ToolResult)
+
+	// BeforeSubAgent is called before a sub-agent's session is begun; an error becomes the call's result. AfterSubAgent is
+	// given what came of it, once it has come to its end.
+	BeforeSubAgent func(ctx context.Context, call *Call, agent string) error
+	AfterSubAgent  func(ctx context.Context, call *Call, agent string, result *ToolResult)
 }

@@ -29,6 +29,9 @@ type Message struct {
 	// Hidden marks a context row: the model reads it, a chat does not show it.
 	Hidden bool   `json:"hidden,omitempty"`
 	Parts  []Part `json:"parts"`
+	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
+	// [ToolSwitch].
+	Tools map[string]bool `json:"tools,omitempty"`
 	// RunID is the run that added the message; empty for what was added between runs.
 	RunID     string    `json:"run_id,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero"`
@@ -126,6 +129,14 @@ func Context(text string) Message {
 	return Message{Role: RoleUser, Hidden: true, Parts: []Part{TextPart(text)}}
 }
 
+// checkText reports a text that is not valid UTF-8.
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return Invalid(field, "is not valid UTF-8")
+	}
+	return nil
+}
+
 // Text returns the message's text parts joined.
 func (m *Message) Text() string {
 	if len(m.Parts) == 1 && m.Parts[0].Type == PartText {
@@ -188,6 +199,9 @@ func (in Input) Validate() error {
 		at := "input"
 		if len(in.Messages) > 1 {
 			at = fmt.Sprintf("input.messages[%d]", i)
+		}
+		if len(m.Tools) > 0 {
+			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
 		}
 		if m.Role != RoleUser {
 			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)

@@ -109,6 +109,10 @@ type Usage struct {
 	ModelCalls       int64 `json:"model_calls,omitempty"`
 	ToolCalls        int64 `json:"tool_calls,omitempty"`
 	ToolErrors       int64 `json:"tool_errors,omitempty"`
+	// ToolCacheHits counts the ToolCalls that were answered from a tool's cache.
+	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
+	// SubAgentRuns counts the consultations of sub-agents; what those used is in their own sessions.
+	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
 	// Custom holds what tools recorded with Call.RecordUsage, by name.
 	Custom map[string]float64 `json:"custom,omitempty"`
 }
@@ -124,6 +128,8 @@ func (u Usage) Add(v Usage) Usage {
 		ModelCalls:       u.ModelCalls + v.ModelCalls,
 		ToolCalls:        u.ToolCalls + v.ToolCalls,
 		ToolErrors:       u.ToolErrors + v.ToolErrors,
+		ToolCacheHits:    u.ToolCacheHits + v.ToolCacheHits,
+		SubAgentRuns:     u.SubAgentRuns + v.SubAgentRuns,
 	}
 	if len(u.Custom)+len(v.Custom) > 0 {
 		sum.Custom = make(map[string]float64, len(u.Custom)+len(v.Custom))

@@ -33,13 +33,19 @@ type Session struct {
 	UserID   string            `json:"user_id,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// ExpiresAt is when the session may be removed; zero for never.
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// ExpiresAt is when the session expires whatever happens, TTL how long it may be idle before it does: see Expiry. Zero
+	// means never. They are the root's; the sessions of its sub-agents and companions go with it.
+	ExpiresAt time.Time     `json:"expires_at,omitzero"`
+	TTL       time.Duration `json:"ttl,omitempty"`
 	// TraceParent is the W3C trace context the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
 	// ParentID and RootID place the session in a tree; a root has neither parent nor another root than itself.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
+	// Name is what the parent calls the session, if it is a companion.
+	Name string `json:"name,omitempty"`
+	// Secret is what ids of children and pending calls are derived from. It is given out by nothing but the store.
+	Secret string `json:"-"`
 
 	// Version counts the commits of the session. It is the guard of every write.
 	Version int64 `json:"version"`
@@ -54,6 +60,13 @@ type Session struct {
 	// Recoveries counts how often the current run was taken over since its last committed step.
 	Recoveries   int    `json:"recoveries,omitempty"`
 	CheckpointID string `json:"checkpoint_id,omitempty"`
+	// SuspendedStep is the step that waits for people or children, or is being carried on; empty for none. OpenCalls
+	// counts what it waits for, and NextDeadline is the first time at which one of them counts as failed.
+	SuspendedStep string    `json:"suspended_step,omitempty"`
+	OpenCalls     int       `json:"open_calls,omitempty"`
+	NextDeadline  time.Time `json:"next_deadline,omitzero"`
+	// Queued counts the turns that are to follow.
+	Queued int `json:"queued,omitempty"`
 	// LogSequence is the event log's position up to which the messages tell everything.
 	LogSequence int64         `json:"log_sequence"`
 	Lease       Lease         `json:"lease,omitzero"`
@@ -92,6 +105,50 @@ func (s *Session) Running(now time.Time) bool {
 // Crashed reports whether a run holds the session but its lease ran out: the process that drove it is gone.
 func (s *Session) Crashed(now time.Time) bool {
 	return s.Status == SessionActive && !now.Before(s.Lease.Until)
+}
+
+// Ready reports whether the session waits for people or children and everything it waited for is there.
+func (s *Session) Ready() bool {
+	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0
+}
+
+// Expiry returns when the session is to be removed, as things stand; zero for never. That is TTL after its last activity,
+// which is any commit, or ExpiresAt if that is earlier; but not while the lease of its run is good, nor before the
+// deadline of a call that it waits for. The others are the other sessions of a root's tree: what they do, hold and wait for
+// counts as the root's own.
+func (s *Session) Expiry(others ...*Session) time.Time {
+	active, held := s.UpdatedAt, s.heldUntil()
+	for _, o := range others {
+		active, held = later(active, o.UpdatedAt), later(held, o.heldUntil())
+	}
+	expiry := s.ExpiresAt
+	if s.TTL > 0 {
+		if idle := active.Add(s.TTL); expiry.IsZero() || idle.Before(expiry) {
+			expiry = idle
+		}
+	}
+	if expiry.IsZero() {
+		return expiry
+	}
+	return later(expiry, held)
+}
+
+// heldUntil returns the time before which the session does not expire; zero for none.
+func (s *Session) heldUntil() time.Time {
+	switch s.Status {
+	case SessionActive:
+		return s.Lease.Until
+	case SessionPaused:
+		return s.NextDeadline
+	}
+	return time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // MaxMetadataBytes bounds the user id, tags and metadata of a session together.
@@ -157,6 +214,7 @@ const (
 	ReasonStopCondition Reason = "stop_condition" // the agent's StopWhen held
 	ReasonInterrupted   Reason = "interrupted"    // somebody asked for it
 	ReasonAborted       Reason = "aborted"        // somebody asked for it
+	ReasonSuspended     Reason = "suspended"      // it waits for people or children
 	ReasonCrashed       Reason = "crashed"        // its process died and a new turn took its place
 	ReasonError         Reason = "error"          // see Run.Error
 )
@@ -191,8 +249,23 @@ type Run struct {
 	Text         string          `json:"text,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"`
 	Error        *Error          `json:"error,omitempty"`
-	StartedAt    time.Time       `json:"started_at"`
-	EndedAt      time.Time       `json:"ended_at,omitzero"`
+	// Suspended says what the run waits for, if it is suspended.
+	Suspended *Suspension `json:"suspended,omitempty"`
+	// Before is where the session was when the run began, so that the run can be taken back.
+	Before    RunOrigin `json:"before,omitzero"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+}
+
+// RunOrigin is where a session was when one of its runs began.
+type RunOrigin struct {
+	CheckpointID  string `json:"checkpoint_id,omitempty"`
+	StatePosition int64  `json:"state_position,omitempty"`
+}
+
+// Suspends reports whether a run of this status waits for people or children.
+func (s RunStatus) Suspends() bool {
+	return s == SuspendedClientTool || s == SuspendedChildren || s == SuspendedStepPartially
 }
 
 // Result is the outcome of a run.
@@ -208,14 +281,16 @@ type Result struct {
 	// with [OutputAs].
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
-	Steps  int             `json:"steps"`
-	Usage  Usage           `json:"usage"`
+	// Suspended says what the run waits for, if it is suspended.
+	Suspended *Suspension `json:"suspended,omitempty"`
+	Steps     int         `json:"steps"`
+	Usage     Usage       `json:"usage"`
 }
 
 // Result returns the outcome the record tells of.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, Steps: r.Steps, Usage: r.Usage}
+		Text: r.Text, Output: r.Output, Error: r.Error, Suspended: r.Suspended, Steps: r.Steps, Usage: r.Usage}
 }
 
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by

@@ -3,9 +3,11 @@ package cairn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/schema"
@@ -14,7 +16,8 @@ import (
 // FinishTool is the name of the tool that an agent with an output type is given: its arguments are the output.
 const FinishTool = "__finish__"
 
-// Tool is something a model can call. Make one with [Func] or [RawFunc]. A Tool is immutable and may be shared by agents.
+// Tool is something a model can call. Make one with [Func] or [RawFunc], with [ClientTool] for one that runs elsewhere,
+// or with [SubAgent] for an agent. A Tool is immutable and may be shared by agents.
 type Tool struct {
 	name        string
 	description string
@@ -22,6 +25,10 @@ type Tool struct {
 	run         func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error)
 	finish      bool
 	timeout     time.Duration
+	cache       *CachePolicy
+	wait        waiting
+	agent       *Agent // of a sub-agent
+	companion   bool   // talks to companions
 	err         error
 }
 
@@ -47,7 +54,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 	t := Tool{name: name, description: description}
 	t.input, t.err = schema.For(reflect.TypeFor[In]())
 	if fn == nil {
-		t.err = fmt.Errorf("the function is nil")
+		t.err = errNoFunc
 		return t
 	}
 	t.run = func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
@@ -65,6 +72,12 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 		}
 		return raw, nil
 	}
+	return t.with(opts)
+}
+
+var errNoFunc = errors.New("the function is nil")
+
+func (t Tool) with(opts []ToolOption) Tool {
 	for _, opt := range opts {
 		opt(&t)
 	}
@@ -77,7 +90,7 @@ func RawFunc(name, description string, inputSchema json.RawMessage, fn func(ctx 
 	t := Tool{name: name, description: description}
 	t.input, t.err = schema.Parse(inputSchema)
 	if fn == nil {
-		t.err = fmt.Errorf("the function is nil")
+		t.err = errNoFunc
 		return t
 	}
 	t.run = func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
@@ -87,10 +100,7 @@ func RawFunc(name, description string, inputSchema json.RawMessage, fn func(ctx 
 		}
 		return out, err
 	}
-	for _, opt := range opts {
-		opt(&t)
-	}
-	return t
+	return t.with(opts)
 }
 
 // SchemaFor returns the JSON Schema of T as encoding/json encodes it. Fields without omitempty or omitzero are
@@ -117,6 +127,12 @@ func (t Tool) Finishes() bool { return t.finish }
 
 // Timeout returns the bound on one execution; 0 is none.
 func (t Tool) Timeout() time.Duration { return t.timeout }
+
+// Agent returns the agent that a sub-agent's tool delegates to, or nil.
+func (t Tool) Agent() *Agent { return t.agent }
+
+// Cache returns how results are cached, or nil.
+func (t Tool) Cache() *CachePolicy { return t.cache }
 
 // Spec returns what a model is told about the tool.
 func (t Tool) Spec() ToolSpec {
@@ -152,14 +168,19 @@ func (t Tool) validate() error {
 	switch {
 	case !toolName.MatchString(t.name):
 		return fmt.Errorf("the name must be 1 to 64 letters, digits, _ or -, not beginning with a digit or -")
-	case t.name == FinishTool:
+	case t.name == FinishTool || strings.HasPrefix(t.name, companionPrefix):
 		return fmt.Errorf("the name is reserved")
 	case t.err != nil:
 		return t.err
-	case t.run == nil:
-		return fmt.Errorf("make tools with cairn.Func or cairn.RawFunc")
+	case t.run == nil && t.wait.kind != CallClientTool && t.agent == nil:
+		return fmt.Errorf("make tools with cairn.Func, cairn.RawFunc, cairn.ClientTool or cairn.SubAgent")
 	case t.timeout < 0:
 		return fmt.Errorf("the timeout is negative")
+	case t.agent != nil && (t.finish || t.timeout > 0 || t.cache != nil || t.wait.kind != ""):
+		return fmt.Errorf("a sub-agent takes no FinishWith, Timeout, Cache or approval; its own tools do")
 	}
-	return nil
+	if err := t.cache.validate(t); err != nil {
+		return err
+	}
+	return t.wait.validate(t)
 }

@@ -38,7 +38,7 @@ func BenchmarkTurn(b *testing.B) {
 		if _, err := run.Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		if err := eng.Delete(b.Context(), "session"); err != nil { // or the heap grows with b.N
+		if err := eng.Erase(b.Context(), "session"); err != nil { // or the heap grows with b.N
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,10 +78,15 @@ func TestResumedAndRetriedRunsNameTheirPredecessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
-		d := &diary{}
-		all := d.hooks("agent")
+		var called []string
+		add := func(format string, args ...any) { called = append(called, fmt.Sprintf(format, args...)) }
 		agent := bot(scripted.New(scripted.Pause(time.Hour), scripted.Fail(cairn.Errorf(cairn.CodeAuth, "no key")), scripted.Text("ok")))
-		agent.Hooks = &cairn.Hooks{RunStart: all.RunStart, RunResumed: all.RunResumed, RunComplete: all.RunComplete, RunFail: all.RunFail}
+		agent.Hooks = &cairn.Hooks{
+			RunStart:    func(_ context.Context, s *cairn.Step) { add("start of turn %d", s.Turn) },
+			RunResumed:  func(_ context.Context, _ *cairn.Step, previous string) { add("resumed after %s", previous) },
+			RunComplete: func(_ context.Context, _ *cairn.Step, r *cairn.Result) { add("complete: %s", r.Text) },
+			RunFail:     func(_ context.Context, _ *cairn.Step, r *cairn.Result) { add("failed: %s", r.Error.Code) },
+		}
 		eng := open(t, st, agent)
 		start(t, eng, "s", "go")
 		synctest.Wait()
@@ -93,9 +100,9 @@ func TestResumedAndRetriedRunsNameTheirPredecessor(t *testing.T) {
 			}
 			wait(t, run)
 		}
-		want := "agent RunStart turn 1\nagent RunResumed after run_2\nagent RunFail authentication\nagent RunResumed after run_3\nagent RunComplete reply \"ok\"\n"
-		if got := d.text(); got != want {
-			t.Errorf("hooks\n%swant\n%s", got, want)
+		want := []string{"start of turn 1", "resumed after run_2", "failed: authentication", "resumed after run_3", "complete: ok"}
+		if !slices.Equal(called, want) {
+			t.Errorf("hooks %q, want %q", called, want)
 		}
 		runs := runsOf(t, st, "s")
 		if runs[1].Kind != cairn.RunResume || runs[1].PreviousRunID != "run_2" || runs[2].Kind != cairn.RunRetry || runs[2].PreviousRunID != "run_3" {

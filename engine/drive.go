@@ -32,22 +32,11 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 	e.driving[r.id] = r
 	e.mu.Unlock()
 	e.watchStops()
-	go func() {
+	e.crew.run(func() {
 		defer e.runs.Done()
-		ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-		defer cancel(nil)
-		unhook := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
-		defer unhook()
-
-		beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
-		_, err := turn.Loop(e.fx.Direct(ctx), b)
-		beat.stop()
-		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			e.letGo(ctx, b, err)
-		}
+		beyond := runContext{e.ctx, ctx}
+		ctx, cancel := context.WithCancelCause(beyond)
+		err := e.loop(ctx, cancel, b, asked)
 		e.mu.Lock()
 		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed)
 		if e.driving[r.id] == r { // else this process has taken the run over from itself
@@ -56,8 +45,57 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 		e.mu.Unlock()
 		r.err = err
 		close(r.done)
-	}()
+		if r.more {
+			e.followOn(beyond, r.session)
+		}
+		if r.ready {
+			e.resumeSoon(beyond, r.session)
+		}
+	})
 	return r
+}
+
+// runContext ends with the engine and has the values of the call that began the run.
+type runContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c runContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil { // how a context finds the one above it that ends
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// loop drives a run to its end, or lets go of it. It ends ctx.
+func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, asked time.Time) error {
+	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
+	_, err := turn.Loop(e.fx.Direct(ctx), b)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil) // ends a beat under way
+	beat.stop()
+	if err != nil {
+		e.letGo(ctx, b, err)
+	}
+	return err
+}
+
+// driveChild drives the run of a sub-agent's session as part of its parent's.
+func (e *Engine) driveChild(ctx context.Context, b turn.Begun) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return e.loop(ctx, cancel, b, time.Now())
+}
+
+// launch drives the run of a companion's session beside its parent's.
+func (e *Engine) launch(ctx context.Context, b turn.Begun) {
+	if err := e.enter(); err != nil {
+		e.letGo(ctx, b, err)
+		return
+	}
+	e.drive(ctx, b, time.Now())
 }
 
 // letGo leaves a run that could not be driven on to whoever takes it over.
@@ -77,67 +115,75 @@ func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
 }
 
 // ended hears from the effects how a run came out.
-func (e *Engine) ended(record *cairn.Run) {
+func (e *Engine) ended(record *cairn.Run, row *cairn.Session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := e.driving[record.ID]; r != nil {
-		r.record = record
+		r.record, r.more = record, row.Queued > 0 && !record.Status.Suspends()
+		// A sub-agent may have had its answer before this session began to wait for it.
+		r.ready = e.opts.AutoResume && record.Suspended != nil && len(record.Suspended.Children) > 0
 	}
 }
 
 // heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.
 type heartbeat struct {
-	cancel context.CancelFunc // ends a beat under way
+	eng     *Engine
+	ctx     context.Context // the run's; its end ends a beat under way
+	cancel  context.CancelCauseFunc
+	session string
+	token   int64
 
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer
+	until   time.Time // when the lease runs out
 }
 
 // startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
 // then, because somebody else may have the session from there on.
 func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, until time.Time) *heartbeat {
-	h := &heartbeat{}
-	ctx, h.cancel = context.WithCancel(ctx)
-	interval := e.opts.LeaseTTL / 3
-	beat := func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.stopped {
-			return
-		}
-		asked := time.Now()
-		call, done := context.WithTimeout(ctx, min(interval, until.Sub(asked)))
-		stop, err := e.store.Renew(call, b.SessionID, b.Token, e.opts.LeaseTTL)
-		done()
-		switch {
-		case err == nil:
-			until = asked.Add(e.opts.LeaseTTL)
-			if stop != nil {
-				e.fx.RequestStop(b.SessionID, *stop)
-			}
-		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
-			cancel(err)
-			return
-		case ctx.Err() != nil: // the run has ended
-			return
-		case !time.Now().Before(until):
-			cancel(cairn.Errorf(cairn.CodeFenced, "session %q: the lease ran out: %w", b.SessionID, err))
-			return
-		default:
-			e.opts.Logger.Warn("lease not renewed, trying again", "session", b.SessionID, "error", err)
-		}
-		h.timer.Reset(min(interval, time.Until(until)))
-	}
+	h := &heartbeat{eng: e, ctx: ctx, cancel: cancel, session: b.SessionID, token: b.Token, until: until}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(min(interval, time.Until(until)), beat)
+	h.timer = time.AfterFunc(h.wait(), h.beat)
 	return h
 }
 
-// stop ends the heartbeat and waits for a beat under way.
+// wait returns how long it is to the next beat.
+func (h *heartbeat) wait() time.Duration { return min(h.eng.opts.LeaseTTL/3, time.Until(h.until)) }
+
+func (h *heartbeat) beat() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return
+	}
+	e, asked := h.eng, time.Now()
+	call, done := context.WithTimeout(h.ctx, min(e.opts.LeaseTTL/3, h.until.Sub(asked)))
+	stop, err := e.store.Renew(call, h.session, h.token, e.opts.LeaseTTL)
+	done()
+	switch {
+	case err == nil:
+		h.until = asked.Add(e.opts.LeaseTTL)
+		if stop != nil {
+			e.fx.RequestStop(h.session, *stop)
+		}
+	case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
+		h.cancel(err)
+		return
+	case h.ctx.Err() != nil: // the run has ended
+		return
+	case !time.Now().Before(h.until):
+		h.cancel(cairn.Errorf(cairn.CodeFenced, "session %q: the lease ran out: %w", h.session, err))
+		return
+	default:
+		e.opts.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
+	}
+	h.timer.Reset(h.wait())
+}
+
+// stop ends the heartbeat and waits for a beat under way, which the end of the run's context cuts short.
 func (h *heartbeat) stop() {
-	h.cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = true

@@ -38,10 +38,20 @@ type Options struct {
 	// CacheSessions is how many sessions are kept in memory after their turn, so that the next one costs no read; 0 means
 	// 256, a negative value none.
 	CacheSessions int
+	// AutoResume makes Submit resume a session in this process when the last answer it waited for is in.
+	AutoResume bool
 	// WorkInterval is how often Work looks for sessions that need it; 0 means one second.
 	WorkInterval time.Duration
 	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
 	WorkConcurrency int
+	// TTL is how long a session may be idle before it expires, if its agent does not say; 0 means 7 days, a negative value
+	// for ever. See [cairn.Session.Expiry].
+	TTL time.Duration
+	// Retention is how long what deleted and expired sessions own is kept before Sweep removes it for good; 0 means 30 days,
+	// a negative value for ever.
+	Retention time.Duration
+	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
+	SweepInterval time.Duration
 	// Now is the process's clock; nil means time.Now.
 	Now func() time.Time
 	// NewID makes identifiers; nil means random ones.
@@ -51,22 +61,26 @@ type Options struct {
 // Engine runs agents on a store. It is safe for concurrent use; any number of engines, in any number of processes, may
 // share a store.
 type Engine struct {
-	opts   Options
-	store  store.Store
-	log    store.Log
-	fx     *turn.Effects
-	agents map[string]*cairn.Agent
+	opts  Options
+	store store.Store
+	// sweeper is the store, if that can hide what it removes; else nil.
+	sweeper store.Sweeper
+	log     store.Log
+	fx      *turn.Effects
+	agents  map[string]*cairn.Agent
 
 	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
 	cancel     context.CancelCauseFunc
 	runs       sync.WaitGroup // goroutines that drive runs
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
+	crew       crew // runs the goroutines of runs and of tools
 
 	mu        sync.Mutex
 	closed    bool
-	abandoned bool            // Close let go of a run
-	driving   map[string]*Run // by run id
+	abandoned bool                // Close let go of a run
+	beginning map[string]struct{} // run ids
+	driving   map[string]*Run     // by run id
 }
 
 // New returns an engine for some agents. The error names the agent and the field that is wrong. The store stays the
@@ -75,7 +89,8 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
-	e := &Engine{store: st, agents: map[string]*cairn.Agent{}, driving: map[string]*Run{}}
+	e := &Engine{store: st, agents: map[string]*cairn.Agent{}, beginning: map[string]struct{}{}, driving: map[string]*Run{}}
+	e.sweeper, _ = st.(store.Sweeper)
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -105,6 +120,11 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		}
 		e.agents[a.Name] = a
 	}
+	for _, a := range agents {
+		if err := e.registerSubAgents(a); err != nil {
+			return nil, err
+		}
+	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.fx = turn.NewEffects(turn.Config{
 		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now, NewID: e.opts.NewID,
@@ -112,9 +132,36 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Owner:    owner(e.opts.NewID),
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
-		Ended: e.ended, Defer: true,
+		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Defer: true,
 	})
 	return e, nil
+}
+
+// registerSubAgents makes the agents known that an agent delegates to or keeps as companions, and theirs.
+func (e *Engine) registerSubAgents(a *cairn.Agent) error {
+	var list []*cairn.Agent
+	for _, t := range a.Tools {
+		list = append(list, t.Agent())
+	}
+	for _, c := range a.Companions {
+		list = append(list, c.Agent)
+	}
+	for _, sub := range list {
+		if sub == nil || e.agents[sub.Name] == sub {
+			continue
+		}
+		if e.agents[sub.Name] != nil {
+			return cairn.Invalid("agents", "agent %q: sub-agent %q has the name of another agent", a.Name, sub.Name)
+		}
+		if err := sub.Validate(); err != nil {
+			return err
+		}
+		e.agents[sub.Name] = sub
+		if err := e.registerSubAgents(sub); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // minEvent is the least maximum size of an event that leaves room for something beside the longest ids.
@@ -146,6 +193,9 @@ func (o *Options) complete() error {
 	set(&o.Coalesce, 20*time.Millisecond)
 	set(&o.StopGrace, 5*time.Second)
 	set(&o.WorkInterval, time.Second)
+	set(&o.TTL, 7*24*time.Hour)
+	set(&o.Retention, 30*24*time.Hour)
+	set(&o.SweepInterval, 10*time.Minute)
 	o.Coalesce = max(o.Coalesce, 0)
 	for n, to := range map[*int]int{&o.MaxRecoveries: 10, &o.CacheSessions: 256, &o.WorkConcurrency: 16} {
 		if *n == 0 {
@@ -183,6 +233,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.cancel(errClosed())
 	<-done
 	e.background.Wait()
+	e.crew.close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.abandoned {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -16,6 +17,7 @@ type runOptions struct {
 	hooks      *cairn.Hooks
 	input      *cairn.Input
 	checkpoint string
+	busy       OnBusy
 }
 
 // WithUser says whose a session is that Execute creates.
@@ -33,6 +35,10 @@ func WithMetadata(metadata map[string]string) RunOption {
 func WithTraceParent(traceParent string) RunOption {
 	return func(o *runOptions) { o.create.TraceParent = traceParent }
 }
+
+// WithExpiry makes a session that Execute creates expire at a time, if it is not idle for too long before: see
+// [cairn.Session.Expiry].
+func WithExpiry(at time.Time) RunOption { return func(o *runOptions) { o.create.ExpiresAt = at } }
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
 // takes the run over does not have them.
@@ -56,7 +62,7 @@ func options(list []RunOption) *runOptions {
 // the turn has begun, which is one write; the run goes on in the background and does not end with ctx.
 //
 // The error is ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
-// another run holds the session, ErrClosed after Close.
+// another run holds the session (see [WithOnBusy]), ErrClosed after Close.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(sessionID); err != nil {
@@ -73,22 +79,43 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, cairn.Invalid("options", "WithInput is for Resume and Retry")
 	case o.checkpoint != "":
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
+	case o.busy < Reject || o.busy > Rollback:
+		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
 	}
-	o.create.ID, o.create.Agent = sessionID, agent
+	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
-	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}, &in, o)
+	begin := turn.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
+	run, err := e.begin(ctx, begin, &in, o)
+	if o.busy != Reject && errors.Is(err, cairn.ErrAlreadyRunning) {
+		return e.busy(ctx, begin, &in, o)
+	}
+	return run, err
 }
 
 func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
-	if err := e.enter(); err != nil {
-		return nil, err
-	}
-	in.RunID, in.Hooks = e.opts.NewID("run"), o.hooks
+	in.Hooks = o.hooks
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
 	}
+	return e.beginAs(ctx, "", in)
+}
+
+// beginAs begins a run of a given id, or a new one.
+func (e *Engine) beginAs(ctx context.Context, id string, in turn.BeginIn) (*Run, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	if in.RunID = id; id == "" {
+		in.RunID = e.opts.NewID("run")
+	}
+	release, err := e.reserve(in.SessionID, in.RunID)
+	if err != nil {
+		e.runs.Done()
+		return nil, err
+	}
+	defer release()
 	asked := time.Now()
 	b, err := e.fx.Begin(ctx, in)
 	if err != nil {
@@ -96,6 +123,22 @@ func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input,
 		return nil, err
 	}
 	return e.drive(ctx, b, asked), nil
+}
+
+// reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both would
+// be the same.
+func (e *Engine) reserve(sessionID, runID string) (release func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, twice := e.beginning[runID]; twice || e.driving[runID] != nil {
+		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: run %q has been begun already", sessionID, runID)
+	}
+	e.beginning[runID] = struct{}{}
+	return func() {
+		e.mu.Lock()
+		delete(e.beginning, runID)
+		e.mu.Unlock()
+	}, nil
 }
 
 // Resume continues a session that was interrupted or is paused, in a new run, or one whose process died, in the run
@@ -115,11 +158,16 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 		if err != nil {
 			return nil, err
 		}
-		if row.Crashed(e.opts.Now()) {
+		if row.Crashed(e.opts.Now()) && row.ParentID == "" {
 			return e.recover(ctx, sessionID)
 		}
 	}
-	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+	run, err := e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+	var died *turn.DiedError
+	if errors.As(err, &died) { // since we looked
+		return e.recover(ctx, sessionID)
+	}
+	return run, err
 }
 
 // goBack rewinds a session so that a run can begin there. It makes sure first that one can; a dead run in its way is
@@ -168,6 +216,9 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 }
 
 func (e *Engine) check(sessionID string, o *runOptions) error {
+	if o.busy != Reject {
+		return cairn.Invalid("options", "WithOnBusy is for Execute")
+	}
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return err
 	}
@@ -210,6 +261,8 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 		return Resumability{}, err
 	}
 	switch {
+	case row.ParentID != "":
+		return Resumability{Reason: "it is a sub-agent's; its root goes on with it"}, nil
 	case row.Running(e.opts.Now()):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:
@@ -218,6 +271,15 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 		return Resumability{Retry: true, Reason: "its last run failed"}, nil
 	}
 	ok, why := turn.Resumable(row)
+	if ok && row.Status == cairn.SessionPaused {
+		what, err := e.fx.WaitsFor(ctx, row)
+		if err != nil {
+			return Resumability{}, err
+		}
+		if what != "" {
+			return Resumability{Reason: "it waits for " + what}, nil
+		}
+	}
 	if ok {
 		why = "it is " + string(row.Status)
 	}

@@ -61,7 +61,7 @@ func undisturbed(t *testing.T, d cairn.Durability) string {
 }
 
 func withoutEvents(text string) string {
-	text, _, _ = strings.Cut(text, "\n# events")
+	text, _, _ = strings.Cut(text, "\nevents:")
 	return text
 }
 

@@ -41,6 +41,10 @@ func what(c cairn.Completion) string {
 	return c.Text
 }
 
+type verdict struct {
+	Verdict string `json:"verdict" schema:"enum=yes|no"`
+}
+
 func TestGuardDecidesAboutWhatEndsATurn(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("bad taste")

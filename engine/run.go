@@ -18,9 +18,14 @@ type Run struct {
 	turn    int
 	start   int64
 
+	// queued says that the run may still have others before it.
+	queued bool
+
 	done   chan struct{} // closed when this process has stopped driving the run; nil if it never did
 	record *cairn.Run    // set before done is closed if the run came to its end here
 	err    error         // why it did not
+	more   bool          // turns are queued behind it
+	ready  bool          // what it waits for may be there already
 }
 
 // ID returns the run's id.
@@ -29,7 +34,7 @@ func (r *Run) ID() string { return r.id }
 // SessionID returns the session's id.
 func (r *Run) SessionID() string { return r.session }
 
-// Turn returns the run's number in its session, from 1.
+// Turn returns the run's number in its session, from 1; 0 for a run that was queued.
 func (r *Run) Turn() int { return r.turn }
 
 // Wait returns the run's outcome once it has ended or suspended. For a failed run it returns both the outcome and its
@@ -64,6 +69,9 @@ func outcome(record *cairn.Run) (*cairn.Result, error) {
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	if r.queued && errors.Is(err, cairn.ErrNotFound) {
+		record, err = &cairn.Run{Status: cairn.RunRunning}, nil // as good as
+	}
 	if err != nil || record.Status != cairn.RunRunning {
 		return ended(record, err)
 	}
@@ -107,8 +115,10 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 				}
 			}()
 		}
+		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
 		for ev, err := range r.eng.follow(ctx, r.watched(), r.root, r.start) {
-			if err == nil && ev.SessionID == r.session && ev.RunID != r.id {
+			begun = begun || ev.RunID == r.id
+			if err == nil && (!begun || ev.SessionID == r.session && ev.RunID != r.id) {
 				continue
 			}
 			if !yield(ev, err) || err != nil || ev.Ends(r.id) {
@@ -183,7 +193,7 @@ func (e *Engine) keepComplete(ctx context.Context, r *Run) {
 		switch err := e.fx.Reconcile(ctx, row, id); {
 		case err == nil:
 			settled = row.Version
-		case !errors.Is(err, context.Canceled):
+		case !errors.Is(err, context.Canceled) && !errors.Is(err, cairn.ErrNotFound): // not found: queued
 			e.opts.Logger.Warn("event log not completed", "session", r.session, "error", err)
 		}
 	}

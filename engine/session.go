@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 
 	"github.com/cairn-agents/cairn"
@@ -127,7 +128,8 @@ func AtCheckpoint(id string) BranchOption {
 func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messages = &n } }
 
 // Branch creates the session to from the messages and state of another, as they are or as an option says. The new
-// session belongs to the same agent and user, and goes its own way. The error is ErrExists if to exists, ErrNotFound
+// session belongs to the same agent and user, and goes its own way: it has a time to live of its own, and stays when the
+// other one is deleted or expires. The error is ErrExists if to exists, ErrNotFound
 // if from does not or has no such checkpoint.
 func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
 	row, err := e.Session(ctx, from)
@@ -145,11 +147,11 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
 	}
 	return e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
-		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt})
+		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent)})
 }
 
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
-// gone, its runs and events stay. Resume goes on from there, Execute starts a new turn there. The error is ErrNotFound
+// gone, its runs and events stay. What it waits for is withdrawn first. Resume goes on from there, Execute starts a new turn there. The error is ErrNotFound
 // for a checkpoint that is not the session's, ErrAlreadyRunning while a run holds the session.
 func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
@@ -158,27 +160,23 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
 	}
+	row, err := e.store.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if row.Status == cairn.SessionPaused {
+		if _, err := e.store.Checkpoint(ctx, id, checkpointID); err != nil {
+			return nil, err
+		}
+		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"})
+		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+			return nil, err
+		}
+	}
 	return store.Rewind(ctx, e.store, id, checkpointID)
 }
 
 // Prune removes all but the newest keep checkpoints of a session and returns how many there were.
 func (e *Engine) Prune(ctx context.Context, id string, keep int) (int, error) {
 	return e.store.Prune(ctx, id, keep)
-}
-
-// Delete removes a session with everything it owns, and its event log. The error is ErrAlreadyRunning while a run holds
-// it.
-func (e *Engine) Delete(ctx context.Context, id string) error {
-	row, err := e.Session(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := e.store.Delete(ctx, id); err != nil {
-		return err
-	}
-	e.fx.Evict(id)
-	if row.RootID != id {
-		return nil
-	}
-	return e.log.Drop(ctx, id)
 }

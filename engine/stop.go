@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
-// Interrupt stops a session's run, in whichever process it is, and returns when it has ended: what the user saw of the
-// reply is kept, calls that are under way are closed as not executed, and the session can be resumed or given its next
-// turn at once. If ctx is done first the request stands. The error is ErrNotRunning if no run holds the session.
+// Interrupt stops a session's run, in whichever process it is, with the sub-agents it consults, and returns when it has
+// ended: what the user saw of the reply is kept, calls that are under way or wait for an answer are closed as not
+// executed, and the session can be resumed or given its next turn at once. If ctx is done first the request stands. The
+// error is ErrNotRunning if the session is neither running nor paused.
 func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error {
 	return e.stop(ctx, sessionID, cairn.StopInterrupt, reason)
 }
@@ -25,6 +27,12 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 	if err != nil {
 		return err
 	}
+	if row.Status == cairn.SessionPaused {
+		if err := e.stopCompanions(ctx, row, kind, reason); err != nil {
+			return err
+		}
+		return e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()})
+	}
 	if row.Status != cairn.SessionActive {
 		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", sessionID, row.Status)
 	}
@@ -33,7 +41,60 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 		return err
 	}
 	e.fx.RequestStop(sessionID, stop)
-	return e.awaitStop(ctx, sessionID, stop)
+	if err := e.awaitStop(ctx, sessionID, stop); err != nil {
+		return err
+	}
+	return e.stopCompanions(ctx, row, kind, reason)
+}
+
+// stopCompanions stops those of a session's companions that are at work.
+func (e *Engine) stopCompanions(ctx context.Context, row *cairn.Session, kind cairn.StopKind, reason string) error {
+	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionActive}}
+	for {
+		page, err := e.store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			err := e.stop(ctx, page.Items[i].ID, kind, reason)
+			if err != nil && !isConflict(err) {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+}
+
+// withdraw stops a session that waits. Where somebody else is about to go on with it, their run is stopped.
+func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	for {
+		err := e.fx.Withdraw(ctx, row.ID, stop)
+		if err == nil && row.ParentID != "" && row.Name == "" {
+			return e.tellParent(ctx, row.ParentID)
+		}
+		if !isConflict(err) {
+			return err
+		}
+		if row, err = e.store.Load(ctx, row.ID); err != nil {
+			return err
+		}
+		if row.Status != cairn.SessionPaused {
+			return e.stop(ctx, row.ID, stop.Kind, stop.Reason)
+		}
+	}
+}
+
+// tellParent makes a session that waits for a sub-agent go on, because that was stopped.
+func (e *Engine) tellParent(ctx context.Context, parent string) error {
+	_, err := store.Update(ctx, e.store, parent, func(row *cairn.Session) (*store.Commit, error) {
+		if row.Status != cairn.SessionPaused || row.OpenCalls == 0 {
+			return nil, nil
+		}
+		return &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1, NextDeadline: row.NextDeadline}}, nil
+	})
+	return err
 }
 
 // awaitStop returns when a run that was asked to stop has ended. If its process is gone it is ended here.

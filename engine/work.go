@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -14,13 +16,19 @@ import (
 const skipFor = 30 * time.Second
 
 // Work serves the store until ctx is done, then returns nil: it looks for runs whose process died and drives them on
-// from their last commit, in this process. Any number of workers share a store. Runs that it took on go on after ctx
-// is done, until the engine is closed. The error is ErrClosed after Close.
+// from their last commit, in this process; it resumes sessions that have every answer they waited for, and closes calls
+// whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
+// store. Runs that it took on go on after ctx is done, until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
 	slots := make(chan struct{}, e.opts.WorkConcurrency)
 	skip := map[string]time.Time{}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
+	if e.opts.SweepInterval > 0 {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		waiting.Go(func() { e.sweepOften(ctx) })
+	}
 	for {
 		found, err := e.work(ctx, slots, skip, &waiting)
 		switch {
@@ -79,6 +87,10 @@ func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]
 			continue
 		}
 		found = true
+		if r == nil {
+			<-slots
+			continue
+		}
 		waiting.Go(func() {
 			defer func() { <-slots }()
 			select {
@@ -90,14 +102,110 @@ func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]
 	return found, nil
 }
 
+// takeOver does what a session needs. The run is nil if that needed none.
 func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
-	r, err := e.recover(ctx, d.SessionID)
+	r, err := e.settleDue(ctx, d)
 	switch {
-	case err == nil:
-		e.opts.Logger.Info("run taken over", "session", d.SessionID, "run", r.id, "since", d.Since)
-	case isConflict(err): // another worker was faster
+	case err == nil && r != nil:
+		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
+	case err == nil, isConflict(err): // another worker was faster
 	default:
-		e.opts.Logger.Warn("run not taken over", "session", d.SessionID, "error", err)
+		e.opts.Logger.Warn("session not taken on", "session", d.SessionID, "because", d.Kind, "error", err)
 	}
 	return r, err
+}
+
+func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
+	if d.Kind == store.DueDeadline {
+		ready, err := e.fx.Expire(ctx, d.SessionID, d.Since)
+		if err != nil || !ready {
+			return nil, err
+		}
+	}
+	switch {
+	case d.RootID != d.SessionID:
+		return e.settleChild(ctx, d)
+	case d.Kind == store.DueCrashed:
+		return e.recover(ctx, d.SessionID)
+	case d.Kind == store.DueQueued:
+		return e.startQueued(ctx, d.SessionID)
+	}
+	return e.goOn(ctx, d.SessionID, false)
+}
+
+// settleChild sees to a sub-agent's session. Its root goes on with it; if nobody waits for it any more, it is ended.
+func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
+	child, err := e.store.Load(ctx, d.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if child.Name != "" {
+		if awaited, err := e.awaited(ctx, child); err != nil || !awaited {
+			return e.continueCompanion(ctx, child, err)
+		}
+	}
+	root, err := e.store.Load(ctx, d.RootID)
+	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+		return nil, err
+	}
+	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: "nobody waits for it"}
+	switch {
+	case err == nil && root.Running(e.opts.Now()):
+		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: its root is running", d.SessionID)
+	case err == nil && root.Status == cairn.SessionActive:
+		return e.recover(ctx, d.RootID)
+	case d.Kind == store.DueCrashed:
+		return nil, e.fx.Settle(ctx, child, stop)
+	}
+	for above := child; ; { // up to the one that nobody waits for
+		awaited, err := e.awaited(ctx, above)
+		switch {
+		case err != nil:
+			return nil, err
+		case !awaited:
+			return nil, e.fx.Withdraw(ctx, above.ID, stop)
+		case above.ParentID == d.RootID:
+			return e.goOn(ctx, d.RootID, false)
+		}
+		if above, err = e.store.Load(ctx, above.ParentID); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// awaited reports whether a suspended parent waits for a child.
+func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
+	parent, err := e.store.Load(ctx, child.ParentID)
+	if errors.Is(err, cairn.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || parent.Status != cairn.SessionPaused {
+		return false, err
+	}
+	run, err := e.store.Run(ctx, parent.ID, parent.RunID)
+	if err != nil {
+		return false, err
+	}
+	return run.Suspended != nil && slices.Contains(run.Suspended.Children, child.ID), nil
+}
+
+// continueCompanion goes on with a companion that works by itself.
+func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, err error) (*Run, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case child.Status == cairn.SessionActive:
+		return e.recover(ctx, child.ID)
+	}
+	return e.goOn(ctx, child.ID, true)
+}
+
+// goOn resumes a session that waits, unless somebody has stopped it meanwhile.
+func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
+	run, err := e.beginAs(ctx, "", turn.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
+	var died *turn.DiedError
+	if errors.As(err, &died) {
+		return e.recover(ctx, sessionID)
+	}
+	return run, err
 }

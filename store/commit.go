@@ -20,23 +20,29 @@ import (
 type Commit struct {
 	Guard Guard
 
-	// Create makes the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TraceParent, ParentID
-	// and RootID are taken from it, everything else begins at zero. RootID defaults to ID. A new session has Status idle.
+	// Create makes the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TTL, TraceParent,
+	// ParentID, RootID, Name and Secret are taken from it, everything else begins at zero. RootID defaults to ID, Secret to a
+	// random one; TTL is kept in microseconds, a negative one as 0. A new session has Status idle.
 	// Create is ignored if the session exists, unless Guard.New is set.
 	Create *cairn.Session
 	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
 	InitialState json.RawMessage
 
-	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence and FirstMessage. A run whose
+	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence, FirstMessage and Before. A run whose
 	// status is not running gets EndedAt = now. A stop request aimed at the run is dropped.
 	EndRun *cairn.Run
-	// StartRun adds a run. The store sets SessionID, StartedAt and FirstMessage, sets Turn to the row's Turn + 1, and puts
+	// StartRun adds a run. The store sets SessionID, StartedAt, FirstMessage and Before, sets Turn to the row's Turn + 1, and puts
 	// RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
 	StartRun *cairn.Run
 
 	// Rewind takes the session back to one of its checkpoints: later messages, checkpoints and state changes are
 	// removed, Epoch grows by one. An unknown checkpoint is ErrNotFound and nothing is written.
 	Rewind string
+	// RewindRun takes the session back to where it was before its latest run began: the messages, checkpoints and state
+	// changes since are removed, Epoch grows by one. The run's record stays. An unknown run is ErrNotFound, one that is not
+	// the latest or that began before what is left of the session ErrInvalid, and nothing is written. At most one of Rewind
+	// and RewindRun may be set.
+	RewindRun string
 
 	// Messages are appended. The store sets CreatedAt where it is zero.
 	Messages []cairn.Message
@@ -61,8 +67,51 @@ type Commit struct {
 	Lease LeaseChange
 	// DropStaged removes everything staged for the session.
 	DropStaged bool
+	// Suspend, if set, becomes the row's SuspendedStep, OpenCalls and NextDeadline; a zero Suspend clears them.
+	Suspend *Suspend
+	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version its writer saw,
+	// the conflict is ErrStale and nothing of the commit is written.
+	Calls []CallWrite
+	// Enqueue adds a turn to the session's queue; a turn of that ID that is there already is left as it is. Dequeue removes
+	// a turn by its ID; the conflict is ErrStale if it is not there. The row's Queued counts them.
+	Enqueue *QueuedTurn
+	Dequeue string
+	// Cache puts entries into the session's tool-result cache, in place of those of the same key, and then drops others by
+	// their keys.
+	Cache     []CacheEntry
+	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
+}
+
+// Suspend is what a session's row tells of its wait.
+type Suspend struct {
+	StepID       string
+	OpenCalls    int
+	NextDeadline time.Time
+}
+
+// CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to those of
+// the session, CreatedAt where it is new, UpdatedAt and Version.
+type CallWrite struct {
+	Call cairn.PendingCall
+	// Seen is the version of the row that the writer saw; 0 for a row that is not there yet.
+	Seen int64
+}
+
+// QueuedTurn is a turn that is to follow those before it. Its ID becomes that of its run.
+type QueuedTurn struct {
+	ID       string          `json:"id"`
+	Messages []cairn.Message `json:"messages"`
+}
+
+// CacheEntry is a result in a session's tool-result cache.
+type CacheEntry struct {
+	Key       string          `json:"key"`
+	Tool      string          `json:"tool"`
+	Output    json.RawMessage `json:"output"`
+	UsedAt    time.Time       `json:"used_at"`
+	ExpiresAt time.Time       `json:"expires_at"`
 }
 
 // Guard is the condition of a commit. All that is set must hold; a commit with no guard is not refused.
@@ -134,6 +183,9 @@ func Conflict(code cairn.Code, s *cairn.Session, format string, args ...any) err
 
 // Seen returns the session row that a conflict saw, or nil.
 func Seen(err error) *cairn.Session {
+	if err == nil {
+		return nil
+	}
 	var c *ConflictError
 	if errors.As(err, &c) {
 		return c.Session

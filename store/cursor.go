@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,20 +18,13 @@ type Cursor struct {
 
 // SessionCursor returns the cursor behind a session, for Page.Next.
 func SessionCursor(s *cairn.Session) string {
-	return strconv.FormatInt(s.CreatedAt.UnixMicro(), 36) + "." + s.ID
+	return SweepCursor(s.CreatedAt, s.ID)
 }
 
 // ParseSessionCursor reads a cursor that SessionCursor made; empty is the beginning. Anything else is ErrInvalid.
 func ParseSessionCursor(text string) (Cursor, error) {
-	if text == "" {
-		return Cursor{}, nil
-	}
-	stamp, id, ok := strings.Cut(text, ".")
-	micros, err := strconv.ParseInt(stamp, 36, 64)
-	if !ok || err != nil || id == "" {
-		return Cursor{}, cairn.Invalid("cursor", "%q is not one of this list", text)
-	}
-	return Cursor{CreatedAt: time.UnixMicro(micros).UTC(), ID: id}, nil
+	at, id, err := ParseSweepCursor(text)
+	return Cursor{CreatedAt: at, ID: id}, err
 }
 
 // Before reports whether the cursor is before a session, so that the session is on a later page.
@@ -42,4 +36,52 @@ func (c Cursor) Before(s *cairn.Session) bool {
 		return t.Before(c.CreatedAt)
 	}
 	return s.ID < c.ID
+}
+
+// SweepCursor returns the cursor behind an item of Store.Stale or Store.Removed, for Page.Next: its time, and its session's
+// id or its key.
+func SweepCursor(at time.Time, id string) string {
+	return strconv.FormatInt(at.UnixMicro(), 36) + "." + id
+}
+
+// ParseSweepCursor reads a cursor that SweepCursor made; empty is the beginning, which has no id. Anything else is
+// ErrInvalid.
+func ParseSweepCursor(text string) (at time.Time, id string, err error) {
+	if text == "" {
+		return time.Time{}, "", nil
+	}
+	stamp, id, ok := strings.Cut(text, ".")
+	micros, err := strconv.ParseInt(stamp, 36, 64)
+	if !ok || err != nil || id == "" {
+		return time.Time{}, "", cairn.Invalid("cursor", "%q is not one of this list", text)
+	}
+	return time.UnixMicro(micros).UTC(), id, nil
+}
+
+// CallCursor returns the cursor behind a pending call, for Page.Next.
+func CallCursor(c *cairn.PendingCall) string {
+	return strings.Join([]string{strconv.FormatInt(c.CreatedAt.UnixMicro(), 36), strconv.Itoa(len(c.RootID)), c.RootID + c.ID}, ".")
+}
+
+// ParseCallCursor reads a cursor that CallCursor made and returns the creation time, root and id of the last call given;
+// empty is the beginning, which has no root. Anything else is ErrInvalid.
+func ParseCallCursor(text string) (createdAt time.Time, root, id string, err error) {
+	if text == "" {
+		return time.Time{}, "", "", nil
+	}
+	parts := strings.SplitN(text, ".", 3)
+	if len(parts) == 3 {
+		micros, err1 := strconv.ParseInt(parts[0], 36, 64)
+		n, err2 := strconv.Atoi(parts[1])
+		if err1 == nil && err2 == nil && n > 0 && n < len(parts[2]) {
+			return time.UnixMicro(micros).UTC(), parts[2][:n], parts[2][n:], nil
+		}
+	}
+	return time.Time{}, "", "", cairn.Invalid("cursor", "%q is not one of this list", text)
+}
+
+// CompareCalls orders pending calls as Store.Calls lists them.
+func CompareCalls(a, b *cairn.PendingCall) int {
+	return cmp.Or(a.CreatedAt.Truncate(time.Microsecond).Compare(b.CreatedAt.Truncate(time.Microsecond)),
+		strings.Compare(a.RootID, b.RootID), strings.Compare(a.ID, b.ID))
 }

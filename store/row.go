@@ -1,9 +1,12 @@
 package store
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // NewRow returns the row of a session that c creates.
@@ -12,9 +15,12 @@ func (c *Commit) NewRow(id string, now time.Time) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
-		ExpiresAt: from.ExpiresAt, TraceParent: from.TraceParent,
-		ParentID: from.ParentID, RootID: from.RootID,
+		ExpiresAt: from.ExpiresAt, TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
+		ParentID: from.ParentID, RootID: from.RootID, Name: from.Name, Secret: from.Secret,
 		CreatedAt: now, UpdatedAt: now,
+	}
+	if row.Secret == "" {
+		row.Secret = ids.New("secret")
 	}
 	if row.RootID == "" {
 		row.RootID = id
@@ -29,6 +35,8 @@ type Effect struct {
 	StartRun     *cairn.Run
 	EndRun       *cairn.Run
 	Checkpoint   *cairn.Checkpoint
+	// Calls are in the order of Commit.Calls.
+	Calls []cairn.PendingCall
 }
 
 // Advance applies c to a copy of an existing row, whose guard has been checked and whose Rewind, if any, has been
@@ -54,6 +62,7 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 		row.Turn++
 		row.RunID, row.Step, row.Recoveries, row.RunUsage = run.ID, 0, 0, cairn.Usage{}
 		run.SessionID, run.Turn, run.StartedAt, run.FirstMessage = row.ID, row.Turn, now, row.MessageCount
+		run.Before = cairn.RunOrigin{CheckpointID: row.CheckpointID, StatePosition: row.State.Position}
 		fx.StartRun = &run
 	}
 	row.MessageCount += len(c.Messages)
@@ -82,6 +91,10 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 	if c.Context != nil {
 		c.Context.Apply(&row)
 	}
+	if c.Suspend != nil {
+		row.SuspendedStep, row.OpenCalls, row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.NextDeadline
+	}
+	fx.Calls = c.calls(&row, now)
 	if c.Checkpoint != nil {
 		cp := *c.Checkpoint
 		cp.SessionID, cp.Turn, cp.Number, cp.ParentID = row.ID, row.Turn, number+1, row.CheckpointID
@@ -90,4 +103,49 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 		fx.Checkpoint = &cp
 	}
 	return &row, fx
+}
+
+// calls returns the rows of pending calls that the commit writes.
+func (c *Commit) calls(row *cairn.Session, now time.Time) []cairn.PendingCall {
+	var list []cairn.PendingCall
+	for i := range c.Calls {
+		call := c.Calls[i].Call
+		call.RootID, call.SessionID, call.UserID, call.Agent = row.RootID, row.ID, row.UserID, row.Agent
+		call.Version, call.UpdatedAt = c.Calls[i].Seen+1, now
+		if c.Calls[i].Seen == 0 {
+			call.CreatedAt = now
+		}
+		list = append(list, call)
+	}
+	return list
+}
+
+// CallConflict returns the error for a pending call that is not at the version its writer saw.
+func CallConflict(row *cairn.Session, id string) error {
+	return Conflict(cairn.CodeStale, row, "session %q: call %q has changed", row.ID, id)
+}
+
+// UnknownCall returns the error for a call that a session tree does not have.
+func UnknownCall(root, id string) error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "call_id", Message: fmt.Sprintf("session %q has no pending call %q", root, id)}
+}
+
+// RunGone returns the error for a run that can no longer be taken back, because the session was rewound or pruned since.
+func RunGone(row *cairn.Session, runID string) error {
+	return cairn.Invalid("run", "session %q can no longer go back to where run %q began", row.ID, runID)
+}
+
+// Selects reports whether a query, but for its cursor, selects a call at the store's time now.
+func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
+	return (q.RootID == "" || c.RootID == q.RootID) &&
+		(q.SessionID == "" || c.SessionID == q.SessionID) &&
+		(q.StepID == "" || c.StepID == q.StepID) &&
+		(q.UserID == "" || c.UserID == q.UserID) &&
+		(q.Agent == "" || c.Agent == q.Agent) &&
+		(q.Tool == "" || c.Tool == q.Tool) &&
+		(q.Kind == "" || c.Kind == q.Kind) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, c.Status)) &&
+		(q.Reviewer == "" || len(c.Reviewers) == 0 || slices.Contains(c.Reviewers, q.Reviewer)) &&
+		(q.Claimed == "" || c.ClaimedBy == q.Claimed && c.Claimed(now)) &&
+		(q.DueBefore.IsZero() || !c.Deadline.IsZero() && c.Deadline.Before(q.DueBefore))
 }

@@ -60,6 +60,13 @@ type Store interface {
 	// Checkpoints pages through a session's checkpoints in order of writing.
 	Checkpoints(ctx context.Context, id string, q PageQuery) (Page[cairn.Checkpoint], error)
 
+	// Call returns the row of a pending call by its tree's root and its id; ErrNotFound if the tree has no such call.
+	Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error)
+	// Calls pages through pending calls of all sessions, the oldest first.
+	Calls(ctx context.Context, q CallQuery) (Page[cairn.PendingCall], error)
+	// Queue returns the turns that are to follow, the next one first.
+	Queue(ctx context.Context, id string) ([]QueuedTurn, error)
+
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
 	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session, ErrNotFound
 	// if from or its checkpoint does not exist, ErrInvalid for more messages than there are. The branch has version 1, no
@@ -71,16 +78,43 @@ type Store interface {
 	Prune(ctx context.Context, id string, keep int) (int, error)
 	// List pages through sessions, newest first.
 	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
-	// Due returns up to limit sessions that need a worker: active ones whose lease ran out, the longest ago first.
+	// Due returns up to limit sessions that need a worker, of any kind of [DueKind], the longest due first. A session is
+	// listed once.
 	Due(ctx context.Context, limit int) ([]Due, error)
-	// Delete removes a session and everything it owns. A session whose lease is good is a ConflictError with
-	// ErrAlreadyRunning.
+
+	// Delete removes one session and everything it owns for good and at once, its pending calls too; other sessions of its
+	// tree and the event log stay. A session whose lease is good is a ConflictError with ErrAlreadyRunning.
 	Delete(ctx context.Context, id string) error
 	// Close releases what the store holds. Calls under way may fail.
 	Close() error
 }
 
-// LogProvider is a Store that brings an event log of its own.
+// Sweeper is a Store that can hide sessions before it removes them for good, and knows which have expired. Without it a
+// deletion is final and nothing expires.
+type Sweeper interface {
+	// Remove hides a root with all the sessions of its tree, in one write: for every other method but Removed and Purge they
+	// no longer exist, nor do their pending calls, and their ids are free for new sessions. What they own stays until it is
+	// purged. A store that is a LogProvider drops the tree's log in the same write. A session that is not a root is
+	// ErrInvalid. With Deleted, if the lease of any session of the tree is good, the error is a ConflictError with
+	// ErrAlreadyRunning and that session's row. With Expired the error is one with ErrStale if the tree has not expired, by
+	// [cairn.Session.Expiry] and the store's clock; Stale then leaves it out until it may have, see [SweepAt].
+	Remove(ctx context.Context, root string, why Removal) (*Removed, error)
+	// Stale pages through the ids of the roots that may have expired, those first whose time came first. Only roots with a
+	// TTL or ExpiresAt are listed, once the time that SweepAt gave at their creation, or at the last change of their context
+	// or Remove of them since, has come. So commits need not write that time, and a root that is active is listed about once
+	// per TTL. q.Newest has no meaning.
+	Stale(ctx context.Context, q PageQuery) (Page[string], error)
+	// Removed pages through the trees that were removed at least age ago and are not purged, the oldest removal first.
+	// q.Newest has no meaning.
+	Removed(ctx context.Context, age time.Duration, q PageQuery) (Page[Removed], error)
+	// Purge removes for good what is left of a removed tree, by its key, and returns how many checkpoints it removed. It need
+	// not be one write: when it fails the rest stays listed and is purged the next time. The error is ErrNotFound if there is
+	// no such removed tree.
+	Purge(ctx context.Context, key string) (checkpoints int, err error)
+}
+
+// LogProvider is a Store that brings an event log of its own, which lies where the sessions do: Remove drops the log of a
+// tree together with it, so that a new session of that id begins with an empty one.
 type LogProvider interface {
 	EventLog() Log
 }
@@ -105,6 +139,10 @@ type Snapshot struct {
 	State    json.RawMessage
 	Messages []cairn.Message
 	Staged   []Staged
+	// Calls are the pending calls of the row's SuspendedStep, the oldest first.
+	Calls []cairn.PendingCall
+	// Cache is the session's tool-result cache, by key.
+	Cache []CacheEntry
 }
 
 // Staged is one piece of a step under way: its reply, or the result of one call.
@@ -174,15 +212,44 @@ type SessionQuery struct {
 	Limit         int
 }
 
+// CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.
+type CallQuery struct {
+	RootID    string
+	SessionID string
+	StepID    string
+	UserID    string
+	Agent     string
+	Tool      string
+	Kind      cairn.CallKind
+	Statuses  []cairn.CallStatus
+	// Reviewer selects the calls that this reviewer may answer: those assigned to them and those assigned to nobody.
+	Reviewer string
+	// Claimed selects the calls that this reviewer has claimed, by the store's clock.
+	Claimed string
+	// DueBefore selects the calls whose deadline is before that time.
+	DueBefore time.Time
+	Cursor    string
+	Limit     int
+}
+
 // DueKind says why a session needs a worker.
 type DueKind string
 
-// DueCrashed is an active session whose lease ran out.
-const DueCrashed DueKind = "crashed"
+const (
+	// DueCrashed is an active session whose lease ran out.
+	DueCrashed DueKind = "crashed"
+	// DueReady is a paused session that waits for nothing any more.
+	DueReady DueKind = "ready"
+	// DueDeadline is a paused session that waits for a call whose deadline has passed.
+	DueDeadline DueKind = "deadline"
+	// DueQueued is a session that is neither active nor paused and has turns in its queue.
+	DueQueued DueKind = "queued"
+)
 
 // Due is a session that needs a worker.
 type Due struct {
 	SessionID string
+	RootID    string
 	Agent     string
 	Kind      DueKind
 	// Since is when it became due.

@@ -15,9 +15,12 @@ import (
 
 // chat is a conversation with the demo's agent over lines of text.
 type chat struct {
+	desk       *desk
 	eng        *engine.Engine
 	session    string
 	user       string
+	yes        bool   // everything is approved without asking
+	program    string // how this program is called
 	screen     *screen
 	lines      *lines
 	interrupts <-chan os.Signal
@@ -25,11 +28,13 @@ type chat struct {
 	prompting bool
 	failed    error // of the last answer; nil if there was none or it went well
 	left      bool  // the user does not want to wait any longer
+	// behind says that another process went on with the session, so that there may be more to show.
+	behind bool
 }
 
-func newChat(a *app, d *desk, session, user string, interrupts <-chan os.Signal) *chat {
+func newChat(a *app, d *desk, session string, interrupts <-chan os.Signal) *chat {
 	return &chat{
-		eng: d.eng, session: session, user: user, interrupts: interrupts,
+		desk: d, eng: d.eng, session: session, program: orElse(a.program, "cairn"), interrupts: interrupts,
 		screen:    newScreen(a),
 		lines:     readLines(a.stdin),
 		prompting: isTerminal(a.stdin) && isTerminal(a.stdout),
@@ -54,18 +59,23 @@ func (c *chat) talk(ctx context.Context) error {
 	for err == nil {
 		var line string
 		var ok bool
-		if line, ok, err = c.ask(ctx); err != nil || !ok {
+		if line, ok, err = c.ask(ctx, ""); err != nil || !ok {
 			break
 		}
-		err = c.obey(ctx, line)
+		if err = c.obey(ctx, line); err == nil {
+			err = c.settle(ctx)
+		}
 	}
+	c.farewell(ctx)
 	switch {
-	case errors.Is(err, errLeft):
-		err = nil
-	case err == nil && !c.prompting:
-		err = c.failed
+	case ctx.Err() != nil: // the process was asked to go
+		return nil
+	case err != nil && !errors.Is(err, errLeft):
+		return err
+	case c.prompting:
+		return nil
 	}
-	return err
+	return c.failed
 }
 
 // pickUp shows where the session stands and completes an answer that was cut off.
@@ -80,6 +90,11 @@ func (c *chat) pickUp(ctx context.Context) error {
 	}
 	c.screen.recent(snap.Messages)
 	c.screen.seen = snap.Sequence
+	if snap.Session.Status == cairn.SessionPaused {
+		if err := c.showWaiting(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
@@ -96,43 +111,58 @@ func (c *chat) pickUp(ctx context.Context) error {
 	return nil
 }
 
-// settle returns when no run holds the session: an answer that another process gives is shown, one that a process left
-// behind is completed.
+// settle returns when no run holds the session and it waits for nobody: an answer that another process gives is shown,
+// one that a process left behind is completed, and calls that wait for approval are asked about.
 func (c *chat) settle(ctx context.Context) error {
 	for {
 		row, err := c.eng.Session(ctx, c.session)
-		if err != nil || row.Status != cairn.SessionActive {
+		switch {
+		case errors.Is(err, cairn.ErrNotFound):
+			return nil
+		case err != nil:
 			return err
+		case row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused:
+			return c.catchUp(ctx)
 		}
 		can, err := c.eng.CanResume(ctx, c.session)
-		if err != nil {
-			return err
-		}
-		if can.Resume {
-			if c.screen.partial {
-				c.screen.note("The answer was cut off: its last step starts again.")
-			} else {
-				c.screen.note("The last answer was cut off: going on with it.")
-			}
-			run, err := c.eng.Resume(ctx, c.session)
+		switch {
+		case err != nil:
+		case !can.Resume && row.Status == cairn.SessionPaused:
+			err = c.decide(ctx)
+		case !can.Resume:
+			err = c.watch(ctx)
+		default:
+			var run *engine.Run
+			run, err = c.eng.Resume(ctx, c.session)
 			switch {
-			case errors.Is(err, cairn.ErrAlreadyRunning), errors.Is(err, cairn.ErrStale):
-				continue // another process was faster
+			case errors.Is(err, cairn.ErrAlreadyRunning), errors.Is(err, cairn.ErrStale), errors.Is(err, cairn.ErrNotResumable):
+				c.behind = true // another process was faster
+				continue
 			case err != nil:
 				return c.report(err)
 			}
-			if err := c.skipDiscarded(ctx); err != nil {
-				return err
-			}
-			if err := c.stream(ctx, run, nil); err != nil {
-				return err
-			}
-			continue
+			err = c.goOn(ctx, row, run)
 		}
-		if err := c.watch(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// goOn shows a run that carries on what the session's row tells of.
+func (c *chat) goOn(ctx context.Context, row *cairn.Session, run *engine.Run) error {
+	switch {
+	case row.Status == cairn.SessionPaused:
+		return c.stream(ctx, run, nil)
+	case c.screen.partial:
+		c.screen.note("The answer was cut off: its last step starts again.")
+	default:
+		c.screen.note("The last answer was cut off: going on with it.")
+	}
+	if err := c.skipDiscarded(ctx); err != nil {
+		return err
+	}
+	return c.stream(ctx, run, nil)
 }
 
 // watch shows the answer that another process gives, until it ends or that process turns out to be dead. What is in the
@@ -142,6 +172,7 @@ func (c *chat) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.behind = true // it may go on faster than this one looks
 	c.screen.note("Another process is answering, or died a moment ago. Waiting for it.")
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {
@@ -176,11 +207,12 @@ func (c *chat) watch(ctx context.Context) error {
 	return c.stream(ctx, run, watching)
 }
 
-// ask returns the next line. ok is false when there are no more, errLeft says that the user wants to go.
-func (c *chat) ask(ctx context.Context) (line string, ok bool, err error) {
+// ask returns the next line, the answer to a question or what the user says if that is empty. ok is false when there are
+// no more lines, errLeft says that the user wants to go.
+func (c *chat) ask(ctx context.Context, question string) (line string, ok bool, err error) {
 	for {
 		if c.prompting {
-			c.screen.prompt()
+			c.screen.prompt(question)
 		}
 		select {
 		case line, ok = <-c.lines.next:
@@ -202,7 +234,9 @@ func (c *chat) ask(ctx context.Context) (line string, ok bool, err error) {
 			continue
 		}
 		if !c.prompting {
-			c.screen.said(line)
+			c.screen.prompt(question)
+			c.screen.print(lined(line) + "\n")
+			c.screen.typed()
 		}
 		return line, true, nil
 	}
@@ -218,6 +252,7 @@ Commands:
   /resume   go on with an answer that was interrupted
   /retry    try again after an answer failed
   /quit     leave; Ctrl-D and Ctrl-C do too
+A large refund waits until somebody approves it, here or from anywhere else with cairn inbox.
 Ctrl-C while an answer comes stops it. Kill the process at any time: it goes on when you start it again.`
 
 // obey answers one line. The error ends the conversation.
@@ -233,17 +268,35 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	case "/retry":
 		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Retry(ctx, c.session) })
 	case "/resume":
+		if c.paused(ctx) {
+			return c.showWaiting(ctx) // settle sees to the rest
+		}
 		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Resume(ctx, c.session) })
 	}
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
+	}
+	if c.paused(ctx) { // by a turn that another process took: this one would withdraw what that waits for
+		err := c.showWaiting(ctx)
+		if err == nil {
+			err = c.settle(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return c.answer(ctx, func() (*engine.Run, error) {
 		return c.eng.Execute(ctx, c.session, support.Name, cairn.Text(line), engine.WithUser(c.user), engine.WithTags("demo"))
 	})
 }
 
-// report shows an error that does not end the conversation.
+// paused reports whether the session waits for somebody.
+func (c *chat) paused(ctx context.Context) bool {
+	row, err := c.eng.Session(ctx, c.session)
+	return err == nil && row.Status == cairn.SessionPaused
+}
+
+// report shows an error that does not end the conversation, if there is one.
 func (c *chat) report(err error) error {
 	c.failed = err
 	if err != nil {

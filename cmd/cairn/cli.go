@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -21,29 +22,33 @@ const (
 	exitFailure  = 1
 	exitUsage    = 2
 	exitNotFound = 3
+	exitDecided  = 4 // somebody else's answer counts, or the deadline's
 )
 
 // grammar is the command line.
 type grammar struct {
 	Demo     demoCmd     `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
 	Sessions sessionsCmd `cmd:"" help:"Look at stored sessions and change them."`
-	Work     workCmd     `cmd:"" help:"Drive on the demo's runs whose process died, until interrupted."`
+	Inbox    inboxCmd    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
+	Work     workCmd     `cmd:"" help:"Go on with the demo's sessions that are ready or whose process died, until interrupted."`
+	Removal  removalCmds `embed:""`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // app is what a command works with.
 type app struct {
-	env    func(string) string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
+	program string // how the program is called, for commands that it prints
+	env     func(string) string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
 	// engine is the clock, the ids and the pace of events of every engine; its zero value is right outside of tests.
 	engine engine.Options
 }
 
 // run performs one command line and returns its exit code.
 func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{program: called(os.Args[0]), env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	return a.run(args)
 }
 
@@ -63,7 +68,7 @@ func (a *app) run(args []string) (code int) {
 		kong.Writers(a.stdout, a.stderr),
 		kong.Exit(func(code int) { panic(helpShown(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"db": orElse(a.env("CAIRN_DB"), defaultDB), "model": defaultModel(a.env)},
+		kong.Vars{"db": orElse(a.env("CAIRN_DB"), defaultDB), "model": defaultModel(a.env), "session": defaultSession},
 		kong.Bind(a),
 	)
 	if err != nil {
@@ -74,6 +79,14 @@ func (a *app) run(args []string) (code int) {
 		return a.fail(usageError{err})
 	}
 	return a.fail(command.Run())
+}
+
+// called returns how to call a program that was started as name. go run leaves its programs in the build cache.
+func called(name string) string {
+	if strings.Contains(filepath.ToSlash(name), "/go-build") {
+		return "go run ./cmd/cairn"
+	}
+	return quoted(name)
 }
 
 type helpShown int
@@ -87,6 +100,9 @@ func misuse(format string, args ...any) error { return usageError{fmt.Errorf(for
 func (a *app) fail(err error) int {
 	if err == nil {
 		return exitOK
+	}
+	if errors.Is(err, errDecided) { // which was printed
+		return exitDecided
 	}
 	fmt.Fprintln(a.stderr, "cairn:", strings.Join(strings.Fields(err.Error()), " "))
 	var usage usageError

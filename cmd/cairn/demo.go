@@ -105,11 +105,15 @@ func (d *desk) close(ctx context.Context, grace time.Duration) error {
 	return errors.Join(err, d.shop.Close(), d.store.Close())
 }
 
+// defaultSession is the session that the demo begins or goes on with if no other is named.
+const defaultSession = "demo"
+
 type demoCmd struct {
 	database
 	modelFlags
-	Session string `default:"demo" help:"Session to begin or go on with. Default: demo."`
+	Session string `default:"${session}" help:"Session to begin or go on with. Default: demo."`
 	User    string `help:"Who the customer is: the first name, as in ada, is enough."`
+	Yes     bool   `short:"y" help:"Approve every refund without asking."`
 }
 
 // grace is how long an answer may go on once the process was asked to end.
@@ -130,7 +134,8 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	c := newChat(a, d, cmd.Session, cmd.User, interrupts)
+	c := newChat(a, d, cmd.Session, interrupts)
+	c.user, c.yes = cmd.User, cmd.Yes
 	defer func() { err = errors.Join(err, d.close(ctx, c.patience())) }()
 	model := d.model.Name
 	if d.model.Provider != model {

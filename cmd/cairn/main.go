@@ -1,4 +1,5 @@
-// Command cairn talks to a demo agent, looks at and changes stored sessions, and drives on what a dead process left.
+// Command cairn talks to a demo agent, looks at and changes stored sessions, answers calls that wait for somebody, and goes
+// on with what is ready or was left by a dead process.
 package main
 
 import "os"

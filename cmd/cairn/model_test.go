@@ -24,7 +24,7 @@ func TestOpenAI(t *testing.T) {
 	defer server.Close()
 	server.RequireKey("key-1")
 	b := newBench(t)
-	stdout, stderr, code := b.ask(server, "Order 42 arrived broken\n")
+	stdout, stderr, code := b.ask(server, "Order 42 arrived broken\ny\n")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
@@ -32,8 +32,10 @@ func TestOpenAI(t *testing.T) {
 	for _, part := range []string{
 		"model openai:test-model.\n", "you: Order 42 arrived broken\n",
 		`→ lookup_order {"order":42}`, `← {"order":42,"customer":"Ada Lovelace"`,
-		"  It is broken.\n", `→ refund {"order":42,"reason":"broken"}`, `← {"refund":1,`,
-		"support: Your 24.50 EUR are on their way.\n", "  completed · 3 model calls · 2 tool calls · ",
+		"  It is broken.\n", `‖ refund {"order":42,"reason":"broken"} waits for approval`,
+		"  waiting · 2 model calls · 1 tool call · ", "Approve refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)? ",
+		`→ refund {"order":42,"reason":"broken"}`, `← {"refund":1,`,
+		"support: Your 24.50 EUR are on their way.\n", "  completed · 1 model call · 1 tool call · ",
 	} {
 		i := strings.Index(stdout[at:], part)
 		if i < 0 {

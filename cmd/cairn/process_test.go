@@ -121,15 +121,27 @@ func (b *bench) session(t *testing.T) (s cairn.Session) {
 // query runs a sessions command with --json and decodes what it prints.
 func (b *bench) query(t *testing.T, into any, args ...string) {
 	t.Helper()
-	var out, errs bytes.Buffer // at the real time, unlike bench.run: a lease may have run out
-	env := func(name string) string { return b.env[name] }
-	code := run(append([]string{"sessions", "--json"}, args...), env, strings.NewReader(""), &out, &errs)
-	if code != exitOK {
-		t.Fatalf("sessions %q: exit %d: %s", args, code, errs.String())
-	}
-	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+	out := b.runNow(t, exitOK, append([]string{"sessions", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// settle runs an inbox command and returns what it prints.
+func (b *bench) settle(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	return b.runNow(t, code, append([]string{"inbox"}, args...)...)
+}
+
+// runNow runs a command at the real time, unlike bench.run: a lease may have run out.
+func (b *bench) runNow(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := func(name string) string { return b.env[name] }
+	if code := run(args, env, strings.NewReader(""), &out, &errs); code != want {
+		t.Fatalf("%q: exit %d, want %d: %s", args, code, want, errs.String())
+	}
+	return out.String()
 }
 
 // the whole answer to "Order 42 arrived broken".
@@ -138,7 +150,7 @@ var wholeAnswer = []string{
 	"assistant: Let me look up order 42.",
 	"assistant → lookup_order",
 	"tool ← lookup_order",
-	"assistant: I am sorry that it arrived broken. I am refunding the 24.50 EUR for order 42 (Espresso cups, set of 4) right away.",
+	"assistant: I am sorry that it arrived broken. I am asking a colleague to approve the refund of 24.50 EUR for order 42 (Espresso cups, set of 4).",
 	"assistant → refund",
 	"tool ← refund",
 	"assistant: Done: 24.50 EUR for order 42 are on their way back to you (refund 1). Nothing needs to be sent back.",
@@ -208,11 +220,11 @@ func wantRefunds(t *testing.T, b *bench, want int) {
 // nothing of it is there twice.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	for _, moment := range []string{"Looking first", "→ lookup_order", "← ", "I am refunding", "→ refund", "Done: 24.50"} {
+	for _, moment := range []string{"Looking first", "→ lookup_order", "← ", "I am asking", "→ refund", "Done: 24.50"} {
 		t.Run(moment, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			p := b.start(t, "demo", "--pace", "50ms")
+			p := b.start(t, "demo", "--yes", "--pace", "50ms")
 			p.say("Order 42 arrived broken")
 			p.until(moment)
 			p.signal(syscall.SIGKILL)
@@ -221,7 +233,7 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("the session is %s: it was not killed in the middle", s.Status)
 			}
 
-			again := b.start(t, "demo")
+			again := b.start(t, "demo", "--yes")
 			stdout, stderr, code := again.end()
 			if code != exitOK || stderr != "" {
 				t.Errorf("exit %d: %s", code, stderr)
@@ -238,7 +250,8 @@ func TestKilled(t *testing.T) {
 			wantTranscript(t, b, wholeAnswer)
 			wantRefunds(t, b, 1)
 			var runs []cairn.Run
-			if b.query(t, &runs, "runs", "demo"); len(runs) != 1 || runs[0].Status != cairn.RunCompleted {
+			b.query(t, &runs, "runs", "demo")
+			if len(runs) != 2 || runs[0].Status != cairn.SuspendedClientTool || runs[1].Status != cairn.RunCompleted {
 				t.Errorf("runs: %+v", runs)
 			}
 		})
@@ -251,7 +264,7 @@ func TestInterrupted(t *testing.T) {
 	b := newBench(t)
 	p := b.start(t, "demo", "--pace", "50ms")
 	p.say("Order 42 arrived broken")
-	p.until("I am refunding ")
+	p.until("I am asking ")
 	p.signal(os.Interrupt)
 	stdout, stderr, code := p.end()
 	if code != exitFailure || stderr != "cairn: the answer was interrupted\n" || !strings.Contains(stdout, "  interrupted · ") {
@@ -266,7 +279,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	wantRefunds(t, b, 0)
 
-	again := b.start(t, "demo")
+	again := b.start(t, "demo", "--yes")
 	again.say("/resume")
 	stdout, stderr, code = again.end()
 	if code != exitOK || stderr != "" || !strings.Contains(stdout, "Enter /resume to go on") {
@@ -288,7 +301,7 @@ func TestTerminated(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(stdout, "Stopped in the middle of the answer.") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
-	again := b.start(t, "demo")
+	again := b.start(t, "demo", "--yes")
 	if stdout, stderr, code = again.end(); code != exitOK || strings.Contains(stdout, "Another process") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
@@ -314,16 +327,19 @@ func TestTerminatedAtThePrompt(t *testing.T) {
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.start(t, "demo", "--pace", "50ms")
+	first := b.start(t, "demo", "--yes", "--pace", "50ms")
 	first.say("Order 42 arrived broken")
 	first.until("→ lookup_order")
-	second := b.start(t, "demo")
+	second := b.start(t, "demo", "--yes")
 	second.say("thank you")
 	stdout, stderr, code := second.end()
 	if code != exitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
-	for _, once := range []string{"Another process is answering", "Done: 24.50 EUR", "You are welcome."} {
+	if !strings.Contains(stdout, "Another process is answering") {
+		t.Errorf("it is not told who answers:\n%s", stdout)
+	}
+	for _, once := range []string{"Done: 24.50 EUR", "You are welcome."} {
 		if n := strings.Count(stdout, once); n != 1 {
 			t.Errorf("%q is printed %d times:\n%s", once, n, stdout)
 		}
@@ -342,7 +358,7 @@ func TestWatchedDies(t *testing.T) {
 	first := b.start(t, "demo", "--pace", "100ms")
 	first.say("Order 42 arrived broken")
 	first.until("→ lookup_order")
-	second := b.start(t, "demo")
+	second := b.start(t, "demo", "--yes")
 	second.until("I am ")
 	first.signal(syscall.SIGKILL)
 	first.end()
@@ -401,17 +417,19 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWork kills the demo in the middle of its answer and has a worker complete it.
+// TestWork kills the demo in the middle of its answer and has a worker complete it, once somebody has approved the refund.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.start(t, "demo", "--pace", "50ms")
 	p.say("Order 42 arrived broken")
-	p.until("I am refunding ")
+	p.until("I am asking ")
 	p.signal(syscall.SIGKILL)
 	p.end()
 
 	worker := b.start(t, "work")
+	readUntil(t, worker.stderr, "run waits\" session=demo")
+	b.settle(t, exitOK, "approve", "call_")
 	readUntil(t, worker.stderr, "run ended")
 	worker.signal(syscall.SIGTERM)
 	if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {

@@ -64,10 +64,13 @@ const (
 	indent     = "  "
 )
 
-// prompt asks for a line.
-func (s *screen) prompt() {
+// prompt asks for a line: the answer to a question, or what the user has to say if that is empty.
+func (s *screen) prompt(question string) {
 	s.newline()
-	s.print("\n" + s.style.bold(s.style.cyan(userLabel)))
+	if question == "" {
+		s.print("\n")
+	}
+	s.print(s.style.bold(s.style.cyan(orElse(visible(question), userLabel))))
 	s.inside = cairn.EventRunStart
 }
 
@@ -129,6 +132,13 @@ func (s *screen) write(ev cairn.Event) {
 	case cairn.EventToolEnd:
 		s.newline()
 		s.print(s.result(ev.Data, ev.IsError))
+	case cairn.EventToolApproval, cairn.EventToolPending:
+		s.newline()
+		kind := cairn.CallClientTool
+		if ev.Type == cairn.EventToolApproval {
+			kind = cairn.CallApproval
+		}
+		s.print(s.waits(kind, ev.Tool, ev.Data, ev.Deadline))
 	case cairn.EventStepDiscarded:
 		why := "the process died"
 		if ev.Error != nil {
@@ -160,6 +170,9 @@ func (s *screen) end(ev cairn.Event) {
 		s.fail(ev.Error)
 	}
 	words := []string{string(ev.Status)}
+	if ev.Status.Suspends() {
+		words[0] = "waiting"
+	}
 	if s.total.ModelCalls > 0 {
 		words = append(words, count(int(s.total.ModelCalls), "model call"))
 	}
@@ -190,6 +203,23 @@ func (s *screen) result(output json.RawMessage, isError bool) string {
 		return indent + s.style.red("← error: "+text) + "\n"
 	}
 	return indent + s.style.dim("← "+text) + "\n"
+}
+
+// waits tells of a call that somebody outside has to see to.
+func (s *screen) waits(kind cairn.CallKind, tool string, input json.RawMessage, deadline time.Time) string {
+	text := "‖ " + tool + " " + oneLine(string(input), maxWidth) + " waits for " + missing(kind)
+	if !deadline.IsZero() {
+		text += " until " + stamp(deadline) + " UTC"
+	}
+	return indent + text + "\n"
+}
+
+// missing says what a pending call waits for.
+func missing(kind cairn.CallKind) string {
+	if kind == cairn.CallApproval {
+		return "approval"
+	}
+	return "a result"
 }
 
 // message writes a message of the transcript as it was shown when it came.

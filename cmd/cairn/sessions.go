@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -40,6 +41,8 @@ type listCmd struct {
 	Status []string `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
 	Tag    []string `help:"Only sessions with all of these tags."`
 	Limit  int      `default:"50" help:"At most so many; 0 lists all. Default: 50."`
+
+	SubAgents bool `help:"List the sessions of sub-agents too."`
 }
 
 // Run lists sessions.
@@ -47,7 +50,7 @@ func (cmd *listCmd) Run(a *app, all *sessionsCmd) error {
 	if cmd.Limit < 0 {
 		return misuse("--limit: %d is negative", cmd.Limit)
 	}
-	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, Limit: min(cmd.Limit, 1000)}
+	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, RootsOnly: !cmd.SubAgents, Limit: min(cmd.Limit, 1000)}
 	for _, s := range cmd.Status {
 		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
 	}
@@ -72,6 +75,10 @@ type showCmd struct{ one }
 type shown struct {
 	*cairn.Session
 	Continue engine.Resumability `json:"continue"`
+	// Waiting are the first hundred open calls, of a root with those of all sub-agents; Children are a hundred of the
+	// session's sub-agents, the newest.
+	Waiting  []cairn.PendingCall `json:"waiting,omitempty"`
+	Children []string            `json:"children,omitempty"`
 }
 
 // Run shows a session.
@@ -81,12 +88,12 @@ func (cmd *showCmd) Run(a *app, all *sessionsCmd) error {
 		if err != nil {
 			return err
 		}
-		can, err := eng.CanResume(ctx, cmd.Session)
+		about, err := look(ctx, eng, s)
 		if err != nil {
 			return err
 		}
 		if all.JSON {
-			return printJSON(a.stdout, shown{s, can})
+			return printJSON(a.stdout, about)
 		}
 		var last cairn.Run
 		if runs, err := eng.Runs(ctx, s.ID, store.PageQuery{Newest: true, Limit: 1}); err != nil {
@@ -94,14 +101,31 @@ func (cmd *showCmd) Run(a *app, all *sessionsCmd) error {
 		} else if len(runs.Items) > 0 {
 			last = runs.Items[0]
 		}
-		return printFields(a.stdout, sessionFields(a, s, can, last))
+		return printFields(a.stdout, sessionFields(a, about, last))
 	})
 }
 
-func sessionFields(a *app, s *cairn.Session, can engine.Resumability, last cairn.Run) [][2]string {
+// look returns what there is to know about a session beside its row.
+func look(ctx context.Context, eng *engine.Engine, s *cairn.Session) (*shown, error) {
+	about := &shown{Session: s}
+	var err error
+	if about.Continue, err = eng.CanResume(ctx, s.ID); err != nil {
+		return nil, err
+	}
+	if about.Waiting, err = openCalls(ctx, eng, s.RootID, s.ID); err != nil {
+		return nil, err
+	}
+	children, err := eng.Sessions(ctx, store.SessionQuery{ParentID: s.ID})
+	for i := range children.Items {
+		about.Children = append(about.Children, children.Items[i].ID)
+	}
+	return about, err
+}
+
+func sessionFields(a *app, s *shown, last cairn.Run) [][2]string {
 	now := a.now()
 	fields := [][2]string{
-		{"session", s.ID}, {"agent", s.Agent}, {"status", statusOf(s, now)},
+		{"session", s.ID}, {"agent", s.Agent}, {"status", statusOf(s.Session, now)},
 		{"user", s.UserID}, {"tags", strings.Join(s.Tags, ", ")}, {"metadata", pairs(s.Metadata)},
 		{"turns", fmt.Sprint(s.Turn)}, {"messages", fmt.Sprint(s.MessageCount)}, {"tokens", tokensOf(s.Usage)},
 		{"model calls", fmt.Sprint(s.Usage.ModelCalls)}, {"tool calls", fmt.Sprint(s.Usage.ToolCalls)},
@@ -120,14 +144,30 @@ func sessionFields(a *app, s *cairn.Session, can engine.Resumability, last cairn
 	if s.Running(now) {
 		fields = append(fields, [2]string{"held by", s.Lease.Owner + " until " + stamp(s.Lease.Until)})
 	}
-	what := can.Reason
+	for i := range s.Waiting {
+		c := &s.Waiting[i]
+		fields = append(fields, [2]string{"waits for", waitsFor(c, now)})
+	}
+	for _, child := range s.Children {
+		fields = append(fields, [2]string{"sub-agent", child})
+	}
+	what := s.Continue.Reason
 	switch {
-	case can.Resume:
+	case s.Continue.Resume:
 		what = "resume: " + what
-	case can.Retry:
+	case s.Continue.Retry:
 		what = "retry: " + what
 	}
 	return append(fields, [2]string{"to go on", what})
+}
+
+// waitsFor names a call with what is missing of it.
+func waitsFor(c *cairn.PendingCall, now time.Time) string {
+	text := missing(c.Kind) + " of " + c.Tool + " " + c.ID
+	if until := deadline(c, now); until != "" {
+		text += " until " + until
+	}
+	return text
 }
 
 type runsCmd struct{ one }
@@ -139,7 +179,7 @@ func (cmd *runsCmd) Run(a *app, all *sessionsCmd) error {
 			return eng.Runs(ctx, cmd.Session, store.PageQuery{Cursor: cursor})
 		})
 		return list(a, all.JSON, runs,
-			[]string{"TURN", "RUN", "KIND", "STATUS", "REASON", "STEPS", "TOKENS", "STARTED", "TOOK", "ERROR"},
+			[]string{"TURN", "RUN", "KIND", "STATUS", "REASON", "STEPS", "TOKENS", "STARTED", "TOOK", "SUSPENDED FOR", "ERROR"},
 			func(r *cairn.Run) []string {
 				took, failure := "", ""
 				if !r.EndedAt.IsZero() {
@@ -149,9 +189,24 @@ func (cmd *runsCmd) Run(a *app, all *sessionsCmd) error {
 					failure = string(r.Error.Code) + ": " + oneLine(r.Error.Message, maxWidth)
 				}
 				return []string{fmt.Sprint(r.Turn), r.ID, string(r.Kind), string(r.Status), string(r.Reason), fmt.Sprint(r.Steps),
-					tokensOf(r.Usage), stamp(r.StartedAt), took, failure}
+					tokensOf(r.Usage), stamp(r.StartedAt), took, suspendedFor(r.Suspended), failure}
 			})
 	})
+}
+
+// suspendedFor names the tools and counts the sub-agents that a run waited for when it was suspended.
+func suspendedFor(s *cairn.Suspension) string {
+	if s == nil {
+		return ""
+	}
+	var words []string
+	for _, c := range s.Calls {
+		words = append(words, c.Tool)
+	}
+	if n := len(s.Children); n > 0 {
+		words = append(words, "in "+count(n, "sub-agent"))
+	}
+	return oneLine(strings.Join(words, " "), maxWidth)
 }
 
 type checkpointsCmd struct{ one }

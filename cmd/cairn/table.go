@@ -116,8 +116,11 @@ func (a *app) now() time.Time {
 
 // statusOf names what a session is doing.
 func statusOf(s *cairn.Session, now time.Time) string {
-	if s.Crashed(now) {
+	switch {
+	case s.Crashed(now):
 		return "crashed"
+	case s.Ready():
+		return "ready"
 	}
 	return string(s.Status)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/cairn-agents/cairn"
 )
 
 // openTerminal returns both ends of a new pseudo-terminal.
@@ -64,7 +66,7 @@ const (
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	cmd, keys, shown := b.startAt(t, "demo", "--pace", "20ms")
+	cmd, keys, shown := b.startAt(t, "demo", "--yes", "--pace", "20ms")
 	press := func(text string) {
 		t.Helper()
 		if _, err := keys.WriteString(text); err != nil {
@@ -74,7 +76,7 @@ func TestTerminal(t *testing.T) {
 	const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
 	readUntil(t, shown, prompt)
 	press("Order 42 arrived broken\r")
-	readUntil(t, shown, "I am refunding ")
+	readUntil(t, shown, "I am asking ")
 	press(ctrlC)
 	if text := readUntil(t, shown, prompt); !strings.Contains(text, "interrupted · ") {
 		t.Errorf("Ctrl-C: %q", text)
@@ -88,6 +90,40 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("Ctrl-D: %v", err)
 	}
 	wantTranscript(t, b, wholeAnswer)
+}
+
+// TestApproveAtTheTerminal is asked about a refund: it does not know what to say at first, changes the arguments in a way
+// that does not fit, and leaves it. The last time it gives another reason.
+func TestApproveAtTheTerminal(t *testing.T) {
+	t.Parallel()
+	const question = "\x1b[1m\x1b[36mApprove refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)? [y]es / [n]o / [e]dit / [l]ater: \x1b[0m\x1b[0m"
+	b := newBench(t)
+	type step struct{ shown, keys string }
+	sit := func(steps ...step) {
+		t.Helper()
+		cmd, keys, shown := b.startAt(t, "demo", "--pace", "0s")
+		for _, s := range steps {
+			readUntil(t, shown, s.shown)
+			if _, err := keys.WriteString(s.keys); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	left := step{" inbox approve call_", ""}
+	sit(step{"you: ", "Order 42 arrived broken\r"}, step{question, "what?\r"}, step{"leave it for later", ""},
+		step{question, "e\r"}, step{"New arguments: ", `{"order":"x"}` + "\r"}, step{"does not satisfy", ""}, step{question, "l\r"}, left)
+	sit(step{question, ctrlC}, left)
+	sit(step{question, ctrlD}, left)
+	if s := b.session(t); s.Status != cairn.SessionPaused {
+		t.Errorf("the session is %s", s.Status)
+	}
+	sit(step{question, "e\r"}, step{"New arguments: ", `{"order":42,"reason":"late"}` + "\r"}, step{`→ refund {"order":42,"reason":"late"}`, ""},
+		step{"Done: 24.50 EUR", ""}, step{"you: ", "/quit\r"})
+	wantTranscript(t, b, wholeAnswer)
+	wantRefunds(t, b, 1)
 }
 
 // TestCtrlCAtThePrompt leaves.

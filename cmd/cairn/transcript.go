@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
 )
 
 type messagesCmd struct {
@@ -30,7 +31,11 @@ func (cmd *messagesCmd) Run(a *app, all *sessionsCmd) error {
 	}
 	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		messages := first(messagesFrom(ctx, eng, cmd.Session, cmd.From), cmd.Limit)
-		return listRows(a, all.JSON, messages, []string{"INDEX", "ROLE", "CONTENT"}, messageRows)
+		waiting, err := waitingCalls(ctx, eng, cmd.Session)
+		if err != nil {
+			return err
+		}
+		return listRows(a, all.JSON, messages, []string{"INDEX", "ROLE", "CONTENT"}, func(m *numbered) [][]string { return messageRows(m, waiting) })
 	})
 }
 
@@ -55,8 +60,27 @@ func messagesFrom(ctx context.Context, eng *engine.Engine, id string, from int) 
 	}
 }
 
-// messageRows returns a row for each line of a message.
-func messageRows(m *numbered) [][]string {
+// waitingCalls returns the open calls of a session by id.
+func waitingCalls(ctx context.Context, eng *engine.Engine, id string) (map[string]cairn.CallKind, error) {
+	s, err := eng.Session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[string]cairn.CallKind{}
+	calls := paged(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return eng.Inbox(ctx, store.CallQuery{RootID: s.RootID, SessionID: s.ID, Cursor: cursor})
+	})
+	for c, err := range calls {
+		if err != nil {
+			return nil, err
+		}
+		kinds[c.ID] = c.Kind
+	}
+	return kinds, nil
+}
+
+// messageRows returns a row for each line of a message. waiting are open calls.
+func messageRows(m *numbered, waiting map[string]cairn.CallKind) [][]string {
 	role := string(m.Role)
 	if m.Hidden {
 		role = "context"
@@ -64,7 +88,11 @@ func messageRows(m *numbered) [][]string {
 	lead := []string{fmt.Sprint(m.Index), role}
 	var rows [][]string
 	for i := range m.Parts {
-		for _, line := range strings.Split(partText(&m.Parts[i]), "\n") {
+		text := partText(&m.Parts[i])
+		if use := m.Parts[i].ToolUse; use != nil && waiting[use.CallID] != "" {
+			text += " (waits for " + missing(waiting[use.CallID]) + ")"
+		}
+		for _, line := range strings.Split(text, "\n") {
 			rows = append(rows, []string{lead[0], lead[1], line})
 			lead = []string{" ", " "}
 		}
@@ -168,7 +196,14 @@ func eventDetail(ev *cairn.Event) string {
 	add(ev.Tool)
 	add(ev.CallID)
 	add(ev.Name)
+	add(ev.ChildID)
 	add(string(ev.Data))
+	if !ev.Deadline.IsZero() {
+		add("until " + stamp(ev.Deadline))
+	}
+	if ev.Cached {
+		add("(cached)")
+	}
 	if ev.IsError {
 		add("(error)")
 	}

@@ -29,12 +29,15 @@ func (cmd *workCmd) Run(a *app) (err error) {
 		ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
 			log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)
 		}
-		o.Hooks = append(o.Hooks, &cairn.Hooks{RunComplete: ended, RunFail: ended})
+		suspended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
+			log.Info("run waits", "session", step.SessionID, "run", r.RunID, "for", suspendedFor(r.Suspended))
+		}
+		o.Hooks = append(o.Hooks, &cairn.Hooks{RunComplete: ended, RunFail: ended, RunSuspended: suspended})
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close(ctx, drain)) }()
-	fmt.Fprintf(a.stderr, "Driving on what a dead process left in %s. Ctrl-C ends.\n", d.db)
+	fmt.Fprintf(a.stderr, "Going on with what is ready in %s: approved, denied, out of time, or left by a dead process. Ctrl-C ends.\n", d.db)
 	return d.eng.Work(ctx)
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // constructorName matches functions that make something: by the habit of New and Open, or listed here.
-var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|RawFunc|OutputOf|RawOutput|StateOf|Model)$`)
+var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|RawFunc|ClientTool|RawClientTool|SubAgent|` +
+	`RequireApproval(?:If)?|AssignTo|WaitAtMost|Cache|Approve|Deny|Answer(?:Error)?|OutputOf|RawOutput|StateOf|Model)$`)
 
 // checkExamples reports exported constructors without an example that runs, that is, one with an Output comment. Commands
 // and internal packages are not shown to users and need none.

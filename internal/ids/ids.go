@@ -14,11 +14,18 @@ import (
 // MaxLength is the longest identifier accepted from outside, in bytes.
 const MaxLength = 200
 
-var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+
+var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
 // New returns prefix, an underscore and 130 bits of randomness. It cannot be guessed.
 func New(prefix string) string {
-	return prefix + "_" + strings.ToLower(rand.Text())
+	var text [26]byte
+	rand.Read(text[:]) // never fails
+	for i := range text {
+		text[i] = alphabet[text[i]%32]
+	}
+	return prefix + "_" + string(text[:])
 }
 
 // Derive returns an identifier that depends on nothing but its arguments: the same parts always give the same one,

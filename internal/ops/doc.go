@@ -11,8 +11,9 @@ import (
 // does not copy the array it grows, so that applying a small change to a large document is cheap. Rendering costs the
 // size of the document and is remembered until the next change. A Doc is not safe for concurrent use.
 type Doc struct {
-	root *node
-	raw  json.RawMessage // rendered form; nil after a change
+	root  *node
+	raw   json.RawMessage // rendered form; nil after a change
+	first node            // the root that it begins with
 }
 
 // node is either unexpanded (raw is set) or an expanded object or array.
@@ -35,7 +36,9 @@ func NewDoc(raw json.RawMessage) (*Doc, error) {
 	default:
 		return nil, fmt.Errorf("not a JSON object")
 	}
-	return &Doc{root: &node{raw: raw}, raw: raw}, nil
+	d := &Doc{raw: raw, first: node{raw: raw}}
+	d.root = &d.first
+	return d, nil
 }
 
 // Raw returns the document as JSON with sorted members where it was changed. The result must not be modified.

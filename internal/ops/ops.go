@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -213,25 +212,9 @@ func equal(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	ca, errA := canonical(a)
-	cb, errB := canonical(b)
+	ca, errA := Canonical(a)
+	cb, errB := Canonical(b)
 	return errA == nil && errB == nil && bytes.Equal(ca, cb)
-}
-
-// Canonical returns raw with sorted members and no white space. Numbers keep their spelling.
-func Canonical(raw json.RawMessage) (json.RawMessage, error) { return canonical(raw) }
-
-func canonical(raw json.RawMessage) (json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("more than one JSON value")
-	}
-	return json.Marshal(v)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

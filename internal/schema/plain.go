@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // plain is the schema of an object whose members have types and nothing else, as most tools' arguments do. It only ever
@@ -14,6 +16,9 @@ type plain struct {
 	required []string
 	closed   bool // no other members are allowed
 }
+
+// maxRequired is how many required members accepts can keep track of.
+const maxRequired = 64
 
 // plainOf returns the plain form of a schema, or nil if it says more than that.
 func plainOf(raw json.RawMessage) *plain {
@@ -31,7 +36,7 @@ func plainOf(raw json.RawMessage) *plain {
 		return nil
 	}
 	p := &plain{types: map[string][]string{}, required: s.Required, closed: string(s.Additional) == "false"}
-	if len(s.Additional) > 0 && !p.closed {
+	if len(s.Additional) > 0 && !p.closed || len(p.required) > maxRequired {
 		return nil
 	}
 	for name, property := range s.Properties {
@@ -73,25 +78,59 @@ func scalars(raw json.RawMessage) []string {
 
 // accepts reports whether a JSON text certainly satisfies the schema.
 func (p *plain) accepts(raw json.RawMessage) bool {
-	if kind := bytes.TrimLeft(raw, " \t\r\n"); len(kind) == 0 || kind[0] != '{' {
+	if !json.Valid(raw) {
 		return false
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
+	rest := skipSpace(raw)
+	if rest[0] != '{' {
 		return false
 	}
-	for _, name := range p.required {
-		if _, ok := members[name]; !ok {
+	var met uint64 // which required members there are
+	for rest = skipSpace(rest[1:]); rest[0] != '}'; rest = skipSpace(rest) {
+		var name, value []byte
+		if rest[0] == ',' {
+			rest = skipSpace(rest[1:])
+		}
+		name, rest = scalar(rest)
+		value, rest = scalar(skipSpace(skipSpace(rest)[1:]))
+		if value == nil || bytes.IndexByte(name, '\\') >= 0 || !utf8.Valid(name) {
 			return false
 		}
-	}
-	for name, value := range members {
-		types, known := p.types[name]
+		name = name[1 : len(name)-1]
+		types, known := p.types[string(name)]
 		if !known && p.closed || known && !slices.ContainsFunc(types, func(t string) bool { return isType(t, value) }) {
 			return false
 		}
+		for i, required := range p.required {
+			if required == string(name) {
+				met |= 1 << i
+			}
+		}
 	}
-	return true
+	return met == 1<<len(p.required)-1
+}
+
+func skipSpace(raw []byte) []byte { return bytes.TrimLeft(raw, " \t\r\n") }
+
+// scalar cuts the scalar that valid JSON begins with off it; nil if it begins with an object or an array.
+func scalar(raw []byte) (value, rest []byte) {
+	end := 1
+	switch raw[0] {
+	case '{', '[':
+		return nil, raw
+	case '"':
+		for ; raw[end] != '"'; end++ {
+			if raw[end] == '\\' {
+				end++
+			}
+		}
+		end++
+	default:
+		for strings.IndexByte(",} \t\r\n", raw[end]) < 0 {
+			end++
+		}
+	}
+	return raw[:end], raw[end:]
 }
 
 func isType(name string, value json.RawMessage) bool {

@@ -79,6 +79,18 @@ func (h *Hub) Wake(log string) {
 	}
 }
 
+// Drop tells the followers of a log that it was dropped: what was published of it is forgotten, so that nobody who follows
+// a new log of that name is given it.
+func (h *Hub) Drop(log string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.tails[log]; t != nil {
+		t.events = nil
+		t.wakes++
+		t.poke()
+	}
+}
+
 // WakeAll does what Wake does for every followed log.
 func (h *Hub) WakeAll() {
 	h.mu.Lock()

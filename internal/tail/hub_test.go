@@ -244,3 +244,24 @@ func TestManyReadersAndWriters(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// Somebody still follows a log that is dropped when another reader comes for the new log of that name.
+func TestDroppedLogIsNotGivenToReadersOfTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		old := follow(t, h, s, 0)
+		old()
+		h.Publish("log", s.put(5))
+		want(t, old(), "5 up to 5")
+		s.mu.Lock()
+		s.list = nil
+		s.mu.Unlock()
+		h.Drop("log")
+		fresh := follow(t, h, s, 0)
+		want(t, fresh(), "0 up to 0")
+		h.Publish("log", s.put(2))
+		want(t, fresh(), "2 up to 2")
+		want(t, old(), "5 up to 5")
+	})
+}

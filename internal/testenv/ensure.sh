@@ -16,12 +16,26 @@ require() {
 
 install() {
 	if [ "$(id -u)" = 0 ]; then as_root=env; else as_root="sudo -n env"; fi
+	# In run level 1 no package starts a service: the tests start servers of their own.
 	$as_root apt-get -qq update &&
-		$as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@"
+		$as_root DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq -y install --no-install-recommends "$@"
 } </dev/null >&2
 
 c_compiler() {
 	echo '#include <stdlib.h>' | $(go env CC) -fsyntax-only -xc - 2>/dev/null
 }
 
+postgres() {
+	for postgres in /usr/lib/postgresql/*/bin/postgres; do
+		if [ -x "$postgres" ]; then return; fi
+	done
+	return 1
+}
+
+redis_server() {
+	command -v redis-server >/dev/null
+}
+
 require "a C compiler, for the race detector" c_compiler gcc libc6-dev
+require "a PostgreSQL server" postgres postgresql
+require "a Redis server" redis_server redis-server

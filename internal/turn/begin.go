@@ -3,9 +3,12 @@ package turn
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -21,7 +24,26 @@ type BeginIn struct {
 	Create *cairn.Session
 	// Hooks are called beside those of the engine and the agent, as long as this process drives the run.
 	Hooks *cairn.Hooks
+	// Dequeue is the turn of the session's queue that this is.
+	Dequeue string
+	// Child says that the session's parent asks; nobody else may.
+	Child bool
+	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
+	Paused bool
+	// LogLast is the log's last sequence as far as known, for a session that is created in a tree.
+	LogLast int64
 }
+
+// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
+type DiedError struct{ SessionID string }
+
+// Error names the session.
+func (e *DiedError) Error() string {
+	return "session \"" + e.SessionID + "\": the process that ran it is gone"
+}
+
+// Unwrap makes it an ErrStale: the session is not as it was.
+func (e *DiedError) Unwrap() error { return cairn.ErrStale }
 
 // beginTries bounds how often a begin starts over because the session changed under it.
 const beginTries = 16
@@ -60,6 +82,9 @@ func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
 // outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or
 // somebody ran it since and crashed.
 func (fx *Effects) outdated(err error) bool {
+	if died := (*DiedError)(nil); errors.As(err, &died) {
+		return false
+	}
 	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return seen.Crashed(fx.Now())
 	}
@@ -69,7 +94,7 @@ func (fx *Effects) outdated(err error) bool {
 // refused reports whether a begin failed over what the session is like, or because it is gone. If that was said of a
 // session in memory, the store has the last word.
 func refused(err error) bool {
-	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound} {
+	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning} {
 		if errors.Is(err, target) {
 			return true
 		}
@@ -98,21 +123,25 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
 	if err != nil {
 		return Begun{}, err
 	}
-	c := fx.beginning(in, 0)
+	c := fx.beginning(in, in.LogLast)
 	c.Guard = store.Guard{New: true}
 	c.Create = in.Create
 	if a.State != nil {
 		c.InitialState = a.State.Initial()
 	}
 	row, err := fx.commitBegin(ctx, in.SessionID, c)
+	if errors.Is(err, cairn.ErrAlreadyRunning) {
+		return Begun{}, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
+	}
 	if err != nil {
 		return Begun{}, err
 	}
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
 		return Begun{}, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
-	l := &live{row: row}
-	if err := l.load(c.InitialState, c.Messages); err != nil {
+	l := &live{row: row, logLast: in.LogLast}
+	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
+	if err := l.load(c.InitialState, messages); err != nil {
 		return Begun{}, err
 	}
 	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
@@ -120,19 +149,25 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
 
 // beginning is the part of the commit that every new run has in common.
 func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
-	now := fx.Now().UTC()
-	for i := range in.Messages {
-		m := &in.Messages[i]
-		m.RunID, m.CreatedAt = in.RunID, now
-		if m.ID == "" {
-			m.ID = fmt.Sprintf("%s/in%d", in.RunID, i)
-		}
-	}
+	fx.stamp(in.Messages, in.RunID)
 	return &store.Commit{
 		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
-		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start,
+		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
 	}
+}
+
+// stamp says of messages which run brings them and when.
+func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
+	now := fx.Now().UTC()
+	for i := range list {
+		m := &list[i]
+		m.RunID, m.CreatedAt = runID, now
+		if m.ID == "" {
+			m.ID = runID + "/in" + strconv.Itoa(i)
+		}
+	}
+	return list
 }
 
 // begin starts a run on a session in memory. On an error the caller forgets the session.
@@ -140,6 +175,9 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 	row := l.row
 	if in.Agent == "" {
 		in.Agent = row.Agent
+	}
+	if row.ParentID != "" && !in.Child {
+		return Begun{}, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
 	}
 	if in.Agent != row.Agent {
 		return Begun{}, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
@@ -155,11 +193,23 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 		l.checked = true
 	}
 	crashed := row.Crashed(fx.Now())
-	if err := allowed(row, in.Kind, crashed); err != nil {
+	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
+		return Begun{}, store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+	}
+	if err := fx.allowed(ctx, row, in.Kind, crashed); err != nil {
 		return Begun{}, err
 	}
-	in.Messages = append(openers(l, in), in.Messages...)
+	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
+		return Begun{}, &DiedError{SessionID: row.ID}
+	}
+	if row.SuspendedStep == "" {
+		in.Messages = append(openers(l, in), in.Messages...)
+	}
 	c := fx.beginning(in, l.logLast)
+	var withdrawn []cairn.Message
+	if row.SuspendedStep != "" {
+		withdrawn = fx.goOn(l, c, in.Kind)
+	}
 	c.Guard = store.Guard{Version: row.Version, Idle: !crashed, Lapsed: crashed}
 	if in.Kind != cairn.RunExecute {
 		c.StartRun.PreviousRunID = row.RunID
@@ -174,14 +224,20 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 		return Begun{}, err
 	}
 	l.append(c.Messages)
+	l.wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
 	if l.untold {
-		told := *row
-		told.Lease = l.row.Lease // from now on the process that ended it is fenced off the log
-		if err := fx.tellEnds(ctx, &told, row.Turn); err != nil {
+		if err := fx.tellEnds(ctx, row, row.Turn); err != nil {
 			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 		l.untold = false
+	}
+	if crashed || row.SuspendedStep != "" && in.Kind != cairn.RunResume {
+		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
+		// that waits for sub-agents that were ended.
+		if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
+			fx.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
+		}
 	}
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
@@ -196,7 +252,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
-	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
+	b := fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	for _, ev := range toolEnds(0, withdrawn) {
+		l.emit.event(ev)
+	}
+	return b, nil
 }
 
 // commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
@@ -211,11 +271,46 @@ func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) 
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, fx.LeaseTTL, err)
 	}
+	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != fx.Owner) { // a run of a given id was begun before
+		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: somebody else has begun run %q", id, c.StartRun.ID)
+	}
 	return row, err
 }
 
+// goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
+// carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
+func (fx *Effects) goOn(l *live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
+	if kind != cairn.RunResume {
+		messages := c.Messages
+		c.Messages = nil
+		fx.withdraw(c, l.messages, l.calls, "the conversation went on")
+		withdrawn = c.Messages
+		c.Messages = slices.Concat(withdrawn, messages)
+		return withdrawn
+	}
+	for _, call := range l.calls {
+		if call.Overdue(fx.Now()) {
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, fx.Now()), Seen: call.Version})
+		}
+	}
+	return nil
+}
+
+// wrote takes over rows of calls that were committed.
+func (l *live) wrote(list []store.CallWrite) {
+	l.calls = slices.Clone(l.calls)
+	for _, w := range list {
+		for i := range l.calls {
+			if l.calls[i].ID == w.Call.ID {
+				l.calls[i] = w.Call
+				l.calls[i].Version = w.Seen + 1
+			}
+		}
+	}
+}
+
 // allowed says whether a run of some kind may begin on a session.
-func allowed(row *cairn.Session, kind cairn.RunKind, crashed bool) error {
+func (fx *Effects) allowed(ctx context.Context, row *cairn.Session, kind cairn.RunKind, crashed bool) error {
 	if row.Status == cairn.SessionActive && !crashed {
 		return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	}
@@ -223,6 +318,13 @@ func allowed(row *cairn.Session, kind cairn.RunKind, crashed bool) error {
 	case cairn.RunResume:
 		if ok, why := Resumable(row); !ok {
 			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
+		}
+		if row.Status == cairn.SessionPaused {
+			what, err := fx.WaitsFor(ctx, row)
+			if err == nil && what != "" {
+				err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
+			}
+			return err
 		}
 	case cairn.RunRetry:
 		if row.Status != cairn.SessionFailed {
@@ -283,19 +385,31 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	l.run, l.hooks = run, hooks
 	l.lastCommit = fx.Now()
 	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
-	kind := cairn.EventRunStart
-	if run.PreviousRunID != "" {
-		kind = cairn.EventRunResumed
-	}
 	l.drives(run.ID)
 	fx.cache.drive(l)
-	l.emit.event(cairn.Event{Type: kind, Name: run.PreviousRunID, MessageCount: l.row.MessageCount})
+	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
 	fx.open(ctx, a, l)
+	if l.step = fx.reopen(l, a); l.step != nil {
+		l.step.scope = fx.newScope(l, l.step.number, l.opening)
+		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
+	}
 	return l.begun()
+}
+
+// beginEvent tells that a run began, in place of another one if previous is set.
+func beginEvent(previous string, messages int) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventRunStart, Name: previous, MessageCount: messages}
+	if previous != "" {
+		ev.Type = cairn.EventRunResumed
+	}
+	return ev
 }
 
 // open calls the hooks for the beginning of a run. What they write is part of its first step.
 func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) {
+	if !fx.hooked(l, a) {
+		return
+	}
 	previous := l.run.PreviousRunID
 	l.opening = fx.newScope(l, 0)
 	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
@@ -380,6 +494,11 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 	if err != nil {
 		return Begun{}, err
 	}
+	if l.run.Kind != cairn.RunResume { // the dead process may not have come to it
+		if err := fx.leaveChildren(ctx, row, l.run.StartedAt); err != nil {
+			return Begun{}, err
+		}
+	}
 	l.lastCommit = fx.Now()
 	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
 	l.drives(l.run.ID)
@@ -392,11 +511,11 @@ func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
 	if stop != nil {
 		l.requestStop(*stop)
 	}
-	switch {
-	case l.step != nil:
-		l.retell()
-	case row.Step == 0: // what they wrote went with the process
+	if row.Step == 0 && (l.step == nil || l.step.told) { // what they wrote went with the process
 		fx.open(ctx, a, l)
+	}
+	if l.step != nil {
+		l.retell()
 	}
 	return l.begun(), nil
 }
@@ -427,12 +546,22 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.
 		return err
 	}
 	run.Status, run.Reason, run.Error = status, reason, cause
-	row, err = fx.Store.Commit(ctx, row.ID, &store.Commit{
+	c := &store.Commit{
 		Guard:  store.Guard{Lapsed: true, Version: row.Version},
 		EndRun: run, Status: sessionStatus(status), DropStaged: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
-	})
-	if err != nil {
+	}
+	if row.SuspendedStep != "" {
+		snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
+		if err != nil {
+			return err
+		}
+		fx.withdraw(c, snap.Messages, snap.Calls, "the run was stopped")
+	}
+	if row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+		return err
+	}
+	if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
 		return err
 	}
 	if row.Step == 0 {
@@ -465,8 +594,8 @@ func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
 	}
 }
 
-// Evict drops what is kept in memory of a session that nobody drives.
-func (fx *Effects) Evict(id string) { fx.cache.take(id) }
+// Evict drops what is kept in memory of the sessions of a tree that nobody drives.
+func (fx *Effects) Evict(root string) { fx.cache.evict(root) }
 
 // Forget drops a session that is no longer driven here without having come to an end.
 func (fx *Effects) Forget(at Position) {

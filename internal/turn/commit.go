@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
@@ -20,6 +23,7 @@ type outcome struct {
 	usage      cairn.Usage
 	checkpoint bool // somebody asked for one
 	counts     bool // the step has something to keep
+	waits      bool // calls wait for somebody outside
 	end        *cairn.Run
 }
 
@@ -45,20 +49,27 @@ func (fx *Effects) Commit(ctx context.Context, at Position) (Committed, error) {
 		usage := out.usage
 		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
 	}
-	if out.end == nil && fx.Defer && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
+	if out.end == nil && !st.told && fx.Defer && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
 		l.put(st, out)
 		return Committed{}, nil
 	}
 	if err := l.emit.flush(ctx); err != nil {
 		return Committed{}, err
 	}
+	if out.end != nil && !out.waits && slices.ContainsFunc(st.calls, (*call).delegates) {
+		// Those that wait go first: should the process die now, whoever takes over finds them ended.
+		if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
+			return Committed{}, err
+		}
+	}
+	opened := fx.opened(st, out)
 	if err := fx.write(ctx, l, st, out); err != nil {
 		return Committed{}, err
 	}
 	if out.end == nil {
 		return Committed{}, nil
 	}
-	fx.ended(ctx, a, l, out.end)
+	fx.ended(ctx, a, l, out.end, opened)
 	return Committed{Ended: true, Status: out.end.Status}, nil
 }
 
@@ -79,11 +90,11 @@ func (l *live) put(st *step, out *outcome) {
 func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step) *outcome {
 	out := &outcome{usage: st.usage}
 	stop := l.stopRequest()
-	for _, s := range []*scope{l.opening, st.scope} {
+	for _, s := range [...]*scope{l.opening, st.scope} {
 		s.end()
 		_ = fx.fold(l, out, s) // logged
 	}
-	out.messages = append(out.messages, st.context...)
+	out.messages = append(make([]cairn.Message, 0, len(st.context)+2), st.context...)
 
 	var final *call
 	for _, c := range st.calls {
@@ -91,20 +102,23 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 			final = c
 		}
 	}
+	out.waits = stop == nil && final == nil && st.failed == nil && st.waits()
 	reply, results := fx.messages(l, st, out, stop, final)
 	if reply != nil {
 		out.counts = true
-		out.messages = append(out.messages, *reply)
+		if !st.told {
+			out.messages = append(out.messages, *reply)
+		}
 		said := fx.announce(ctx, a, l, st, out, reply, results)
 		if results != nil {
 			out.messages = append(out.messages, *results)
 		}
 		out.messages = append(out.messages, said...)
 	}
-	for _, s := range append([]*scope{l.opening, st.scope}, scopes(st.calls)...) {
-		for _, m := range s.writes().Context {
-			out.say(m)
-		}
+	out.hear(l.opening)
+	out.hear(st.scope)
+	for _, c := range st.calls {
+		out.hear(c.scope)
 	}
 	for _, c := range st.calls {
 		if c.feedback != "" {
@@ -117,7 +131,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 		m := &out.messages[i]
 		m.RunID, m.CreatedAt = l.run.ID, now
 		if m.ID == "" {
-			m.ID = fmt.Sprintf("%s/c%d", st.id, i)
+			m.ID = st.id + "/c" + strconv.Itoa(i)
 		}
 	}
 	return out
@@ -128,12 +142,11 @@ func (out *outcome) say(m cairn.Message) {
 	out.messages = append(out.messages, m)
 }
 
-func scopes(calls []*call) []*scope {
-	var list []*scope
-	for _, c := range calls {
-		list = append(list, c.scope)
+// hear says what a scope was given to say.
+func (out *outcome) hear(s *scope) {
+	for _, m := range s.writes().Context {
+		out.say(m)
 	}
-	return list
 }
 
 // fold applies a scope's writes to the state. What does not fit what other calls of the step wrote is an error of the
@@ -159,33 +172,43 @@ func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
 	return nil
 }
 
-// messages returns the reply and the message with every call's result. Calls that were not executed are closed.
+// messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
+// the step waits and will go on.
 func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, final *call) (reply, results *cairn.Message) {
 	if st.reply == nil || st.failed != nil {
 		return nil, nil
 	}
 	reply = st.reply
-	reply.ID = st.id + "/reply"
-	if len(st.calls) == 0 {
-		return reply, nil
+	if !st.told {
+		reply.ID = st.id + "/reply"
 	}
 	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
 	for _, c := range st.calls {
 		if c.result == nil {
+			if out.waits {
+				continue
+			}
 			why := "not executed: the turn had ended"
 			if stop != nil && final == nil {
 				why = "not executed: the run was stopped"
 			}
-			c.result = notExecuted(c.use, why)
+			c.result, c.scope = notExecuted(c.use, why), nil
 			l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: true})
 		} else if err := fx.fold(l, out, c.scope); err != nil {
-			c.result, c.done = failure(c.use, err), false
+			c.result, c.scope, c.done = failure(c.use, err), nil, false
 		}
 		out.usage.ToolCalls++
+		out.usage.ToolCacheHits += l.remember(c, fx.Now())
+		if c.delegates() {
+			out.usage.SubAgentRuns++
+		}
 		if c.result.IsError {
 			out.usage.ToolErrors++
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+	}
+	if len(results.Parts) == 0 {
+		return reply, nil
 	}
 	return reply, results
 }
@@ -193,15 +216,19 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
 // write is part of the step; the context they add is returned.
 func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, reply, results *cairn.Message) []cairn.Message {
+	if !fx.hooked(l, a) {
+		return nil
+	}
 	after := fx.newScope(l, st.number)
 	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-		if h.OnMessage != nil {
+		if h.OnMessage != nil && !st.told {
 			h.OnMessage(ctx, l.handle(after), reply)
 		}
 		return nil
 	})
 	if results != nil {
-		for i, c := range st.calls {
+		for i := range results.Parts {
+			c := st.call(results.Parts[i].Result.CallID)
 			one := cairn.Message{ID: results.ID, Role: cairn.RoleTool, Parts: results.Parts[i : i+1]}
 			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
 				if h.OnMessage != nil {
@@ -235,11 +262,11 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 	}
 	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, err
-		return &run
+		return new(run)
 	}
 	complete := func(c cairn.Completion) *cairn.Run {
 		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
-		return &run
+		return new(run)
 	}
 	switch {
 	case final != nil && final.failed != nil:
@@ -250,11 +277,14 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 		return fail(cairn.ReasonAborted, abortError(*stop))
 	case stop != nil:
 		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
-		return &run
+		return new(run)
 	case st.failed != nil:
 		return fail(cairn.ReasonError, st.failed)
+	case out.waits:
+		run.Status, run.Reason, run.Suspended = suspendedStatus(st), cairn.ReasonSuspended, l.suspension(st)
+		return new(run)
 	}
-	if len(st.calls) == 0 {
+	if len(st.calls) == 0 && !st.told {
 		done := cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text}
 		ended, err := fx.reply(ctx, a, l, st, out, &done)
 		switch {
@@ -307,14 +337,17 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *st
 // write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
 // then the step goes on top of that.
 func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) error {
-	messages := append(l.deferred.messages, out.messages...)
+	messages := out.messages
+	if len(l.deferred.messages) > 0 {
+		messages = append(l.deferred.messages, messages...)
+	}
 	list := append(l.deferred.ops, out.ops...)
 	steps := l.deferred.steps
 	if out.counts {
 		steps = append(steps, st.number)
 	}
 	for {
-		c, err := fx.build(l, messages, list, steps, l.deferred.usage.Add(out.usage), out.end)
+		c, err := fx.build(l, messages, list, steps, l.deferred.usage.Add(out.usage), out)
 		if err != nil {
 			return err
 		}
@@ -339,7 +372,7 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 		l.row = row
 		l.append(messages)
 		l.deferred, l.step, l.opening = deferred{}, nil, nil
-		l.lastCommit = fx.Now()
+		l.lastCommit, l.results.changed = fx.Now(), nil
 		fx.told(l, steps, c.Checkpoint)
 		return nil
 	}
@@ -355,7 +388,8 @@ func (fx *Effects) told(l *live, steps []int, cp *cairn.Checkpoint) {
 	}
 }
 
-func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, end *cairn.Run) (*store.Commit, error) {
+func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, out *outcome) (*store.Commit, error) {
+	end := out.end
 	c := &store.Commit{
 		Guard:    store.Guard{Token: l.row.Lease.Token, Version: l.row.Version},
 		Messages: messages, Usage: usage, LogSequence: l.emit.position(), DropStaged: true,
@@ -373,18 +407,29 @@ func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, ste
 	}
 	if n := len(steps); n > 0 {
 		c.Step = steps[n-1]
-		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.run.ID, c.Step), RunID: l.run.ID, StepID: stepID(l.run.ID, c.Step),
+		id := l.step.id
+		if c.Step != l.step.number { // the step under way has nothing to keep
+			id = stepID(l.run.ID, c.Step)
+		}
+		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.run.ID, c.Step), RunID: l.run.ID, StepID: id,
 			Step: c.Step, LogSequence: c.LogSequence}
 	}
 	if end != nil {
 		c.EndRun, c.Status = end, sessionStatus(end.Status)
 		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
 	}
+	if out.waits {
+		c.Suspend = l.waiting(l.step)
+	} else if l.step.told {
+		c.Suspend = &store.Suspend{}
+	}
+	c.Cache, c.CacheDrop = l.results.writes()
+	c.Calls = fx.callWrites(l.step, out.waits)
 	return c, nil
 }
 
 func checkpointID(runID string, step int) string {
-	return fmt.Sprintf("cp_%s_%d", strings.TrimPrefix(runID, "run_"), step)
+	return "cp_" + strings.TrimPrefix(runID, "run_") + "_" + strconv.Itoa(step)
 }
 
 // rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
@@ -409,7 +454,10 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 		}
 		fitting = append(fitting, op)
 	}
-	l.row = snap.Session
+	l.row, l.calls = snap.Session, snap.Calls
+	if l.step.told {
+		l.step.attach(l.calls)
+	}
 	if err := l.load(doc.Raw(), snap.Messages); err != nil {
 		return nil, err
 	}
@@ -417,35 +465,58 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 	return fitting, nil
 }
 
-// ended tells everybody that the run is over, and parks the session. The run's end is committed: nothing here can
+// opened lists the calls that can be answered once the step is committed.
+func (fx *Effects) opened(st *step, out *outcome) []cairn.PendingCall {
+	var list []cairn.PendingCall
+	for _, w := range fx.callWrites(st, out.waits) {
+		if w.Seen == 0 {
+			list = append(list, w.Call)
+		}
+	}
+	return list
+}
+
+// ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The run's end is committed: nothing here can
 // change that.
-func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run) {
+func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) {
 	if run.Error != nil {
 		l.emit.event(cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
 	}
 	if len(run.Output) > 0 {
 		l.emit.event(cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
 	}
+	for _, ev := range pendingEvents(run.Steps, opened) {
+		l.emit.event(ev)
+	}
 	l.emit.event(endEvent(run))
 	if err := l.emit.flush(ctx); err != nil {
 		l.untold = true
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
 	}
-	handle := l.handle(fx.frozenScope(l, run.Steps, "after the run has ended"))
-	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-		switch {
-		case run.Status == cairn.RunCompleted && h.RunComplete != nil:
-			h.RunComplete(ctx, handle, run.Result())
-		case run.Status == cairn.RunFailed && h.RunFail != nil:
-			h.RunFail(ctx, handle, run.Result())
-		}
-		return nil
-	})
+	if fx.hooked(l, a) {
+		handle := l.handle(fx.frozenScope(l, run.Steps, "after the run has ended"))
+		_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+			switch {
+			case run.Status == cairn.RunCompleted && h.RunComplete != nil:
+				h.RunComplete(ctx, handle, run.Result())
+			case run.Status == cairn.RunFailed && h.RunFail != nil:
+				h.RunFail(ctx, handle, run.Result())
+			case run.Status.Suspends() && h.RunSuspended != nil:
+				h.RunSuspended(ctx, handle, run.Result())
+			}
+			return nil
+		})
+	}
 	l.logLast = l.emit.position()
 	l.emit.close()
-	fx.cache.park(l)
+	row := l.row
+	if run.Status.Suspends() { // what comes next depends on what others answer
+		fx.cache.drop(l)
+	} else {
+		fx.cache.park(l)
+	}
 	if fx.Ended != nil {
-		fx.Ended(run)
+		fx.Ended(run, row)
 	}
 }
 

@@ -34,8 +34,14 @@ type Config struct {
 	MaxRecoveries int
 	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
 	CacheSessions int
-	// Ended is told of each run that came to its end here.
-	Ended func(*cairn.Run)
+	// Ended is told of each run that came to its end here, and of its session as that left it.
+	Ended func(*cairn.Run, *cairn.Session)
+	// Drive takes a sub-agent's run that was begun to its end, under its lease.
+	Drive func(context.Context, Begun) error
+	// Launch takes a companion's run to its end beside whatever else goes on, and returns at once.
+	Launch func(context.Context, Begun)
+	// Go calls a function in a goroutine of its own, as the go statement does.
+	Go func(func())
 	// Defer lets the durabilities Interval and Manual put commits off. Hosts whose effects may run in different
 	// processes leave it off.
 	Defer bool
@@ -45,6 +51,8 @@ type Config struct {
 type Effects struct {
 	Config
 	cache *cache
+	// companions are the companion tools by agent, since making them costs.
+	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
 
 // NewEffects returns effects over a configuration whose every field is set.
@@ -59,6 +67,10 @@ func (fx *Effects) Run(ctx context.Context, e Effect) error {
 		return err
 	case EffectTool:
 		out, err := fx.Tool(ctx, e.In.(ToolIn))
+		*e.Out.(*ToolOut) = out
+		return err
+	case EffectChild:
+		out, err := fx.Child(ctx, e.In.(ToolIn))
 		*e.Out.(*ToolOut) = out
 		return err
 	case EffectCommit:
@@ -97,6 +109,36 @@ func (fx *Effects) agent(name string) (*cairn.Agent, error) {
 		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
 	}
 	return a, nil
+}
+
+// companionTools returns the tools through which an agent talks to its companions.
+func (fx *Effects) companionTools(a *cairn.Agent) []cairn.Tool {
+	if len(a.Companions) == 0 {
+		return nil
+	}
+	list, ok := fx.companions.Load(a)
+	if !ok {
+		list, _ = fx.companions.LoadOrStore(a, a.CompanionTools())
+	}
+	return list.([]cairn.Tool)
+}
+
+// tool returns the tool of the given name that an agent has or is given.
+func (fx *Effects) tool(a *cairn.Agent, name string) (cairn.Tool, bool) {
+	if t, ok := a.Tool(name); ok {
+		return t, true
+	}
+	for _, t := range fx.companionTools(a) {
+		if t.Name() == name {
+			return t, true
+		}
+	}
+	return cairn.Tool{}, false
+}
+
+// hooked reports whether there are any hooks.
+func (fx *Effects) hooked(l *live, a *cairn.Agent) bool {
+	return len(fx.Hooks) > 0 || a.Hooks != nil || l.hooks != nil
 }
 
 // hooks calls fn for the hooks of the engine, then those of the agent, then those of the call that began the run. A

@@ -17,32 +17,41 @@ type emitter struct {
 	ctx   context.Context // the run's values; it is never cancelled
 	fx    *Effects
 	log   string
-	base  cairn.Event
+	ids   eventIDs
 	token int64 // of the lease the run is driven under
 
 	flushing sync.Mutex // held while appending, so that batches keep their order
 
 	mu        sync.Mutex
+	own       *buffers // where buffer and spare came from; nil once closed
 	buffer    []cairn.Event
 	spare     []cairn.Event // the buffer of the flush before, to be used again
-	timer     *time.Timer
+	timer     *time.Timer   // nil until it is first needed
 	armed     bool
+	early     bool // there was a flush after the timer was set: it rings too early
 	lastFlush time.Time
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
 	err       error // of a flush nobody waited for
 }
 
-// buffers are kept between runs, since events are large and runs short.
-var buffers = sync.Pool{New: func() any {
-	b := make([]cairn.Event, 0, 16)
-	return &b
+// eventIDs are what every event of a run has in common.
+type eventIDs struct{ session, run, agent string }
+
+func (i *eventIDs) put(ev *cairn.Event) { ev.SessionID, ev.RunID, ev.Agent = i.session, i.run, i.agent }
+
+// buffers are the two that an emitter takes turns with. They are kept between runs, since events are large and runs
+// short.
+type buffers [2][]cairn.Event
+
+var bufferPool = sync.Pool{New: func() any {
+	return &buffers{make([]cairn.Event, 0, 16), make([]cairn.Event, 0, 16)}
 }}
 
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
-	buffer, spare := buffers.Get().(*[]cairn.Event), buffers.Get().(*[]cairn.Event)
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, buffer: *buffer, spare: *spare, log: row.RootID, token: row.Lease.Token, last: last,
-		base: cairn.Event{SessionID: row.ID, RunID: runID, Agent: row.Agent}}
+	own := bufferPool.Get().(*buffers)
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, token: row.Lease.Token, last: last,
+		ids: eventIDs{row.ID, runID, row.Agent}}
 }
 
 // append writes events of a session to its log, unless the lease has been lost and the log can tell.
@@ -59,9 +68,10 @@ func (fx *Effects) append(ctx context.Context, log string, expect int64, session
 // event hands an event over. It is written within the coalescing window.
 func (e *emitter) event(ev cairn.Event) {
 	now := e.fx.Now()
-	ev.SessionID, ev.RunID, ev.Agent, ev.Time = e.base.SessionID, e.base.RunID, e.base.Agent, now.UTC()
+	e.ids.put(&ev)
+	ev.Time = now.UTC()
 	e.mu.Lock()
-	e.add(ev)
+	e.add(&ev)
 	isDelta := delta(ev.Type)
 	flush := now.Sub(e.lastFlush) >= e.fx.Coalesce || (isDelta && e.urgent)
 	if isDelta {
@@ -70,12 +80,37 @@ func (e *emitter) event(ev cairn.Event) {
 		e.urgent = true
 	}
 	if !flush && !e.armed {
-		e.armed = true
-		e.timer = time.AfterFunc(e.fx.Coalesce-now.Sub(e.lastFlush), func() { _ = e.flush(e.ctx) })
+		e.arm(now)
 	}
 	e.mu.Unlock()
 	if flush {
 		_ = e.flush(e.ctx) // a failure is kept and reported by the flush before the next commit
+	}
+}
+
+// arm sets the timer to the end of the coalescing window.
+func (e *emitter) arm(now time.Time) {
+	e.armed, e.early = true, false
+	wait := e.fx.Coalesce - now.Sub(e.lastFlush)
+	if e.timer == nil {
+		e.timer = time.AfterFunc(wait, e.ring)
+	} else {
+		e.timer.Reset(wait)
+	}
+}
+
+// ring writes what was held back. A flush leaves the timer as it is, because most are followed by another before it
+// rings; then it is set once more, to the window that the flush opened.
+func (e *emitter) ring() {
+	e.mu.Lock()
+	due := e.armed && !e.early
+	e.armed = false
+	if e.early && len(e.buffer) > 0 {
+		e.arm(e.fx.Now())
+	}
+	e.mu.Unlock()
+	if due {
+		_ = e.flush(e.ctx)
 	}
 }
 
@@ -85,13 +120,13 @@ func delta(t cairn.EventType) bool {
 
 // add puts an event into the buffer, joined with the one before where both are deltas of the same text, and split
 // where it is too large for the log.
-func (e *emitter) add(ev cairn.Event) {
+func (e *emitter) add(ev *cairn.Event) {
 	limit := e.fx.eventLimit()
 	if !delta(ev.Type) {
 		if len(ev.Data) > limit || len(ev.Patch) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0 {
-			e.buffer = append(e.buffer, fit(ev, limit)...)
+			e.buffer = append(e.buffer, fit(*ev, limit)...)
 		} else {
-			e.buffer = append(e.buffer, ev)
+			e.buffer = append(e.buffer, *ev)
 		}
 		return
 	}
@@ -107,11 +142,11 @@ func (e *emitter) add(ev cairn.Event) {
 		for cut > limit-utf8.UTFMax && !utf8.RuneStart(ev.Text[cut]) {
 			cut--
 		}
-		part := ev
+		part := *ev
 		part.Text, ev.Text = ev.Text[:cut], ev.Text[cut:]
 		e.buffer = append(e.buffer, part)
 	}
-	e.buffer = append(e.buffer, ev)
+	e.buffer = append(e.buffer, *ev)
 }
 
 // eventLimit returns how many bytes of text or JSON an event can carry beside its ids, even if every byte is escaped.
@@ -204,15 +239,12 @@ func (e *emitter) flush(ctx context.Context) error {
 	batch := e.buffer
 	e.buffer, e.spare = e.spare, nil
 	e.lastFlush = e.fx.Now()
-	if e.armed {
-		e.timer.Stop()
-		e.armed = false
-	}
+	e.early = true
 	e.mu.Unlock()
 	if len(batch) > 0 {
 		var last int64
 		err := e.fx.persist(ctx, func() (err error) {
-			last, err = e.fx.append(ctx, e.log, store.AnySequence, e.base.SessionID, e.token, batch...)
+			last, err = e.fx.append(ctx, e.log, store.AnySequence, e.ids.session, e.token, batch...)
 			return err
 		})
 		e.mu.Lock()
@@ -245,14 +277,13 @@ func (e *emitter) close() {
 	defer e.mu.Unlock()
 	if e.armed {
 		e.timer.Stop()
-		e.armed = false
+		e.armed, e.early = false, false
 	}
-	for _, b := range [][]cairn.Event{e.buffer, e.spare} {
-		if b != nil {
-			clear(b)
-			b = b[:0]
-			buffers.Put(&b)
-		}
+	if e.own != nil && e.spare != nil { // else a flush is under way with one of them
+		clear(e.buffer)
+		*e.own = buffers{e.buffer[:0], e.spare[:0]}
+		bufferPool.Put(e.own)
 	}
+	e.own = nil
 	e.buffer, e.spare = nil, nil
 }

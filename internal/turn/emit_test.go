@@ -65,6 +65,30 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 	})
 }
 
+func TestAFlushOpensAWindowOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, logged := newTestEmitter(t, 1<<20, 20*time.Millisecond)
+		say := func() { e.event(cairn.Event{Type: cairn.EventCustom}) }
+		say() // at once: nothing was written before
+		say() // held back
+		time.Sleep(15 * time.Millisecond)
+		if err := e.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		say()
+		time.Sleep(20*time.Millisecond - time.Nanosecond)
+		if n := len(logged()); n != 2 {
+			t.Errorf("%d events before the second window has passed, want 2", n)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if n := len(logged()); n != 3 {
+			t.Errorf("%d events when the second window has passed, want 3", n)
+		}
+	})
+}
+
 func TestDeltasOfDifferentCallsAreNotJoined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

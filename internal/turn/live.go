@@ -23,12 +23,17 @@ type live struct {
 	damaged  bool // the transcript has tool uses without a result
 	checked  bool // the state decodes as the agent's type
 	untold   bool // the last run's process may have died before it told the log of its end
+	// calls are the rows of the step that waits, as of row.
+	calls   []cairn.PendingCall
+	away    away
+	results results
+	off     map[string]struct{} // tools that are switched off, with everything in deferred
 
 	run      *cairn.Run
 	hooks    *cairn.Hooks // of the call that began the run
 	emit     *emitter
 	logLast  int64  // the log's last sequence when the session was parked
-	opening  *scope // of the hooks that ran when the run began; part of its first step
+	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
 	step     *step
 	deferred deferred
 	// lastCommit is when the run last wrote.
@@ -37,8 +42,7 @@ type live struct {
 	mu      sync.Mutex
 	driving string // the run a stop request must name
 	stop    *cairn.Stop
-	cancels map[int]context.CancelCauseFunc // of effects under way
-	nextKey int
+	cancels []context.CancelCauseFunc // of effects under way; nil where one has ended
 }
 
 // deferred is what finished steps have left for the next commit.
@@ -62,12 +66,14 @@ type step struct {
 	scope   *scope // of the hooks around the model call
 	// planned is set once the reply, if any, is complete.
 	planned bool
+	// told says that the reply was committed before: the step waited and goes on.
+	told bool
 }
 
 // call is one tool call of a step.
 type call struct {
 	use    *cairn.ToolUse
-	tool   *cairn.Tool // nil for an unknown tool and for __finish__
+	tool   *cairn.Tool // nil for an unknown tool, one that is off, and for __finish__
 	scope  *scope
 	result *cairn.ToolResult
 	// done is set when the turn ends with this call; completion is how.
@@ -75,6 +81,30 @@ type call struct {
 	completion cairn.Completion
 	failed     *cairn.Error // the guard refused
 	feedback   string       // the guard sent the model back
+	// off says that the tool was switched off when the model was asked.
+	off bool
+	// hit says that the result came from the tool's cache; made is when one that is to be kept there was.
+	hit  bool
+	made time.Time
+	// pending is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
+	pending *cairn.PendingCall
+	// waiting is what a sub-agent's session waits for; child is the session's id, and visited tells of its end.
+	waiting *cairn.Suspension
+	child   string
+	visited *cairn.Event
+}
+
+// waits reports whether the call has no result because somebody outside must give one.
+func (c *call) waits() bool {
+	return c.result == nil && (c.waiting != nil || c.pending != nil && c.pending.Status == cairn.CallOpen)
+}
+
+// input is what the call's tool runs with: the model's arguments, unless whoever approved the call changed them.
+func (c *call) input() json.RawMessage {
+	if c.pending != nil && c.pending.Answer != nil && c.pending.Answer.Verdict == cairn.VerdictApproved && len(c.pending.Answer.Value) > 0 {
+		return c.pending.Answer.Value
+	}
+	return c.use.Input
 }
 
 func (s *step) call(id string) *call {
@@ -88,7 +118,7 @@ func (s *step) call(id string) *call {
 
 // newLive returns a session in memory as a snapshot has it.
 func newLive(snap *store.Snapshot) (*live, error) {
-	l := &live{row: snap.Session}
+	l := &live{row: snap.Session, results: newResults(snap.Cache), calls: snap.Calls}
 	if err := l.load(snap.State, snap.Messages); err != nil {
 		return nil, err
 	}
@@ -100,8 +130,8 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
 	}
-	l.doc, l.messages, l.checked = doc, messages, false
-	l.callIDs = map[string]struct{}{}
+	l.doc, l.messages, l.checked, l.away = doc, messages, false, away{}
+	l.callIDs, l.off = map[string]struct{}{}, nil
 	for i := range messages {
 		l.note(&messages[i])
 	}
@@ -109,13 +139,16 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 	return nil
 }
 
-// note remembers a message's call ids.
+// note remembers a message's call ids and the tools it switches.
 func (l *live) note(m *cairn.Message) {
+	l.switched(m)
 	if m.Role != cairn.RoleAssistant {
 		return
 	}
-	for _, use := range m.ToolUses() {
-		l.callIDs[use.CallID] = struct{}{}
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Type == cairn.PartToolUse {
+			l.callIDs[p.ToolUse.CallID] = struct{}{}
+		}
 	}
 }
 
@@ -125,26 +158,31 @@ func (l *live) transcript() []cairn.Message {
 	return append(l.messages[:n:n], l.deferred.messages...)
 }
 
-// work returns a context for something a stop request ends, and its release.
-func (l *live) work(ctx context.Context) (context.Context, func()) {
+// work returns a context for something a stop request ends, and a key to release it by.
+func (l *live) work(ctx context.Context) (context.Context, int) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stop != nil {
 		cancel(&stopped{*l.stop})
 	}
-	if l.cancels == nil {
-		l.cancels = map[int]context.CancelCauseFunc{}
+	for key := range l.cancels {
+		if l.cancels[key] == nil {
+			l.cancels[key] = cancel
+			return ctx, key
+		}
 	}
-	l.nextKey++
-	key := l.nextKey
-	l.cancels[key] = cancel
-	return ctx, func() {
-		l.mu.Lock()
-		delete(l.cancels, key)
-		l.mu.Unlock()
-		cancel(nil)
-	}
+	l.cancels = append(l.cancels, cancel)
+	return ctx, len(l.cancels) - 1
+}
+
+// release ends a context that work returned.
+func (l *live) release(key int) {
+	l.mu.Lock()
+	cancel := l.cancels[key]
+	l.cancels[key] = nil
+	l.mu.Unlock()
+	cancel(nil)
 }
 
 // drives names the run that stop requests may be aimed at; empty for none.
@@ -163,7 +201,9 @@ func (l *live) requestStop(stop cairn.Stop) {
 	}
 	l.stop = &stop
 	for _, cancel := range l.cancels {
-		cancel(&stopped{stop})
+		if cancel != nil {
+			cancel(&stopped{stop})
+		}
 	}
 }
 
@@ -231,21 +271,14 @@ func heal(messages []cairn.Message) []cairn.Message {
 	return healed
 }
 
-// closing returns the message that answers the open tool uses at the end of a transcript, or nil.
+// closing returns the message that answers the open tool uses of a transcript's last reply, or nil.
 func closing(messages []cairn.Message) *cairn.Message {
-	last := len(messages) - 1
-	for last >= 0 && messages[last].Hidden {
-		last--
-	}
-	if last < 0 || messages[last].Role != cairn.RoleAssistant {
+	reply, open := unanswered(messages)
+	if len(open) == 0 {
 		return nil
 	}
-	uses := messages[last].ToolUses()
-	if len(uses) == 0 {
-		return nil
-	}
-	m := &cairn.Message{ID: messages[last].ID + "/results", Role: cairn.RoleTool, RunID: messages[last].RunID}
-	for _, use := range uses {
+	m := &cairn.Message{ID: reply.ID + "/closed", Role: cairn.RoleTool, RunID: reply.RunID}
+	for _, use := range open {
 		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolResult, Result: notExecuted(use, "the call was not executed")})
 	}
 	return m
@@ -283,6 +316,18 @@ func (c *cache) take(id string) *live {
 	}
 	delete(c.idle, id)
 	return c.order.Remove(e).(*live)
+}
+
+// evict removes the idle sessions of a tree.
+func (c *cache) evict(root string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, e := range c.idle {
+		if e.Value.(*live).row.RootID == root {
+			delete(c.idle, id)
+			c.order.Remove(e)
+		}
+	}
 }
 
 // drive puts a session among those that are driven.

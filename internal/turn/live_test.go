@@ -112,7 +112,7 @@ func TestMarksOfALog(t *testing.T) {
 			for _, ev := range c.log {
 				m.add(&ev, c.steps)
 			}
-			p := past{runID: "r", steps: c.steps, checkpoint: "cp"}
+			p := past{runID: "r", run: &cairn.Run{}, steps: c.steps, checkpoint: "cp"}
 			if c.ended {
 				p.end = record
 			}

@@ -26,9 +26,10 @@ type Begun struct {
 
 // Planned is the outcome of a model call: which tools are to run.
 type Planned struct {
-	// Parallel are calls that run together, from the same state; Finishing run after them, one by one, until one ends
-	// the turn.
+	// Parallel are calls that run together, from the same state, and Children are those of sub-agents, which run beside
+	// them. Finishing run after all of them, one by one, until one ends the turn.
 	Parallel  []string `json:"parallel,omitempty"`
+	Children  []string `json:"children,omitempty"`
 	Finishing []string `json:"finishing,omitempty"`
 }
 
@@ -42,11 +43,13 @@ type ToolIn struct {
 type ToolOut struct {
 	// Finished says that the call ends the turn.
 	Finished bool `json:"finished,omitempty"`
+	// Waits says that the call has no result yet, because somebody outside must give one.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // Committed is the outcome of a step's end.
 type Committed struct {
-	// Ended says that the run is over.
+	// Ended says that the run is over, or suspended.
 	Ended  bool            `json:"ended,omitempty"`
 	Status cairn.RunStatus `json:"status,omitempty"`
 }
@@ -55,11 +58,12 @@ type Committed struct {
 const (
 	EffectPlan   = "plan"
 	EffectTool   = "tool"
+	EffectChild  = "child"
 	EffectCommit = "commit"
 )
 
 // Effect is one thing to be done: its name, its input and where its output goes, both of which encode as JSON.
-// Plan: Position → Planned. Tool: ToolIn → ToolOut. Commit: Position → Committed.
+// Plan: Position → Planned. Tool and Child: ToolIn → ToolOut. Commit: Position → Committed.
 type Effect struct {
 	Name string
 	In   any
@@ -78,17 +82,19 @@ type Scheduler interface {
 // that it failed: what was committed stands, and the run can be recovered.
 func Loop(s Scheduler, b Begun) (Committed, error) {
 	at := b.Position
+	var plan Planned
+	var end Committed
 	for {
 		at.Step++
-		var plan Planned
-		if err := s.Do(Effect{EffectPlan, at, &plan}); err != nil {
+		plan, end = Planned{}, Committed{}
+		in := any(at)
+		if err := s.Do(Effect{EffectPlan, in, &plan}); err != nil {
 			return Committed{}, err
 		}
 		if err := tools(s, at, plan); err != nil {
 			return Committed{}, err
 		}
-		var end Committed
-		if err := s.Do(Effect{EffectCommit, at, &end}); err != nil {
+		if err := s.Do(Effect{EffectCommit, in, &end}); err != nil {
 			return Committed{}, err
 		}
 		if end.Ended {
@@ -97,20 +103,22 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 	}
 }
 
+// tools runs the calls of a step. Those that would finish the turn are left for later while others wait.
 func tools(s Scheduler, at Position, plan Planned) error {
-	switch len(plan.Parallel) {
-	case 0:
-	case 1:
-		if err := s.Do(Effect{EffectTool, ToolIn{at, plan.Parallel[0]}, new(ToolOut)}); err != nil {
-			return err
-		}
-	default:
-		batch := make([]Effect, len(plan.Parallel))
-		for i, id := range plan.Parallel {
-			batch[i] = Effect{EffectTool, ToolIn{at, id}, new(ToolOut)}
-		}
-		if err := s.All(batch); err != nil {
-			return err
+	outs := make([]ToolOut, len(plan.Parallel)+len(plan.Children))
+	batch := make([]Effect, 0, len(outs))
+	for _, id := range plan.Parallel {
+		batch = append(batch, Effect{EffectTool, ToolIn{at, id}, &outs[len(batch)]})
+	}
+	for _, id := range plan.Children {
+		batch = append(batch, Effect{EffectChild, ToolIn{at, id}, &outs[len(batch)]})
+	}
+	if err := together(s, batch); err != nil {
+		return err
+	}
+	for i := range outs {
+		if outs[i].Waits {
+			return nil
 		}
 	}
 	for _, id := range plan.Finishing {
@@ -123,4 +131,14 @@ func tools(s Scheduler, at Position, plan Planned) error {
 		}
 	}
 	return nil
+}
+
+func together(s Scheduler, batch []Effect) error {
+	switch len(batch) {
+	case 0:
+		return nil
+	case 1:
+		return s.Do(batch[0])
+	}
+	return s.All(batch)
 }

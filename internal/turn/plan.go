@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -37,8 +39,8 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 	st.scope = fx.newScope(l, at.Step, l.opening)
 	l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: at.Step})
 
-	work, release := l.work(ctx)
-	defer release()
+	work, key := l.work(ctx)
+	defer l.release(key)
 	if err := fx.ask(work, a, l, st); err != nil {
 		st.failed = cairn.AsError(err)
 	}
@@ -56,7 +58,7 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 	return st.plan(), nil
 }
 
-func stepID(runID string, number int) string { return fmt.Sprintf("%s/%d", runID, number) }
+func stepID(runID string, number int) string { return runID + "/" + strconv.Itoa(number) }
 
 // plan lists the calls that have no result yet.
 func (s *step) plan() Planned {
@@ -66,6 +68,8 @@ func (s *step) plan() Planned {
 		case c.result != nil && !c.done:
 		case c.finishing():
 			p.Finishing = append(p.Finishing, c.use.CallID)
+		case c.delegates():
+			p.Children = append(p.Children, c.use.CallID)
 		default:
 			p.Parallel = append(p.Parallel, c.use.CallID)
 		}
@@ -77,6 +81,11 @@ func (c *call) finishing() bool {
 	return c.use.Tool == cairn.FinishTool || c.tool != nil && c.tool.Finishes()
 }
 
+// delegates reports whether the call is one of a sub-agent or a companion.
+func (c *call) delegates() bool {
+	return c.tool != nil && (c.tool.Agent() != nil || c.tool.TalksToCompanion())
+}
+
 // ask makes the model call and leaves its outcome on the step. An error fails the run.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
 	handle := l.handle(st.scope)
@@ -86,13 +95,13 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 	}
 	var r *reply
 	for n := 0; ; n++ {
-		r = fx.newReply(l, st.number)
+		r = &reply{step: st.number, agent: a, live: l}
 		err := fx.stream(ctx, a, l, r, handle, req)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil { // stopped: what came so far stays
-			st.take(r, a, true)
+			fx.take(st, r, a, true)
 			return nil
 		}
 		if r.said {
@@ -110,7 +119,8 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 			l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: st.number})
 		}
 	}
-	st.take(r, a, false)
+	fx.take(st, r, a, false)
+	l.refuse(st)
 	if st.reply == nil {
 		st.reply = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
 	}
@@ -124,19 +134,23 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 }
 
 // take moves a finished or partial reply to the step.
-func (s *step) take(r *reply, a *cairn.Agent, partial bool) {
+func (fx *Effects) take(s *step, r *reply, a *cairn.Agent, partial bool) {
 	s.reply, s.usage, s.stop = r.message(partial), r.usage, r.stop
 	s.usage.ModelCalls++
-	s.setCalls(a)
+	fx.setCalls(s, a)
 }
 
-func (s *step) setCalls(a *cairn.Agent) {
+func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
 	if s.reply == nil {
 		return
 	}
-	for _, use := range s.reply.ToolUses() {
+	for i := range s.reply.Parts {
+		if s.reply.Parts[i].Type != cairn.PartToolUse {
+			continue
+		}
+		use := s.reply.Parts[i].ToolUse
 		c := &call{use: use}
-		if t, ok := a.Tool(use.Tool); ok {
+		if t, ok := fx.tool(a, use.Tool); ok {
 			c.tool = &t
 		}
 		s.calls = append(s.calls, c)
@@ -166,12 +180,18 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
+	if err := fx.hear(ctx, a, l, st); err != nil {
+		return nil, err
+	}
 	messages := l.transcript()
 	if l.damaged {
 		messages = heal(messages)
 	}
 	req.Messages = append(messages, st.context...)
 	for _, t := range a.Tools {
+		req.Tools = append(req.Tools, t.Spec())
+	}
+	for _, t := range fx.companionTools(a) {
 		req.Tools = append(req.Tools, t.Spec())
 	}
 	if a.Output != nil {
@@ -194,6 +214,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "before model: %w", err)
 	}
+	fx.unforce(l, req)
 	return req, nil
 }
 
@@ -206,30 +227,28 @@ func instructions(ctx context.Context, a *cairn.Agent, handle *cairn.Step) (text
 	return a.InstructionsFunc(ctx, handle)
 }
 
-func (fx *Effects) newReply(l *live, number int) *reply {
-	taken := map[string]struct{}{}
-	return &reply{step: number, emit: l.emit.event, ids: func(id string) string {
-		if !usable(id, l.callIDs, taken) {
-			for n := 1; ; n++ {
-				renamed := fmt.Sprintf("%s_%d_%d", trimID(id), number, n)
-				if usable(renamed, l.callIDs, taken) {
-					id = renamed
-					break
-				}
-			}
-		}
-		taken[id] = struct{}{}
-		return id
-	}}
+// callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
+// away answer to says nothing but that somebody was given it.
+func (r *reply) callID(provider, tool string) string {
+	if t, ok := r.agent.Tool(tool); ok && (t.Waits() != "" || t.Agent() != nil) {
+		// The run is in it because what a dead run began under a provider's id is not in the transcript.
+		provider = ids.Derive("call", r.live.row.Secret, r.live.row.ID, r.live.run.ID, provider)
+	}
+	id := provider
+	for n := 1; !r.usable(id); n++ {
+		id = fmt.Sprintf("%s_%d_%d", trimID(provider), r.step, n)
+	}
+	return id
 }
 
-func usable(id string, sets ...map[string]struct{}) bool {
-	for _, set := range sets {
-		if _, ok := set[id]; ok {
-			return false
-		}
+func (r *reply) usable(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
 	}
-	return id != "" && len(id) <= 64
+	if _, taken := r.live.callIDs[id]; taken {
+		return false
+	}
+	return !slices.ContainsFunc(r.parts, func(p *part) bool { return p.Type == cairn.PartToolUse && p.ToolUse.CallID == id })
 }
 
 // trimID shortens a provider's call id so that a suffix fits within what every provider takes back.
@@ -316,6 +335,7 @@ type stagedReply struct {
 	Context []cairn.Message  `json:"context,omitempty"`
 	Usage   cairn.Usage      `json:"usage"`
 	Stop    cairn.StopReason `json:"stop,omitempty"`
+	Refused []string         `json:"refused,omitempty"` // ids of calls
 	Writes  stagedWrites     `json:"writes"`
 }
 
@@ -325,6 +345,9 @@ type stagedCall struct {
 	Completion *cairn.Completion `json:"completion,omitempty"`
 	Failed     *cairn.Error      `json:"failed,omitempty"`
 	Feedback   string            `json:"feedback,omitempty"`
+	Hit        bool              `json:"hit,omitempty"`
+	Made       time.Time         `json:"made,omitzero"`
+	Visited    *cairn.Event      `json:"visited,omitempty"`
 	Writes     stagedWrites      `json:"writes"`
 }
 
@@ -354,7 +377,7 @@ func (s *scope) restore(w stagedWrites) {
 }
 
 func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	if !a.Durability.Stages() {
+	if !a.Durability.Stages() && !slices.ContainsFunc(st.calls, (*call).delegates) { // else another try would begin other children
 		return nil
 	}
 	// The reply's events come first, so that the log never lacks what the store has.
@@ -365,7 +388,7 @@ func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *
 	if opening := l.opening.writes(); len(opening.Ops)+len(opening.Context)+len(opening.Usage) > 0 {
 		writes = join(opening, writes)
 	}
-	return fx.stage(ctx, l, st, replyKey, stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop, Writes: writes})
+	return fx.stage(ctx, l, st, replyKey, stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop, Refused: st.refused(), Writes: writes})
 }
 
 func join(a, b stagedWrites) stagedWrites {
@@ -395,7 +418,10 @@ func (fx *Effects) stage(ctx context.Context, l *live, st *step, key string, v a
 // restore makes what was staged of the next step the step under way.
 func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error {
 	id := stepID(l.row.RunID, l.row.Step+1)
-	st := &step{number: l.row.Step + 1, id: id}
+	st := fx.reopen(l, a)
+	if st == nil {
+		st = &step{number: l.row.Step + 1, id: id}
+	}
 	calls := map[string]stagedCall{}
 	for _, piece := range staged {
 		if piece.StepID != id {
@@ -409,6 +435,8 @@ func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error
 			st.reply, st.context, st.usage, st.stop, st.planned = r.Reply, r.Context, r.Usage, r.Stop, true
 			st.scope = fx.newScope(l, st.number)
 			st.scope.restore(r.Writes)
+			fx.setCalls(st, a)
+			st.restoreRefused(r.Refused)
 			continue
 		}
 		var c stagedCall
@@ -420,10 +448,13 @@ func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error
 	if !st.planned {
 		return nil
 	}
-	st.setCalls(a)
+	if st.scope == nil {
+		st.scope = fx.newScope(l, st.number)
+	}
 	for _, c := range st.calls {
 		if saved, ok := calls[callPrefix+c.use.CallID]; ok {
 			c.result, c.done, c.failed, c.feedback = saved.Result, saved.Done, saved.Failed, saved.Feedback
+			c.hit, c.made, c.visited = saved.Hit, saved.Made, saved.Visited
 			if saved.Completion != nil {
 				c.completion = *saved.Completion
 			}

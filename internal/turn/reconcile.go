@@ -3,7 +3,10 @@ package turn
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -12,20 +15,31 @@ import (
 // past is a run as the store has it, to hold the log against: it ended, or its process died.
 type past struct {
 	runID      string
+	run        *cairn.Run
 	token      int64 // of the lease, whose earlier holders may write no more
 	steps      int   // committed
 	start      int64 // the log's position when it began
 	after      int64 // a log position no later than what followed the last commit
 	messages   int
 	checkpoint string
-	// end is the run's record if it has ended.
-	end *cairn.Run
+	// end is the run's record if it has ended, and calls tells of those that it left open or that were closed with it.
+	end   *cairn.Run
+	calls []cairn.Event
 }
 
 // pastOf returns the past of a session's current run.
 func pastOf(row *cairn.Session, run *cairn.Run) past {
-	return past{runID: row.RunID, token: row.Lease.Token, steps: row.Step, start: run.StartSequence, after: row.LogSequence,
+	return past{runID: row.RunID, run: run, token: nextToken(row), steps: row.Step, start: run.StartSequence, after: row.LogSequence,
 		messages: row.MessageCount, checkpoint: row.CheckpointID}
+}
+
+// nextToken is the fencing token with which the log is told of a session's past: that of its holder or, if it has none, of
+// the next one, so that whoever drove it last, should that process still live, adds nothing more.
+func nextToken(row *cairn.Session) int64 {
+	if row.Status == cairn.SessionActive {
+		return row.Lease.Token
+	}
+	return row.Lease.Token + 1
 }
 
 // Reconcile brings a session's log up to its store where a process died between the two: it adds the marks of what a
@@ -41,9 +55,17 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	}
 	p := pastOf(row, run)
 	if row.RunID != runID {
-		p = past{runID: runID, token: row.Lease.Token, steps: run.Steps, start: run.StartSequence, after: run.StartSequence, messages: run.FirstMessage}
+		p = past{runID: runID, run: run, token: nextToken(row), steps: run.Steps, start: run.StartSequence, after: run.StartSequence, messages: run.FirstMessage}
 	}
 	p.end = run
+	if run.Status.Suspends() {
+		page, err := fx.Store.Calls(ctx, store.CallQuery{SessionID: row.ID, StepID: run.Suspended.StepID, Limit: 1000})
+		if err != nil {
+			return err
+		}
+		opened := slices.DeleteFunc(page.Items, func(c cairn.PendingCall) bool { return c.RunID != runID })
+		p.calls = pendingEvents(run.Steps, opened)
+	}
 	_, err = fx.reconcile(ctx, row, p)
 	return err
 }
@@ -54,7 +76,7 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
 		seen, _, err := fx.since(ctx, row, past{runID: row.RunID, after: row.LogSequence})
-		if err != nil || seen.ended {
+		if err != nil || seen.over || seen.waits && row.Status == cairn.SessionPaused {
 			return err
 		}
 	}
@@ -85,7 +107,7 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 				continue
 			}
 			seen, _, err := fx.since(ctx, row, past{runID: run.ID, after: run.StartSequence})
-			if err != nil || seen.ended {
+			if err != nil || seen.ended(run) {
 				return list, err
 			}
 			list = append(list, run.ID)
@@ -105,8 +127,12 @@ func (l *live) retell() {
 		l.emit.event(ev)
 	}
 	say(cairn.Event{Type: cairn.EventStepStart})
-	for i := range st.reply.Parts {
-		switch p := &st.reply.Parts[i]; p.Type {
+	parts := st.reply.Parts
+	if st.told { // by the run that suspended
+		parts = nil
+	}
+	for i := range parts {
+		switch p := &parts[i]; p.Type {
 		case cairn.PartText:
 			say(cairn.Event{Type: cairn.EventTextDelta, Text: p.Text})
 		case cairn.PartReasoning:
@@ -119,10 +145,21 @@ func (l *live) retell() {
 		}
 	}
 	for _, c := range st.calls {
-		if c.result != nil {
-			say(cairn.Event{Type: cairn.EventToolStart, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.use.Input})
-			say(cairn.Event{Type: cairn.EventToolEnd, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: c.result.IsError})
+		if c.result == nil {
+			continue
 		}
+		switch {
+		case answered(c) != nil: // it began, or not, in the run that suspended
+		case c.visited != nil:
+			if !st.told {
+				say(cairn.Event{Type: cairn.EventSubagentStart, CallID: c.use.CallID, Tool: c.use.Tool, ChildID: c.visited.ChildID,
+					Name: c.visited.Name, Data: c.use.Input})
+			}
+			say(*c.visited)
+		case !c.delegates():
+			say(cairn.Event{Type: cairn.EventToolStart, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
+		}
+		say(cairn.Event{Type: cairn.EventToolEnd, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: c.result.IsError, Cached: c.hit})
 	}
 }
 
@@ -142,6 +179,11 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 			p.after = p.start
 			continue
 		}
+		if p.end == nil || !seen.ended(p.end) {
+			if err := fx.afterwards(ctx, row, &p); err != nil {
+				return 0, err
+			}
+		}
 		var missing []cairn.Event
 		for _, ev := range p.missing(seen) {
 			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, p.runID, row.Agent, fx.Now().UTC()
@@ -157,17 +199,64 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 	}
 }
 
+// afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out what the
+// log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
+func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
+	if p.calls == nil {
+		if p.calls, err = fx.withdrawn(ctx, row.ID, *p); err != nil {
+			return err
+		}
+	}
+	if p.end == nil || p.end.Status.Suspends() || p.end.EndedAt.IsZero() { // else whoever ends it now sees to them
+		return nil
+	}
+	return fx.leaveChildren(ctx, row, p.end.EndedAt.Add(time.Microsecond)) // later runs have children of their own
+}
+
+// withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of
+// the wait, or by the stop that ended it.
+func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
+	limit := 0
+	switch {
+	case p.run.Reason == cairn.ReasonInterrupted, p.run.Reason == cairn.ReasonAborted:
+		limit = 1000
+	case p.run.Kind == cairn.RunExecute && p.steps == 0:
+		limit = 1 // it comes first of all
+	}
+	for from := p.run.FirstMessage; limit > 0; from += limit {
+		page, err := fx.Store.Messages(ctx, id, from, limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			if m := &page[i]; m.RunID == p.runID && strings.Contains(m.ID, withdrawnMark) {
+				list = append(list, toolEnds(p.steps, page[i:i+1])...)
+			}
+		}
+		if len(page) < limit || limit == 1 {
+			break
+		}
+	}
+	return list, nil
+}
+
 // marks is what a log tells of a run beyond its last commit.
 type marks struct {
-	started, ended bool
-	committed      map[int]bool
-	open           []int // steps begun but neither committed nor taken back
+	started   bool
+	waits     bool // it was suspended
+	over      bool // it has ended for good
+	committed map[int]bool
+	calls     map[string]int // that wait or have ended, with the step
+	open      []int          // steps begun but neither committed nor taken back
 }
+
+// ended reports whether the log tells of the end that a run has come to.
+func (m *marks) ended(run *cairn.Run) bool { return m.over || m.waits && run.Status.Suspends() }
 
 // since reads what the log says of a run.
 func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m marks, last int64, err error) {
 	after := p.after
-	m.committed = map[int]bool{}
+	m.committed, m.calls = map[int]bool{}, map[string]int{}
 	for {
 		batch, err := fx.Log.Read(ctx, row.RootID, after, 0)
 		if errors.Is(err, cairn.ErrTrimmed) {
@@ -215,11 +304,20 @@ func (m *marks) add(ev *cairn.Event, committed int) {
 		}
 	case cairn.EventStepDiscarded:
 		drop()
+		m.forget(ev.Step)
 	case cairn.EventStepCommitted:
 		m.committed[ev.Step] = true
+	case cairn.EventToolApproval, cairn.EventToolPending, cairn.EventToolEnd:
+		m.calls[callMark(ev)] = ev.Step
 	case cairn.EventRunEnd:
-		m.ended = true
+		m.waits = m.waits || ev.Status.Suspends()
+		m.over = m.over || !ev.Status.Suspends()
 	}
+}
+
+// forget drops what a step that is taken back said of calls.
+func (m *marks) forget(step int) {
+	maps.DeleteFunc(m.calls, func(_ string, at int) bool { return at == step })
 }
 
 // missing lists the events the log lacks.
@@ -229,7 +327,7 @@ func (p *past) missing(m marks) []cairn.Event {
 	}
 	var list []cairn.Event
 	if p.steps == 0 && !m.started {
-		list = append(list, cairn.Event{Type: cairn.EventRunStart, MessageCount: p.messages})
+		list = append(list, beginEvent(p.run.PreviousRunID, p.messages))
 	}
 	if p.steps > 0 && !m.committed[p.steps] {
 		for n := 1; n <= p.steps; n++ {
@@ -243,9 +341,26 @@ func (p *past) missing(m marks) []cairn.Event {
 	}
 	for _, n := range m.open {
 		list = append(list, cairn.Event{Type: cairn.EventStepDiscarded, Step: n})
+		m.forget(n)
 	}
-	if p.end != nil && !m.ended {
+	if p.end != nil && m.ended(p.end) {
+		return list
+	}
+	for i := range p.calls {
+		if _, told := m.calls[callMark(&p.calls[i])]; !told {
+			list = append(list, p.calls[i])
+		}
+	}
+	if p.end != nil {
 		list = append(list, endEvent(p.end))
 	}
 	return list
+}
+
+// callMark tells the end of a call from its beginning to wait.
+func callMark(ev *cairn.Event) string {
+	if ev.Type == cairn.EventToolEnd {
+		return "end " + ev.CallID
+	}
+	return ev.CallID
 }

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -10,10 +11,9 @@ import (
 // reply gathers the chunks of a model's answer into a message, and says which event each of them is.
 type reply struct {
 	step  int
-	ids   func(provider string) string // gives a call its id in the session
-	emit  func(cairn.Event)
+	agent *cairn.Agent
+	live  *live
 	parts []*part
-	byID  map[string]*part // open calls by the provider's id
 	usage cairn.Usage
 	stop  cairn.StopReason
 	ended bool
@@ -24,6 +24,7 @@ type part struct {
 	cairn.Part
 	text strings.Builder
 	open bool
+	id   string // a call's, as the provider has it
 }
 
 // maxToolName bounds the name of a tool that a model makes up; those that there are have shorter ones.
@@ -50,7 +51,7 @@ func (r *reply) endThinking() {
 func (r *reply) say(ev cairn.Event) {
 	ev.Step = r.step
 	r.said = true
-	r.emit(ev)
+	r.live.emit.event(ev)
 }
 
 // add takes one chunk. An error says that the model's stream is not a reply.
@@ -73,17 +74,14 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 	case cairn.ChunkToolStart:
 		r.endThinking()
-		id, tool := r.ids(c.CallID), cutText(strings.ToValidUTF8(c.Tool, "\uFFFD"), maxToolName)
+		tool := cutText(strings.ToValidUTF8(c.Tool, "\uFFFD"), maxToolName)
+		id := r.callID(c.CallID, tool)
 		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, Provider: c.Provider,
-			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true}
+			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
 		r.parts = append(r.parts, p)
-		if r.byID == nil {
-			r.byID = map[string]*part{}
-		}
-		r.byID[c.CallID] = p
 		r.say(cairn.Event{Type: cairn.EventToolArgStart, CallID: id, Tool: tool})
 	case cairn.ChunkToolArgs:
-		p := r.byID[c.CallID]
+		p := r.call(c.CallID)
 		if p == nil {
 			return cairn.Errorf(cairn.CodeModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
 		}
@@ -103,6 +101,16 @@ func (r *reply) add(c *cairn.Chunk) error {
 		r.stop, r.ended = c.Stop, true
 	default:
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
+	}
+	return nil
+}
+
+// call returns the call with a provider's id, the last of them if it is given twice; nil if there is none.
+func (r *reply) call(provider string) *part {
+	for _, p := range slices.Backward(r.parts) {
+		if p.Type == cairn.PartToolUse && p.id == provider {
+			return p
+		}
 	}
 	return nil
 }

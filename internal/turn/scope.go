@@ -17,8 +17,8 @@ type scope struct {
 	emit   *emitter
 	number int
 	max    int // size of an event
-	// base returns the state that the scope's own writes go on top of.
-	base func() (json.RawMessage, error)
+	live   *live
+	below  []*scope // what the scope's own writes go on top of, beside the session's state
 	// frozen says why writes are refused; empty while they are not.
 	frozen string
 
@@ -27,12 +27,13 @@ type scope struct {
 	view       json.RawMessage // base with ops; nil if it must be made anew
 	context    []cairn.Message
 	usage      map[string]float64
+	emitted    int // events
 	checkpoint bool
 	ended      bool
 }
 
 func (fx *Effects) newScope(l *live, number int, below ...*scope) *scope {
-	return &scope{emit: l.emit, number: number, max: fx.Log.MaxEvent(), base: func() (json.RawMessage, error) { return l.state(below...) }}
+	return &scope{emit: l.emit, number: number, max: fx.Log.MaxEvent(), live: l, below: below}
 }
 
 // state returns the state with the writes of some scopes on top.
@@ -73,7 +74,7 @@ func (s *scope) State() (json.RawMessage, error) {
 	if s.view != nil {
 		return s.view, nil
 	}
-	raw, err := s.base()
+	raw, err := s.live.state(s.below...)
 	if err == nil && len(s.ops) > 0 {
 		if raw, err = ops.Fold(raw, s.ops); err != nil {
 			err = cairn.Errorf(cairn.CodeState, "state: %w", err)
@@ -101,8 +102,8 @@ func (s *scope) Update(list []cairn.Op) error {
 }
 
 func (s *scope) Emit(name string, data json.RawMessage) error {
-	ev := s.emit.base
-	ev.Type, ev.Step, ev.Name, ev.Data = cairn.EventCustom, s.number, name, data
+	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
+	s.emit.ids.put(&ev)
 	if err := store.CheckEvent(&ev, s.max-64); err != nil { // leaves room for the sequence and the time
 		return err
 	}
@@ -112,6 +113,7 @@ func (s *scope) Emit(name string, data json.RawMessage) error {
 		return errEnded
 	}
 	s.emit.event(ev)
+	s.emitted++
 	return nil
 }
 
@@ -129,7 +131,7 @@ func (s *scope) RecordUsage(name string, amount float64) {
 		problem = "has an amount that is not a number"
 	}
 	if problem != "" {
-		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.base.SessionID, "amount", amount)
+		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.ids.session, "amount", amount)
 		return
 	}
 	s.mu.Lock()

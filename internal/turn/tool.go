@@ -10,24 +10,21 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
 )
 
 // Tool runs one call of the step. A call that has a result already is left alone.
 func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
-	l, a, err := fx.hold(in.Position)
+	l, a, c, err := fx.calling(in)
 	if err != nil {
 		return ToolOut{}, err
 	}
 	st := l.step
-	if st == nil || st.number != in.Step {
-		return ToolOut{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
-	}
-	c := st.call(in.CallID)
-	if c == nil {
-		return ToolOut{}, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
-	}
-	if c.result != nil {
+	switch {
+	case c.result != nil:
 		return ToolOut{Finished: c.done}, nil
+	case c.waits():
+		return ToolOut{Waits: true}, nil
 	}
 	below := []*scope{l.opening, st.scope}
 	if c.finishing() { // sees what the parallel calls, which have ended, wrote
@@ -38,14 +35,23 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 		}
 	}
 	c.scope = fx.newScope(l, st.number, below...)
-	work, release := l.work(ctx)
-	defer release()
-	if ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+	work, key := l.work(ctx)
+	defer l.release(key)
+	result := answered(c)
+	if result == nil && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
 		return ToolOut{}, nil
 	}
 
-	l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.use.Input})
-	result := fx.execute(work, a, l, c)
+	if result == nil {
+		if c.pending == nil && fx.asksFirst(work, l, c) {
+			fx.pend(l, st, c)
+			return ToolOut{Waits: true}, nil
+		}
+		l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
+		if result = fx.execute(work, a, l, c); c.waits() {
+			return ToolOut{Waits: true}, nil
+		}
+	}
 	c.scope.end()
 	if cause := context.Cause(ctx); cause != nil { // the process is going away
 		if !a.Durability.Stages() || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) {
@@ -70,31 +76,60 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 			return nil
 		})
 	}
-	c.result = result
-	l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: result.Output, IsError: result.IsError})
-	if a.Durability.Stages() {
-		if err := l.emit.flush(ctx); err != nil {
-			return ToolOut{}, err
-		}
-		saved := stagedCall{Result: result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Writes: c.scope.writes()}
-		if c.done {
-			saved.Completion = &c.completion
-		}
-		if err := fx.stage(ctx, l, st, callPrefix+c.use.CallID, saved); err != nil {
-			return ToolOut{}, err
-		}
+	return ToolOut{Finished: c.done}, fx.concluded(ctx, a, l, c, result)
+}
+
+// calling returns the call that an effect works on.
+func (fx *Effects) calling(in ToolIn) (*live, *cairn.Agent, *call, error) {
+	l, a, err := fx.hold(in.Position)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return ToolOut{Finished: c.done}, nil
+	st := l.step
+	if st == nil || st.number != in.Step {
+		return nil, nil, nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
+	}
+	c := st.call(in.CallID)
+	if c == nil {
+		return nil, nil, nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
+	}
+	return l, a, c, nil
+}
+
+// answered returns the result that a call has from outside, or nil.
+func answered(c *call) *cairn.ToolResult {
+	if c.pending == nil || c.pending.Answer == nil {
+		return nil
+	}
+	return inbox.Result(c.pending)
+}
+
+// concluded keeps the result of a call, in memory and, if the agent's durability says so, in the store.
+func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) error {
+	st := l.step
+	c.result, c.waiting = result, nil
+	l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: result.Output, IsError: result.IsError, Cached: c.hit})
+	if !a.Durability.Stages() {
+		return nil
+	}
+	if err := l.emit.flush(ctx); err != nil {
+		return err
+	}
+	saved := stagedCall{Result: result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Hit: c.hit, Made: c.made, Visited: c.visited, Writes: c.scope.writes()}
+	if c.done {
+		saved.Completion = &c.completion
+	}
+	return fx.stage(ctx, l, st, callPrefix+c.use.CallID, saved)
 }
 
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
 func (l *live) callHandle(c *call, s *scope) *cairn.Call {
-	return cairn.NewCall(l.handle(s), cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.use.Input})
+	return cairn.NewCall(l.handle(s), cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.input()})
 }
 
-// execute runs the call and returns its result; nil if the run was stopped before there was one.
+// execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
 func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call) *cairn.ToolResult {
 	if c.use.Tool == cairn.FinishTool && a.Output != nil {
 		if err := a.Output.Check(c.use.Input); err != nil {
@@ -102,10 +137,13 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 		}
 		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: json.RawMessage(`"finished"`)}
 	}
-	if c.tool == nil {
-		return errorResult(c.use, cairn.CodeUnknownTool, unknownTool(a, c.use.Tool))
+	if c.off {
+		return errorResult(c.use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.use.Tool))
 	}
-	if err := c.tool.Check(c.use.Input); err != nil {
+	if c.tool == nil {
+		return errorResult(c.use, cairn.CodeUnknownTool, unknownTool(l, a, c.use.Tool))
+	}
+	if err := c.tool.Check(c.input()); err != nil {
 		return failure(c.use, err)
 	}
 	call := l.callHandle(c, c.scope)
@@ -118,18 +156,24 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 	if err != nil {
 		return errorResult(c.use, cairn.CodeHook, err.Error())
 	}
+	if c.tool.Waits() == cairn.CallClientTool {
+		fx.pend(l, l.step, c)
+		return nil
+	}
 	if t := c.tool.Timeout(); t > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t, cairn.Errorf(cairn.CodeTimeout, "the tool did not end within %s", t))
 		defer cancel()
 	}
-	return fx.invoke(ctx, l, c, call)
+	return fx.cached(l, c, func() *cairn.ToolResult { return fx.invoke(ctx, l, c, call) })
 }
 
-func unknownTool(a *cairn.Agent, name string) string {
+func unknownTool(l *live, a *cairn.Agent, name string) string {
 	var names []string
 	for _, t := range a.Tools {
-		names = append(names, t.Name())
+		if _, off := l.off[t.Name()]; !off {
+			names = append(names, t.Name())
+		}
 	}
 	if a.Output != nil {
 		names = append(names, cairn.FinishTool)
@@ -149,7 +193,7 @@ type returned struct {
 // result, should there ever be one, has no effect.
 func (fx *Effects) invoke(ctx context.Context, l *live, c *call, handle *cairn.Call) *cairn.ToolResult {
 	ch := make(chan returned, 1)
-	go func() {
+	fx.Go(func() {
 		var r returned
 		defer func() {
 			if v := recover(); v != nil {
@@ -158,8 +202,8 @@ func (fx *Effects) invoke(ctx context.Context, l *live, c *call, handle *cairn.C
 			}
 			ch <- r
 		}()
-		r.output, r.err = c.tool.Run(ctx, handle, c.use.Input)
-	}()
+		r.output, r.err = c.tool.Run(ctx, handle, c.input())
+	})
 	var r returned
 	select {
 	case r = <-ch:

@@ -25,25 +25,29 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		}
 		ses = newSession(c.NewRow(id, now), c.InitialState)
 	} else {
-		seen := copyOf(ses.row)
-		if err := c.Guard.CheckToken(seen); err != nil {
-			return nil, err
+		if c.Guard.CheckToken(ses.row) != nil {
+			return nil, c.Guard.CheckToken(copyOf(ses.row)) // a conflict hands the row out
 		}
 		if ses.happened(c) {
-			return seen, nil
+			return copyOf(ses.row), nil
 		}
-		if err := c.Guard.Check(seen, now); err != nil {
-			return nil, err
+		if c.Guard.Check(ses.row, now) != nil {
+			return nil, c.Guard.Check(copyOf(ses.row), now)
 		}
 	}
 
 	// Everything is worked out on a copy first, so that an error leaves no trace.
+	if err := s.checkCalls(ses.row, c.Calls); err != nil {
+		return nil, err
+	}
 	next := *ses
-	if err := next.apply(c, now); err != nil {
+	calls, err := next.apply(c, now)
+	if err != nil {
 		return nil, err
 	}
 	*ses = next
 	s.sessions[id] = ses
+	s.putCalls(ses, calls)
 	return copyOf(ses.row), nil
 }
 
@@ -53,7 +57,8 @@ func newSession(row *cairn.Session, state json.RawMessage) *session {
 	}
 	state = slices.Clone(state)
 	row.State.KeyframeBytes = int64(len(state))
-	return &session{row: row, runIndex: map[string]int{}, steps: map[string]struct{}{}, changes: []change{{keyframe: state, size: len(state)}}}
+	return &session{row: row, runIndex: map[string]int{}, steps: map[string]struct{}{}, calls: map[string]*cairn.PendingCall{},
+		changes: []change{{keyframe: state, size: len(state)}}, sweepAt: store.SweepAt(row.UpdatedAt, row)}
 }
 
 // happened reports whether a commit had been applied before.
@@ -72,17 +77,16 @@ func (ses *session) happened(c *store.Commit) bool {
 
 // apply changes a copy of a session. Until nothing can fail any more it only appends beyond the length of slices that
 // the copy shares with the original, or replaces them, and never writes within.
-func (ses *session) apply(c *store.Commit, now time.Time) error {
-	if c.Rewind != "" {
-		if err := ses.rewind(c.Rewind); err != nil {
-			return err
-		}
+// The rows of pending calls are left to the caller.
+func (ses *session) apply(c *store.Commit, now time.Time) ([]cairn.PendingCall, error) {
+	if err := ses.rewind(c); err != nil {
+		return nil, err
 	}
 	size := 0
 	if c.State != nil {
 		stored, err := newChange(c.State)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		size = stored.size
 		ses.changes = append(ses.changes, stored)
@@ -92,10 +96,22 @@ func (ses *session) apply(c *store.Commit, now time.Time) error {
 	if fx.EndRun != nil {
 		var err error
 		if ended, err = ses.run(fx.EndRun.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	if err := ses.enqueue(c, row); err != nil {
+		return nil, err
+	}
 	// Nothing fails from here on.
+	switch kind := dueKind(row); {
+	case kind == store.DueDeadline:
+		ses.dueAt = row.NextDeadline
+	case kind != dueKind(ses.row):
+		ses.dueAt = now
+	}
+	if c.Context != nil {
+		ses.sweepAt = store.SweepAt(now, row)
+	}
 	ses.row = row
 	if ended >= 0 {
 		ses.endRun(ended, fx.EndRun)
@@ -103,6 +119,9 @@ func (ses *session) apply(c *store.Commit, now time.Time) error {
 	if fx.StartRun != nil {
 		ses.runIndex[fx.StartRun.ID] = len(ses.runs)
 		ses.runs = append(ses.runs, fx.StartRun)
+	}
+	if ses.messages == nil && len(c.Messages) > 0 {
+		ses.messages = make([]cairn.Message, 0, max(4, len(c.Messages)))
 	}
 	for _, m := range c.Messages {
 		if m.CreatedAt.IsZero() {
@@ -120,7 +139,44 @@ func (ses *session) apply(c *store.Commit, now time.Time) error {
 	if c.DropStaged {
 		ses.staged = nil
 	}
+	ses.keep(c)
+	return fx.Calls, nil
+}
+
+// enqueue replaces the queue by one with the commit's changes.
+func (ses *session) enqueue(c *store.Commit, row *cairn.Session) error {
+	at := func(id string) int {
+		return slices.IndexFunc(ses.queue, func(t store.QueuedTurn) bool { return t.ID == id })
+	}
+	if c.Enqueue != nil && at(c.Enqueue.ID) < 0 {
+		turn := store.QueuedTurn{ID: c.Enqueue.ID, Messages: slices.Clone(c.Enqueue.Messages)}
+		ses.queue = append(slices.Clone(ses.queue), turn)
+	}
+	if c.Dequeue != "" {
+		i := at(c.Dequeue)
+		if i < 0 {
+			return store.Conflict(cairn.CodeStale, copyOf(ses.row), "session %q has no queued turn %q", row.ID, c.Dequeue)
+		}
+		ses.queue = slices.Delete(slices.Clone(ses.queue), i, i+1)
+	}
+	row.Queued = len(ses.queue)
 	return nil
+}
+
+// keep changes the tool-result cache.
+func (ses *session) keep(c *store.Commit) {
+	if len(c.Cache)+len(c.CacheDrop) == 0 {
+		return
+	}
+	if ses.cache == nil {
+		ses.cache = map[string]store.CacheEntry{}
+	}
+	for _, e := range c.Cache {
+		ses.cache[e.Key] = e
+	}
+	for _, key := range c.CacheDrop {
+		delete(ses.cache, key)
+	}
 }
 
 func newChange(sc *store.StateChange) (change, error) {
@@ -136,26 +192,59 @@ func newChange(sc *store.StateChange) (change, error) {
 
 func (ses *session) endRun(i int, run *cairn.Run) {
 	old := ses.runs[i]
-	run.Turn, run.StartedAt, run.StartSequence, run.FirstMessage = old.Turn, old.StartedAt, old.StartSequence, old.FirstMessage
+	run.Turn, run.StartedAt, run.StartSequence = old.Turn, old.StartedAt, old.StartSequence
+	run.FirstMessage, run.Before = old.FirstMessage, old.Before
 	ses.runs[i] = run
 	if ses.stop != nil && ses.stop.RunID == run.ID {
 		ses.stop = nil
 	}
 }
 
-func (ses *session) rewind(checkpointID string) error {
-	cp, err := ses.checkpoint(checkpointID)
-	if err != nil {
-		return err
+// rewind goes back to where the commit says, if it says so.
+func (ses *session) rewind(c *store.Commit) error {
+	var to cairn.Checkpoint // number 0: no checkpoint is left
+	switch {
+	case c.Rewind != "":
+		cp, err := ses.checkpoint(c.Rewind)
+		if err != nil {
+			return err
+		}
+		to = *cp
+	case c.RewindRun != "":
+		i, err := ses.run(c.RewindRun)
+		if err != nil {
+			return err
+		}
+		if c.RewindRun != ses.row.RunID {
+			return store.RunGone(ses.row, c.RewindRun)
+		}
+		run := ses.runs[i]
+		to = cairn.Checkpoint{ID: run.Before.CheckpointID, MessageCount: run.FirstMessage, StatePosition: run.Before.StatePosition}
+		if to.MessageCount > len(ses.messages) || to.StatePosition < ses.firstChange || to.StatePosition > ses.row.State.Position {
+			return store.RunGone(ses.row, c.RewindRun)
+		}
+		if to.ID != "" {
+			cp, err := ses.checkpoint(to.ID)
+			if err != nil {
+				return store.RunGone(ses.row, c.RewindRun)
+			}
+			to.Number = cp.Number
+		}
+	default:
+		return nil
 	}
 	row := copyOf(ses.row)
 	row.Epoch++
-	row.MessageCount, row.CheckpointID = cp.MessageCount, cp.ID
-	row.State = ses.positionAt(cp.StatePosition)
+	row.MessageCount, row.CheckpointID = to.MessageCount, to.ID
+	row.State = ses.positionAt(to.StatePosition)
 	ses.row = row
-	ses.messages = slices.Clone(ses.messages[:cp.MessageCount])
-	ses.changes = slices.Clone(ses.changes[:cp.StatePosition-ses.firstChange+1])
-	ses.checkpoints = slices.Clone(ses.checkpoints[:slices.Index(ses.checkpoints, cp)+1])
+	ses.messages = slices.Clone(ses.messages[:to.MessageCount])
+	ses.changes = slices.Clone(ses.changes[:to.StatePosition-ses.firstChange+1])
+	kept := slices.IndexFunc(ses.checkpoints, func(cp *cairn.Checkpoint) bool { return cp.Number > to.Number })
+	if kept < 0 {
+		kept = len(ses.checkpoints)
+	}
+	ses.checkpoints = slices.Clone(ses.checkpoints[:kept])
 	ses.steps = map[string]struct{}{}
 	for _, cp := range ses.checkpoints {
 		if cp.StepID != "" {

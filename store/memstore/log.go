@@ -24,7 +24,27 @@ type Log struct {
 type events struct {
 	list   []cairn.Event
 	last   int64
-	fences map[string]int64 // by session: the highest token seen
+	fence  int64            // the highest token seen of the session that the log is named after
+	fences map[string]int64 // of the others, by session
+}
+
+// seen returns the highest token that a log has seen of a session.
+func (e *events) seen(log, session string) int64 {
+	if session == log {
+		return e.fence
+	}
+	return e.fences[session]
+}
+
+func (e *events) see(log, session string, token int64) {
+	switch {
+	case session == log:
+		e.fence = token
+	case e.fences == nil:
+		e.fences = map[string]int64{session: token}
+	default:
+		e.fences[session] = token
+	}
 }
 
 func newLog(max int) *Log {
@@ -64,16 +84,13 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cair
 // AppendFenced implements store.Fencer.
 func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, list ...cairn.Event) (int64, error) {
 	return l.append(ctx, log, list, func(e *events) error {
-		if seen := e.fences[session]; token < seen {
+		if seen := e.seen(log, session); token < seen {
 			return store.Fenced(log, session, token, seen)
 		}
 		if expect != store.AnySequence && expect != e.last {
 			return changed(log, expect, e.last)
 		}
-		if e.fences == nil {
-			e.fences = map[string]int64{}
-		}
-		e.fences[session] = token
+		e.see(log, session, token)
 		l.logs[log] = e // a fence is kept though there are no events yet
 		return nil
 	})
@@ -113,7 +130,7 @@ func changed(log string, expect, last int64) error {
 func (l *Log) add(log string, e *events, list []cairn.Event) {
 	n := len(e.list)
 	if n == 0 {
-		e.list = make([]cairn.Event, 0, max(24, len(list)))
+		e.list = make([]cairn.Event, 0, max(20, len(list)))
 	}
 	e.list = append(e.list, list...)
 	for i := n; i < len(e.list); i++ {
@@ -191,6 +208,12 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	delete(l.logs, log)
+	l.drop(log)
 	return nil
+}
+
+// drop removes a log. The caller holds the lock.
+func (l *Log) drop(log string) {
+	delete(l.logs, log)
+	l.hub.Drop(log)
 }

@@ -32,6 +32,9 @@ type Store struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session
+	owners   map[callKey]*session
+	removed  []*tree // the oldest removal first
+	removals int     // ever
 	watchers map[chan store.StopNotice]struct{}
 }
 
@@ -49,7 +52,15 @@ type session struct {
 	steps       map[string]struct{} // the steps that checkpoints are of
 	numbers     int64               // checkpoints ever written
 	staged      []store.Staged
+	calls       map[string]*cairn.PendingCall // by id
+	queue       []store.QueuedTurn
+	cache       map[string]store.CacheEntry // by key
+	dueAt       time.Time                   // the time from which it is due, if it has a dueKind
+	sweepAt     time.Time                   // the time from which it is stale; zero for never
 }
+
+// callKey names a pending call.
+type callKey struct{ root, id string }
 
 // change is one position of the state: a keyframe, or operations on the position before.
 type change struct {
@@ -63,7 +74,7 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{now: opts.Now, sessions: map[string]*session{}, watchers: map[chan store.StopNotice]struct{}{}}
+	s := &Store{now: opts.Now, sessions: map[string]*session{}, owners: map[callKey]*session{}, watchers: map[chan store.StopNotice]struct{}{}}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -139,7 +150,8 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 		return nil, err
 	}
 	return &store.Snapshot{Session: copyOf(ses.row), State: state,
-		Messages: ses.slice(from, len(ses.messages)), Staged: slices.Clone(ses.staged)}, nil
+		Messages: ses.slice(from, len(ses.messages)), Staged: slices.Clone(ses.staged),
+		Calls: ses.waiting(), Cache: slices.SortedFunc(maps.Values(ses.cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })}, nil
 }
 
 // slice returns messages in a form that later appends cannot reach.
@@ -365,9 +377,9 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 	defer s.mu.Unlock()
 	now := s.clock()
 	var due []store.Due
-	for id, ses := range s.sessions {
-		if ses.row.Crashed(now) {
-			due = append(due, store.Due{SessionID: id, Agent: ses.row.Agent, Kind: store.DueCrashed, Since: ses.row.Lease.Until})
+	for _, ses := range s.sessions {
+		if d := ses.due(); d.Kind != "" && !now.Before(d.Since) {
+			due = append(due, d)
 		}
 	}
 	slices.SortFunc(due, func(a, b store.Due) int {
@@ -377,6 +389,29 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 		return strings.Compare(a.SessionID, b.SessionID)
 	})
 	return due[:min(len(due), max(limit, 0))], nil
+}
+
+// dueKind says why a session that is not active needs a worker, or will when the time has come; empty for never.
+func dueKind(row *cairn.Session) store.DueKind {
+	switch {
+	case row.Ready():
+		return store.DueReady
+	case row.Status == cairn.SessionPaused && !row.NextDeadline.IsZero():
+		return store.DueDeadline
+	case row.Status != cairn.SessionPaused && row.Status != cairn.SessionActive && row.Queued > 0:
+		return store.DueQueued
+	}
+	return ""
+}
+
+// due returns why and from when on a session needs a worker; Kind is empty if it needs none.
+func (ses *session) due() store.Due {
+	row := ses.row
+	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: dueKind(row), Since: ses.dueAt}
+	if row.Status == cairn.SessionActive {
+		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
+	}
+	return d
 }
 
 // Delete implements store.Store.
@@ -389,8 +424,16 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	if ses.row.Running(s.clock()) {
 		return store.Conflict(cairn.CodeRunning, copyOf(ses.row), "session %q is running", id)
 	}
-	delete(s.sessions, id)
+	s.forget(ses)
 	return nil
+}
+
+// forget takes a session out of everything that sessions and calls are found by.
+func (s *Store) forget(ses *session) {
+	delete(s.sessions, ses.row.ID)
+	for callID := range ses.calls {
+		delete(s.owners, callKey{ses.row.RootID, callID})
+	}
 }
 
 // ids returns the sessions' ids, newest first.

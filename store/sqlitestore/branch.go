@@ -49,7 +49,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		branch := &record{session: create.NewRow(to.ID, s.clock())}
 		branch.session.Version, branch.session.MessageCount = 1, count
 		branch.session.State.KeyframeBytes = int64(len(state))
-		branch.normalize()
+		branch.normalize(branch)
 		if err := branch.insert(c); err != nil {
 			return err
 		}

@@ -70,35 +70,77 @@ func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err er
 	return cp, err
 }
 
-// rewind takes a session back to a checkpoint, but for its head, which the caller writes.
-func (r *record) rewind(c *conn, checkpointID string) error {
-	if r.key == 0 {
-		return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", r.session.ID, checkpointID)
+// origin is a place in a session's past.
+type origin struct {
+	checkpointID string
+	number       int64 // of the checkpoint, 0 for none
+	messages     int
+	state        cairn.StatePosition
+}
+
+// origin returns where a commit takes the session back to, or nil if it does not.
+func (r *record) origin(c *conn, commit *store.Commit) (o *origin, err error) {
+	switch {
+	case commit.Rewind != "":
+		cp, err := findCheckpoint(c, r, commit.Rewind)
+		if err != nil {
+			return nil, err
+		}
+		o = &origin{checkpointID: cp.ID, number: cp.Number, messages: cp.MessageCount}
+		o.state.Position = cp.StatePosition
+	case commit.RewindRun != "":
+		if o, err = r.beforeRun(c, commit.RewindRun); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, nil
 	}
-	cp, err := findCheckpoint(c, r, checkpointID)
-	if err != nil {
-		return err
+	o.state, err = sizesAt(c, r.key, o.state.Position)
+	return o, err
+}
+
+// beforeRun returns where the session was before its latest run began.
+func (r *record) beforeRun(c *conn, runID string) (*origin, error) {
+	o := &origin{}
+	var known bool
+	found, err := c.row(sqlBeforeRun, func(cols *columns) {
+		o.messages, o.checkpointID, o.state.Position = cols.int(), cols.text(), cols.int64()
+		o.number, known = cols.int64(), cols.int64() != 0
+	}, r.key, runID)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, unknownRun(r.session.ID, runID)
+	case runID != r.session.RunID, !known, o.messages > r.session.MessageCount, o.checkpointID != "" && o.number == 0:
+		return nil, store.RunGone(r.session, runID)
 	}
-	position, err := sizesAt(c, r.key, cp.StatePosition)
-	if err != nil {
-		return err
-	}
+	return o, nil
+}
+
+// backAt returns the record as it is after going back to o.
+func (r *record) backAt(o *origin) *record {
+	back, row := *r, *r.session
+	row.Epoch++
+	row.MessageCount, row.CheckpointID, row.State = o.messages, o.checkpointID, o.state
+	back.session = &row
+	return &back
+}
+
+// cut removes what came after o, but leaves the session's head to the caller.
+func (r *record) cut(c *conn, o *origin) error {
 	for _, drop := range []struct {
 		text  string
 		bound int64
 	}{
-		{sqlDropMessagesFrom, int64(cp.MessageCount)},
-		{sqlDropStateAfter, cp.StatePosition},
-		{sqlDropCheckpointAfter, cp.Number},
+		{sqlDropMessagesFrom, int64(o.messages)},
+		{sqlDropStateAfter, o.state.Position},
+		{sqlDropCheckpointAfter, o.number},
 	} {
 		if _, err := c.exec(drop.text, r.key, drop.bound); err != nil {
 			return err
 		}
 	}
-	row := *r.session
-	row.Epoch++
-	row.MessageCount, row.CheckpointID, row.State = cp.MessageCount, cp.ID, position
-	r.session = &row
 	return nil
 }
 

@@ -48,8 +48,10 @@ func (c *columns) text() string {
 	return s
 }
 
-func (c *columns) time() time.Time {
-	n := c.int64()
+func (c *columns) time() time.Time { return fromMicros(c.int64()) }
+
+// fromMicros is a time from its stored form.
+func fromMicros(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}

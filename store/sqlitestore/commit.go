@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -25,8 +26,20 @@ type write struct {
 	initial  string
 	messages []string // empty where the time of the commit is still to be filled in
 	change   *change
+	turn     string // the messages of Enqueue
+	cache    []string
 
 	result *cairn.Session
+}
+
+// plan is what a commit comes to on the row it finds.
+type plan struct {
+	before  *record
+	after   record
+	origin  *origin // where the session goes back to first, or nil
+	effect  store.Effect
+	calls   []callRow
+	enqueue bool
 }
 
 // Commit implements store.Store.
@@ -76,6 +89,19 @@ func (s *Store) prepare(id string, c *store.Commit) (*write, error) {
 			return nil, err
 		}
 	}
+	if c.Enqueue != nil {
+		var err error
+		if w.turn, err = encode("queued turn", c.Enqueue.Messages); err != nil {
+			return nil, err
+		}
+	}
+	w.cache = make([]string, len(c.Cache))
+	for i := range c.Cache {
+		var err error
+		if w.cache[i], err = encode("cached result", &c.Cache[i]); err != nil {
+			return nil, err
+		}
+	}
 	return w, nil
 }
 
@@ -90,42 +116,76 @@ func (w *write) run(c *conn) error {
 	case err != nil:
 		return err
 	default:
-		if conflict := w.c.Guard.Check(before.session, now); conflict != nil {
-			if errors.Is(conflict, cairn.ErrFenced) {
-				return conflict
-			}
-			happened, err := w.happened(c, before.key)
-			switch {
-			case err != nil:
-				return err
-			case !happened:
-				return conflict
-			}
-			w.result = before.session
-			return nil
-		}
-	}
-
-	at := *before
-	if w.c.Rewind != "" {
-		if err := at.rewind(c, w.c.Rewind); err != nil {
+		if done, err := w.check(c, before, now); done || err != nil {
 			return err
 		}
 	}
-	row, fx := w.c.Advance(at.session, now, w.change.size(), at.checkpoints)
-	after := record{key: at.key, session: row, checkpoints: at.checkpoints, stop: at.stop}
-	after.normalize()
-	if err := w.apply(c, before, &after, fx); err != nil {
+	p, err := w.plan(c, before, now)
+	if err != nil {
 		return err
 	}
-	w.result = row
+	if err := w.apply(c, &p); err != nil {
+		return err
+	}
+	w.result = p.after.session
 	return nil
 }
 
+// check returns the conflict of the guard with a session's record. done says that the commit had been applied before. If
+// the guard holds, that is looked up only for a commit that plan may refuse: any other one shows it by its keys, see
+// repeated.
+func (w *write) check(c *conn, before *record, now time.Time) (done bool, err error) {
+	conflict := w.c.Guard.Check(before.session, now)
+	refusable := w.c.Rewind != "" || w.c.RewindRun != "" || w.c.Dequeue != "" || len(w.c.Calls) > 0
+	if conflict == nil && !refusable || errors.Is(conflict, cairn.ErrFenced) {
+		return false, conflict
+	}
+	done, err = w.happened(c, before.key)
+	switch {
+	case err != nil:
+		return false, err
+	case !done:
+		return false, conflict
+	}
+	w.result = before.session
+	return true, nil
+}
+
+// plan works out what a commit comes to, and refuses what does not fit what is there.
+func (w *write) plan(c *conn, before *record, now time.Time) (p plan, err error) {
+	p.before = before
+	if p.calls, err = w.checkCalls(c, before); err != nil {
+		return p, err
+	}
+	if p.origin, err = before.origin(c, w.c); err != nil {
+		return p, err
+	}
+	var more int
+	if p.enqueue, more, err = w.checkQueue(c, before); err != nil {
+		return p, err
+	}
+	at := before
+	if p.origin != nil {
+		at = before.backAt(p.origin)
+	}
+	p.after = record{key: at.key, checkpoints: at.checkpoints, stop: at.stop}
+	p.after.session, p.effect = w.c.Advance(at.session, now, w.change.size(), at.checkpoints)
+	p.after.session.Queued += more
+	p.after.normalize(before)
+	return p, encodeCalls(p.calls, p.effect.Calls)
+}
+
 // apply writes the rows of a commit.
-func (w *write) apply(c *conn, before, after *record, fx store.Effect) error {
+func (w *write) apply(c *conn, p *plan) error {
+	after, fx := &p.after, &p.effect
+	// The run is looked for as it is written, so this comes first.
 	if fx.EndRun != nil {
 		if err := after.endRun(c, fx.EndRun); err != nil {
+			return err
+		}
+	}
+	if p.origin != nil {
+		if err := after.cut(c, p.origin); err != nil {
 			return err
 		}
 	}
@@ -139,7 +199,7 @@ func (w *write) apply(c *conn, before, after *record, fx store.Effect) error {
 		if err := insertState(c, after.key, 0, &change{keyframe: true, data: w.initial}); err != nil {
 			return err
 		}
-	} else if err := after.update(c, before, w.c.Context != nil); err != nil {
+	} else if err := after.update(c, p.before, w.c.Context != nil); err != nil {
 		return err
 	}
 	if fx.StartRun != nil {
@@ -165,7 +225,28 @@ func (w *write) apply(c *conn, before, after *record, fx store.Effect) error {
 			return err
 		}
 	}
-	return nil
+	return w.applyWait(c, p)
+}
+
+// applyWait writes what a commit changes in the rows that waiting needs: calls, queue and cache.
+func (w *write) applyWait(c *conn, p *plan) error {
+	key := p.after.key
+	for i := range p.calls {
+		if err := p.calls[i].write(c, key); err != nil {
+			return err
+		}
+	}
+	if p.enqueue {
+		if _, err := c.exec(sqlEnqueue, key, w.c.Enqueue.ID, w.turn); err != nil {
+			return err
+		}
+	}
+	if w.c.Dequeue != "" {
+		if _, err := c.exec(sqlDequeue, key, w.c.Dequeue); err != nil {
+			return err
+		}
+	}
+	return w.writeCache(c, key)
 }
 
 func (w *write) insertMessages(c *conn, after *record, first int) error {

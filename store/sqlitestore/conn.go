@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"io"
+	"slices"
 
 	"modernc.org/sqlite"
 )
@@ -15,6 +16,7 @@ type conn struct {
 	raw   driverConn
 	stmts map[string]driverStmt
 	args  []driver.NamedValue
+	cols  *columns // room for one row, nil while a query uses it
 	// wrote says that a statement has changed rows since it was last set to false.
 	wrote bool
 	// intercept, set by tests, is asked before each prepared statement runs; its error is the statement's.
@@ -137,7 +139,7 @@ func (c *conn) query(ctx context.Context, text string, each func(*columns) bool,
 	if err != nil {
 		return err
 	}
-	return scan(ctx, rows, each)
+	return c.scan(ctx, rows, each)
 }
 
 // search is query for a statement that is put together for one call and may look at many rows, so that ctx interrupts it.
@@ -146,12 +148,21 @@ func (c *conn) search(ctx context.Context, text string, each func(*columns) bool
 	if err != nil {
 		return err
 	}
-	return scan(ctx, rows, each)
+	return c.scan(ctx, rows, each)
 }
 
-func scan(ctx context.Context, rows driver.Rows, each func(*columns) bool) error {
+func (c *conn) scan(ctx context.Context, rows driver.Rows, each func(*columns) bool) error {
 	defer rows.Close()
-	cols := columns{values: make([]driver.Value, len(rows.Columns()))}
+	cols := c.cols
+	if c.cols = nil; cols == nil { // a query within another one's row, or the first one
+		cols = &columns{}
+	}
+	n := len(rows.Columns())
+	*cols = columns{values: slices.Grow(cols.values[:0], n)[:n]}
+	defer func() {
+		clear(cols.values)
+		c.cols = cols
+	}()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -164,7 +175,7 @@ func scan(ctx context.Context, rows driver.Rows, each func(*columns) bool) error
 			return err
 		}
 		cols.at = 0
-		more := each(&cols)
+		more := each(cols)
 		if cols.err != nil || !more {
 			return cols.err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,23 +17,31 @@ var decoders = []struct {
 	columns int
 	read    func(*columns)
 }{
-	{32, func(c *columns) { readSession(c) }},
-	{6, func(c *columns) { readRun(c, "session") }},
+	{36, func(c *columns) { readSession(c) }},
+	{8, func(c *columns) { readRun(c, "session") }},
 	{11, func(c *columns) { readCheckpoint(c, "session") }},
 	{2, func(c *columns) { readEvent(c) }},
 	{1, func(c *columns) { c.json("message", &cairn.Message{}) }},
 	{1, func(c *columns) { c.json("state change", &[]cairn.Op{}) }},
+	{1, func(c *columns) { readCall(c) }},
+	{2, func(c *columns) { readTurn(c) }},
+	{1, func(c *columns) { readEntry(c) }},
+	{6, func(c *columns) { readDue(c) }},
 }
 
 // FuzzDecode gives every reader rows of any values: it reads them or says that they are corrupt.
 func FuzzDecode(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 1, 1}, int64(7), "{}")
-	f.Add(byte(0), []byte{0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0}, int64(1), "{}")
-	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1}, int64(-1), `{"usage":[]}`)
+	f.Add(byte(0), []byte{0, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1},
+		int64(1), "{}")
+	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1, 0, 1}, int64(-1), `{"usage":[]}`)
 	f.Add(byte(2), []byte{1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0}, int64(1<<62), "id")
 	f.Add(byte(3), []byte{0, 1}, int64(3), `{"type":"custom","data":{}}`)
 	f.Add(byte(4), []byte{1}, int64(0), `{"role":"user","parts":[{"type":"text"}]}`)
 	f.Add(byte(5), []byte{2}, int64(0), `[{"op":"append","path":"/a","items":[1]}]`)
+	f.Add(byte(6), []byte{1}, int64(0), `{"id":"call","input":{},"reviewers":["ann"],"trail":[{}]}`)
+	f.Add(byte(7), []byte{1, 1}, int64(0), `[{"role":"user"}]`)
+	f.Add(byte(8), []byte{1}, int64(0), `{"key":"k","output":1,"used_at":"2026-01-02T03:04:05Z"}`)
 	f.Fuzz(func(t *testing.T, which byte, kinds []byte, number int64, text string) {
 		d := decoders[int(which)%len(decoders)]
 		c := &columns{}
@@ -59,7 +68,9 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	s := openNew(t)
 	want := &record{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
-	want.normalize()
+	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
+	want.session.TTL = 8 * time.Microsecond
+	want.normalize(want)
 	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +96,36 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	// These never change.
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
+	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
-	want.normalize()
+	want.normalize(&before)
 	if err := s.writer.write(t.Context(), false, func(c *conn) error { return want.update(c, &before, true) }); err != nil {
 		t.Fatal(err)
 	}
 	check()
+}
+
+// A statement that runs for a row of another one leaves that row alone.
+func TestQueryWithinARow(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	var got []string
+	err := s.readers.read(t.Context(), func(c *conn) error {
+		if _, err := identify(c); err != nil { // the connection is not new
+			return err
+		}
+		return c.query(t.Context(), `SELECT value, value || '!' FROM json_each('["a","b"]')`, func(cols *columns) bool {
+			first := cols.text()
+			if _, err := c.row(`SELECT 'x', 'y'`, func(inner *columns) { got = append(got, inner.text()+inner.text()) }); err != nil {
+				t.Error(err)
+			}
+			got = append(got, first+cols.text())
+			return true
+		})
+	})
+	if want := []string{"xy", "aa!", "xy", "bb!"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v: want %q", got, err, want)
+	}
 }
 
 // set fills every field of a value with something that depends on n.

@@ -14,6 +14,9 @@ var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
 // resultCode returns SQLite's primary result code of err, or 0 if err does not come from SQLite.
 func resultCode(err error) int {
+	if err == nil {
+		return lib.SQLITE_OK
+	}
 	var e *sqlite.Error
 	if errors.As(err, &e) {
 		return e.Code() & 0xff
@@ -33,9 +36,12 @@ func readOnly(err error) bool { return resultCode(err) == lib.SQLITE_READONLY }
 // fault gives an error from SQLite a code and says what was being done. Errors that have a code already, and those of
 // contexts, pass.
 func fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *cairn.Error
 	switch {
-	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	switch resultCode(err) {

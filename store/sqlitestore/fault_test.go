@@ -238,6 +238,30 @@ func TestCorruptData(t *testing.T) {
 			_, err := s.Renew(ctx, "session", 1, time.Minute)
 			return err
 		}},
+		{"wait", `UPDATE heads SET wait = '?'`, func(ctx context.Context, s *Store) error {
+			_, err := s.Load(ctx, "session")
+			return err
+		}},
+		{"call", `UPDATE calls SET data = '?'`, func(ctx context.Context, s *Store) error {
+			_, err := s.Call(ctx, "session", "call")
+			return err
+		}},
+		{"calls", `UPDATE calls SET data = '[]'`, func(ctx context.Context, s *Store) error {
+			_, err := s.Calls(ctx, store.CallQuery{})
+			return err
+		}},
+		{"calls of a snapshot", `UPDATE calls SET data = ''`, func(ctx context.Context, s *Store) error {
+			_, err := s.Snapshot(ctx, "session", 0)
+			return err
+		}},
+		{"queued turn", `UPDATE queue SET data = '{}'`, func(ctx context.Context, s *Store) error {
+			_, err := s.Queue(ctx, "session")
+			return err
+		}},
+		{"cached result", `UPDATE cache SET data = '1'`, func(ctx context.Context, s *Store) error {
+			_, err := s.Snapshot(ctx, "session", 0)
+			return err
+		}},
 		{"event", `UPDATE events SET data = '?'`, func(ctx context.Context, s *Store) error {
 			_, err := s.EventLog().Read(ctx, "session", 0, 0)
 			return err
@@ -253,6 +277,10 @@ func TestCorruptData(t *testing.T) {
 				State:    &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
 				Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Minute},
 				Usage:    cairn.Usage{ModelCalls: 1},
+				Suspend:  &store.Suspend{StepID: "step", OpenCalls: 1},
+				Calls:    []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, StepID: "step"}}},
+				Enqueue:  &store.QueuedTurn{ID: "next"},
+				Cache:    []store.CacheEntry{{Key: "key"}},
 			})
 			if err != nil {
 				t.Fatal(err)

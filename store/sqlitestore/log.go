@@ -280,7 +280,7 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 			_, err = c.exec(sqlDropLog, key)
 			return err
 		},
-		after: func() { l.s.hub.Wake(log) },
+		after: func() { l.s.hub.Drop(log) },
 	})
 	return fault("drop the event log", err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,13 +204,35 @@ func TestOpenInitialisesAnEmptyFile(t *testing.T) {
 	}
 }
 
+// firstRows are two sessions with a run each and one whose time is over, in the columns of version 1.
+const firstRows = `
+	INSERT INTO sessions (key, id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, created_at)
+	VALUES (1, 'old', 'support', 'ann', '["t"]', '{"k":"v"}', 0, '', '', 'old', 1700000000000000),
+		(2, 'child', 'support', '', '[]', '{}', 1700000000000000, '', 'old', 'old', 1700000000000001),
+		(3, 'over', 'support', '', '[]', '{}', 1700000000000000, '', '', 'over', 1700000000000001);
+	INSERT INTO heads (session, status, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
+		checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes, change_bytes,
+		usage, run_usage, stop, updated_at)
+	VALUES (1, 'paused', 7, 0, 1, 'run', 2, 1, 0, 'cp', 1, 3, '', 1, 0, 0, 13, 0, '{}', '{}', '', 1700000000000002),
+		(2, 'active', 1, 0, 0, 'run', 1, 0, 0, '', 0, 0, 'dead', 1, 1700000000000003, 0, 2, 0, '{}', '{}', '', 1700000000000002),
+		(3, 'completed', 1, 0, 0, '', 0, 0, 0, '', 0, 0, '', 0, 0, 0, 2, 0, '{}', '{}', '', 1700000000000002);
+	INSERT INTO messages VALUES (1, 0, '{"role":"user","parts":[{"type":"text","text":"hello"}]}');
+	INSERT INTO state VALUES (1, 0, 1, '{"kept":true}'), (2, 0, 1, '{}'), (3, 0, 1, '{}');
+	INSERT INTO runs (session, turn, id, started_at, start_sequence, first_message, data)
+	VALUES (1, 2, 'run', 1700000000000000, 2, 0, '{"agent":"support","status":"failed","steps":1}'),
+		(2, 1, 'run', 1700000000000000, 2, 0, '{"agent":"support","status":"running"}');
+	INSERT INTO checkpoints VALUES (1, 1, 'cp', 'step', 'run', 2, 1, '', 1, 0, 3, 1700000000000002);`
+
+// thirdRows is what version 3 has of the sessions beside that.
+const thirdRows = `UPDATE sessions SET secret = 'secret of the session ' || id || ', of some length';`
+
 // Each version that ever was is brought up to date, with what is in it.
 func TestMigrateFromEachVersion(t *testing.T) {
 	scripts, err := migrations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version := 1; version <= len(scripts); version++ {
+	for version := 1; version < len(scripts); version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "cairn.db")
 			w, err := openWriter(path, &Options{BusyTimeout: time.Second})
@@ -219,14 +242,11 @@ func TestMigrateFromEachVersion(t *testing.T) {
 			if err := w.migrate(t.Context(), path, scripts[:version]); err != nil {
 				t.Fatal(err)
 			}
-			r := &record{session: &cairn.Session{ID: "old", Agent: "support", Status: cairn.SessionIdle, RootID: "old"}}
-			err = w.write(t.Context(), true, func(c *conn) error {
-				if err := r.insert(c); err != nil {
-					return err
-				}
-				return insertState(c, r.key, 0, &change{keyframe: true, data: `{"kept":true}`})
-			})
-			if err != nil {
+			rows := firstRows
+			if version >= 3 {
+				rows += thirdRows
+			}
+			if err := w.conn.run(rows); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.close(); err != nil {
@@ -237,13 +257,57 @@ func TestMigrateFromEachVersion(t *testing.T) {
 			if got, err := s.SchemaVersion(t.Context()); err != nil || got != len(scripts) {
 				t.Errorf("schema version %d, %v: want %d", got, err, len(scripts))
 			}
-			if state, err := s.State(t.Context(), "old", ""); err != nil || string(state) != `{"kept":true}` {
-				t.Errorf("state %s, %v", state, err)
-			}
+			checkFirstRows(t, s)
 			if _, err := s.EventLog().Append(t.Context(), "old", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
 				t.Errorf("append: %v", err)
 			}
 		})
+	}
+}
+
+// checkFirstRows checks that the sessions of firstRows are what they were, and that they can do what is new.
+func checkFirstRows(t *testing.T, s *Store) {
+	t.Helper()
+	snap, err := s.Snapshot(t.Context(), "old", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := snap.Session
+	if row.Status != cairn.SessionPaused || row.Version != 7 || row.UserID != "ann" || row.Metadata["k"] != "v" || row.CheckpointID != "cp" ||
+		row.Name != "" || row.SuspendedStep != "" || row.Queued != 0 || string(snap.State) != `{"kept":true}` || snap.Messages[0].Text() != "hello" {
+		t.Errorf("%+v", snap)
+	}
+	child := must(s.Load(t.Context(), "child"))
+	if len(row.Secret) < 32 || len(child.Secret) < 32 || row.Secret == child.Secret {
+		t.Errorf("the secrets are %q and %q, want two that cannot be guessed", row.Secret, child.Secret)
+	}
+	if again := must(s.Load(t.Context(), "old")); again.Secret != row.Secret {
+		t.Errorf("the secret was %q and is %q", row.Secret, again.Secret)
+	}
+	if due := must(s.Due(t.Context(), 10)); len(due) != 1 || due[0].SessionID != "child" || due[0].Kind != store.DueCrashed {
+		t.Errorf("due: %+v, want the session that crashed", due)
+	}
+	if run := must(s.Run(t.Context(), "old", "run")); run.Steps != 1 || run.Before != (cairn.RunOrigin{}) {
+		t.Errorf("run %+v", run)
+	}
+	// They are never idle too long; only a root whose expiry somebody has set expires.
+	if stale := must(s.Stale(t.Context(), store.PageQuery{})).Items; !slices.Equal(stale, []string{"over"}) || row.TTL != 0 {
+		t.Errorf("stale: %q, and the TTL is %s", stale, row.TTL)
+	}
+	must(s.Remove(t.Context(), "over", store.Expired))
+	// Where a run of then began is not known, so it cannot be taken back.
+	if _, err := s.Commit(t.Context(), "old", &store.Commit{RewindRun: "run"}); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("rewind of an old run: %v, want ErrInvalid", err)
+	}
+	row, err = s.Commit(t.Context(), "old", &store.Commit{
+		Suspend: &store.Suspend{StepID: "step", OpenCalls: 1},
+		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, StepID: "step", Status: cairn.CallOpen}}},
+		Enqueue: &store.QueuedTurn{ID: "next"}, StartRun: &cairn.Run{ID: "second", Status: cairn.RunRunning}})
+	if err != nil || row.Queued != 1 {
+		t.Fatalf("%+v, %v", row, err)
+	}
+	if row, err = s.Commit(t.Context(), "old", &store.Commit{RewindRun: "second"}); err != nil || row.CheckpointID != "cp" || row.MessageCount != 1 {
+		t.Errorf("rewind of a new run: %+v, %v", row, err)
 	}
 }
 

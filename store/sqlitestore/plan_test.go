@@ -2,8 +2,10 @@ package sqlitestore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -53,11 +55,45 @@ func TestStatementsUseIndexes(t *testing.T) {
 		{sqlStagedOfStep, "staged_key", 2},
 		{sqlDropStaged, "staged_key", 1},
 		{sqlRenew, "sessions_id", 3},
-		{sqlDue, "heads_active", 2},
+		{sqlCrashed, "heads_active", 2},
+		{sqlWaiting, "heads_due", 2},
 		{sqlStops, "heads_stopped", 0},
+		{sqlUpdateWait, "INTEGER PRIMARY KEY", 3},
+		{sqlBeforeRun, "runs_id", 2},
+		{sqlBeforeRun, "checkpoints_id", 2},
+		{sqlBeforeRun, "PRIMARY KEY (session=? AND position=?)", 2},
+		{sqlCall, "calls_id", 2},
+		{sqlCallSeen, "calls_id", 2},
+		{sqlCallsOfStep, "calls_step (session=? AND step_id=?)", 2},
+		{sqlUpdateCall, "INTEGER PRIMARY KEY", 13},
+		{sqlUnassign, "assignments_call", 1},
+		{sqlQueue, "PRIMARY KEY (session=?)", 1},
+		{sqlQueued, "queue_id", 2},
+		{sqlDequeue, "queue_id", 2},
+		{sqlCache, "PRIMARY KEY (session=?)", 1},
+		{sqlDropCache, "PRIMARY KEY (session=? AND key=?)", 2},
 		{sqlAdvanceLog, "logs_name", 3},
 		{sqlEvents, "PRIMARY KEY (log=? AND sequence>?)", 3},
 		{sqlTrimEvents, "PRIMARY KEY (log=? AND sequence<?)", 2},
+		{sqlTree, "sessions_root (root_id=?)", 1},
+		{sqlPutOff, "INTEGER PRIMARY KEY", 2},
+		{sqlStale, "sessions_sweep (sweep_at>? AND sweep_at<?)", 4},
+		{sqlRemoved, "removed_roots (removed_at>? AND removed_at<?)", 4},
+		{sqlHide[0], "(root_id=?)", 1},
+		{sqlHide[1], "assignments_call", 1},
+		{sqlHide[2], "(root_id=?)", 1},
+		{sqlHide[3], "sessions_root (root_id=?)", 1},
+		{sqlHide[4], "sessions_root (root_id=?)", 1},
+		{sqlNextPurge, "removed_tree (tree=?)", 1},
+		{sqlPurgeCheckpoints, "PRIMARY KEY (session=? AND number=?)", 2},
+		{sqlPurgeEvents, "PRIMARY KEY (log=? AND sequence=?)", 2},
+		{sqlPurge[0], "PRIMARY KEY (session=? AND number=?)", 2},
+		{sqlPurge[1], "PRIMARY KEY (session=? AND position=?)", 2},
+		{sqlPurge[2], "PRIMARY KEY (session=? AND turn=?)", 2},
+		{sqlPurge[3], "staged_key (session=?)", 2},
+		{sqlPurge[4], "removed_calls_session (session=?)", 2},
+		{sqlPurge[5], "PRIMARY KEY (session=? AND number=?)", 2},
+		{sqlPurge[6], "PRIMARY KEY (session=? AND key=?)", 2},
 	} {
 		args := make([]any, test.args)
 		plan := s.plan(t, test.text, args...)
@@ -69,6 +105,35 @@ func TestStatementsUseIndexes(t *testing.T) {
 				t.Errorf("%s\nreads everything:\n%s", test.text, plan)
 			}
 		}
+	}
+}
+
+// What is read as a whole comes in order from an index.
+func TestStatementsDoNotSort(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	for _, text := range []string{sqlMessages, sqlWaiting, sqlCallsOfStep, sqlQueue, sqlCache, sqlStale, sqlRemoved, sqlNextPurge} {
+		if plan := s.plan(t, text, make([]any, strings.Count(text, "?"))...); strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s\nsorts:\n%s", text, plan)
+		}
+	}
+}
+
+// A step of a session that waits for nothing runs no statement for the sake of those that do.
+func TestStepStatements(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	steps := newStepper(t, s, "session", nil)
+	steps.step()
+	var texts []string
+	s.intercept(t, func(text string) error {
+		texts = append(texts, text)
+		return nil
+	})
+	steps.step()
+	want := []string{sqlBegin, sqlSession, sqlUpdateHead, sqlInsertMessage, sqlInsertMessage, sqlInsertCheckpoint, sqlDropStaged, sqlCommit}
+	if !slices.Equal(texts, want) {
+		t.Errorf("a step runs\n%s", strings.Join(texts, "\n"))
 	}
 }
 
@@ -90,6 +155,48 @@ func TestListUsesIndexes(t *testing.T) {
 		plan := s.plan(t, text, args...)
 		if !strings.Contains(plan, uses) || strings.Contains(plan, "TEMP B-TREE FOR ORDER BY") {
 			t.Errorf("%+v does not use %s:\n%s", q, uses, plan)
+		}
+	}
+}
+
+// A page of calls is read in order from indexes, without looking at more calls than it holds: the open ones by whatever
+// the inbox asks for.
+func TestCallsUseIndexes(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	for _, test := range []struct {
+		uses string
+		q    store.CallQuery
+	}{
+		{"calls_created", store.CallQuery{}},
+		{"calls_created", store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}},
+		{"calls_open", store.CallQuery{}},
+		{"calls_open", store.CallQuery{Kind: cairn.CallApproval}},
+		{"calls_open_user (user_id=?", store.CallQuery{UserID: "user"}},
+		{"calls_open_agent (agent=?", store.CallQuery{Agent: "support"}},
+		{"calls_open_tool (tool=?", store.CallQuery{Tool: "refund"}},
+		{"calls_open_root (root_id=?", store.CallQuery{RootID: "root"}},
+		{"calls_step (session=? AND step_id=?", store.CallQuery{SessionID: "session", StepID: "step"}},
+		{"calls_open_free", store.CallQuery{Reviewer: "ann"}},
+		{"a USING PRIMARY KEY (reviewer=?", store.CallQuery{Reviewer: "ann"}},
+		{"calls_open_tool (tool=?", store.CallQuery{Reviewer: "ann", Tool: "refund"}},
+		{"calls_open_user (user_id=?", store.CallQuery{Reviewer: "ann", UserID: "user"}},
+		{"calls_claimed (claimed_by=?", store.CallQuery{Claimed: "ann"}},
+	} {
+		q := test.q
+		if q.Statuses == nil && test.uses != "calls_created" {
+			q.Statuses = []cairn.CallStatus{cairn.CallOpen}
+		}
+		for _, cursor := range []string{"", "1.4.rootcall"} {
+			q.Cursor = cursor
+			text, args, err := callStatement(&q, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := s.plan(t, text, args...)
+			if !strings.Contains(plan, test.uses) || strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("%+v does not use %s:\n%s", q, test.uses, plan)
+			}
 		}
 	}
 }

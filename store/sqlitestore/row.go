@@ -2,28 +2,42 @@ package sqlitestore
 
 import (
 	"encoding/json"
+	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // sessionColumns are the columns of a session's row, as readSession reads them.
-const sessionColumns = `
-	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.trace_parent, s.parent_id, s.root_id,
-	s.created_at, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
+var sessionColumns = nameless(`
+	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
+	s.root_id, s.name, s.secret, s.created_at, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
-	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at`
+	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
+
+// nameless returns columns of a result without what a reader of their values has no use for. Each time a statement runs
+// the driver makes strings of the names and declared types of its columns; an expression has no declared type, and a name
+// of one letter is a string that is there already.
+func nameless(columns string) string {
+	list := strings.Split(columns, ",")
+	for i, column := range list {
+		list[i] = " +" + strings.TrimSpace(column) + " AS c"
+	}
+	return strings.Join(list, ",")
+}
+
+var sqlSession = `SELECT` + sessionColumns + `
+	FROM sessions s JOIN heads h ON h.session = s.key
+	WHERE s.id = ?1`
 
 const (
-	sqlSession = `SELECT` + sessionColumns + `
-		FROM sessions s JOIN heads h ON h.session = s.key
-		WHERE s.id = ?1`
-
 	sqlSessionKey = `SELECT key FROM sessions WHERE id = ?1`
 
 	sqlInsertSession = `
-		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, created_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
+			name, secret, created_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -43,8 +57,10 @@ const (
 
 	sqlUpdateStatus = `UPDATE heads SET status = ?2, stop = ?3 WHERE session = ?1`
 
+	sqlUpdateWait = `UPDATE heads SET wait = ?2, due_at = ?3 WHERE session = ?1`
+
 	sqlUpdateContext = `
-		UPDATE sessions SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5 WHERE key = ?1`
+		UPDATE sessions SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6 WHERE key = ?1`
 )
 
 // record is a session's row with what the store keeps beside it.
@@ -53,6 +69,16 @@ type record struct {
 	session     *cairn.Session
 	checkpoints int64 // how many were ever written
 	stop        string
+	wait        wait
+}
+
+// wait is what a session waits for, as it is stored. The zero value is nothing.
+type wait struct {
+	Step     string `json:"step,omitempty"`
+	Open     int    `json:"open,omitempty"`
+	Deadline int64  `json:"deadline,omitempty"`
+	Queued   int    `json:"queued,omitempty"`
+	Due      int64  `json:"due,omitempty"` // the column due_at
 }
 
 // readSession reads sessionColumns.
@@ -67,9 +93,9 @@ func readSession(c *columns) *record {
 	if metadata := c.text(); metadata != "{}" {
 		c.decode("metadata", metadata, &s.Metadata)
 	}
-	s.ExpiresAt = c.time()
+	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
-	s.CreatedAt = c.time()
+	s.Name, s.Secret, s.CreatedAt = c.text(), c.text(), c.time()
 
 	s.Status = cairn.SessionStatus(c.text())
 	s.Version, s.Epoch, s.MessageCount = c.int64(), c.int64(), c.int()
@@ -77,17 +103,30 @@ func readSession(c *columns) *record {
 	s.CheckpointID, r.checkpoints, s.LogSequence = c.text(), c.int64(), c.int64()
 	s.Lease = cairn.Lease{Owner: c.text(), Token: c.int64(), Until: c.time()}
 	s.State = cairn.StatePosition{Position: c.int64(), KeyframeBytes: c.int64(), ChangeBytes: c.int64()}
-	s.Usage, s.RunUsage = readUsage(c), readUsage(c)
+	readUsage(c, &s.Usage)
+	readUsage(c, &s.RunUsage)
 	r.stop = c.text()
 	s.UpdatedAt = c.time()
+	r.wait = readWait(c, s)
 	return r
 }
 
-func readUsage(c *columns) (u cairn.Usage) {
-	if text := c.text(); text != "{}" {
-		c.decode("usage", text, &u)
+// readWait reads what a session waits for and puts that on its row.
+func readWait(c *columns, s *cairn.Session) wait {
+	text := c.text()
+	if text == "" {
+		return wait{}
 	}
-	return u
+	var w wait
+	c.decode("wait", text, &w)
+	s.SuspendedStep, s.OpenCalls, s.NextDeadline, s.Queued = w.Step, w.Open, fromMicros(w.Deadline), w.Queued
+	return w
+}
+
+func readUsage(c *columns, u *cairn.Usage) {
+	if text := c.text(); text != "{}" {
+		c.decode("usage", text, u)
+	}
 }
 
 // find returns a session's record; the error is ErrNotFound if there is none.
@@ -108,16 +147,17 @@ func findKey(c *conn, id string) (key int64, err error) {
 	return key, err
 }
 
-// normalize gives the row the form it has when it is read again.
-func (r *record) normalize() {
+// normalize gives the row, which was as before, the form it has when it is read again.
+func (r *record) normalize(before *record) {
 	s := r.session
-	s.ExpiresAt, s.Lease.Until = stored(s.ExpiresAt), stored(s.Lease.Until)
+	s.ExpiresAt, s.Lease.Until, s.NextDeadline = stored(s.ExpiresAt), stored(s.Lease.Until), stored(s.NextDeadline)
 	if len(s.Tags) == 0 {
 		s.Tags = nil
 	}
 	if len(s.Metadata) == 0 {
 		s.Metadata = nil
 	}
+	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Due: r.dueAt(before)}
 }
 
 // insert writes a new session.
@@ -128,8 +168,8 @@ func (r *record) insert(c *conn) error {
 		return err
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
-		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TraceParent, s.ParentID, s.RootID,
-		micros(s.CreatedAt)); err != nil {
+		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), micros(store.SweepAt(s.UpdatedAt, s)),
+		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt)); err != nil {
 		return err
 	}
 	c.wrote = true
@@ -137,8 +177,10 @@ func (r *record) insert(c *conn) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.exec(sqlInsertHead, append(head, string(s.Status), r.stop)...)
-	return err
+	if _, err = c.exec(sqlInsertHead, append(head, string(s.Status), r.stop)...); err != nil {
+		return err
+	}
+	return r.updateWait(c, wait{})
 }
 
 // update writes what a commit changes in a session's row as it was before.
@@ -156,6 +198,9 @@ func (r *record) update(c *conn, before *record, context bool) error {
 			return err
 		}
 	}
+	if err := r.updateWait(c, before.wait); err != nil {
+		return err
+	}
 	if !context {
 		return nil
 	}
@@ -163,7 +208,23 @@ func (r *record) update(c *conn, before *record, context bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt))
+	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(store.SweepAt(s.UpdatedAt, s)))
+	return err
+}
+
+// updateWait writes what the session's head tells of its wait if it was something else before.
+func (r *record) updateWait(c *conn, before wait) error {
+	if r.wait == before {
+		return nil
+	}
+	text := ""
+	if r.wait != (wait{}) {
+		var err error
+		if text, err = encode("wait", r.wait); err != nil {
+			return err
+		}
+	}
+	_, err := c.exec(sqlUpdateWait, r.key, text, r.wait.Due)
 	return err
 }
 

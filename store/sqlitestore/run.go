@@ -9,14 +9,23 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-const runColumns = ` turn, id, started_at, start_sequence, first_message, data`
+const runColumns = ` turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data`
 
 const (
-	sqlInsertRun = `INSERT INTO runs (session,` + runColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+	sqlInsertRun = `INSERT INTO runs (session,` + runColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
 
 	sqlUpdateRun = `UPDATE runs SET data = ?3 WHERE session = ?1 AND id = ?2`
 
 	sqlRun = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND id = ?2`
+
+	// Where the session was before a run: the number of its checkpoint, 0 if that is gone, and whether the state of then
+	// can still be put together.
+	sqlBeforeRun = `
+		SELECT r.first_message, r.before_checkpoint, r.before_position,
+			coalesce((SELECT number FROM checkpoints WHERE session = ?1 AND id = r.before_checkpoint), 0),
+			EXISTS (SELECT 1 FROM state WHERE session = ?1 AND position = r.before_position)
+		FROM runs r
+		WHERE r.session = ?1 AND r.id = ?2`
 
 	sqlRuns = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND turn > ?2 ORDER BY turn LIMIT ?3`
 
@@ -28,7 +37,8 @@ func insertRun(c *conn, key int64, run *cairn.Run) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.exec(sqlInsertRun, key, run.Turn, run.ID, micros(run.StartedAt), run.StartSequence, run.FirstMessage, data)
+	_, err = c.exec(sqlInsertRun, key, run.Turn, run.ID, micros(run.StartedAt), run.StartSequence, run.FirstMessage,
+		run.Before.CheckpointID, run.Before.StatePosition, data)
 	return err
 }
 
@@ -62,10 +72,11 @@ func unknownRun(session, id string) error {
 // readRun reads runColumns.
 func readRun(c *columns, session string) cairn.Run {
 	turn, id, started, sequence, first := c.int(), c.text(), c.time(), c.int64(), c.int()
+	before := cairn.RunOrigin{CheckpointID: c.text(), StatePosition: max(c.int64(), 0)}
 	var run cairn.Run
 	c.json("run", &run)
 	run.ID, run.SessionID, run.Turn = id, session, turn
-	run.StartedAt, run.StartSequence, run.FirstMessage = started, sequence, first
+	run.StartedAt, run.StartSequence, run.FirstMessage, run.Before = started, sequence, first, before
 	return run
 }
 

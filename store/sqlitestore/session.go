@@ -8,19 +8,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-const (
-	sqlMessages = `
-		SELECT m.data
-		FROM sessions s JOIN messages m ON m.session = s.key
-		WHERE s.id = ?1 AND m.number >= ?2
-		ORDER BY m.number LIMIT ?3`
-
-	sqlDue = `
-		SELECT s.id, s.agent, h.lease_until
-		FROM heads h JOIN sessions s ON s.key = h.session
-		WHERE h.status = 'active' AND h.lease_until <= ?1
-		ORDER BY h.lease_until, s.id LIMIT ?2`
-)
+const sqlMessages = `
+	SELECT m.data
+	FROM sessions s JOIN messages m ON m.session = s.key
+	WHERE s.id = ?1 AND m.number >= ?2
+	ORDER BY m.number LIMIT ?3`
 
 // sqlDelete removes a session and everything it owns.
 var sqlDelete = []string{
@@ -29,6 +21,10 @@ var sqlDelete = []string{
 	`DELETE FROM runs WHERE session = ?1`,
 	`DELETE FROM checkpoints WHERE session = ?1`,
 	sqlDropStaged,
+	`DELETE FROM assignments WHERE call IN (SELECT key FROM calls WHERE session = ?1)`,
+	`DELETE FROM calls WHERE session = ?1`,
+	`DELETE FROM queue WHERE session = ?1`,
+	`DELETE FROM cache WHERE session = ?1`,
 	`DELETE FROM heads WHERE session = ?1`,
 	`DELETE FROM sessions WHERE key = ?1`,
 }
@@ -61,7 +57,15 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 		if snap.Messages, err = readMessages(ctx, c, id, from, math.MaxInt); err != nil {
 			return err
 		}
-		snap.Staged, err = readStaged(ctx, c, r.key, "")
+		if snap.Staged, err = readStaged(ctx, c, r.key, ""); err != nil {
+			return err
+		}
+		if step := r.session.SuspendedStep; step != "" {
+			if snap.Calls, err = readCalls(ctx, c, sqlCallsOfStep, r.key, step); err != nil {
+				return err
+			}
+		}
+		snap.Cache, err = readCache(ctx, c, r.key)
 		return err
 	})
 	if err != nil {
@@ -89,20 +93,6 @@ func readMessages(ctx context.Context, c *conn, id string, from, limit int) (lis
 		list = append(list, m)
 		return true
 	}, id, max(from, 0), limit)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
-}
-
-// Due implements store.Store.
-func (s *Store) Due(ctx context.Context, limit int) (list []store.Due, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		return c.query(ctx, sqlDue, func(cols *columns) bool {
-			list = append(list, store.Due{SessionID: cols.text(), Agent: cols.text(), Kind: store.DueCrashed, Since: cols.time()})
-			return true
-		}, micros(s.clock()), max(limit, 0))
-	})
 	if err != nil {
 		return nil, err
 	}

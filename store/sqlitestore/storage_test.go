@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,82 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 	if first := must(st.State(t.Context(), "session", "cp0")); strings.Count(string(first), string(item)) != 1 {
 		t.Errorf("the first checkpoint's state is %d bytes", len(first))
 	}
+}
+
+// ownerTables are the tables of what a session owns, but for its event log.
+var ownerTables = []string{"sessions", "heads", "messages", "state", "runs", "checkpoints", "staged", "calls", "assignments", "queue", "cache"}
+
+// withEverything makes a session that has a row in each of ownerTables.
+func withEverything(t *testing.T, s *Store, id string) {
+	t.Helper()
+	newStepper(t, s, id, nil).step()
+	must(s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused,
+		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
+		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, Status: cairn.CallOpen, Reviewers: []string{"ann"}}}},
+		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
+	if err := s.Stage(t.Context(), id, 1, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range ownerTables {
+		if s.sum(t, `SELECT count(*) FROM `+table) == 0 {
+			t.Errorf("the test leaves %s empty", table)
+		}
+	}
+}
+
+func (s *Store) wantEmpty(t *testing.T, tables ...string) {
+	t.Helper()
+	for _, table := range tables {
+		if n := s.sum(t, `SELECT count(*) FROM `+table); n > 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+}
+
+// A session that is deleted leaves no row behind, in any table.
+func TestDeleteLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	withEverything(t, s, "session")
+	if err := s.Delete(t.Context(), "session"); err != nil {
+		t.Fatal(err)
+	}
+	s.wantEmpty(t, ownerTables...)
+	// Those, the two of removed sessions, three of the event log and SQLite's own are all there are.
+	if n := s.sum(t, `SELECT count(*) FROM sqlite_schema WHERE type = 'table'`); n != int64(len(ownerTables))+2+3+1 {
+		t.Errorf("the database has %d tables: teach this test the new ones", n)
+	}
+}
+
+// A tree that is removed keeps what it owns until it is purged, in several writes if that is much, and leaves nothing then.
+func TestPurgeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	withEverything(t, s, "session")
+	must(store.Create(t.Context(), s, &cairn.Session{ID: "child", Agent: "support", ParentID: "session", RootID: "session"}, nil))
+	must(store.AppendMessages(t.Context(), s, "child", slices.Repeat([]cairn.Message{cairn.User(cairn.TextPart("hello"))}, purgeBatch+1)...))
+	log := s.EventLog().(*Log)
+	must(log.AppendFenced(t.Context(), "session", 0, "session", 1, slices.Repeat([]cairn.Event{{Type: cairn.EventCustom}}, 2*purgeBatch+1)...))
+
+	removed := must(s.Remove(t.Context(), "session", store.Deleted))
+	s.wantEmpty(t, "sessions", "heads", "calls", "assignments", "logs", "fences")
+	for table, want := range map[string]int64{"removed": 2, "removed_calls": 1, "messages": purgeBatch + 3, "state": 3, "runs": 1,
+		"checkpoints": 1, "staged": 1, "queue": 1, "cache": 1, "events": 2*purgeBatch + 1} {
+		if n := s.sum(t, `SELECT count(*) FROM `+table); n != want {
+			t.Errorf("%d rows in %s until the purge, want %d", n, table, want)
+		}
+	}
+	commits := 0
+	s.intercept(t, func(text string) error {
+		if text == sqlCommit {
+			commits++
+		}
+		return nil
+	})
+	if n := must(s.Purge(t.Context(), removed.Key)); n != 1 || commits < 5 {
+		t.Errorf("%d checkpoints in %d writes, want 1 in five or more", n, commits)
+	}
+	s.wantEmpty(t, append([]string{"removed", "removed_calls", "logs", "fences", "events"}, ownerTables...)...)
 }
 
 func must[T any](v T, err error) T {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -11,6 +12,7 @@ var commitTests = []storeTest{
 	{name: "CreateTakesItsFields", run: createFields},
 	{name: "CreateTakesNothingElse", run: createNothingElse},
 	{name: "CreateWithTheFirstRun", run: createWithRun},
+	{name: "NameAndSecret", run: nameAndSecret},
 	{name: "CreateIsIgnoredWhereThereIsASession", run: createIgnored},
 	{name: "EmptyCommitCounts", run: emptyCommit},
 	{name: "ReturnsTheRowAsItIs", run: returnsRow},
@@ -63,6 +65,44 @@ func createNothingElse(h *harness) {
 	same(h.T, "the new row", got, want)
 	if got.CreatedAt.Equal(time.Unix(80, 0)) {
 		h.Fatal("the creation time is the caller's, not the store's")
+	}
+}
+
+// nameAndSecret checks that what a session is given stays, that each has a secret of its own otherwise, and that no JSON
+// of a row shows it.
+func nameAndSecret(h *harness) {
+	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Name: "helper ✓", Secret: "hush hush"}, nil)
+	h.must(err)
+	user := "user"
+	secrets := map[string]string{}
+	for _, row := range []*cairn.Session{given, h.load("given"), h.commit("given", &store.Commit{Context: &store.ContextChange{UserID: &user}}),
+		h.commit("given", &store.Commit{Create: &cairn.Session{Agent: agentName, Name: "other", Secret: "other"}}), h.load("given")} {
+		if row.Name != "helper ✓" || row.Secret != "hush hush" {
+			h.Fatalf("the name is %q and the secret %q, want those that were given", row.Name, row.Secret)
+		}
+		secrets[row.Secret] = row.ID
+	}
+	branch, err := h.st.Branch(h.Context(), "given", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.must(err)
+	for _, row := range []*cairn.Session{h.create("a"), h.create("b"), branch} {
+		if other, taken := secrets[row.Secret]; taken || len(row.Secret) < 26 || row.Name != "" {
+			h.Fatalf("%q has the secret %q (%q has it too) and the name %q, want a secret of its own and no name", row.ID, row.Secret, other, row.Name)
+		}
+		if loaded := h.load(row.ID); loaded.Secret != row.Secret {
+			h.Fatalf("%q has the secret %q, later %q", row.ID, row.Secret, loaded.Secret)
+		}
+		secrets[row.Secret] = row.ID
+	}
+	list := h.list(store.SessionQuery{})
+	snap, err := h.st.Snapshot(h.Context(), "given", 0)
+	h.must(err)
+	for _, row := range list {
+		if id := secrets[row.Secret]; id != row.ID {
+			h.Fatalf("in the list %q has the secret of %q", row.ID, id)
+		}
+	}
+	if text := plain(h.T, list) + plain(h.T, snap); len(list) != 4 || snap.Session.Secret != "hush hush" || strings.Contains(text, "hush") || strings.Contains(text, branch.Secret) {
+		h.Fatalf("the JSON of %d rows shows a secret:\n%s", len(list), text)
 	}
 }
 
@@ -296,14 +336,20 @@ func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
 	c.Status, c.LogSequence, c.Usage = cairn.SessionFailed, 1<<40, cairn.Usage{ModelCalls: 99}
 	c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "unwanted", TTL: time.Hour}
 	c.DropStaged, c.Context = true, &store.ContextChange{UserID: &user}
+	c.Suspend = &store.Suspend{StepID: "unwanted", OpenCalls: 99, NextDeadline: at(1)}
+	c.Calls, c.Enqueue = []store.CallWrite{asks(h.newID("unwanted"), "step", "ann")}, &store.QueuedTurn{ID: h.newID("unwanted")}
+	c.Cache, c.CacheDrop = []store.CacheEntry{{Key: "unwanted"}}, []string{"key"}
 	return c
 }
 
-// running makes a session in the midst of a run: a message, a step with state, something staged.
+// running makes a session in the midst of a run: a message, a step with state and all that waits, something staged.
 func (h *harness) running(id string) *cairn.Session {
 	h.Helper()
 	h.createWith(id, `{"n":0}`)
-	s := h.stepState(h.begin(id, "run-of-"+id), "reply", replaceOp("/n", "1"))
+	s := h.begin(id, "run-of-"+id)
+	c := withWait(h.stepCommit(s, "reply"), id)
+	c.State = h.change(s, replaceOp("/n", "1"))
+	s = h.commit(id, c)
 	h.must(h.st.Stage(h.Context(), id, s.Lease.Token, store.Staged{StepID: "next", Key: "reply", Data: []byte(`{"x":1}`)}))
 	return s
 }

@@ -23,6 +23,9 @@ type content struct {
 	// At holds the state at each checkpoint.
 	At     []json.RawMessage
 	Staged []store.Staged
+	Calls  []cairn.PendingCall
+	Queue  []store.QueuedTurn
+	Cache  []store.CacheEntry
 }
 
 // content reads a session with every method that reads. It is nil if there is no such session.
@@ -39,6 +42,7 @@ func (h *harness) content(id string) *content {
 	}
 	all.Staged, err = h.st.Staged(h.Context(), id, "")
 	h.must(err)
+	all.Calls, all.Queue, all.Cache = h.calls(store.CallQuery{SessionID: id}), h.queue(id), h.cache(id)
 	return all
 }
 

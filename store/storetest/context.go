@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -59,10 +60,38 @@ func storeCalls(id string) []storeCall {
 			return failure(st.Branch(ctx, id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName}))
 		}},
 		{"Prune", false, func(ctx context.Context, st store.Store) error { return failure(st.Prune(ctx, id, 1)) }},
+		{"Call", false, func(ctx context.Context, st store.Store) error { return failure(st.Call(ctx, id, "call-of-"+id)) }},
+		{"Calls", true, func(ctx context.Context, st store.Store) error { return failure(st.Calls(ctx, store.CallQuery{})) }},
+		{"Queue", false, func(ctx context.Context, st store.Store) error { return failure(st.Queue(ctx, id)) }},
 		{"List", true, func(ctx context.Context, st store.Store) error { return failure(st.List(ctx, store.SessionQuery{})) }},
 		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, 10)) }},
 		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
 	}
+}
+
+// sweeperCalls calls those of a Sweeper.
+func sweeperCalls(id string) []storeCall {
+	failure := func(_ any, err error) error { return err }
+	return []storeCall{
+		{"Stale", true, func(ctx context.Context, st store.Store) error {
+			return failure(st.(store.Sweeper).Stale(ctx, store.PageQuery{}))
+		}},
+		{"Removed", true, func(ctx context.Context, st store.Store) error {
+			return failure(st.(store.Sweeper).Removed(ctx, 0, store.PageQuery{}))
+		}},
+		{"Remove", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.(store.Sweeper).Remove(ctx, id, store.Deleted))
+		}},
+	}
+}
+
+// storeCalls returns the calls of all methods that the store has.
+func (h *harness) storeCalls(id string) []storeCall {
+	list := storeCalls(id)
+	if h.opts.sweeps {
+		list = slices.Insert(list, len(list)-1, sweeperCalls(id)...) // before the deletion
+	}
+	return list
 }
 
 // cancelledBefore calls every method with a context that is cancelled already: nothing changes. Then each of them,
@@ -72,7 +101,7 @@ func cancelledBefore(h *harness) {
 	h.step(s, "reply") // so that there is something to prune
 	dead, cancel := context.WithCancel(h.Context())
 	cancel()
-	for _, call := range storeCalls("session") {
+	for _, call := range h.storeCalls("session") {
 		h.unchanged("session", call.name+" with a cancelled context", func() {
 			if err := call.do(dead, h.st); !errors.Is(err, context.Canceled) {
 				h.Fatalf("%s with a cancelled context: error %v, want context.Canceled", call.name, err)
@@ -85,7 +114,7 @@ func cancelledBefore(h *harness) {
 		}
 	}
 	h.wantStop(h.load("session"), nil)
-	for _, call := range storeCalls("session") {
+	for _, call := range h.storeCalls("session") {
 		if err := call.do(h.Context(), h.st); err != nil && !errors.Is(err, cairn.ErrAlreadyRunning) {
 			h.Fatalf("%s afterwards: %v", call.name, err)
 		}
@@ -131,7 +160,7 @@ func cancelledDuring(h *harness) {
 func closed(h *harness) {
 	h.running("session")
 	h.must(h.st.Close())
-	for _, call := range storeCalls("session") {
+	for _, call := range h.storeCalls("session") {
 		h.wantError(call.do(h.Context(), h.st), cairn.ErrClosed, fmt.Sprintf("%s of a closed store", call.name))
 	}
 	if err := h.st.Close(); err != nil && !errors.Is(err, cairn.ErrClosed) {

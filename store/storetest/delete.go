@@ -22,7 +22,7 @@ func deleteEverything(h *harness) {
 	h.requestStop("session", abort(s.RunID, ""))
 	h.end(s)
 	h.must(h.st.Delete(h.Context(), "session"))
-	for _, call := range storeCalls("session") {
+	for _, call := range h.storeCalls("session") {
 		if call.creates {
 			continue
 		}
@@ -30,7 +30,7 @@ func deleteEverything(h *harness) {
 	}
 	fresh := h.create("session")
 	all := h.content("session")
-	if fresh.Version != 1 || fresh.Turn != 0 || len(all.Messages)+len(all.Runs)+len(all.Checkpoints)+len(all.Staged) > 0 {
+	if fresh.Version != 1 || fresh.Turn != 0 || len(all.Messages)+len(all.Runs)+len(all.Checkpoints)+len(all.Staged)+len(all.Calls)+len(all.Queue)+len(all.Cache) > 0 {
 		h.Fatalf("a session of a deleted one's id begins with %+v", all)
 	}
 	h.wantState("session", "", `{}`)

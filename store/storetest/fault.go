@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -8,7 +10,9 @@ import (
 var faultTests = []storeTest{
 	{name: "Commit", run: faultyCommit, needs: needsFault},
 	{name: "Creation", run: faultyCreation, needs: needsFault},
+	{name: "CommitWithCalls", run: faultyCalls, needs: needsFault},
 	{name: "Rewind", run: faultyRewind, needs: needsFault},
+	{name: "RewindRun", run: faultyRewindRun, needs: needsFault},
 	{name: "Stage", run: faultyStage, needs: needsFault},
 	{name: "Branch", run: faultyBranch, needs: needsFault},
 	{name: "Prune", run: faultyPrune, needs: needsFault},
@@ -70,6 +74,39 @@ func faultyCreation(h *harness) {
 	})
 }
 
+// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that comes and
+// one that goes, results that are cached and dropped.
+func faultyCalls(h *harness) {
+	h.eachFault("commit with calls", func(id string) {
+		h.running(id)
+		h.write(id, asks("open-of-"+id, "step", "ann"))
+	}, func(id string) error {
+		changed := store.CallWrite{Call: *h.call(id, "open-of-"+id), Seen: 1}
+		changed.Call.Reviewers = []string{"bob", "eve"}
+		c := h.stepCommit(h.load(id), "reply")
+		c.Status, c.Lease.Action = cairn.SessionPaused, store.LeaseRelease
+		c.Suspend = &store.Suspend{StepID: "step", OpenCalls: 2, NextDeadline: at(1)}
+		c.Calls = []store.CallWrite{asks("new-of-"+id, "step", "ann", "bob"), changed, answers(h.call(id, "call-of-"+id), "ann")}
+		c.Enqueue, c.Dequeue = &store.QueuedTurn{ID: "next turn"}, "turn-of-"+id
+		c.Cache, c.CacheDrop = []store.CacheEntry{cached("new", `1`)}, []string{"key"}
+		_, err := h.st.Commit(h.Context(), id, c)
+		return err
+	})
+}
+
+func faultyRewindRun(h *harness) {
+	h.eachFault("rewind of a run", func(id string) {
+		h.create(id)
+		h.tries(id, "run-1-of-"+id)
+		h.tries(id, "run-2-of-"+id)
+	}, func(id string) error {
+		c := beginCommit("run-3-of-"+id, "worker", time.Hour)
+		c.RewindRun = "run-2-of-" + id
+		_, err := h.st.Commit(h.Context(), id, c)
+		return err
+	})
+}
+
 func faultyRewind(h *harness) {
 	h.eachFault("rewind", func(id string) { h.told(id) }, func(id string) error {
 		_, err := store.Rewind(h.Context(), h.st, id, h.checkpointIDs(id)[0])
@@ -99,7 +136,7 @@ func faultyPrune(h *harness) {
 }
 
 func faultyDelete(h *harness) {
-	h.eachFault("deletion", func(id string) { h.told(id) }, func(id string) error {
+	h.eachFault("deletion", func(id string) { h.end(h.running(id)) }, func(id string) error {
 		return h.st.Delete(h.Context(), id)
 	})
 }

@@ -33,6 +33,9 @@ func (h *harness) on(st store.Store) *harness {
 	return &harness{T: h.T, st: st, opts: h.opts, serial: h.serial}
 }
 
+// sweeper returns the store as a Sweeper; only tests that need one call it.
+func (h *harness) sweeper() store.Sweeper { return h.st.(store.Sweeper) }
+
 // must fails the test on an error.
 func (h *harness) must(err error) {
 	h.Helper()

@@ -25,6 +25,13 @@ type historian struct {
 	random   *rand.Rand
 	sessions []*modelSession
 	last     map[string]*store.Commit // the last step of each session
+	removed  []modelRemoval
+}
+
+// modelRemoval is a session that was removed and is not purged.
+type modelRemoval struct {
+	key, id     string
+	checkpoints int
 }
 
 // randomHistory drives a store through a random sequence of everything that changes sessions and compares it with the
@@ -47,7 +54,8 @@ func randomHistory(h *harness, stream uint64) {
 	}{
 		{"begin", 8, g.begins}, {"step", 20, g.steps}, {"end", 5, g.ends}, {"append", 4, g.appends}, {"stage", 4, g.stages},
 		{"rewind", 4, g.rewinds}, {"branch", 3, g.branches}, {"prune", 3, g.prunes}, {"repeat", 3, g.repeats}, {"stale", 3, g.isStale},
-		{"bad", 2, g.isBad}, {"delete", 1, g.deletes}, {"create", 2, g.creates},
+		{"bad", 2, g.isBad}, {"delete", 1, g.deletes}, {"remove", 2, g.removes}, {"purge", 1, g.purges}, {"create", 2, g.creates},
+		{"take back", 4, g.takesBack}, {"ask", 6, g.asks}, {"answer", 6, g.answers}, {"queue", 4, g.queues},
 	}
 	total := 0
 	for _, v := range verbs {
@@ -75,6 +83,19 @@ func randomHistory(h *harness, stream uint64) {
 	}
 	for _, m := range g.sessions {
 		g.compare(m, fmt.Sprintf("seed %d, at the end", seed), true)
+	}
+	if !h.opts.sweeps {
+		return
+	}
+	var got []modelRemoval
+	for _, r := range g.harness.removed() {
+		i := slices.IndexFunc(g.removed, func(m modelRemoval) bool { return m.key == r.Key })
+		if i >= 0 && g.removed[i].id == r.SessionID {
+			got = append(got, g.removed[i])
+		}
+	}
+	if !slices.Equal(got, g.removed) {
+		g.Fatalf("seed %d: removed at the end: %+v, want %+v", seed, got, g.removed)
 	}
 }
 
@@ -117,10 +138,10 @@ func (g *historian) someChange(m *modelSession) *store.StateChange {
 	if list == nil {
 		return nil
 	}
-	change, err := store.NewStateChange(g.load(m.row.ID).State, m.state, list)
+	change, err := store.NewStateChange(g.load(m.row.ID).State, m.state(), list)
 	g.must(err)
 	if g.random.IntN(10) == 0 {
-		change.Keyframe, err = store.FoldState(m.state, [][]cairn.Op{list})
+		change.Keyframe, err = store.FoldState(m.state(), [][]cairn.Op{list})
 		g.must(err)
 	}
 	return change
@@ -128,6 +149,12 @@ func (g *historian) someChange(m *modelSession) *store.StateChange {
 
 func (g *historian) creates(*modelSession) bool {
 	id := g.newID("session")
+	if n := len(g.removed); n > 0 && g.random.IntN(2) == 0 { // the id of one that is gone, if nobody else has it
+		if old := g.removed[g.random.IntN(n)].id; !slices.ContainsFunc(g.sessions, func(m *modelSession) bool { return m.row.ID == old }) {
+			id = old
+			delete(g.last, id)
+		}
+	}
 	state := fmt.Sprintf(`{"born":%q}`, id)
 	g.createWith(id, state)
 	g.sessions = append(g.sessions, newModelSession(id, json.RawMessage(state), nil))
@@ -196,7 +223,7 @@ func (g *historian) branches(m *modelSession) bool {
 			return false
 		}
 		n := g.random.IntN(len(m.messages))
-		if m.pruned && n < m.checkpoints[0].MessageCount {
+		if m.kept > 0 && (len(m.checkpoints) == 0 || n < m.checkpoints[0].MessageCount) {
 			return false // the state of then may be gone
 		}
 		at.Messages = &n
@@ -262,4 +289,37 @@ func (g *historian) deletes(m *modelSession) bool {
 	}
 	g.sessions = slices.DeleteFunc(g.sessions, func(each *modelSession) bool { return each == m })
 	return false
+}
+
+func (g *historian) removes(m *modelSession) bool {
+	if !g.opts.sweeps {
+		return false
+	}
+	removed, err := g.sweeper().Remove(g.Context(), m.row.ID, store.Deleted)
+	if g.active(m) {
+		g.wantConflict(err, cairn.ErrAlreadyRunning, "removal of a running session")
+		return true
+	}
+	g.must(err)
+	if g.content(m.row.ID) != nil {
+		g.Fatalf("removed session %q is still there", m.row.ID)
+	}
+	g.removed = append(g.removed, modelRemoval{removed.Key, m.row.ID, len(m.checkpoints)})
+	g.sessions = slices.DeleteFunc(g.sessions, func(each *modelSession) bool { return each == m })
+	return false
+}
+
+// purges purges one of the removed sessions, and must leave the one that is chosen alone.
+func (g *historian) purges(*modelSession) bool {
+	if len(g.removed) == 0 {
+		return false
+	}
+	i := g.random.IntN(len(g.removed))
+	n, err := g.sweeper().Purge(g.Context(), g.removed[i].key)
+	g.must(err)
+	if n != g.removed[i].checkpoints {
+		g.Fatalf("the purge of %+v removed %d checkpoints", g.removed[i], n)
+	}
+	g.removed = slices.Delete(g.removed, i, i+1)
+	return true
 }

@@ -4,23 +4,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// modelSession is what a session must be, kept in the plainest way: the whole state at every checkpoint, every list a
-// slice.
+// modelSession is what a session must be, kept in the plainest way: the whole state at every position, every list a slice.
 type modelSession struct {
-	row         cairn.Session // without times, sizes and the lease's end
-	initial     json.RawMessage
-	state       json.RawMessage
+	row         cairn.Session     // without times, sizes and the lease's end
+	states      []json.RawMessage // by position
 	messages    []string
 	checkpoints []modelCheckpoint
 	numbers     int64
 	runs        []modelRun
 	staged      []store.Staged
-	pruned      bool
+	calls       []modelCall
+	queue       []string
+	kept        int64 // the position from which on states are certain to be kept
 }
 
 type modelCheckpoint struct {
@@ -28,7 +29,6 @@ type modelCheckpoint struct {
 	Number               int64
 	Turn, MessageCount   int
 	StatePosition        int64
-	state                json.RawMessage
 }
 
 type modelRun struct {
@@ -36,22 +36,47 @@ type modelRun struct {
 	Turn         int
 	Status       cairn.RunStatus
 	FirstMessage int
+	Before       cairn.RunOrigin
+}
+
+type modelCall struct {
+	ID, StepID string
+	Status     cairn.CallStatus
+	Version    int64
 }
 
 func newModelSession(id string, state json.RawMessage, messages []string) *modelSession {
-	return &modelSession{initial: state, state: state, messages: slices.Clone(messages),
+	return &modelSession{states: []json.RawMessage{state}, messages: slices.Clone(messages),
 		row: cairn.Session{ID: id, Agent: agentName, RootID: id, Status: cairn.SessionIdle, Version: 1, MessageCount: len(messages)}}
+}
+
+func (m *modelSession) state() json.RawMessage { return m.states[len(m.states)-1] }
+
+// checkpoint returns the index of a checkpoint, or -1.
+func (m *modelSession) checkpoint(id string) int {
+	return slices.IndexFunc(m.checkpoints, func(cp modelCheckpoint) bool { return cp.ID == id })
+}
+
+// back goes back to a checkpoint, by its index, or with fewer messages and states to before the first one, -1.
+func (m *modelSession) back(checkpoint, messages int, position int64) {
+	m.checkpoints, m.row.CheckpointID = m.checkpoints[:checkpoint+1], ""
+	if checkpoint >= 0 {
+		m.row.CheckpointID = m.checkpoints[checkpoint].ID
+	}
+	m.messages, m.states = m.messages[:messages], m.states[:position+1]
+	m.row.Epoch++
+	m.row.MessageCount, m.row.State.Position = messages, position
 }
 
 // apply does to the model what a store does with c.
 func (m *modelSession) apply(c *store.Commit) error {
 	if c.Rewind != "" {
-		i := slices.IndexFunc(m.checkpoints, func(cp modelCheckpoint) bool { return cp.ID == c.Rewind })
-		cp := m.checkpoints[i]
-		m.checkpoints = m.checkpoints[:i+1]
-		m.messages, m.state = m.messages[:cp.MessageCount], cp.state
-		m.row.Epoch++
-		m.row.MessageCount, m.row.CheckpointID, m.row.State.Position = cp.MessageCount, cp.ID, cp.StatePosition
+		i := m.checkpoint(c.Rewind)
+		m.back(i, m.checkpoints[i].MessageCount, m.checkpoints[i].StatePosition)
+	}
+	if c.RewindRun != "" {
+		run := m.runs[len(m.runs)-1]
+		m.back(m.checkpoint(run.Before.CheckpointID), run.FirstMessage, run.Before.StatePosition)
 	}
 	m.row.Version++
 	if c.EndRun != nil {
@@ -61,16 +86,17 @@ func (m *modelSession) apply(c *store.Commit) error {
 	if c.StartRun != nil {
 		m.row.Turn++
 		m.row.RunID, m.row.Step, m.row.RunUsage = c.StartRun.ID, 0, cairn.Usage{}
-		m.runs = append(m.runs, modelRun{ID: c.StartRun.ID, Turn: m.row.Turn, Status: c.StartRun.Status, FirstMessage: len(m.messages)})
+		m.runs = append(m.runs, modelRun{ID: c.StartRun.ID, Turn: m.row.Turn, Status: c.StartRun.Status, FirstMessage: len(m.messages),
+			Before: cairn.RunOrigin{CheckpointID: m.row.CheckpointID, StatePosition: m.row.State.Position}})
 	}
 	m.messages = append(m.messages, textsOf(c.Messages)...)
 	m.row.MessageCount = len(m.messages)
 	if c.State != nil {
-		state, err := store.FoldState(m.state, [][]cairn.Op{c.State.Ops})
+		state, err := store.FoldState(m.state(), [][]cairn.Op{c.State.Ops})
 		if err != nil {
 			return err
 		}
-		m.state = state
+		m.states = append(m.states, state)
 		m.row.State.Position++
 	}
 	if c.Step > 0 {
@@ -90,38 +116,59 @@ func (m *modelSession) apply(c *store.Commit) error {
 	if c.DropStaged {
 		m.staged = nil
 	}
+	m.waits(c)
 	if c.Checkpoint != nil {
 		m.numbers++
 		m.checkpoints = append(m.checkpoints, modelCheckpoint{ID: c.Checkpoint.ID, StepID: c.Checkpoint.StepID, ParentID: m.row.CheckpointID,
-			Number: m.numbers, Turn: m.row.Turn, MessageCount: len(m.messages), StatePosition: m.row.State.Position, state: m.state})
+			Number: m.numbers, Turn: m.row.Turn, MessageCount: len(m.messages), StatePosition: m.row.State.Position})
 		m.row.CheckpointID = c.Checkpoint.ID
 	}
 	return nil
+}
+
+// waits does to what waits what a store does with c.
+func (m *modelSession) waits(c *store.Commit) {
+	if c.Suspend != nil {
+		m.row.SuspendedStep, m.row.OpenCalls, m.row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.NextDeadline
+	}
+	for _, w := range c.Calls {
+		call := modelCall{ID: w.Call.ID, StepID: w.Call.StepID, Status: w.Call.Status, Version: w.Seen + 1}
+		if i := slices.IndexFunc(m.calls, func(c modelCall) bool { return c.ID == call.ID }); i >= 0 {
+			m.calls[i] = call
+		} else {
+			m.calls = append(m.calls, call)
+		}
+	}
+	if c.Enqueue != nil && !slices.Contains(m.queue, c.Enqueue.ID) {
+		m.queue = append(m.queue, c.Enqueue.ID)
+	}
+	m.queue = slices.DeleteFunc(m.queue, func(id string) bool { return id == c.Dequeue })
+	m.row.Queued = len(m.queue)
 }
 
 // branch returns the session that a branch makes.
 func (m *modelSession) branch(at store.BranchPoint, id string) *modelSession {
 	switch {
 	case at.CheckpointID != "":
-		i := slices.IndexFunc(m.checkpoints, func(cp modelCheckpoint) bool { return cp.ID == at.CheckpointID })
-		cp := m.checkpoints[i]
-		return newModelSession(id, cp.state, m.messages[:cp.MessageCount])
+		cp := m.checkpoints[m.checkpoint(at.CheckpointID)]
+		return newModelSession(id, m.states[cp.StatePosition], m.messages[:cp.MessageCount])
 	case at.Messages != nil:
-		state := m.initial
+		state := m.states[0]
 		for _, cp := range m.checkpoints {
 			if cp.MessageCount <= *at.Messages {
-				state = cp.state
+				state = m.states[cp.StatePosition]
 			}
 		}
 		return newModelSession(id, state, m.messages[:*at.Messages])
 	}
-	return newModelSession(id, m.state, m.messages)
+	return newModelSession(id, m.state(), m.messages)
 }
 
 func (m *modelSession) prune(keep int) int {
 	n := max(0, len(m.checkpoints)-keep)
-	m.checkpoints = slices.Clone(m.checkpoints[n:])
-	m.pruned = m.pruned || n > 0
+	if m.checkpoints = slices.Clone(m.checkpoints[n:]); n > 0 {
+		m.kept = m.checkpoints[0].StatePosition
+	}
 	return n
 }
 
@@ -135,7 +182,7 @@ func (h *harness) compare(m *modelSession, what string, deep bool) {
 	want.State.KeyframeBytes, want.State.ChangeBytes = row.State.KeyframeBytes, row.State.ChangeBytes
 	same(h.T, what+": row", row, &want)
 	same(h.T, what+": messages", h.texts(id), m.messages)
-	same(h.T, what+": state", h.state(id, ""), m.state)
+	same(h.T, what+": state", h.state(id, ""), m.state())
 	var checkpoints []modelCheckpoint
 	for _, cp := range h.checkpoints(id) {
 		checkpoints = append(checkpoints, modelCheckpoint{ID: cp.ID, ParentID: cp.ParentID, StepID: cp.StepID, Number: cp.Number, Turn: cp.Turn,
@@ -144,15 +191,32 @@ func (h *harness) compare(m *modelSession, what string, deep bool) {
 	same(h.T, what+": checkpoints", checkpoints, m.checkpoints)
 	var runs []modelRun
 	for _, r := range h.runs(id) {
-		runs = append(runs, modelRun{ID: r.ID, Turn: r.Turn, Status: r.Status, FirstMessage: r.FirstMessage})
+		runs = append(runs, modelRun{ID: r.ID, Turn: r.Turn, Status: r.Status, FirstMessage: r.FirstMessage, Before: r.Before})
 	}
 	same(h.T, what+": runs", runs, m.runs)
 	staged, err := h.st.Staged(h.Context(), id, "")
 	h.must(err)
 	same(h.T, what+": staged", staged, m.staged)
+	h.compareWaits(m, what)
 	if deep {
 		for _, cp := range m.checkpoints {
-			same(h.T, fmt.Sprintf("%s: state at %s", what, cp.ID), h.state(id, cp.ID), cp.state)
+			same(h.T, fmt.Sprintf("%s: state at %s", what, cp.ID), h.state(id, cp.ID), m.states[cp.StatePosition])
 		}
 	}
+}
+
+func (h *harness) compareWaits(m *modelSession, what string) {
+	h.Helper()
+	var calls []modelCall
+	for _, c := range h.calls(store.CallQuery{SessionID: m.row.ID}) {
+		calls = append(calls, modelCall{ID: c.ID, StepID: c.StepID, Status: c.Status, Version: c.Version})
+	}
+	byID := func(a, b modelCall) int { return strings.Compare(a.ID, b.ID) } // those of one commit come in that order, too
+	slices.SortFunc(calls, byID)
+	same(h.T, what+": calls", calls, slices.SortedFunc(slices.Values(m.calls), byID))
+	var queue []string
+	for _, turn := range h.queue(m.row.ID) {
+		queue = append(queue, turn.ID)
+	}
+	same(h.T, what+": queue", queue, m.queue)
 }

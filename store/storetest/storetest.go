@@ -34,6 +34,8 @@ type Options struct {
 	Seed uint64
 
 	watchesStops bool // the store is a StopWatcher
+	sweeps       bool // the store is a Sweeper
+	bringsLog    bool // the store is a LogProvider
 }
 
 // LogOptions declares what an event log can do beyond the contract. nil declares nothing.
@@ -50,11 +52,14 @@ func Run(t *testing.T, open OpenStore, opts *Options) {
 	if opts != nil {
 		declared = *opts
 	}
-	_, declared.watchesStops = open(t).(store.StopWatcher)
+	st := open(t)
+	_, declared.watchesStops = st.(store.StopWatcher)
+	_, declared.sweeps = st.(store.Sweeper)
+	_, declared.bringsLog = st.(store.LogProvider)
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
 			for _, test := range c.tests {
-				if test.needs != nil && !test.needs(&declared) {
+				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps {
 					continue
 				}
 				t.Run(test.name, func(t *testing.T) {
@@ -83,8 +88,9 @@ func RunLog(t *testing.T, open OpenLog, opts *LogOptions) {
 }
 
 type chapter struct {
-	name  string
-	tests []storeTest
+	name   string
+	tests  []storeTest
+	sweeps bool // the chapter is for stores that are Sweepers
 }
 
 type storeTest struct {
@@ -100,25 +106,34 @@ type logTest struct {
 }
 
 var chapters = []chapter{
-	{"TwoWriters", twoWriterTests},
-	{"Commit", commitTests},
-	{"Guard", guardTests},
-	{"Again", againTests},
-	{"Run", runTests},
-	{"Message", messageTests},
-	{"State", stateTests},
-	{"Checkpoint", checkpointTests},
-	{"Branch", branchTests},
-	{"List", listTests},
-	{"Staging", stagingTests},
-	{"Stop", stopTests},
-	{"Lease", leaseTests},
-	{"Delete", deleteTests},
-	{"Context", contextTests},
-	{"Hostile", hostileTests},
-	{"History", historyTests},
-	{"Reopen", reopenTests},
-	{"Fault", faultTests},
+	{name: "TwoWriters", tests: twoWriterTests},
+	{name: "Commit", tests: commitTests},
+	{name: "Guard", tests: guardTests},
+	{name: "Again", tests: againTests},
+	{name: "Run", tests: runTests},
+	{name: "Message", tests: messageTests},
+	{name: "State", tests: stateTests},
+	{name: "Checkpoint", tests: checkpointTests},
+	{name: "RewindRun", tests: rewindRunTests},
+	{name: "Branch", tests: branchTests},
+	{name: "List", tests: listTests},
+	{name: "Staging", tests: stagingTests},
+	{name: "Stop", tests: stopTests},
+	{name: "Lease", tests: leaseTests},
+	{name: "Call", tests: callTests},
+	{name: "Inbox", tests: inboxTests},
+	{name: "Wait", tests: waitTests},
+	{name: "Queue", tests: queueTests},
+	{name: "Cache", tests: cacheTests},
+	{name: "Delete", tests: deleteTests},
+	{name: "Removal", tests: removalTests, sweeps: true},
+	{name: "Purge", tests: purgeTests, sweeps: true},
+	{name: "Expiry", tests: expiryTests, sweeps: true},
+	{name: "Context", tests: contextTests},
+	{name: "Hostile", tests: hostileTests},
+	{name: "History", tests: historyTests},
+	{name: "Reopen", tests: reopenTests},
+	{name: "Fault", tests: faultTests},
 }
 
 func needsReopen(o *Options) bool { return o.Reopen != nil }

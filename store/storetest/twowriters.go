@@ -18,6 +18,8 @@ var twoWriterTests = []storeTest{
 	{name: "OneBeginCreates", run: oneHandle(beginCreateRace)},
 	{name: "OneWorkerTakesOver", run: oneHandle(takeoverRace)},
 	{name: "OneBranchWins", run: oneHandle(branchRace)},
+	{name: "OneAnswerWins", run: oneHandle(answerRace)},
+	{name: "OneTakesATurn", run: oneHandle(takeRace)},
 	{name: "ZombieIsFenced", run: oneHandle(zombie)},
 	{name: "SnapshotIsOnePointInTime", run: oneHandle(tornReads)},
 
@@ -27,6 +29,8 @@ var twoWriterTests = []storeTest{
 	{name: "TwoHandles/OneBeginCreates", run: twoHandles(beginCreateRace), needs: needsSecond},
 	{name: "TwoHandles/OneWorkerTakesOver", run: twoHandles(takeoverRace), needs: needsSecond},
 	{name: "TwoHandles/OneBranchWins", run: twoHandles(branchRace), needs: needsSecond},
+	{name: "TwoHandles/OneAnswerWins", run: twoHandles(answerRace), needs: needsSecond},
+	{name: "TwoHandles/OneTakesATurn", run: twoHandles(takeRace), needs: needsSecond},
 	{name: "TwoHandles/ZombieIsFenced", run: twoHandles(zombie), needs: needsSecond},
 	{name: "TwoHandles/SnapshotIsOnePointInTime", run: twoHandles(tornReads), needs: needsSecond},
 }
@@ -195,6 +199,39 @@ func branchRace(h *harness, hs handles) {
 			h.Fatalf("%s belongs to %q, writer %d won", id, h.load(id).UserID, winner)
 		}
 		same(h.T, "messages of "+id, h.texts(id), []string{"one", "two"})
+	}
+}
+
+// answerRace has people answer a call over the version they all saw: one answer is taken, and nothing of the others is
+// written.
+func answerRace(h *harness, hs handles) {
+	h.create("session")
+	for n := range rounds(100) {
+		id := fmt.Sprint("call-", n)
+		h.write("session", asks(id, "step"))
+		seen := h.call("session", id)
+		errs := race(racers, func(i int) error {
+			name := fmt.Sprint("reviewer-", i)
+			_, err := hs.of(i).Commit(h.Context(), "session", &store.Commit{Messages: says(name), Calls: []store.CallWrite{answers(seen, name)}})
+			return err
+		})
+		winner, rows := h.oneWins(errs, cairn.ErrStale)
+		want := fmt.Sprint("reviewer-", winner)
+		for _, st := range hs {
+			got, err := st.Call(h.Context(), "session", id)
+			h.must(err)
+			if got.Version != 2 || got.Answer.Reviewer != want || len(got.Trail) != 1 {
+				h.Fatalf("the call is %+v, but %s won", got, want)
+			}
+		}
+		if texts := h.texts("session"); len(texts) != n+1 || texts[n] != want {
+			h.Fatalf("after %d answers the transcript has %d messages, the last of %q; %s won", n+1, len(texts), texts[len(texts)-1], want)
+		}
+		for _, row := range rows {
+			if row.MessageCount != n+1 {
+				h.Fatalf("a conflict saw %d messages, want %d", row.MessageCount, n+1)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,10 @@ package support
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/shop"
@@ -91,13 +95,41 @@ func tools(s *shop.Shop) []cairn.Tool {
 					st.Addresses = append(st.Addresses, Move{Order: order.Number, Address: order.Address})
 				})
 			}),
-		cairn.Func("refund", "Pay an order back in full. It cannot be taken back.",
+		cairn.Func("refund", fmt.Sprintf("Pay an order back in full. It cannot be taken back: somebody at the shop has to approve more than %s first.", freely),
 			func(ctx context.Context, call *cairn.Call, in refundInput) (shop.Refund, error) {
 				refund, err := s.Refund(ctx, call.IdempotencyKey(), in.Order, in.Reason)
 				if err != nil {
 					return refund, err
 				}
 				return refund, cairn.UpdateState(call, func(st *State) { st.Refunds = append(st.Refunds, refund) })
+			},
+			cairn.RequireApprovalIf(func(ctx context.Context, _ *cairn.Call, in refundInput) (bool, error) {
+				o, err := s.Order(ctx, in.Order)
+				if errors.Is(err, cairn.ErrNotFound) {
+					return false, nil // nobody has to approve what the shop refuses
+				}
+				return o.Total > freely && refundable(o), err
 			}),
+			cairn.WaitAtMost(patience)),
 	}
+}
+
+// freely is the most that the agent pays back without asking anybody, patience how long it waits for an approval.
+const (
+	freely   shop.Euro = 2000
+	patience           = 24 * time.Hour
+)
+
+// refundable reports whether there is something to be paid back for an order.
+func refundable(o shop.Order) bool { return o.Refund == nil && o.Status != shop.Cancelled }
+
+// Describe says in a few words what a call that waits for approval would do.
+func Describe(ctx context.Context, s *shop.Shop, call *cairn.PendingCall) string {
+	var in refundInput
+	if call.Agent == Name && call.Tool == "refund" && json.Unmarshal(call.Input, &in) == nil {
+		if o, err := s.Order(ctx, in.Order); err == nil {
+			return fmt.Sprintf("refund of %s for order %d (%s, %s)", o.Total, o.Number, o.Item, in.Reason)
+		}
+	}
+	return call.Tool + " " + string(call.Input)
 }

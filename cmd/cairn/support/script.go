@@ -175,10 +175,10 @@ func settle(w wish, orders []int, now *turn) reply {
 		_, refused := now.refusals[refusal{"refund", n}]
 		_, refunded := now.refunds[n]
 		switch {
-		case !known || refused || refunded || o.Refund != nil || o.Status == shop.Cancelled || w.kind != refunding:
+		case !known || refused || refunded || !refundable(o) || w.kind != refunding:
 		case w.sure, o.Status == shop.Delivered && w.reason != "late" && w.reason != "unwanted":
 			refund.calls = append(refund.calls, call{"refund", refundInput{n, w.reason}})
-			refund.text += fmt.Sprintf("%s I am refunding the %s for order %d (%s) right away. ", sorry[w.reason], o.Total, n, o.Item)
+			refund.text += sorry[w.reason] + " " + promise(o) + " "
 			continue
 		default:
 			offers = append(offers, n)
@@ -201,10 +201,18 @@ var sorry = map[string]string{
 	"wrong":   "I am sorry that you got the wrong thing.",
 }
 
+// promise says what the agent is about to do for an order.
+func promise(o shop.Order) string {
+	if o.Total > freely {
+		return fmt.Sprintf("I am asking a colleague to approve the refund of %s for order %d (%s).", o.Total, o.Number, o.Item)
+	}
+	return fmt.Sprintf("I am refunding the %s for order %d (%s) right away.", o.Total, o.Number, o.Item)
+}
+
 // verdict says what became of an order in this turn.
 func verdict(n int, now *turn) string {
 	if f, ok := now.refunds[n]; ok {
-		return fmt.Sprintf("Done: %s for order %d are on their way back to you (refund %d). Nothing needs to be sent back.", f.Amount, n, f.Number)
+		return fmt.Sprintf("Done: %s for order %d are on their way back to you (refund %d). Nothing needs to be sent back.", f.Amount, f.Order, f.Number)
 	}
 	if why, ok := now.refusals[refusal{"refund", n}]; ok {
 		return fmt.Sprintf("I could not refund order %d: %s.", n, why)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/shop"
@@ -45,8 +46,9 @@ func ExampleAgent() {
 	// Order 44 (Bicycle bell, 12.00 EUR) is on its way to 78 High Street, Bletchley. <nil>
 }
 
-// talk plays a conversation and returns the tools that were called and the last text.
-func talk(t *testing.T, lines ...string) (calls []string, text string) {
+// talk plays a conversation and returns the tools that were called and the last text. What waits for approval is decided
+// as decide says.
+func talk(t *testing.T, decide func(cairn.CallRef) cairn.Submission, lines ...string) (calls []string, text string) {
 	t.Helper()
 	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
 	if err != nil {
@@ -64,6 +66,16 @@ func talk(t *testing.T, lines ...string) (calls []string, text string) {
 			t.Fatal(err)
 		}
 		res, err := run.Wait(t.Context())
+		for err == nil && res.Status.Suspends() {
+			for _, call := range res.Suspended.Calls {
+				if _, err := eng.Submit(t.Context(), "s1", decide(call)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if run, err = eng.Resume(t.Context(), "s1"); err == nil {
+				res, err = run.Wait(t.Context())
+			}
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +103,7 @@ func TestScript(t *testing.T) {
 		{"Orders 41 and 42 were never received",
 			`lookup_order{"order":41} lookup_order{"order":42} refund{"order":41,"reason":"missing"} refund{"order":42,"reason":"missing"}`,
 			"Done: 39.90 EUR for order 41 are on their way back to you (refund"},
-		{"Order 45 has not arrived. It is lost.", `lookup_order{"order":45} refund{"order":45,"reason":"missing"}`, "58.00 EUR"},
+		{"Order 45 has not arrived. It is lost.", `lookup_order{"order":45} refund{"order":45,"reason":"missing"}`, "Done: 58.00 EUR"},
 		{"Orders 42, 44 & 99 are damaged",
 			`lookup_order{"order":42} lookup_order{"order":44} lookup_order{"order":99} refund{"order":42,"reason":"broken"}`,
 			"there is no order 99. Shall I refund order 44?"},
@@ -109,12 +121,89 @@ func TestScript(t *testing.T) {
 		{"Hi", ``, "Hello!"},
 		{"🤷", ``, "I did not quite get that."},
 	} {
-		calls, text := talk(t, strings.Split(test.says, "|")...)
+		calls, text := talk(t, cairn.Approve, strings.Split(test.says, "|")...)
 		if got := strings.Join(calls, " "); got != test.calls {
 			t.Errorf("%q calls\n%s\nwant\n%s", test.says, got, test.calls)
 		}
 		if !strings.Contains(text, test.hears) {
 			t.Errorf("%q ends with %q, want %q", test.says, text, test.hears)
+		}
+	}
+}
+
+// TestScriptIsDecidedAbout has refunds denied and changed by who approves them: neither is asked for again.
+func TestScriptIsDecidedAbout(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		says   string
+		decide func(cairn.CallRef) cairn.Submission
+		hears  string
+	}{
+		{"order 42 is broken", func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, "") }, "I could not refund order 42: it was not approved."},
+		{"order 42 is broken", func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, "show it first") },
+			"I could not refund order 42: it was not approved: show it first."},
+		{"order 42 is broken", func(c cairn.CallRef) cairn.Submission {
+			return cairn.Approve(c).WithInput(map[string]any{"order": 41, "reason": "broken"})
+		}, "Done: 39.90 EUR for order 41 are on their way back to you (refund 1). Nothing needs to be sent back."},
+	} {
+		calls, text := talk(t, test.decide, test.says)
+		if text != test.hears || len(calls) != 2 {
+			t.Errorf("%d calls, ends with %q, want %q", len(calls), text, test.hears)
+		}
+	}
+}
+
+// TestApprovalIsNeeded says which refunds wait for approval: those that the shop would make, above an amount.
+func TestApprovalIsNeeded(t *testing.T) {
+	t.Parallel()
+	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Refund(t.Context(), "k", 41, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	refund, ok := support.Agent(s, support.Script(0)).Tool("refund")
+	if !ok {
+		t.Fatal("there is no tool refund")
+	}
+	for order, want := range map[int]bool{
+		42: true, 50: true,
+		44: false, // 12.00 EUR
+		41: false, // refunded already
+		49: false, // cancelled
+		99: false, // there is none
+	} {
+		asks, err := refund.AsksApproval(t.Context(), nil, fmt.Appendf(nil, `{"order":%d,"reason":"broken"}`, order))
+		if err != nil || asks != want {
+			t.Errorf("order %d: %t, %v; want %t", order, asks, err, want)
+		}
+	}
+	now := time.Now()
+	if got := refund.Pending(now).Deadline.Sub(now); got != 24*time.Hour {
+		t.Errorf("it waits for %s", got)
+	}
+}
+
+// TestDescribe puts a call into words.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	s, err := shop.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, test := range []struct{ agent, tool, input, want string }{
+		{support.Name, "refund", `{"order":42,"reason":"broken"}`, "refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)"},
+		{support.Name, "refund", `{"order":99,"reason":"broken"}`, `refund {"order":99,"reason":"broken"}`},
+		{support.Name, "refund", `{"order":"x"}`, `refund {"order":"x"}`},
+		{support.Name, "ship", `{"order":42}`, `ship {"order":42}`},
+		{"other", "refund", `{"order":42}`, `refund {"order":42}`},
+	} {
+		call := cairn.PendingCall{CallRef: cairn.CallRef{Tool: test.tool}, Agent: test.agent, Input: json.RawMessage(test.input)}
+		if got := support.Describe(t.Context(), s, &call); got != test.want {
+			t.Errorf("%s %s: %q, want %q", test.agent, test.input, got, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package support
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/shop"
@@ -63,11 +64,14 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	}
 	t.said = ""
 	var err error
+	var in lookupInput // every tool names the order in this way
+	_ = json.Unmarshal(input, &in)
 	if r.IsError {
-		var in lookupInput // every tool names the order in this way
-		_ = json.Unmarshal(input, &in)
 		why := string(r.Output)
 		_ = json.Unmarshal(r.Output, &why) // else it stays as it is
+		if r.Code == cairn.CodeDenied {
+			why = "it was not approved" + strings.TrimPrefix(why, "not approved by the user")
+		}
 		t.refusals[refusal{r.Tool, in.Order}] = why
 		return
 	}
@@ -88,7 +92,7 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	case "refund":
 		var f shop.Refund
 		if err = json.Unmarshal(r.Output, &f); err == nil {
-			t.refunds[f.Order] = f
+			t.refunds[in.Order] = f // f.Order is another one if who approved it changed that
 		}
 	}
 	if err != nil {

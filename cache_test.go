@@ -1,0 +1,60 @@
+package cairn_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+func TestCachePolicy(t *testing.T) {
+	t.Parallel()
+	if p := serverTool().Cache(); p != nil {
+		t.Errorf("a tool without a cache has %+v", p)
+	}
+	for name, test := range map[string]struct {
+		policy   cairn.CachePolicy
+		lifetime time.Duration
+		size     int
+	}{
+		"default": {cairn.CachePolicy{}, time.Hour, 64},
+		"briefly": {cairn.CachePolicy{TTL: time.Nanosecond}, time.Nanosecond, 64},
+		"few":     {cairn.CachePolicy{Max: 1}, time.Hour, 1},
+		"both":    {cairn.CachePolicy{TTL: 48 * time.Hour, Max: 1000}, 48 * time.Hour, 1000},
+	} {
+		p := serverTool(cairn.Cache(test.policy)).Cache()
+		if p == nil || *p != test.policy || p.Lifetime() != test.lifetime || p.Size() != test.size {
+			t.Errorf("%s: %+v, good for %s, %d results", name, p, p.Lifetime(), p.Size())
+		}
+	}
+}
+
+func TestCachedTools(t *testing.T) {
+	t.Parallel()
+	cache := cairn.Cache(cairn.CachePolicy{})
+	checkTools(t, map[string]string{
+		"that finishes":    "Cache: a tool that finishes a turn is called once",
+		"approved":         "Cache: a tool that waits for somebody is asked each time",
+		"approved, too":    "Cache: a tool that waits for somebody is asked each time",
+		"approved at once": "Cache: a tool that waits for somebody is asked each time",
+		"client":           "Cache: a tool that waits for somebody is asked each time",
+		"for less than 0":  "Cache: TTL and Max cannot be negative",
+		"less than none":   "Cache: TTL and Max cannot be negative",
+	}, map[string]cairn.Tool{
+		"plain":            serverTool(cache, cairn.Timeout(time.Second)),
+		"that finishes":    serverTool(cache, cairn.FinishWith()),
+		"approved":         serverTool(cache, cairn.RequireApproval()),
+		"approved, too":    serverTool(cairn.RequireApproval(), cache),
+		"approved at once": serverTool(cache, cairn.RequireApprovalIf(never)),
+		"client":           clientTool(cache),
+		"for less than 0":  serverTool(cairn.Cache(cairn.CachePolicy{TTL: -1})),
+		"less than none":   serverTool(cairn.Cache(cairn.CachePolicy{Max: -1})),
+	})
+}
+
+func TestUsageCountsCacheHits(t *testing.T) {
+	t.Parallel()
+	if sum := (cairn.Usage{ToolCalls: 2, ToolCacheHits: 1}).Add(cairn.Usage{ToolCalls: 40, ToolCacheHits: 30}); sum.ToolCalls != 42 || sum.ToolCacheHits != 31 {
+		t.Errorf("sum %+v", sum)
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// waiting starts a demo that waits for the approval of a refund.
+func (b *bench) waiting(t *testing.T) *process {
+	t.Helper()
+	p := b.start(t, "demo")
+	p.say("Order 42 arrived broken")
+	p.until("waits for approval until")
+	p.until("  waiting · ")
+	p.until("\n")
+	return p
+}
+
+// TestKilledWhileItWaits kills the demo while a refund waits for approval. Whoever settles it and whoever goes on with it,
+// it is as if nothing had happened.
+func TestKilledWhileItWaits(t *testing.T) {
+	t.Parallel()
+	refused := append(wholeAnswer[:6:6], "tool ← refund denied", "assistant: I could not refund order 42: it was not approved: no.")
+	for name, test := range map[string]struct {
+		settle func(t *testing.T, b *bench)
+		want   []string
+	}{
+		"approved, then the demo": {func(t *testing.T, b *bench) {
+			b.settle(t, exitOK, "approve", "call_", "--reviewer", "carol")
+			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "Done: 24.50 EUR")
+		}, wholeAnswer},
+		"denied, then the demo": {func(t *testing.T, b *bench) {
+			b.settle(t, exitOK, "deny", "call_", "--reason", "no")
+			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "error: not approved by the user: no", "I could not refund")
+		}, refused},
+		"the demo asks again": {func(t *testing.T, b *bench) {
+			again := b.start(t, "demo")
+			again.say("y")
+			wantSpoken(t, again, "waits for approval until", "Approve refund of 24.50 EUR for order 42", "Done: 24.50 EUR")
+		}, wholeAnswer},
+		"the demo approves": {func(t *testing.T, b *bench) {
+			wantSpoken(t, b.start(t, "demo", "-y"), "waits for approval until", "approved: --yes", "Done: 24.50 EUR")
+		}, wholeAnswer},
+		"a worker before the approval": {func(t *testing.T, b *bench) {
+			worker := b.start(t, "work")
+			readUntil(t, worker.stderr, "Ctrl-C ends.")
+			b.settle(t, exitOK, "approve", "call_")
+			readUntil(t, worker.stderr, `"run ended" session=demo`)
+		}, wholeAnswer},
+		"a worker after the denial": {func(t *testing.T, b *bench) {
+			b.settle(t, exitOK, "deny", "call_", "--reason", "no")
+			readUntil(t, b.start(t, "work").stderr, `"run ended" session=demo`)
+		}, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			p := b.waiting(t)
+			p.signal(syscall.SIGKILL)
+			p.end()
+			if s := b.session(t); s.Status != cairn.SessionPaused || s.OpenCalls != 1 {
+				t.Fatalf("the session is %s and waits for %d calls", s.Status, s.OpenCalls)
+			}
+			test.settle(t, b)
+			wantTranscript(t, b, test.want)
+			refunds := 1
+			if len(test.want) != len(wholeAnswer) || test.want[6] != wholeAnswer[6] {
+				refunds = 0
+			}
+			wantRefunds(t, b, refunds)
+			if s := b.session(t); s.Status != cairn.SessionCompleted {
+				t.Errorf("the session is %s", s.Status)
+			}
+		})
+	}
+}
+
+// wantSpoken ends a demo and checks that it prints each of some texts once, in that order.
+func wantSpoken(t *testing.T, p *process, parts ...string) {
+	t.Helper()
+	stdout, stderr, code := p.end()
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit %d: %q", code, stderr)
+	}
+	at := 0
+	for _, part := range parts {
+		i := strings.Index(stdout[at:], part)
+		if i < 0 || strings.Count(stdout, part) != 1 {
+			t.Errorf("%q is printed %d times, or not after what comes before it:\n%s", part, strings.Count(stdout, part), stdout)
+			return
+		}
+		at += i
+	}
+}
+
+// TestAnsweredElsewhere has somebody else be faster while the demo asks. It says who it was and goes on.
+func TestAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
+	const faster = "Nothing was changed: refund of session demo was approved by carol on "
+	for name, test := range map[string]struct {
+		again bool   // the demo was killed and started again
+		goOn  bool   // somebody else goes on with the session, too
+		says  string // if it is not empty
+		shows []string
+	}{
+		"approved":     {says: "n", shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"gone on with": {says: "n", goOn: true, shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"gone on with, by a demo that found it waiting": {again: true, says: "n", goOn: true,
+			shows: []string{"waits for approval until", faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"gone on with, no answer": {goOn: true, shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"approved, no answer":     {shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			p := b.waiting(t)
+			if test.again {
+				p.signal(syscall.SIGKILL)
+				p.end()
+				p = b.start(t, "demo")
+				p.until("waits for approval until")
+			}
+			b.settle(t, exitOK, "approve", "call_", "--reviewer", "carol")
+			if test.goOn {
+				b.start(t, "demo").end()
+			}
+			if test.says != "" {
+				p.say(test.says)
+				p.say("thank you")
+				test.shows = append(test.shows, "You are welcome.")
+			}
+			wantSpoken(t, p, test.shows...)
+			wantRefunds(t, b, 1)
+		})
+	}
+}
+
+// TestTakenElsewhere has a second demo wait for a refund while the first one sits at the prompt: what is typed there does
+// not withdraw the refund, but comes after it.
+func TestTakenElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		says  string
+		shows []string
+	}{
+		{"thank you", []string{"you: thank you", "Approve refund", "Done: 24.50 EUR", "You are welcome."}},
+		{"/resume", []string{"you: /resume", "Approve refund", "Done: 24.50 EUR"}},
+	} {
+		b := newBench(t)
+		first := b.start(t, "demo")
+		first.say("hello")
+		first.until("completed")
+		second := b.waiting(t)
+		first.say(test.says)
+		first.until("waits for approval until")
+		first.say("y")
+		wantSpoken(t, first, test.shows...)
+		wantSpoken(t, second, "Done: 24.50 EUR")
+		wantRefunds(t, b, 1)
+	}
+}
+
+// TestAsksWhereItIsClaimed has a reviewer claim the refund while the demo asks about it.
+func TestAsksWhereItIsClaimed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := b.waiting(t)
+	b.settle(t, exitOK, "claim", "call_", "--reviewer", "carol")
+	p.say("y")
+	stdout, stderr, code := p.end()
+	if code != exitFailure || !strings.Contains(stderr, `is claimed by "carol" until`) || !strings.Contains(stdout, "inbox approve call_") {
+		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
+	}
+	if out := b.settle(t, exitOK, "list"); !strings.Contains(out, "carol until ") {
+		t.Errorf("the refund does not wait any more:\n%s", out)
+	}
+}
+
+// TestTerminatedWhileItWaits asks the demo to go while a refund waits: it says how that is settled.
+func TestTerminatedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		b := newBench(t)
+		p := b.waiting(t)
+		p.signal(s)
+		stdout, stderr, code := p.end()
+		if code != exitOK || stderr != "" || !strings.Contains(stdout, " inbox approve call_") {
+			t.Errorf("%s: exit %d: %q\n%s", s, code, stderr, stdout)
+		}
+		if s := b.session(t); s.Status != cairn.SessionPaused {
+			t.Errorf("the session is %s", s.Status)
+		}
+	}
+}
+
+// TestCommandsThatArePrinted says how commands are printed so that they can be typed.
+func TestCommandsThatArePrinted(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"cairn":                           "cairn",
+		"bin/cairn":                       "bin/cairn",
+		"my tools/cairn":                  "'my tools/cairn'",
+		"cache/go-build/ab/cd-d/cairn":    "go run ./cmd/cairn",
+		"temp/go-build123/b001/exe/cairn": "go run ./cmd/cairn",
+	} {
+		if got := called(name); got != want {
+			t.Errorf("%s is called as %s, want %s", name, got, want)
+		}
+	}
+	b := newBench(t)
+	b.env["CAIRN_DB"] = filepath.Join(b.dir, "ada's.db")
+	stdout, _, _ := b.run("Order 42 arrived broken\n", "demo", "--session", "one two")
+	for _, want := range []string{` --db 'DIR/ada'\''s.db'`, ` demo --session 'one two' --db `} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not printed:\n%s", want, stdout)
+		}
+	}
+}

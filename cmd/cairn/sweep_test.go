@@ -1,0 +1,97 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	later := func(d time.Duration) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.clock = b.clock.Add(d)
+	}
+	sweep := func(want string, flags ...string) {
+		t.Helper()
+		stdout, stderr, code := b.run("", append([]string{"sweep"}, flags...)...)
+		lines := strings.Split(stdout, "\n")
+		if code != exitOK || stderr != "" || len(lines) != 3 || strings.Join(strings.Fields(lines[1]), " ") != want {
+			t.Fatalf("sweep: exit %d, %s\n%swant %s", code, stderr, stdout, want)
+		}
+	}
+	b.run("hello\n", "demo")
+	b.run("hello\n", "demo", "--session", "other")
+	if stdout, _, code := b.run("", "sessions", "delete", "other", "--yes"); code != exitOK {
+		t.Fatal(stdout)
+	}
+	sweep("0 0 0 0 0")
+	later(7 * 24 * time.Hour)
+	sweep("1 1 0 0 0")
+	if _, _, code := b.run("", "sessions", "show", "demo"); code != exitNotFound {
+		t.Errorf("the session has not expired: exit %d", code)
+	}
+	sweep("0 0 1 1 0", "--retention", "168h") // the other one was deleted longer ago
+	later(30 * 24 * time.Hour)
+	stdout, _, code := b.run("", "sweep", "--json")
+	if want := "{\n  \"detected\": 0,\n  \"expired\": 0,\n  \"purged\": 1,\n  \"snapshots_deleted\": 1,\n  \"failed\": 0\n}\n"; stdout != want || code != exitOK {
+		t.Errorf("exit %d, %s", code, stdout)
+	}
+	b.run("hello\n", "demo")
+	b.run("", "sessions", "delete", "demo", "--yes")
+	sweep("0 0 1 1 0", "--retention", "0s")
+	for _, bad := range [][]string{{"--retention", "-1s"}, {"--retention", "long"}, {"more"}} {
+		if _, stderr, code := b.run("", append([]string{"sweep"}, bad...)...); code != exitUsage || stderr == "" {
+			t.Errorf("sweep %q: exit %d, %s", bad, code, stderr)
+		}
+	}
+	if _, _, code := b.run("", "sweep", "--db", filepath.Join(b.dir, "none.db")); code != exitNotFound {
+		t.Errorf("sweep of no database: exit %d", code)
+	}
+}
+
+func TestSweepReport(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	r := engine.SweepReport{Detected: 3, Expired: 2, Failed: 1, Errors: []engine.SweepError{{SessionID: "s-1", Error: cairn.Errorf(cairn.CodeCorrupt, "stored session\ndoes not decode")}}}
+	if err := (&sweepCmd{}).print(&app{stdout: &out}, r); err != nil {
+		t.Fatal(err)
+	}
+	const want = `DETECTED  EXPIRED  PURGED  SNAPSHOTS DELETED  FAILED
+3         2        0       0                  1
+
+SESSION  ERROR
+s-1      corrupt: stored session does not decode
+`
+	if out.String() != want {
+		t.Errorf("%s", out.String())
+	}
+}
+
+func TestErase(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.run("hello\n", "demo")
+	if _, stderr, code := b.run("", "erase", "demo"); code != exitUsage || !strings.Contains(stderr, "--yes") {
+		t.Errorf("erase with nobody to ask: exit %d, %s", code, stderr)
+	}
+	if stdout, stderr, code := b.run("", "erase", "demo", "--yes"); code != exitOK || stdout != "Erased session demo.\n" {
+		t.Errorf("exit %d, %s%s", code, stdout, stderr)
+	}
+	if _, _, code := b.run("", "erase", "demo", "--yes"); code != exitNotFound {
+		t.Errorf("erase of no session: exit %d", code)
+	}
+	if stdout, _, _ := b.run("", "sweep", "--retention", "0s", "--json"); !strings.Contains(stdout, `"purged": 0`) {
+		t.Errorf("something was left: %s", stdout)
+	}
+	b.run("hello\n", "demo")
+	if stdout, _, code := b.run("", "erase", "demo", "--yes", "--json"); code != exitOK || !strings.Contains(stdout, `"id": "demo"`) {
+		t.Errorf("exit %d, %s", code, stdout)
+	}
+}

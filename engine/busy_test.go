@@ -1,0 +1,173 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// talker is a model that takes a note, thinks for a minute and then repeats what the user said last.
+func talker() cairn.Model {
+	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		last := req.Messages[len(req.Messages)-1]
+		if last.Role == cairn.RoleTool {
+			return scripted.Reply(scripted.Text("so "), scripted.Pause(time.Minute), scripted.Text("be it"))
+		}
+		return scripted.Call("note", in{Text: last.Text()})
+	})
+}
+
+// texts returns what the user said in a session.
+func texts(list []cairn.Message) string {
+	var said []string
+	for i := range list {
+		if list[i].Role == cairn.RoleUser && !list[i].Hidden {
+			said = append(said, list[i].Text())
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+func TestOnBusy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		busy     engine.OnBusy
+		statuses []cairn.RunStatus // of the runs of three turns, the later two begun while the first is under way
+		said     string
+		state    string
+	}{
+		{"enqueue", engine.Enqueue, []cairn.RunStatus{cairn.RunCompleted, cairn.RunCompleted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
+		{"interrupt", engine.Interrupt, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
+		{"rollback", engine.Rollback, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "three", `{"notes":["three"]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				eng := open(t, st, bot(talker(), note()))
+				runs := []*engine.Run{start(t, eng, "s", "one")}
+				for _, text := range []string{"two", "three"} {
+					time.Sleep(time.Second)
+					runs = append(runs, start(t, eng, "s", text, engine.WithOnBusy(c.busy)))
+				}
+				for i, run := range runs {
+					if res := wait(t, run); res.Status != c.statuses[i] || res.Turn != i+1 {
+						t.Errorf("turn %d: %+v", i+1, res)
+					}
+					if c.busy == engine.Enqueue {
+						wantOwnEvents(t, run)
+					}
+				}
+				if got := texts(messages(t, st, "s")); got != c.said {
+					t.Errorf("the user said %q, want %q", got, c.said)
+				}
+				if got := state(t, st, "s"); got != c.state {
+					t.Errorf("state %s, want %s", got, c.state)
+				}
+				if row := load(t, st, "s"); row.Queued != 0 {
+					t.Errorf("%d turns are still queued", row.Queued)
+				}
+				if c.busy != engine.Rollback { // the log tells of what was taken back
+					wantSound(t, st, "s")
+				}
+			})
+		})
+	}
+}
+
+// wantOwnEvents checks that a run's events begin and end with it.
+func wantOwnEvents(t *testing.T, run *engine.Run) {
+	t.Helper()
+	var first, last cairn.Event
+	for ev, err := range run.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Type == "" {
+			first = ev
+		}
+		last = ev
+	}
+	if first.Type != cairn.EventRunStart || first.RunID != run.ID() || !last.Ends(run.ID()) {
+		t.Errorf("run %s: events from %s of %s to %s of %s", run.ID(), first.Type, first.RunID, last.Type, last.RunID)
+	}
+}
+
+func TestRejectIsTheDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		eng := open(t, tapOn(nil), bot(talker(), note()))
+		run := start(t, eng, "s", "one")
+		_, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("two"))
+		wantError(t, err, cairn.ErrAlreadyRunning)
+		_, err = eng.Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(9))
+		wantError(t, err, cairn.ErrInvalid)
+		_, err = eng.Resume(t.Context(), "s", engine.WithOnBusy(engine.Interrupt))
+		wantError(t, err, cairn.ErrInvalid)
+		wait(t, run)
+	})
+}
+
+func TestAWorkerBeginsTheQueueOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		dead := open(t, st, bot(talker(), note()))
+		start(t, dead, "s", "one")
+		time.Sleep(time.Second)
+		queued := start(t, dead, "s", "two", engine.WithOnBusy(engine.Enqueue))
+		leave(t, dead)
+		eng := open(t, st, bot(talker(), note()), named("b"))
+		go func() { _ = eng.Work(t.Context()) }()
+		again := attachTo(t, eng, "s", queued.ID())
+		if res := wait(t, again); res.Status != cairn.RunCompleted || res.Turn != 2 {
+			t.Errorf("%+v", res)
+		}
+		wantSound(t, st, "s")
+	})
+}
+
+// attachTo waits until a run is the session's latest and returns a handle on it.
+func attachTo(t *testing.T, eng *engine.Engine, session, runID string) *engine.Run {
+	t.Helper()
+	for range 3600 {
+		run, err := eng.Attach(t.Context(), session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.ID() == runID {
+			return run
+		}
+		time.Sleep(time.Second)
+	}
+	t.Fatalf("run %s was never begun", runID)
+	return nil
+}
+
+func TestDeleteTakesTheTreeAlong(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Call("ask", in{"?"})
+	}), Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
+	eng := open(t, st, bot(scripted.New(scripted.Call("helper", map[string]string{"input": "help"})), cairn.SubAgent(helper)))
+	res := turn(t, eng, "s", "go")
+	wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+	wantError(t, eng.Delete(t.Context(), res.Suspended.Children[0]), cairn.ErrInvalid)
+	if err := eng.Delete(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := eng.Sessions(t.Context(), store.SessionQuery{})
+	if err != nil || len(page.Items) != 0 {
+		t.Errorf("left: %v, %v", page.Items, err)
+	}
+	submit(t, eng, "s", cairn.Answer(res.Suspended.Calls[0], "late"), cairn.OutcomeUnknownCall)
+}

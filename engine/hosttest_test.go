@@ -1,0 +1,37 @@
+package engine_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+var golden = flag.Bool("golden", false, "write the files of host/hosttest anew")
+
+func TestHost(t *testing.T) {
+	t.Parallel()
+	host := hosttest.Host{
+		Name: "inprocess",
+		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+			eng, err := engine.New(st, agents, opts)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return eng
+		},
+	}
+	if *golden {
+		host.Golden = "../host/hosttest/testdata"
+	}
+	hosttest.Run(t, host, hosttest.Store{
+		Name:   "memstore",
+		Open:   func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
+		Bubble: true,
+	})
+}

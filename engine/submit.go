@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Submit answers a pending call of a session tree: it gives a client tool's result or decides about an approval. root is
+// the tree's root, whichever session of it the call belongs to. Any process can do that, also one that does not know the
+// agent. Of any number of answers one is the first; the receipt says what became of this one.
+//
+// Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
+// ErrNotFound for a call that there is not (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
+// that does not fit the call (OutcomeInvalid), and nothing is stored then. An answer that was late or not the first is
+// not an error.
+func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
+	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
+	if err := cairn.CheckSessionID(root); err != nil {
+		return invalid, err
+	}
+	if err := s.Validate(); err != nil {
+		return invalid, err
+	}
+	var receipt cairn.Receipt
+	id := e.opts.NewID("answer")
+	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *store.Commit) (next cairn.PendingCall, err error) {
+		next, receipt.Outcome, err = inbox.Decide(call, &s, id, e.opts.Now())
+		if receipt.Outcome == cairn.OutcomeLate {
+			m := cairn.Context(inbox.LateText(&next, &s))
+			m.ID = id
+			c.Messages = append(c.Messages, m)
+		}
+		receipt.Call = &next
+		return next, err
+	})
+	if errors.Is(err, cairn.ErrNotFound) {
+		receipt.Outcome = cairn.OutcomeUnknownCall
+	}
+	if err != nil {
+		return receipt, err
+	}
+	if receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate {
+		if receipt.Call, err = e.Call(ctx, root, s.CallID); err != nil {
+			return receipt, err
+		}
+	}
+	receipt.Ready = row.Ready()
+	if receipt.Ready && e.opts.AutoResume && (receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate) {
+		e.resumeSoon(ctx, root)
+	}
+	return receipt, nil
+}
+
+// changeCall changes the row of a pending call, together with what its session's row tells of it, unless change leaves
+// it at the version it had and gives the commit nothing to do. It returns the session's row.
+func (e *Engine) changeCall(ctx context.Context, root, callID string,
+	change func(cairn.PendingCall, *store.Commit) (cairn.PendingCall, error)) (*cairn.Session, error) {
+	call, err := e.Call(ctx, root, callID)
+	if err != nil {
+		return nil, err
+	}
+	return store.Update(ctx, e.store, call.SessionID, func(row *cairn.Session) (*store.Commit, error) {
+		call, err := e.Call(ctx, root, callID) // no older than row
+		if err != nil {
+			return nil, err
+		}
+		c := &store.Commit{}
+		next, err := change(*call, c)
+		if err != nil || len(next.Trail) == len(call.Trail) {
+			return nil, err
+		}
+		c.Calls = []store.CallWrite{{Call: next, Seen: call.Version}}
+		if call.Status == cairn.CallOpen && next.Status != cairn.CallOpen && row.SuspendedStep == call.StepID {
+			c.Suspend = &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls - 1}
+			if c.Suspend.OpenCalls > 0 {
+				c.Suspend.NextDeadline = row.NextDeadline
+			}
+		}
+		return c, nil
+	})
+}
+
+// resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it.
+func (e *Engine) resumeSoon(ctx context.Context, root string) {
+	_, err := e.goOn(context.WithoutCancel(ctx), root, false)
+	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
+		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
+	}
+}
+
+// Inbox pages through pending calls of all sessions, the oldest first: the open ones, unless the query names statuses.
+func (e *Engine) Inbox(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+	if len(q.Statuses) == 0 {
+		q.Statuses = []cairn.CallStatus{cairn.CallOpen}
+	}
+	return e.store.Calls(ctx, q)
+}
+
+// Call returns a pending call of a session tree, with its audit trail. The error is ErrNotFound if there is no such call.
+func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
+	if err := cairn.CheckSessionID(root); err != nil {
+		return nil, err
+	}
+	if callID == "" {
+		return nil, cairn.Invalid("call_id", "is empty")
+	}
+	return e.store.Call(ctx, root, callID)
+}
+
+// Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The error
+// is ErrClaimed while somebody else has it, ErrInvalid if the reviewer may not answer it or it is no longer open.
+func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
+	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall) (cairn.PendingCall, error) {
+		return inbox.Claim(c, reviewer, d, e.opts.Now())
+	})
+}
+
+// Release takes a reviewer's claim back. The error is ErrClaimed if it is somebody else's.
+func (e *Engine) Release(ctx context.Context, root, callID, reviewer string) (*cairn.PendingCall, error) {
+	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall) (cairn.PendingCall, error) {
+		return inbox.Release(c, reviewer, e.opts.Now())
+	})
+}
+
+func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {
+	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *store.Commit) (cairn.PendingCall, error) {
+		return change(call)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.store.Call(ctx, root, callID)
+}

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// ttl returns how long a new session of an agent may be idle; 0 for ever.
+func (e *Engine) ttl(agent string) time.Duration {
+	ttl := e.opts.TTL
+	if a := e.agents[agent]; a != nil && a.TTL != 0 {
+		ttl = a.TTL
+	}
+	return max(ttl, 0)
+}
+
+// Delete removes a session with everything it owns: its pending calls, the sessions of its sub-agents and companions, and
+// its event log. It is hidden at once, and its id is free for a new session; what is stored of it, but for the events of a
+// log that is not the store's, is kept until a Sweep after Options.Retention. The error is ErrAlreadyRunning while a run
+// holds one of the sessions, ErrInvalid for a sub-agent's session, which goes with its root.
+func (e *Engine) Delete(ctx context.Context, id string) error {
+	_, err := e.remove(ctx, id, store.Deleted)
+	return err
+}
+
+// Erase removes a session as Delete does, and then, without keeping it for any time, what is stored of it. If it fails
+// after the session was hidden, a Sweep does the rest when the time has come.
+func (e *Engine) Erase(ctx context.Context, id string) error {
+	removed, err := e.remove(ctx, id, store.Deleted)
+	if err != nil {
+		return err
+	}
+	if e.sweeper == nil {
+		return nil
+	}
+	if _, err = e.sweeper.Purge(ctx, removed.Key); errors.Is(err, cairn.ErrNotFound) {
+		return nil // a sweep was faster
+	}
+	return err
+}
+
+// remove hides a session tree and forgets it. With an error there may still be a removal, of which the log is left.
+func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+	if err := cairn.CheckSessionID(root); err != nil {
+		return nil, err
+	}
+	if e.sweeper == nil {
+		return nil, e.deleteTree(ctx, root)
+	}
+	removed, err := e.sweeper.Remove(ctx, root, why)
+	if err != nil {
+		return nil, err
+	}
+	e.fx.Evict(root)
+	if e.opts.Log != nil { // of which the store knows nothing
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = e.log.Drop(ctx, root)
+	}
+	return removed, err
+}
+
+// deleteTree removes a session tree for good from a store that cannot hide it first.
+func (e *Engine) deleteTree(ctx context.Context, root string) error {
+	row, err := e.store.Load(ctx, root)
+	if err != nil {
+		return err
+	}
+	if row.RootID != root {
+		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", root, row.RootID)
+	}
+	for { // the root goes last, so that what is left of a tree can be deleted again
+		page, err := e.store.List(ctx, store.SessionQuery{RootID: root, Limit: 100})
+		if err != nil {
+			return err
+		}
+		children := slices.DeleteFunc(page.Items, func(s cairn.Session) bool { return s.ID == root })
+		for i := range children {
+			if err := e.store.Delete(ctx, children[i].ID); err != nil && !errors.Is(err, cairn.ErrNotFound) {
+				return err
+			}
+			e.fx.Evict(children[i].ID)
+		}
+		if len(children) == 0 {
+			break
+		}
+	}
+	if err := e.store.Delete(ctx, root); err != nil {
+		return err
+	}
+	e.fx.Evict(root)
+	return e.log.Drop(ctx, root)
+}
+
+// SweepReport says what a sweep did. A session counts once together with those of its sub-agents and companions.
+type SweepReport struct {
+	// Detected counts the sessions whose time had come, Expired those of them that were removed.
+	Detected int `json:"detected"`
+	Expired  int `json:"expired"`
+	// Purged counts the removed sessions whose retention was over and of which nothing is left, SnapshotsDeleted the
+	// checkpoints they had.
+	Purged           int `json:"purged"`
+	SnapshotsDeleted int `json:"snapshots_deleted"`
+	// Failed counts the sessions that could not be removed or purged. They are tried again by the next sweep. Errors says
+	// why, for the first hundred.
+	Failed int          `json:"failed"`
+	Errors []SweepError `json:"errors,omitempty"`
+}
+
+// SweepError says why a sweep could not remove or purge a session.
+type SweepError struct {
+	SessionID string       `json:"session_id"`
+	Error     *cairn.Error `json:"error"`
+}
+
+const (
+	// sweepBatch is how many sessions a sweep asks the store for at once.
+	sweepBatch = 100
+	// maxSweepErrors bounds the errors that a report tells of.
+	maxSweepErrors = 100
+)
+
+func (r *SweepReport) failed(session string, err error) {
+	r.Failed++
+	if len(r.Errors) < maxSweepErrors {
+		r.Errors = append(r.Errors, SweepError{SessionID: session, Error: cairn.AsError(err)})
+	}
+}
+
+// Sweep removes the sessions that have expired and purges those that were removed Options.Retention ago. Any session of
+// the store is seen to, whatever its agent. A store that is no [store.Sweeper] has none to sweep. A session that cannot be removed or purged is an entry of the report and stops
+// nothing. Any number of processes may sweep at once. The error says that ctx is done or that the store could not say
+// what there is to sweep; the report is good up to there.
+//
+// Until a sweep removes it, a session that has expired is there like any other, and activity revives it.
+func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
+	var r SweepReport
+	if e.sweeper == nil {
+		return r, nil
+	}
+	err := e.sweepStale(ctx, &r)
+	if ctx.Err() != nil || e.opts.Retention < 0 {
+		return r, err
+	}
+	return r, errors.Join(err, e.sweepRemoved(ctx, &r))
+}
+
+// sweepStale removes the sessions that have expired.
+func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
+	q := store.PageQuery{Limit: sweepBatch}
+	for {
+		page, err := e.sweeper.Stale(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, id := range page.Items {
+			removed, err := e.remove(ctx, id, store.Expired)
+			switch {
+			case removed != nil:
+				r.Detected++
+				r.Expired++
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case isConflict(err), errors.Is(err, cairn.ErrNotFound): // it was active, or another process was faster
+				continue
+			default:
+				r.Detected++
+			}
+			if err != nil {
+				r.failed(id, err)
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// sweepRemoved purges the sessions that were removed long enough ago.
+func (e *Engine) sweepRemoved(ctx context.Context, r *SweepReport) error {
+	q := store.PageQuery{Limit: sweepBatch}
+	for {
+		page, err := e.sweeper.Removed(ctx, e.opts.Retention, q)
+		if err != nil {
+			return err
+		}
+		for _, removed := range page.Items {
+			n, err := e.purge(ctx, removed)
+			r.SnapshotsDeleted += n
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, cairn.ErrNotFound): // another process was faster
+			case err != nil:
+				r.failed(removed.SessionID, err)
+			default:
+				r.Purged++
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// purge removes what is left of a session. Where the log is not the store's, the process that removed the session may have
+// died before it dropped that.
+func (e *Engine) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
+	if e.opts.Log != nil {
+		switch _, err := e.store.Load(ctx, removed.SessionID); {
+		case err == nil: // the log is that of the next session of that id
+		case !errors.Is(err, cairn.ErrNotFound):
+			return 0, err
+		default:
+			if err := e.log.Drop(ctx, removed.SessionID); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return e.sweeper.Purge(ctx, removed.Key)
+}
+
+// sweepOften sweeps now and every Options.SweepInterval until ctx is done.
+func (e *Engine) sweepOften(ctx context.Context) {
+	ticker := time.NewTicker(e.opts.SweepInterval)
+	defer ticker.Stop()
+	for {
+		r, err := e.Sweep(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			e.opts.Logger.Warn("sweep came to an end early", "error", err, "failed", r.Failed)
+		case r.Failed > 0:
+			e.opts.Logger.Warn("sweep left sessions behind", "failed", r.Failed, "session", r.Errors[0].SessionID, "error", r.Errors[0].Error)
+		case r.Expired+r.Purged > 0:
+			e.opts.Logger.Info("swept", "expired", r.Expired, "purged", r.Purged, "snapshots_deleted", r.SnapshotsDeleted)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

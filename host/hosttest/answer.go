@@ -1,0 +1,140 @@
+package hosttest
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// answers are those to tools that a client runs, and those that do not come in time.
+var answers = []scenario{
+	{"client-tool", (*scene).clientTool},
+	{"client-tool-error", (*scene).clientToolError},
+	{"deadline", (*scene).deadline},
+	{"deadline-resumed", (*scene).deadlineResumed},
+	{"deadline-partly", (*scene).deadlinePartly},
+	{"late-answer", (*scene).lateAnswer},
+	{"late-answer-first", (*scene).lateAnswerFirst},
+}
+
+func (s *scene) clientTool() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(scripted.Text("Where are you? "), asks("c1", "locate", "here")), scripted.Text("Nice.")), locate())}
+	p := s.process()
+	p.turn("s", "hello")
+	p.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	p.resume("s")
+}
+
+func (s *scene) clientToolError() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("Never mind.")), locate(), s.note())}
+	p := s.process()
+	p.turn("s", "hello")
+	p.submit("s", cairn.AnswerError(s.open("s", "locate"), "no signal").By("phone"), cairn.OutcomeAccepted)
+	p.resume("s")
+}
+
+// Nobody answers, and nobody asks: a worker sees to the deadline.
+func (s *scene) deadline() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42")), scripted.Text("Nobody there?")),
+		locate(cairn.WaitAtMost(s.soon)), s.refund(cairn.WaitAtMost(s.soon)))}
+	s.process().turn("s", "hello")
+	s.later()
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// Without a worker the next resume does.
+func (s *scene) deadlineResumed() {
+	s.oneRefund(cairn.WaitAtMost(s.soon))
+	p := s.process()
+	p.turn("s", "refund it")
+	s.pass(s.open("s", "refund"))
+	p.resume("s")
+}
+
+// pass lets a call's deadline pass.
+func (s *scene) pass(call cairn.CallRef) {
+	s.Helper()
+	s.later()
+	s.await("the deadline of "+call.Tool, func() bool {
+		due, err := s.st.Due(s.Context(), 100)
+		s.must(err)
+		for _, d := range due {
+			if d.SessionID == call.SessionID && d.Kind == store.DueDeadline {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// await asks until done says yes. A store's clock is not ours, so that there is no event to wait for.
+func (s *scene) await(what string, done func() bool) {
+	s.Helper()
+	pause := time.Second
+	if !s.place.Bubble {
+		pause = 5 * time.Millisecond
+	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
+	defer cancel()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// The deadline of one call passes; the others may still be answered.
+func (s *scene) deadlinePartly() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42")), scripted.Text("Well.")),
+		locate(cairn.WaitAtMost(s.soon)), s.refund())}
+	p := s.process()
+	p.turn("s", "hello")
+	s.later()
+	s.process().work()
+	s.await("the call to be closed", func() bool { return s.row("s").OpenCalls == 1 })
+	_, err := p.Resume(s.Context(), "s")
+	s.want("resume with one call open", err, cairn.ErrNotResumable)
+	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.hearEnd("s", 2)
+}
+
+// An answer after the deadline is noted, and told to the model once.
+func (s *scene) lateAnswer() {
+	s.oneRefund(cairn.WaitAtMost(s.soon))
+	one, two := s.process(), s.process()
+	one.turn("s", "refund it")
+	call := s.open("s", "refund")
+	s.later()
+	two.work()
+	s.hearEnd("s", 2)
+	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeLate)
+	two.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeAlreadyCompleted)
+	two.submit("s", cairn.Deny(call, "no").By("bob"), cairn.OutcomeAlreadyCompleted)
+	one.turn("s", "and now?")
+}
+
+// The same if the late answer is the first to notice that the time is over.
+func (s *scene) lateAnswerFirst() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("I see.")),
+		locate(cairn.WaitAtMost(s.soon)), s.note())}
+	p := s.process()
+	p.turn("s", "hello")
+	call := s.open("s", "locate")
+	s.pass(call)
+	p.submit("s", cairn.Answer(call, place{"Oslo"}), cairn.OutcomeLate)
+	p.submit("s", cairn.Answer(call, place{"Rome"}), cairn.OutcomeAlreadyCompleted)
+	p.resume("s")
+}

@@ -1,0 +1,395 @@
+package hosttest
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// crashes kill a process at a chosen moment. Another one goes on.
+var crashes = []scenario{
+	{"crash-answered", (*scene).crashAnswered},
+	{"crash-suspending", (*scene).crashSuspending},
+	{"crash-suspending-read", (*scene).crashSuspendingRead},
+	{"crash-resuming", (*scene).crashResuming},
+	{"crash-approved", (*scene).crashApproved},
+	{"crash-approved-staged", (*scene).crashApprovedStaged},
+	{"crash-expired", (*scene).crashExpired},
+	{"crash-child-done", (*scene).crashChildDone},
+	{"crash-child-ending", (*scene).crashChildEnding},
+	{"crash-child-suspending", (*scene).crashChildSuspending},
+	{"crash-child-staged", (*scene).crashChildStaged},
+	{"crash-child-halfway", (*scene).crashChildHalfway},
+	{"crash-child-waits", (*scene).crashChildWaits},
+	{"crash-grandchild-resumed", (*scene).crashGrandchildResumed},
+	{"crash-two-children", (*scene).crashTwoChildren},
+	{"crash-interrupting", (*scene).crashInterrupting},
+	{"crash-interrupting-tree", (*scene).crashInterruptingTree},
+	{"crash-executing", (*scene).crashExecuting},
+	{"interrupt-crashed", (*scene).interruptCrashed},
+	{"interrupt-crashed-tree", (*scene).interruptCrashedTree},
+	{"interrupt-crashed-waiting", (*scene).interruptCrashedWaiting},
+	{"execute-crashed", (*scene).executeCrashed},
+	{"execute-crashed-waiting", (*scene).executeCrashedWaiting},
+}
+
+// dieBefore kills the process before the first operation that when says so of.
+func (p *process) dieBefore(when func(operation) bool) {
+	p.tap.watch(func(o operation) error {
+		if when(o) {
+			p.die()
+		}
+		return nil
+	}, nil)
+}
+
+// dieAfter kills it once such an operation was carried out: it never hears of that.
+func (p *process) dieAfter(when func(operation) bool) {
+	p.tap.watch(nil, func(o operation) {
+		if when(o) {
+			p.die()
+		}
+	})
+}
+
+// step reports whether the operation commits the n-th step of a run of a session.
+func step(session string, n int) func(operation) bool {
+	return func(o operation) bool { return o.session == session && o.commit != nil && o.commit.Step == n }
+}
+
+// stepOf is the same for the one session of an agent.
+func (s *scene) stepOf(agent string, n int) func(operation) bool {
+	return func(o operation) bool {
+		if o.commit == nil || o.commit.Step != n {
+			return false
+		}
+		row, err := s.st.Load(context.Background(), o.session)
+		return err == nil && row.Agent == agent
+	}
+}
+
+// Whoever answers may die, like whoever asked.
+func (s *scene) crashAnswered() {
+	s.oneRefund()
+	one, two := s.process(s.mortal()), s.process(s.mortal())
+	one.turn("s", "refund it")
+	one.die()
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.die()
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// suspendAndDie leaves a session that waits, of which the log does not know.
+func (s *scene) suspendAndDie() {
+	s.Helper()
+	one := s.process(s.mortal())
+	one.dieAfter(func(o operation) bool { return o.ends("s") })
+	s.awaitDeath(one.start("s", "refund it"))
+}
+
+// Who resumes first tells the log what the dead process did not.
+func (s *scene) crashSuspending() {
+	s.oneRefund()
+	s.suspendAndDie()
+	two := s.process()
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.resume("s")
+}
+
+// So does a reader that waits for it, and can then answer.
+func (s *scene) crashSuspendingRead() {
+	s.oneRefund()
+	s.suspendAndDie()
+	two := s.process()
+	ctx, cancel := context.WithTimeout(s.Context(), s.patience())
+	defer cancel()
+	for ev, err := range two.Events(ctx, "s", 0) {
+		s.must(err)
+		if ev.Type == cairn.EventToolApproval {
+			two.submit("s", cairn.Approve(cairn.CallRef{ID: ev.CallID, ApprovalID: ev.ApprovalID}), cairn.OutcomeAccepted)
+		}
+		if ev.Type == cairn.EventRunEnd {
+			break
+		}
+	}
+	two.resume("s")
+}
+
+// The process dies when its resume has been stored, before it did anything.
+func (s *scene) crashResuming() {
+	s.oneRefund()
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.StartRun != nil })
+	if _, err := two.Resume(s.Context(), "s"); err == nil {
+		s.Fatal("a dead process resumed")
+	}
+	s.later()
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// keyed makes a refund tool say whether it was run with the same idempotency key each time.
+func (s *scene) keyed() cairn.Tool {
+	keys := map[string]bool{}
+	return s.tool("refund", func(_ context.Context, call *cairn.Call, in words) (string, error) {
+		s.mu.Lock()
+		keys[call.IdempotencyKey()] = true
+		n := len(keys)
+		s.mu.Unlock()
+		if n > 1 {
+			s.Error("the key changed")
+		}
+		return "refunded " + in.Text, call.Append([]string{"refunds"}, in.Text)
+	}, cairn.RequireApproval())
+}
+
+// approvedAndDie leaves a session whose approved tool has run, but whose step is not committed.
+func (s *scene) approvedAndDie(d cairn.Durability) {
+	s.Helper()
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(scripted.Text("Let me see. "), asks("c1", "refund", "42"), asks("c2", "note", "n"), asks("c3", "locate", "here")),
+		scripted.Text("That is that.")), s.keyed(), s.note(), locate())}
+	s.agents[0].Durability = d
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	two.dieBefore(step("s", 1))
+	run, err := two.Resume(s.Context(), "s")
+	s.must(err)
+	s.awaitDeath(run)
+}
+
+func (s *scene) crashApproved() {
+	s.approvedAndDie(cairn.PerStep)
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+func (s *scene) crashApprovedStaged() {
+	s.approvedAndDie(cairn.PerTool)
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// The worker that closed an overdue call dies before it resumes the session.
+func (s *scene) crashExpired() {
+	s.oneRefund(cairn.WaitAtMost(s.soon))
+	s.process().turn("s", "refund it")
+	two := s.process()
+	two.dieAfter(func(o operation) bool { return o.commit != nil && len(o.commit.Calls) > 0 })
+	s.later()
+	two.work()
+	s.await("the worker to die", func() bool { return !two.alive() })
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// The child has come to its end when its parent's process dies: it is found again, and nothing of it is done again.
+func (s *scene) crashChildDone() {
+	s.family(s.note())
+	one := s.process(s.mortal())
+	one.dieBefore(step("s", 1))
+	s.awaitDeath(one.start("s", "do it"))
+	s.process().work()
+	s.hearEnd("s", 1)
+}
+
+// The child's last commit is done, but the log does not know: whoever finds the child tells.
+func (s *scene) crashChildEnding() {
+	s.family(s.note())
+	one := s.process(s.mortal())
+	one.dieAfter(s.stepOf("helper", 2))
+	s.awaitDeath(one.start("s", "do it"))
+	s.process().work()
+	s.hearEnd("s", 1)
+}
+
+// The same with a child that waits: people must hear of it.
+func (s *scene) crashChildSuspending() {
+	s.family(s.refund())
+	one := s.process(s.mortal())
+	one.dieAfter(s.stepOf("helper", 1))
+	s.awaitDeath(one.start("s", "do it"))
+	two := s.process()
+	two.work()
+	asked := s.hearTool("s", cairn.EventToolApproval, "refund")
+	s.hearEnd("s", 1)
+	two.submit("s", cairn.Approve(cairn.CallRef{ID: asked.CallID, ApprovalID: asked.ApprovalID}), cairn.OutcomeAccepted)
+	s.hearEnd("s", 2)
+}
+
+// With PerTool the parent keeps what the child came to.
+func (s *scene) crashChildStaged() {
+	s.family(s.note())
+	s.agents[0].Durability = cairn.PerTool
+	one := s.process(s.mortal())
+	one.dieBefore(step("s", 1))
+	s.awaitDeath(one.start("s", "do it"))
+	s.process().work()
+	s.hearEnd("s", 1)
+}
+
+// It has come half its way: it goes on from there.
+func (s *scene) crashChildHalfway() {
+	s.family(s.note())
+	one := s.process(s.mortal())
+	one.dieBefore(s.stepOf("helper", 2))
+	s.awaitDeath(one.start("s", "do it"))
+	s.process().work()
+	s.hearEnd("s", 1)
+}
+
+// It waits for a person, but its parent does not know yet.
+func (s *scene) crashChildWaits() {
+	s.childWaitsAndDie()
+	two := s.process()
+	two.work()
+	s.hearEnd("s", 1)
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.hearEnd("s", 2)
+}
+
+// The process that carries an answer down the tree dies when the grandchild has used it.
+func (s *scene) crashGrandchildResumed() {
+	s.dynasty(s.refund())
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.dieAfter(s.stepOf("payer", 1))
+	run, err := two.Resume(s.Context(), "s")
+	s.must(err)
+	s.awaitDeath(run)
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// One child is back, the other waits, and the process dies before the parent knows.
+func (s *scene) crashTwoChildren() {
+	s.twins()
+	s.process().turn("s", "go")
+	two := s.process(s.mortal())
+	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	two.dieBefore(step("s", 1))
+	run, err := two.Resume(s.Context(), "s")
+	s.must(err)
+	s.awaitDeath(run)
+	three := s.process()
+	three.work()
+	s.hearEnd("s", 2)
+	three.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.hearEnd("s", 3)
+}
+
+// The process that takes a wait back dies before it tells the log.
+func (s *scene) crashInterrupting() {
+	s.oneRefund()
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.dieAfter(func(o operation) bool { return o.ends("s") })
+	if err := two.Interrupt(s.Context(), "s", "enough"); err == nil {
+		s.Fatal("a dead process heard of its interrupt")
+	}
+	s.process().turn("s", "never mind")
+}
+
+// The same with a child: the next turn ends what nobody waits for.
+func (s *scene) crashInterruptingTree() {
+	s.family(s.refund())
+	s.process().turn("s", "refund it")
+	call := s.open("s", "refund")
+	two := s.process(s.mortal())
+	two.dieAfter(func(o operation) bool { return o.ends("s") })
+	if err := two.Interrupt(s.Context(), "s", "enough"); err == nil {
+		s.Fatal("a dead process heard of its interrupt")
+	}
+	three := s.process()
+	three.turn("s", "never mind")
+	three.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+}
+
+// So does the one whose next turn takes it back.
+func (s *scene) crashExecuting() {
+	s.oneRefund()
+	s.process().turn("s", "refund it")
+	two := s.process(s.mortal())
+	two.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.StartRun != nil })
+	if _, err := two.Execute(s.Context(), "s", "bot", cairn.Text("never mind")); err == nil {
+		s.Fatal("a dead process began a turn")
+	}
+	s.later()
+	s.process().work()
+	s.hearEnd("s", 2)
+}
+
+// A stop ends the run of a dead process that was carrying out what was approved.
+func (s *scene) interruptCrashed() {
+	s.approvedAndDie(cairn.PerStep)
+	three := s.process()
+	s.must(three.Interrupt(s.Context(), "s", "enough"))
+	three.resume("s")
+}
+
+// The same with a child at work: a worker ends it, since nobody waits for it.
+func (s *scene) interruptCrashedTree() {
+	s.family(s.slow())
+	one := s.process(s.mortal())
+	run := s.toil(one)
+	one.die()
+	one.leave() // else it would go on until its lease runs out
+	s.awaitDeath(run)
+	two := s.process()
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	two.work()
+	child := s.child("s")
+	s.hear("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
+}
+
+// The next turn takes back what a dead process was carrying out.
+func (s *scene) executeCrashed() {
+	s.approvedAndDie(cairn.PerStep)
+	s.process().overtake()
+}
+
+// overtake begins the next turn as soon as a dead process's lease has run out.
+func (p *process) overtake() {
+	s := p.s
+	s.Helper()
+	var run *engine.Run
+	s.await("the dead process's lease to run out", func() (begun bool) {
+		var err error
+		run, err = p.Execute(s.Context(), "s", "bot", cairn.Text("never mind"))
+		return err == nil
+	})
+	s.outcome(run)
+}
+
+// childWaitsAndDie leaves the run of a dead process, whose child waits for a person. It returns the call.
+func (s *scene) childWaitsAndDie() cairn.CallRef {
+	s.Helper()
+	s.family(s.refund())
+	one := s.process(s.mortal())
+	one.dieBefore(step("s", 1))
+	s.awaitDeath(one.start("s", "do it"))
+	return s.open("s", "refund")
+}
+
+// A child that waits is ended with the run that consulted it, though the process that drove it is dead.
+func (s *scene) interruptCrashedWaiting() {
+	call := s.childWaitsAndDie()
+	two := s.process()
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+}
+
+func (s *scene) executeCrashedWaiting() {
+	call := s.childWaitsAndDie()
+	two := s.process()
+	two.overtake()
+	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+}

@@ -1,0 +1,252 @@
+package hosttest
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// process is an engine with its own line to the store, which can be cut.
+type process struct {
+	*engine.Engine
+	s   *scene
+	tap *tap
+}
+
+// die cuts the process off its store and log from now on. What it still does is not in the diary.
+func (p *process) die() { p.tap.cut() }
+
+// operation is a call of the store or the log on its way.
+type operation struct {
+	name    string
+	session string        // that a write is of, or the log
+	commit  *store.Commit // of a Commit
+}
+
+// ends reports whether the operation ends or suspends a run of the session.
+func (o operation) ends(session string) bool {
+	return o.commit != nil && o.session == session && o.commit.EndRun != nil
+}
+
+// tap stands between a process and its store.
+type tap struct {
+	store.Store
+	log store.Log
+
+	mu     sync.Mutex
+	dead   bool
+	before func(operation) error
+	after  func(operation)
+}
+
+// errCut is what a process hears that was cut off. It is not one that makes anybody try again.
+var errCut = cairn.Errorf(cairn.CodeClosed, "cut off")
+
+func (s *tap) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+}
+
+func (s *tap) isDead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
+}
+
+// watch sets what is called before each operation, which may refuse it, and after each that was carried out. Either may
+// cut the process off: then the operation does not happen, or its outcome is never heard.
+func (s *tap) watch(before func(operation) error, after func(operation)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
+}
+
+// through carries an operation out, unless the process is dead.
+func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
+	var none T
+	s.mu.Lock()
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	if s.isDead() {
+		return none, errCut
+	}
+	if before != nil {
+		if err := before(op); err != nil {
+			return none, err
+		}
+	}
+	if s.isDead() {
+		return none, errCut
+	}
+	v, err := call()
+	if err == nil && after != nil {
+		after(op)
+	}
+	if s.isDead() {
+		return none, errCut
+	}
+	return v, err
+}
+
+func only(err error) (struct{}, error) { return struct{}{}, err }
+
+// line is the store as the process sees it: a StopWatcher if the store is one.
+func (s *tap) line() store.Store {
+	if w, ok := s.Store.(store.StopWatcher); ok {
+		return struct {
+			*tap
+			stopWatch
+		}{s, stopWatch{s, w}}
+	}
+	return s
+}
+
+type stopWatch struct {
+	s *tap
+	w store.StopWatcher
+}
+
+func (w stopWatch) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		for n, err := range w.w.WatchStops(ctx) {
+			if !w.s.isDead() && !yield(n, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *tap) EventLog() store.Log {
+	if f, ok := s.log.(store.Fencer); ok {
+		return fencedLine{logLine{s.log, s}, f}
+	}
+	return logLine{s.log, s}
+}
+
+func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	return through(s, operation{"Commit", id, c}, func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
+}
+
+func (s *tap) Load(ctx context.Context, id string) (*cairn.Session, error) {
+	return through(s, operation{name: "Load"}, func() (*cairn.Session, error) { return s.Store.Load(ctx, id) })
+}
+
+func (s *tap) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
+	return through(s, operation{name: "Snapshot"}, func() (*store.Snapshot, error) { return s.Store.Snapshot(ctx, id, from) })
+}
+
+func (s *tap) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
+	return through(s, operation{name: "Messages"}, func() ([]cairn.Message, error) { return s.Store.Messages(ctx, id, from, limit) })
+}
+
+func (s *tap) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
+	return through(s, operation{name: "State"}, func() (json.RawMessage, error) { return s.Store.State(ctx, id, checkpointID) })
+}
+
+func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	_, err := through(s, operation{name: "Stage", session: id}, func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
+	return err
+}
+
+func (s *tap) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
+	return through(s, operation{name: "Staged"}, func() ([]store.Staged, error) { return s.Store.Staged(ctx, id, stepID) })
+}
+
+func (s *tap) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	return through(s, operation{name: "Renew"}, func() (*cairn.Stop, error) { return s.Store.Renew(ctx, id, token, ttl) })
+}
+
+func (s *tap) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	_, err := through(s, operation{name: "RequestStop", session: id}, func() (struct{}, error) { return only(s.Store.RequestStop(ctx, id, stop)) })
+	return err
+}
+
+func (s *tap) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+	return through(s, operation{name: "Run"}, func() (*cairn.Run, error) { return s.Store.Run(ctx, id, runID) })
+}
+
+func (s *tap) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	return through(s, operation{name: "Runs"}, func() (store.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
+}
+
+func (s *tap) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
+	return through(s, operation{name: "Checkpoint"}, func() (*cairn.Checkpoint, error) { return s.Store.Checkpoint(ctx, id, checkpointID) })
+}
+
+func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	return through(s, operation{name: "Checkpoints"}, func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
+}
+
+func (s *tap) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
+	return through(s, operation{name: "Call"}, func() (*cairn.PendingCall, error) { return s.Store.Call(ctx, root, callID) })
+}
+
+func (s *tap) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+	return through(s, operation{name: "Calls"}, func() (store.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
+}
+
+func (s *tap) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
+	return through(s, operation{name: "Queue"}, func() ([]store.QueuedTurn, error) { return s.Store.Queue(ctx, id) })
+}
+
+func (s *tap) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	return through(s, operation{name: "Branch"}, func() (*cairn.Session, error) { return s.Store.Branch(ctx, from, at, to) })
+}
+
+func (s *tap) Prune(ctx context.Context, id string, keep int) (int, error) {
+	return through(s, operation{name: "Prune"}, func() (int, error) { return s.Store.Prune(ctx, id, keep) })
+}
+
+func (s *tap) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	return through(s, operation{name: "List"}, func() (store.Page[cairn.Session], error) { return s.Store.List(ctx, q) })
+}
+
+func (s *tap) Due(ctx context.Context, limit int) ([]store.Due, error) {
+	return through(s, operation{name: "Due"}, func() ([]store.Due, error) { return s.Store.Due(ctx, limit) })
+}
+
+func (s *tap) Delete(ctx context.Context, id string) error {
+	_, err := through(s, operation{name: "Delete"}, func() (struct{}, error) { return only(s.Store.Delete(ctx, id)) })
+	return err
+}
+
+// logLine is the event log as a process sees it.
+type logLine struct {
+	store.Log
+	s *tap
+}
+
+// fencedLine is the same of a log that is a Fencer.
+type fencedLine struct {
+	logLine
+	f store.Fencer
+}
+
+func (l logLine) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
+	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) { return l.Log.Append(ctx, log, expect, events...) })
+}
+
+func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) {
+		return l.f.AppendFenced(ctx, log, expect, session, token, events...)
+	})
+}
+
+func (l logLine) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+	return through(l.s, operation{name: "Read", session: log}, func() ([]cairn.Event, error) { return l.Log.Read(ctx, log, after, limit) })
+}
+
+func (l logLine) Bounds(ctx context.Context, log string) (first, last int64, err error) {
+	_, err = through(l.s, operation{name: "Bounds", session: log}, func() (_ struct{}, err error) {
+		first, last, err = l.Log.Bounds(ctx, log)
+		return struct{}{}, err
+	})
+	return first, last, err
+}

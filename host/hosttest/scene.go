@@ -1,0 +1,336 @@
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// scene is where a scenario is played: a store, the processes on it, and what is remembered of them.
+type scene struct {
+	*testing.T
+	ctx    context.Context // a scene that hangs ends with it
+	host   Host
+	place  Store
+	st     store.Store
+	log    store.Log
+	diary  *diary
+	agents []*cairn.Agent
+	// roots are the sessions whose trees are judged; "s" unless a scenario says otherwise.
+	roots []string
+	// soon is how long deadlines and leases last that are to pass; ahead is how much of that was skipped.
+	soon  time.Duration
+	ahead atomic.Int64
+
+	processes []*process
+	workers   []func()
+
+	mu   sync.Mutex
+	said []string
+	ran  map[string]int
+}
+
+func newScene(t *testing.T, h Host, place Store) *scene {
+	s := &scene{T: t, host: h, place: place, diary: &diary{}, roots: []string{"s"}, soon: time.Minute, ran: map[string]int{}}
+	limit := 24 * time.Hour // of a fake clock
+	if !place.Bubble {
+		limit = 3 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	s.st = place.Open(t, s.now)
+	if place.Log != nil {
+		s.log = place.Log(t)
+	} else if own, ok := s.st.(store.LogProvider); ok {
+		s.log = own.EventLog()
+	} else {
+		t.Fatalf("store %q brings no log, and Store.Log is not set", place.Name)
+	}
+	if place.OwnClock {
+		s.soon = time.Second
+	}
+	return s
+}
+
+// Context returns the context of what people do in the scene.
+func (s *scene) Context() context.Context { return s.ctx }
+
+// now is the clock of the store and the processes.
+func (s *scene) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// later lets so much time pass that what was to happen soon is due. Nobody may be at work. With a store that has a clock
+// of its own this is left to whatever waits next.
+func (s *scene) later() {
+	switch {
+	case s.place.Bubble:
+		time.Sleep(s.soon) // nobody waits for this
+	case !s.place.OwnClock:
+		s.ahead.Add(int64(s.soon))
+	}
+}
+
+// patience is how long a scene waits for what must happen, however slow the machine.
+func (s *scene) patience() time.Duration {
+	if s.place.Bubble {
+		return 10 * s.soon
+	}
+	return 30 * time.Second
+}
+
+// option changes the options of a process.
+type option func(*engine.Options)
+
+// mortal is for processes that are going to die: their lease does not outlive them for long.
+func (s *scene) mortal() option { return func(o *engine.Options) { o.LeaseTTL = s.soon } }
+
+// process starts a process for the scene's agents.
+func (s *scene) process(opts ...option) *process {
+	s.Helper()
+	st, log := s.st, s.log
+	if s.place.Another != nil && len(s.processes) > 0 {
+		st = s.place.Another(s.T, s.st)
+		if s.place.Log == nil {
+			log = st.(store.LogProvider).EventLog()
+		}
+	}
+	p := &process{s: s, tap: &tap{Store: st, log: log}}
+	hooks := s.diary.hooks("", p.alive)
+	hooks.TextDelta, hooks.StepContext = nil, nil
+	o := &engine.Options{Coalesce: -1, WorkInterval: 20 * time.Millisecond, Now: s.now, Hooks: []*cairn.Hooks{hooks}}
+	if s.place.Bubble {
+		o.WorkInterval = time.Second
+	}
+	line := p.tap.line()
+	if s.place.Log != nil {
+		o.Log = line.(store.LogProvider).EventLog()
+	}
+	for _, set := range opts {
+		set(o)
+	}
+	p.Engine = s.host.Start(s.T, line, s.agents, o)
+	s.processes = append(s.processes, p)
+	s.Cleanup(func() { p.leave() })
+	return p
+}
+
+func (p *process) alive() bool { return !p.tap.isDead() }
+
+// leave closes the engine without waiting for its runs.
+func (p *process) leave() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		p.s.Errorf("close: %v", err)
+	}
+}
+
+// finish lets the workers go, and lets every run that is still under way come to its end.
+func (s *scene) finish() {
+	for _, stop := range s.workers {
+		stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
+	defer cancel()
+	for _, p := range s.processes {
+		if err := p.Close(ctx); err != nil {
+			s.Errorf("a run did not come to an end: %v", err)
+		}
+	}
+}
+
+// work makes the process serve the store until the scene ends.
+func (p *process) work() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Work(ctx) }()
+	p.s.workers = append(p.s.workers, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil && p.alive() {
+			p.s.Errorf("work: %v", err)
+		}
+	}))
+	p.s.Cleanup(p.s.workers[len(p.s.workers)-1])
+}
+
+// say puts a line into the file of the scenario.
+func (s *scene) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, fmt.Sprintf(format, args...))
+}
+
+// count remembers that a tool ran.
+func (s *scene) count(tool string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ran[tool]++
+	return s.ran[tool]
+}
+
+// must fails the scene on an error.
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// want fails the scene if an error is not of the sentinel's kind, and puts what it says into the file.
+func (s *scene) want(what string, err error, want *cairn.Error) {
+	s.Helper()
+	var e *cairn.Error
+	switch {
+	case !errors.Is(err, want):
+		s.Fatalf("%s: error %v, want one of code %q", what, err, want.Code)
+	case !errors.As(err, &e):
+		s.Fatalf("%s: error %v is not a *cairn.Error", what, err)
+	}
+	s.say("%s: %s: %s", what, e.Code, e.Message)
+}
+
+// start executes a turn of the bot.
+func (p *process) start(session, text string, opts ...engine.RunOption) *engine.Run {
+	p.s.Helper()
+	run, err := p.Execute(p.s.Context(), session, "bot", cairn.Text(text), opts...)
+	p.s.must(err)
+	return run
+}
+
+// turn executes a turn of the bot and returns its outcome, be it good or bad.
+func (p *process) turn(session, text string, opts ...engine.RunOption) *cairn.Result {
+	p.s.Helper()
+	return p.s.outcome(p.start(session, text, opts...))
+}
+
+// resume resumes a session and returns the outcome.
+func (p *process) resume(session string, opts ...engine.RunOption) *cairn.Result {
+	p.s.Helper()
+	run, err := p.Resume(p.s.Context(), session, opts...)
+	p.s.must(err)
+	return p.s.outcome(run)
+}
+
+// outcome waits for a run's outcome.
+func (s *scene) outcome(run *engine.Run) *cairn.Result {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
+	defer cancel()
+	res, err := run.Wait(ctx)
+	if res == nil {
+		s.Fatalf("run %s has no outcome: %v", run.ID(), err)
+	}
+	return res
+}
+
+// submit answers a call of a tree and checks what became of the answer.
+func (p *process) submit(root string, answer cairn.Submission, want cairn.Outcome) cairn.Receipt {
+	p.s.Helper()
+	r, err := p.Submit(p.s.Context(), root, answer)
+	if r.Outcome != want || err != nil {
+		p.s.Fatalf("submission: %s, want %s; error %v", r.Outcome, want, err)
+	}
+	text := fmt.Sprintf("%s of %s: %s", answer.Type, answer.CallID, r.Outcome)
+	if r.Ready {
+		text += ", ready"
+	}
+	p.s.say("%s", text)
+	return r
+}
+
+// open returns the one open call of a tree that is of a tool.
+func (s *scene) open(root, tool string) cairn.CallRef {
+	s.Helper()
+	page, err := s.st.Calls(s.Context(), store.CallQuery{RootID: root, Tool: tool, Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	s.must(err)
+	if len(page.Items) != 1 {
+		s.Fatalf("%d open calls of %s in the tree of %s, want one", len(page.Items), tool, root)
+	}
+	return page.Items[0].CallRef
+}
+
+// hear follows a tree's log until an event for which heard says so, and returns it.
+func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Event {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
+	defer cancel()
+	for ev, err := range s.log.Follow(ctx, root, 0) {
+		s.must(err)
+		if heard(&ev) {
+			return ev
+		}
+	}
+	s.Fatalf("waited in vain for %s; the log has:\n%s", what, s.tail(root))
+	return cairn.Event{}
+}
+
+// tail returns the events of a tree, for a failure's message.
+func (s *scene) tail(root string) string {
+	events, err := allEvents(context.Background(), s.log, root)
+	var b strings.Builder
+	for i := range events {
+		fmt.Fprintf(&b, "%s: %s\n", events[i].SessionID, eventLine(&events[i]))
+	}
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	return b.String()
+}
+
+// hearEnd waits for the n-th end of a run of the session, and until the hooks have heard of it as well.
+func (s *scene) hearEnd(session string, n int) {
+	s.Helper()
+	ends := 0
+	s.hear(session, fmt.Sprintf("the end of run %d of %s", n, session), func(ev *cairn.Event) bool {
+		if ev.Type == cairn.EventRunEnd && ev.SessionID == session {
+			ends++
+		}
+		return ends == n
+	})
+	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
+}
+
+// awaitDeath waits until a run can no longer be driven because its process is dead, and lets its lease run out.
+func (s *scene) awaitDeath(run *engine.Run) {
+	s.Helper()
+	res, err := run.Wait(context.Background())
+	if res != nil {
+		s.Fatalf("the run of the dead process came to an end: %s (%s)", res.Status, res.Reason)
+	}
+	if err == nil {
+		s.Fatal("the run of the dead process has neither an outcome nor an error")
+	}
+	s.later()
+}
+
+// row returns a session's row.
+func (s *scene) row(id string) *cairn.Session {
+	s.Helper()
+	row, err := s.st.Load(s.Context(), id)
+	s.must(err)
+	return row
+}
+
+// child returns the one session that another one has as a child.
+func (s *scene) child(parent string) string {
+	s.Helper()
+	page, err := s.st.List(s.Context(), store.SessionQuery{ParentID: parent})
+	s.must(err)
+	if len(page.Items) != 1 {
+		s.Fatalf("session %s has %d children, want one", parent, len(page.Items))
+	}
+	return page.Items[0].ID
+}
+
+func withText(text string) engine.RunOption { return engine.WithInput(cairn.Text(text)) }
+
+func callsOf(root string) store.CallQuery { return store.CallQuery{RootID: root} }

@@ -1,0 +1,323 @@
+package hosttest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Unsound lists what is wrong with a session's tree, which nobody drives, whatever happened to it: its transcripts, runs,
+// pending calls and log must tell one story.
+func Unsound(ctx context.Context, st store.Store, log store.Log, session string) ([]string, error) {
+	t, err := treeOf(ctx, st, log, session)
+	if err != nil {
+		return nil, err
+	}
+	return t.unsound(), nil
+}
+
+func (t *tree) unsound() []string {
+	problems := gaps(t.events)
+	for _, r := range t.sessions {
+		for _, problem := range slices.Concat(r.unanswered(), r.untold(), r.unheard(), r.miscounted(), t.unaccounted(r), t.strayed(r)) {
+			problems = append(problems, "session "+r.row.ID+": "+problem)
+		}
+	}
+	return problems
+}
+
+// gaps finds events whose sequence is not the one after that of the event before.
+func gaps(events []cairn.Event) (problems []string) {
+	for i := range events {
+		if events[i].Sequence != int64(i)+1 {
+			problems = append(problems, fmt.Sprintf("event %d has sequence %d", i+1, events[i].Sequence))
+		}
+	}
+	return problems
+}
+
+// unanswered finds repeated messages and calls, and tool uses that do not have exactly one result before the next reply.
+// Those of the last reply may have none while the session waits.
+func (r *record) unanswered() (problems []string) {
+	ids, calls := map[string]bool{}, map[string]bool{}
+	for i := range r.messages {
+		m := &r.messages[i]
+		if m.ID == "" || ids[m.ID] {
+			problems = append(problems, fmt.Sprintf("message id %q is empty or repeated", m.ID))
+		}
+		ids[m.ID] = true
+		asked := map[string]int{}
+		for _, use := range m.ToolUses() {
+			if calls[use.CallID] {
+				problems = append(problems, fmt.Sprintf("call id %q is repeated", use.CallID))
+			}
+			calls[use.CallID] = true
+			asked[use.CallID] = 0
+		}
+		if m.Role != cairn.RoleAssistant {
+			continue
+		}
+		j := i + 1
+		for ; j < len(r.messages) && r.messages[j].Role != cairn.RoleAssistant; j++ {
+			for _, result := range r.messages[j].ToolResults() {
+				asked[result.CallID]++
+			}
+		}
+		waits := j == len(r.messages) && r.row.Status == cairn.SessionPaused
+		for _, id := range slices.Sorted(maps.Keys(asked)) {
+			if n := asked[id]; !calls[id] || n > 1 || n == 0 && !waits {
+				problems = append(problems, fmt.Sprintf("message %s: call %s has %d results", m.ID, id, n))
+			}
+		}
+	}
+	return problems
+}
+
+// inherited returns how many messages the session had before its first run: those of the session it is a branch of.
+func (r *record) inherited() int {
+	if len(r.runs) == 0 {
+		return len(r.messages)
+	}
+	return r.runs[0].FirstMessage
+}
+
+// open lists the tool uses of the transcript that have no result.
+func (r *record) open() []string {
+	list := map[string]bool{}
+	for i := range r.messages {
+		for _, use := range r.messages[i].ToolUses() {
+			list[use.CallID] = true
+		}
+		for _, result := range r.messages[i].ToolResults() {
+			delete(list, result.CallID)
+		}
+	}
+	return slices.Sorted(maps.Keys(list))
+}
+
+// untold finds runs whose beginning, steps and end are not on the log exactly once each.
+func (r *record) untold() (problems []string) {
+	marks := map[string]int{}
+	for i := range r.events {
+		ev := &r.events[i]
+		switch ev.Type {
+		case cairn.EventRunStart, cairn.EventRunResumed:
+			marks[ev.RunID+" begin"]++
+		case cairn.EventStepCommitted:
+			marks[fmt.Sprint(ev.RunID, " step ", ev.Step)]++
+		case cairn.EventRunEnd:
+			marks[fmt.Sprint(ev.RunID, " end ", ev.Status)]++
+		}
+	}
+	want := map[string]int{}
+	for i := range r.runs {
+		run := &r.runs[i]
+		if run.Turn != i+1 {
+			problems = append(problems, fmt.Sprintf("run %d has turn %d", i+1, run.Turn))
+		}
+		if run.Status == cairn.RunRunning {
+			problems = append(problems, fmt.Sprintf("run %s is still running", run.ID))
+		}
+		want[run.ID+" begin"]++
+		want[fmt.Sprint(run.ID, " end ", run.Status)]++
+		for n := range run.Steps {
+			want[fmt.Sprint(run.ID, " step ", n+1)]++
+		}
+	}
+	for _, mark := range slices.Sorted(maps.Keys(want)) {
+		if marks[mark] != want[mark] {
+			problems = append(problems, fmt.Sprintf("the log tells %d times of %s", marks[mark], mark))
+		}
+		delete(marks, mark)
+	}
+	for _, mark := range slices.Sorted(maps.Keys(marks)) {
+		if strings.Contains(mark, " end suspended_") && marks[mark] == 1 { // a stop took the wait back
+			continue
+		}
+		problems = append(problems, "the log tells of "+mark+", which did not happen")
+	}
+	return problems
+}
+
+// unheard finds replies that a reader of the log did not see exactly as they are in the transcript, if it drops what was
+// discarded.
+func (r *record) unheard() (problems []string) {
+	said := map[string]string{}
+	for _, ev := range heard(r.events) {
+		if ev.Type == cairn.EventTextDelta {
+			said[fmt.Sprintf("%s/%d", ev.RunID, ev.Step)] += ev.Text
+		}
+	}
+	for i := range r.messages {
+		m := &r.messages[i]
+		step, ok := strings.CutSuffix(m.ID, "/reply")
+		if !ok || i < r.inherited() {
+			continue
+		}
+		if said[step] != m.Text() {
+			problems = append(problems, fmt.Sprintf("of step %s a reader saw %q, the transcript has %q", step, said[step], m.Text()))
+		}
+		delete(said, step)
+	}
+	for _, step := range slices.Sorted(maps.Keys(said)) {
+		if said[step] != "" && r.row.Epoch == 0 { // else the transcript was taken back
+			problems = append(problems, fmt.Sprintf("a reader saw %q of step %s, which is not in the transcript", said[step], step))
+		}
+	}
+	return problems
+}
+
+// miscounted finds what the session's row says that is not so.
+func (r *record) miscounted() (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	row := r.row
+	if row.MessageCount != len(r.messages) || row.Turn != len(r.runs) {
+		say("the row counts %d messages and %d turns, there are %d and %d", row.MessageCount, row.Turn, len(r.messages), len(r.runs))
+	}
+	if row.Status == cairn.SessionActive {
+		say("it is still active")
+	} else if row.Lease.Owner != "" && row.Lease.Until.After(row.UpdatedAt) { // a late heartbeat leaves a time without an owner
+		say("nobody drives it, but %s holds its lease", row.Lease.Owner)
+	}
+	if len(r.staged) > 0 {
+		say("%d pieces are still staged", len(r.staged))
+	}
+	if n := len(r.runs); n > 0 && row.Epoch == 0 && (row.Status == cairn.SessionPaused) != r.runs[n-1].Status.Suspends() {
+		say("it is %s, its last run %s", row.Status, r.runs[n-1].Status)
+	}
+	paused := row.Status == cairn.SessionPaused
+	if paused != (row.SuspendedStep != "") || !paused && (row.OpenCalls != 0 || !row.NextDeadline.IsZero()) {
+		say("it is %s, but step %q waits for %d calls until %s", row.Status, row.SuspendedStep, row.OpenCalls, row.NextDeadline)
+	}
+	return problems
+}
+
+// unaccounted finds pending calls that do not fit the transcript, the row or the log.
+func (t *tree) unaccounted(r *record) (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	without := r.open()
+	waiting, rows := 0, map[string]bool{}
+	var next time.Time
+	for i := range r.calls {
+		c := &r.calls[i]
+		rows[c.ID] = true
+		hasResult := !slices.Contains(without, c.ID)
+		switch c.Status {
+		case cairn.CallOpen:
+			waiting++
+			if !c.Deadline.IsZero() && (next.IsZero() || c.Deadline.Before(next)) {
+				next = c.Deadline
+			}
+			fallthrough
+		case cairn.CallAnswered:
+			if hasResult || c.StepID != r.row.SuspendedStep {
+				say("call %s is %s, but its step %s does not wait for it", c.ID, c.Status, c.StepID)
+			}
+		case cairn.CallSettled, cairn.CallDropped:
+			if !hasResult {
+				say("call %s is %s, but has no result", c.ID, c.Status)
+			}
+		}
+		if (c.Answer == nil) != (c.Status == cairn.CallOpen || c.Status == cairn.CallDropped && c.Answer == nil) {
+			say("call %s is %s, its answer is %v", c.ID, c.Status, c.Answer)
+		}
+		if n := len(c.Trail); c.Answer != nil && n == 0 {
+			say("call %s has an answer, but no trail", c.ID)
+		}
+		if asked := t.asked(c); asked != 1 {
+			say("the log asks %d times for an answer to call %s", asked, c.ID)
+		}
+	}
+	for _, child := range t.sessions {
+		if child.row.ParentID == r.row.ID && child.row.Name == "" && child.row.Status == cairn.SessionPaused {
+			waiting++
+		}
+	}
+	if r.row.Status == cairn.SessionPaused && r.row.OpenCalls > waiting {
+		say("the row counts %d open calls, there are %d", r.row.OpenCalls, waiting)
+	}
+	if !r.row.NextDeadline.Equal(next) {
+		say("the row's next deadline is %s, that of its calls %s", r.row.NextDeadline, next)
+	}
+	return problems
+}
+
+// asked counts how often the log asks for an answer to a call.
+func (t *tree) asked(c *cairn.PendingCall) (n int) {
+	for i := range t.events {
+		ev := &t.events[i]
+		if ev.CallID == c.ID && ev.ApprovalID == c.ApprovalID && (ev.Type == cairn.EventToolPending || ev.Type == cairn.EventToolApproval) {
+			n++
+		}
+	}
+	return n
+}
+
+// strayed finds results that a reader of the log did not see exactly once, and what a sub-agent said outside of the call
+// that consulted it.
+func (t *tree) strayed(r *record) (problems []string) {
+	ends, begun, waiting := map[string]int{}, map[string]int{}, r.open()
+	for _, ev := range heard(r.events) {
+		switch ev.Type {
+		case cairn.EventToolEnd:
+			ends[ev.CallID]++
+		case cairn.EventSubagentStart:
+			begun[ev.ChildID]++
+		case cairn.EventSubagentEnd:
+			if begun[ev.ChildID] == 0 {
+				problems = append(problems, fmt.Sprintf("the log tells of the end of %s, but not of its beginning", ev.ChildID))
+			}
+		}
+	}
+	for i := range r.messages {
+		for _, use := range r.messages[i].ToolUses() {
+			if n := ends[use.CallID]; i >= r.inherited() && n != 1 && !slices.Contains(waiting, use.CallID) {
+				problems = append(problems, fmt.Sprintf("the log tells %d times of the end of call %s", n, use.CallID))
+			}
+		}
+	}
+	for _, child := range t.sessions {
+		if child.row.ParentID == r.row.ID && child.row.Name == "" {
+			problems = append(problems, t.outside(child.row.ID)...)
+			if n := begun[child.row.ID]; n > 1 {
+				problems = append(problems, fmt.Sprintf("the log tells %d times of the beginning of %s", n, child.row.ID))
+			}
+		}
+	}
+	return problems
+}
+
+// heard returns the events that are left to a reader who drops what was discarded.
+func heard(events []cairn.Event) (left []cairn.Event) {
+	for _, ev := range events {
+		if ev.Type == cairn.EventStepDiscarded {
+			left = slices.DeleteFunc(left, func(e cairn.Event) bool { return e.RunID == ev.RunID && e.Step == ev.Step })
+			continue
+		}
+		left = append(left, ev)
+	}
+	return left
+}
+
+// outside finds events of a child that come before the call that consulted it began, or after it ended.
+func (t *tree) outside(child string) (problems []string) {
+	began, ended := false, false
+	for i := range t.events {
+		ev := &t.events[i]
+		switch {
+		case ev.Type == cairn.EventSubagentStart && ev.ChildID == child:
+			began, ended = true, false
+		case ev.Type == cairn.EventSubagentEnd && ev.ChildID == child:
+			ended = true
+		case ev.SessionID == child && (!began || ended):
+			problems = append(problems, fmt.Sprintf("%s of %s is told outside of the call that consulted it", ev.Type, child))
+		}
+	}
+	return problems
+}

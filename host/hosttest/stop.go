@@ -1,0 +1,236 @@
+package hosttest
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// stops end what waits or works, at somebody's request or because the conversation goes elsewhere.
+var stops = []scenario{
+	{"interrupt-waiting", (*scene).interruptWaiting},
+	{"abort-waiting", (*scene).abortWaiting},
+	{"interrupt-waiting-tree", (*scene).interruptWaitingTree},
+	{"abort-waiting-tree", (*scene).abortWaitingTree},
+	{"interrupt-child-at-work", (*scene).interruptChildAtWork},
+	{"abort-child-at-work", (*scene).abortChildAtWork},
+	{"interrupt-waiting-child", (*scene).interruptWaitingChild},
+	{"interrupt-approved", (*scene).interruptApproved},
+	{"interrupt-resumed-tree", (*scene).interruptResumedTree},
+	{"execute-paused", (*scene).executePaused},
+	{"execute-paused-tree", (*scene).executePausedTree},
+	{"rewind-paused", (*scene).rewindPaused},
+	{"rewind-paused-tree", (*scene).rewindPausedTree},
+	{"resume-from-checkpoint", (*scene).resumeFromCheckpoint},
+}
+
+// half makes the bot wait for three answers, of which two come. It returns the call that is still open.
+func (s *scene) half(p *process) cairn.CallRef {
+	s.Helper()
+	s.agents[0].Model = plays(
+		scripted.Reply(asks("c1", "refund", "42"), asks("c2", "locate", "here"), asks("c3", "locate", "there"), asks("c4", "note", "n")),
+		scripted.Text("Then not."), scripted.Text("Bye."))
+	calls := p.turn("s", "go").Suspended.Calls
+	p.submit("s", cairn.Approve(calls[0]), cairn.OutcomeAccepted)
+	p.submit("s", cairn.Answer(calls[1], place{"Oslo"}), cairn.OutcomeAccepted)
+	return calls[2]
+}
+
+// cast sets the agent of half.
+func (s *scene) cast() {
+	s.agents = []*cairn.Agent{bot(plays(), s.refund(), locate(), s.note())}
+}
+
+// What was answered is told, the rest is closed as not executed, and the session can be resumed.
+func (s *scene) interruptWaiting() {
+	s.cast()
+	one, two := s.process(), s.process()
+	open := s.half(one)
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	two.refused("an answer to what was withdrawn", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	s.want("another interrupt", two.Interrupt(s.Context(), "s", "really"), cairn.ErrNotRunning)
+	one.resume("s")
+	two.turn("s", "thanks")
+}
+
+func (s *scene) abortWaiting() {
+	s.cast()
+	one, two := s.process(), s.process()
+	s.half(one)
+	s.must(two.Abort(s.Context(), "s", "enough"))
+	_, err := one.Resume(s.Context(), "s")
+	s.want("resume of what was aborted", err, cairn.ErrNotResumable)
+	run, err := one.Retry(s.Context(), "s")
+	s.must(err)
+	s.outcome(run)
+}
+
+// A stop reaches every session of the tree that waits.
+func (s *scene) interruptWaitingTree() {
+	s.dynasty(s.refund())
+	one, two := s.process(), s.process()
+	one.turn("s", "refund it")
+	call := s.open("s", "refund")
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	one.resume("s")
+}
+
+func (s *scene) abortWaitingTree() {
+	s.twins()
+	one, two := s.process(), s.process()
+	one.turn("s", "refund it")
+	s.must(two.Abort(s.Context(), "s", "enough"))
+	two.turn("s", "and now?")
+}
+
+// toil makes the bot consult a helper whose tool does not end by itself, and returns the run once it is at work.
+func (s *scene) toil(p *process) *engine.Run {
+	s.Helper()
+	run := p.start("s", "go")
+	s.atWork("slow")
+	return run
+}
+
+// A stop reaches the child that is at work.
+func (s *scene) interruptChildAtWork() {
+	s.family(s.slow())
+	one, two := s.process(), s.process()
+	run := s.toil(one)
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	two.turn("s", "thanks")
+}
+
+func (s *scene) abortChildAtWork() {
+	s.dynasty(s.slow())
+	one, two := s.process(), s.process()
+	run := s.toil(one)
+	s.must(two.Abort(s.Context(), "s", "enough"))
+	s.outcome(run)
+}
+
+// A child may be stopped by itself: the tree goes on without its answer.
+func (s *scene) interruptWaitingChild() {
+	s.family(s.refund())
+	one, two := s.process(), s.process()
+	one.turn("s", "refund it")
+	s.must(two.Interrupt(s.Context(), s.child("s"), "not this one"))
+	one.resume("s")
+}
+
+// The run that carries out what was approved can be stopped like any other. What was approved but not carried out is
+// closed.
+func (s *scene) interruptApproved() {
+	wait := s.tool("pay", func(ctx context.Context, _ *cairn.Call, _ words) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}, cairn.RequireApproval())
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "pay", "42"), asks("c2", "locate", "here")), scripted.Text("It was stopped.")), wait, locate())}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	one.submit("s", cairn.Approve(s.open("s", "pay")), cairn.OutcomeAccepted)
+	one.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	run, err := one.Resume(s.Context(), "s")
+	s.must(err)
+	s.atWork("pay")
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	two.resume("s")
+}
+
+// One child works on what was approved while its sibling still waits; the stop ends both.
+func (s *scene) interruptResumedTree() {
+	wait := s.tool("pay", func(ctx context.Context, _ *cairn.Call, _ words) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}, cairn.RequireApproval())
+	payer := agent("payer", plays(asks("c1", "pay", "42"), scripted.Text("never said")), wait)
+	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("never said")), locate())
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(delegates("c1", "payer"), delegates("c2", "scout")), scripted.Text("Neither came back.")),
+		cairn.SubAgent(payer), cairn.SubAgent(scout))}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	call := s.open("s", "locate")
+	one.submit("s", cairn.Approve(s.open("s", "pay")), cairn.OutcomeAccepted)
+	run, err := one.Resume(s.Context(), "s")
+	s.must(err)
+	s.atWork("pay")
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	two.refused("an answer to what was withdrawn", "s", cairn.Answer(call, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.turn("s", "and now?")
+}
+
+// The next turn takes back what the one before waits for.
+func (s *scene) executePaused() {
+	s.cast()
+	one, two := s.process(), s.process()
+	open := s.half(one)
+	two.turn("s", "never mind")
+	two.refused("an answer to what was withdrawn", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	one.turn("s", "thanks")
+}
+
+func (s *scene) executePausedTree() {
+	s.dynasty(s.refund())
+	p := s.process()
+	p.turn("s", "refund it")
+	call := s.open("s", "refund")
+	p.turn("s", "never mind")
+	p.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+}
+
+// Going back to a checkpoint takes back what the session waits for. The same question, asked again, is another call.
+func (s *scene) rewindPaused() {
+	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), asks("c1", "refund", "42"), scripted.Text("Done.")), s.refund())}
+	one, two := s.process(), s.process()
+	one.turn("s", "hello")
+	first := s.row("s").CheckpointID
+	one.turn("s", "refund it")
+	call := s.open("s", "refund")
+	_, err := two.Rewind(s.Context(), "s", "cp_x")
+	s.want("rewind to an unknown checkpoint", err, cairn.ErrNotFound)
+	s.say("the call is still %s", s.open("s", "refund").Kind)
+	_, err = two.Rewind(s.Context(), "s", first)
+	s.must(err)
+	two.refused("an answer to what was taken back", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	one.turn("s", "refund it")
+	again := s.open("s", "refund")
+	if again.ID == call.ID || again.ApprovalID == call.ApprovalID {
+		s.Errorf("the call that was taken back and the new one share an id: %+v, %+v", call, again)
+	}
+	one.submit("s", cairn.Approve(again), cairn.OutcomeAccepted)
+	two.resume("s")
+}
+
+func (s *scene) rewindPausedTree() {
+	helper := agent("helper", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
+	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), delegates("c1", "helper"), scripted.Text("Done.")), cairn.SubAgent(helper))}
+	p := s.process()
+	p.turn("s", "hello")
+	first := s.row("s").CheckpointID
+	p.turn("s", "refund it")
+	call := s.open("s", "refund")
+	_, err := p.Rewind(s.Context(), "s", first)
+	s.must(err)
+	p.refused("an answer to what was taken back", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	p.turn("s", "refund it")
+	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	p.resume("s")
+}
+
+// A checkpoint of a step that waits is one to go back to as well: the step is closed there.
+func (s *scene) resumeFromCheckpoint() {
+	s.oneRefund()
+	p := s.process()
+	p.turn("s", "refund it")
+	waiting := s.row("s").CheckpointID
+	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	p.resume("s")
+	p.resume("s", engine.FromCheckpoint(waiting))
+}

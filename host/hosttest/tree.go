@@ -1,0 +1,158 @@
+package hosttest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// tree is everything that a session and its sub-agents left behind.
+type tree struct {
+	sessions []*record // the root first, each before its children
+	calls    []cairn.PendingCall
+	events   []cairn.Event
+	// order says where in the transcripts a call comes, by its id.
+	order map[string]int
+}
+
+// record is everything that one session left behind.
+type record struct {
+	row         *cairn.Session
+	messages    []cairn.Message
+	state       json.RawMessage
+	runs        []cairn.Run
+	checkpoints []cairn.Checkpoint
+	staged      []store.Staged
+	calls       []cairn.PendingCall
+	events      []cairn.Event
+}
+
+// treeOf reads the tree that a session belongs to.
+func treeOf(ctx context.Context, st store.Store, log store.Log, session string) (*tree, error) {
+	row, err := st.Load(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	return readTree(ctx, st, log, row.RootID)
+}
+
+// readTree reads a root session with all below it.
+func readTree(ctx context.Context, st store.Store, log store.Log, root string) (*tree, error) {
+	t := &tree{order: map[string]int{}}
+	var err error
+	if t.events, err = allEvents(ctx, log, root); err != nil {
+		return nil, err
+	}
+	t.calls, err = pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: cursor})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.add(ctx, st, root); err != nil {
+		return nil, err
+	}
+	byPlace := func(a, b cairn.PendingCall) int { return t.order[a.ID] - t.order[b.ID] }
+	slices.SortFunc(t.calls, byPlace)
+	for _, r := range t.sessions {
+		r.calls = slices.DeleteFunc(slices.Clone(t.calls), func(c cairn.PendingCall) bool { return c.SessionID != r.row.ID })
+	}
+	return t, nil
+}
+
+// add reads a session and those below it.
+func (t *tree) add(ctx context.Context, st store.Store, id string) error {
+	r := &record{}
+	var err error
+	if r.row, err = st.Load(ctx, id); err != nil {
+		return err
+	}
+	if r.messages, err = store.AllMessages(ctx, st, id); err != nil {
+		return err
+	}
+	if r.state, err = st.State(ctx, id, ""); err != nil {
+		return err
+	}
+	r.runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
+		return st.Runs(ctx, id, store.PageQuery{Cursor: cursor})
+	})
+	if err != nil {
+		return err
+	}
+	r.checkpoints, err = pages(func(cursor string) (store.Page[cairn.Checkpoint], error) {
+		return st.Checkpoints(ctx, id, store.PageQuery{Cursor: cursor})
+	})
+	if err != nil {
+		return err
+	}
+	if r.staged, err = st.Staged(ctx, id, ""); err != nil {
+		return err
+	}
+	r.events = slices.DeleteFunc(slices.Clone(t.events), func(ev cairn.Event) bool { return ev.SessionID != id })
+	t.sessions = append(t.sessions, r)
+	for i := range r.messages {
+		for _, use := range r.messages[i].ToolUses() {
+			t.order[use.CallID] = len(t.order) + 1
+		}
+	}
+	return t.addChildren(ctx, st, id)
+}
+
+// addChildren reads the children of a session, in the order of the calls that consulted them.
+func (t *tree) addChildren(ctx context.Context, st store.Store, id string) error {
+	children, err := pages(func(cursor string) (store.Page[cairn.Session], error) {
+		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: cursor})
+	})
+	if err != nil {
+		return err
+	}
+	asked := map[string]int{}
+	for i := range t.events {
+		if ev := &t.events[i]; ev.Type == cairn.EventSubagentStart {
+			asked[ev.ChildID] = t.order[ev.CallID]
+		}
+	}
+	slices.SortFunc(children, func(a, b cairn.Session) int {
+		if asked[a.ID] != asked[b.ID] {
+			return asked[a.ID] - asked[b.ID]
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	for i := range children {
+		if err := t.add(ctx, st, children[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages reads all of a list.
+func pages[T any](read func(cursor string) (store.Page[T], error)) ([]T, error) {
+	var all []T
+	cursor := ""
+	for {
+		page, err := read(cursor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if cursor = page.Next; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+func allEvents(ctx context.Context, log store.Log, root string) ([]cairn.Event, error) {
+	var all []cairn.Event
+	for {
+		batch, err := log.Read(ctx, root, int64(len(all)), 0)
+		if err != nil || len(batch) == 0 {
+			return all, err
+		}
+		all = append(all, batch...)
+	}
+}

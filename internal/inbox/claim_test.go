@@ -1,0 +1,117 @@
+package inbox_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+)
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	later := noon.Add(time.Minute)
+	for name, call := range map[string]cairn.PendingCall{
+		"anybody's call":          approvalCall(),
+		"a client tool's call":    clientCall(),
+		"assigned to them":        approvalCall(assigned(cairn.AnyReviewer, "ann", "bob")),
+		"theirs, to keep longer":  approvalCall(claimedBy("ann", noon.Add(time.Second))),
+		"theirs, to keep shorter": approvalCall(claimedBy("ann", noon.Add(time.Hour))),
+		"a claim that ran out":    approvalCall(claimedBy("bob", noon)),
+		"a deadline to come":      approvalCall(due(noon.Add(1))),
+	} {
+		before := clone(t, call)
+		got, err := inbox.Claim(call, "ann", time.Minute, noon)
+		if err != nil || got.ClaimedBy != "ann" || !got.ClaimedUntil.Equal(later) || got.Status != cairn.CallOpen {
+			t.Errorf("%s: claimed by %q until %s, %v", name, got.ClaimedBy, got.ClaimedUntil, err)
+		}
+		entry := cairn.Decision{Step: "step_1", Decision: cairn.VerdictClaimed, Reviewer: "ann", At: noon}
+		if !slices.Equal(got.Trail, []cairn.Decision{entry}) || !reflect.DeepEqual(call, before) {
+			t.Errorf("%s: trail %+v; the caller's copy %+v", name, got.Trail, call)
+		}
+	}
+}
+
+func TestClaimRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		call     cairn.PendingCall
+		reviewer string
+		time     time.Duration
+		code     cairn.Code
+		field    string
+		says     string
+	}{
+		"no name":              {approvalCall(), "", time.Minute, cairn.CodeInvalid, "reviewer", "empty"},
+		"no name to speak of":  {approvalCall(), "ann\n", time.Minute, cairn.CodeInvalid, "reviewer", "white space"},
+		"bytes for a name":     {approvalCall(), "\xff", time.Minute, cairn.CodeInvalid, "reviewer", "UTF-8"},
+		"no time":              {approvalCall(), "ann", 0, cairn.CodeInvalid, "duration", "positive"},
+		"time gone by":         {approvalCall(), "ann", -time.Minute, cairn.CodeInvalid, "duration", "-1m0s"},
+		"somebody else has it": {approvalCall(claimedBy("bob", noon.Add(1))), "ann", time.Minute, cairn.CodeClaimed, "reviewer", `"bob"`},
+		"not assigned":         {approvalCall(assigned(cairn.AnyReviewer, "bob")), "ann", time.Minute, cairn.CodeInvalid, "reviewer", `"ann"`},
+		"all decide":           {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
+		"a majority decides":   {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
+		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "answered"},
+		"settled":              {approvalCall(after(cairn.CallSettled, cairn.VerdictDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "settled"},
+		"dropped":              {approvalCall(dropped), "ann", time.Minute, cairn.CodeInvalid, "call_id", "dropped"},
+		"overdue":              {approvalCall(due(noon)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "past its deadline"},
+	} {
+		got, err := inbox.Claim(test.call, test.reviewer, test.time, noon)
+		checkRefused(t, name, test.call, got, err, test.code, test.field, test.says)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	got, err := inbox.Release(approvalCall(claimedBy("ann", noon.Add(1))), "ann", noon)
+	entry := cairn.Decision{Step: "step_1", Decision: cairn.VerdictReleased, Reviewer: "ann", At: noon}
+	if err != nil || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() || got.Status != cairn.CallOpen || !slices.Equal(got.Trail, []cairn.Decision{entry}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, test := range map[string]struct {
+		call  cairn.PendingCall
+		code  cairn.Code
+		field string
+		says  string
+	}{
+		"nobody has it":        {approvalCall(), cairn.CodeInvalid, "call_id", "not claimed"},
+		"it ran out":           {approvalCall(claimedBy("ann", noon)), cairn.CodeInvalid, "call_id", "not claimed"},
+		"somebody else has it": {approvalCall(claimedBy("bob", noon.Add(1))), cairn.CodeClaimed, "reviewer", `"bob"`},
+		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), cairn.CodeInvalid, "call_id", "answered"},
+		"dropped":              {approvalCall(claimedBy("ann", noon.Add(1)), dropped), cairn.CodeInvalid, "call_id", "dropped"},
+		"overdue":              {approvalCall(claimedBy("ann", noon.Add(1)), due(noon)), cairn.CodeInvalid, "call_id", "past its deadline"},
+	} {
+		got, err := inbox.Release(test.call, "ann", noon)
+		checkRefused(t, name, test.call, got, err, test.code, test.field, test.says)
+	}
+}
+
+func checkRefused(t *testing.T, name string, given, got cairn.PendingCall, err error, code cairn.Code, field, says string) {
+	t.Helper()
+	e := cairn.AsError(err)
+	if e == nil || e.Code != code || e.Field != field || !strings.Contains(e.Message, says) {
+		t.Errorf("%s: error %v, want a %s in %q that says %q", name, err, code, field, says)
+	}
+	if !reflect.DeepEqual(got, given) {
+		t.Errorf("%s: the call has changed to %+v", name, got)
+	}
+}
+
+// TestClaimsEnd: whatever closes a call also ends the claim on it.
+func TestClaimsEnd(t *testing.T) {
+	t.Parallel()
+	c := approvalCall(claimedBy("ann", noon.Add(time.Hour)))
+	given := cairn.Approve(c.CallRef).By("ann")
+	answered, _, err := inbox.Decide(c, &given, "mine", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]cairn.PendingCall{"answered": answered, "expired": inbox.Expire(c, noon), "dropped": inbox.Drop(c, "", noon)} {
+		if got.Claimed(noon) || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() {
+			t.Errorf("%s: still claimed by %q until %s", name, got.ClaimedBy, got.ClaimedUntil)
+		}
+	}
+}

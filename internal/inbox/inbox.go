@@ -1,0 +1,266 @@
+// Package inbox is what can happen to a pending call: it is answered, voted on, claimed, released, runs out of time, is
+// dropped or settled. Its functions take the row of a call and return what it becomes; whoever calls them writes that
+// over the version they were given, so that of any number of answers one is the first.
+package inbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// Decide takes a submission, which is valid by itself, and returns the call with it. id is the submission's own, if it has
+// one. The outcomes OutcomeAccepted and OutcomeLate are to be written, the others leave the call as it is; OutcomeInvalid
+// comes with an error that says why. A submission that the trail has already gets the outcome that it got before: then the
+// call comes back as it is, its trail is no longer than it was, and nothing is to be written or told.
+func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
+	switch {
+	case s.Type == cairn.SubmitResult && c.Kind != cairn.CallClientTool,
+		s.Type == cairn.SubmitApproval && c.Kind != cairn.CallApproval:
+		return c, cairn.OutcomeInvalid, cairn.Invalid("type", "call %q is of kind %s; a %s does not answer it", c.ID, c.Kind, s.Type)
+	case s.ApprovalID != c.ApprovalID:
+		return c, cairn.OutcomeInvalid, cairn.Invalid("approval_id", "is not that of call %q", c.ID)
+	}
+	if err := mayAnswer(&c, s.Reviewer, now); err != nil {
+		return c, cairn.OutcomeInvalid, err
+	}
+	if i := slices.IndexFunc(c.Trail, func(d cairn.Decision) bool { return id != "" && d.ID == id }); i >= 0 {
+		if c.Trail[i].Decision == cairn.VerdictLate {
+			return c, cairn.OutcomeLate, nil
+		}
+		return c, cairn.OutcomeAccepted, nil
+	}
+	if c.Status == cairn.CallDropped {
+		return c, cairn.OutcomeInvalid, cairn.Invalid("call_id", "nobody waits for call %q any more: it was withdrawn", c.ID)
+	}
+	late := c.Overdue(now) || c.Answer != nil && c.Answer.Verdict == cairn.VerdictTimeout
+	if !late && (c.Status != cairn.CallOpen || hasVoted(&c, s.Reviewer)) {
+		return c, cairn.OutcomeAlreadyCompleted, nil
+	}
+	if err := checkValue(&c, s); err != nil {
+		return c, cairn.OutcomeInvalid, err
+	}
+	if late {
+		return decideLate(c, s, id, now)
+	}
+	vote(&c, s, id, now)
+	return c, cairn.OutcomeAccepted, nil
+}
+
+// mayAnswer reports why a reviewer may not answer a call.
+func mayAnswer(c *cairn.PendingCall, reviewer string, now time.Time) error {
+	switch {
+	case len(c.Reviewers) > 0 && reviewer == "":
+		return cairn.Invalid("reviewer", "call %q is assigned to named reviewers; say who answers", c.ID)
+	case len(c.Reviewers) > 0 && !slices.Contains(c.Reviewers, reviewer):
+		return cairn.Invalid("reviewer", "call %q is not assigned to %q", c.ID, reviewer)
+	case c.Status == cairn.CallOpen && !c.Overdue(now) && c.Claimed(now) && c.ClaimedBy != reviewer:
+		return claimed(c)
+	}
+	return nil
+}
+
+func claimed(c *cairn.PendingCall) error {
+	return &cairn.Error{Code: cairn.CodeClaimed, Field: "reviewer",
+		Message: fmt.Sprintf("reviewer: call %q is claimed by %q until %s", c.ID, c.ClaimedBy, c.ClaimedUntil.UTC().Format(time.RFC3339))}
+}
+
+func hasVoted(c *cairn.PendingCall, reviewer string) bool {
+	return reviewer != "" && slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool {
+		return d.Reviewer == reviewer && (d.Decision == cairn.VerdictApproved || d.Decision == cairn.VerdictDenied)
+	})
+}
+
+func checkValue(c *cairn.PendingCall, s *cairn.Submission) error {
+	switch {
+	case len(s.Result) > 0:
+		return c.CheckValue("result", s.Result)
+	case len(s.Input) > 0 && c.Quorum != cairn.AnyReviewer:
+		return cairn.Invalid("input", "the reviewers of call %q decide together, so none of them can change its arguments", c.ID)
+	case len(s.Input) > 0:
+		return c.CheckValue("input", s.Input)
+	}
+	return nil
+}
+
+// answerOf is a submission as an answer.
+func answerOf(s *cairn.Submission, now time.Time) *cairn.CallAnswer {
+	a := &cairn.CallAnswer{Reviewer: s.Reviewer, At: now}
+	switch {
+	case s.Type == cairn.SubmitApproval && s.Approved:
+		a.Verdict, a.Value, a.Text = cairn.VerdictApproved, s.Input, s.Reason
+	case s.Type == cairn.SubmitApproval:
+		a.Verdict, a.Text = cairn.VerdictDenied, s.Reason
+	case s.Error != "":
+		a.Verdict, a.Text = cairn.VerdictError, s.Error
+	default:
+		a.Verdict, a.Value = cairn.VerdictResult, s.Result
+	}
+	return a
+}
+
+// note adds an entry to the trail, without touching the array that other copies of the row share.
+func note(c *cairn.PendingCall, d cairn.Decision) {
+	d.Step = c.StepID
+	c.Trail = append(slices.Clip(c.Trail), d)
+}
+
+// vote counts an answer in, and closes the call if it decides.
+func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
+	a := answerOf(s, now)
+	note(c, cairn.Decision{ID: id, Decision: a.Verdict, Reviewer: s.Reviewer, At: now, Notes: a.Text})
+	if decided(c) {
+		unclaim(c)
+		c.Status, c.Answer = cairn.CallAnswered, a
+	}
+}
+
+// decided reports whether the votes in an open call's trail decide it. The verdict is that of the last one, since an
+// approval never decides against the call nor a denial for it.
+func decided(c *cairn.PendingCall) bool {
+	n, yes, no := len(c.Reviewers), 0, 0
+	for _, d := range c.Trail {
+		switch d.Decision {
+		case cairn.VerdictApproved:
+			yes++
+		case cairn.VerdictDenied:
+			no++
+		}
+	}
+	switch c.Quorum {
+	case cairn.AllReviewers:
+		return yes == n || no > 0
+	case cairn.MostReviewers:
+		return 2*yes > n || 2*(n-no) <= n
+	}
+	return true
+}
+
+func unclaim(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "", time.Time{} }
+
+// decideLate keeps an answer that came after the deadline; the first such answer only.
+func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
+	if slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool { return d.Decision == cairn.VerdictLate }) {
+		return c, cairn.OutcomeAlreadyCompleted, nil
+	}
+	if c.Status == cairn.CallOpen {
+		c = Expire(c, now)
+	}
+	a := answerOf(s, now)
+	note(&c, cairn.Decision{ID: id, Decision: cairn.VerdictLate, Reviewer: s.Reviewer, At: now, Notes: a.Verdict + because(a.Text)})
+	return c, cairn.OutcomeLate, nil
+}
+
+// LateText is what the model is told of an answer that came after the deadline.
+func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
+	a := answerOf(s, time.Time{})
+	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
+	switch a.Verdict {
+	case cairn.VerdictApproved:
+		return head + "approved. It was not run; call the tool again if it is still wanted."
+	case cairn.VerdictDenied:
+		return head + "denied" + because(a.Text) + "."
+	case cairn.VerdictError:
+		return head + "answered with an error: " + a.Text
+	}
+	return head + "answered: " + string(a.Value)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// Expire closes an open call whose deadline has passed.
+func Expire(c cairn.PendingCall, now time.Time) cairn.PendingCall {
+	unclaim(&c)
+	c.Status, c.Answer = cairn.CallAnswered, &cairn.CallAnswer{Verdict: cairn.VerdictTimeout, At: now}
+	note(&c, cairn.Decision{Decision: cairn.VerdictTimeout, At: now})
+	return c
+}
+
+// Drop closes a call that nobody waits for any more. An answer that it has is kept.
+func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
+	unclaim(&c)
+	c.Status = cairn.CallDropped
+	note(&c, cairn.Decision{Decision: cairn.VerdictDropped, At: now, Notes: why})
+	return c
+}
+
+// Settle marks the answer of a call as used.
+func Settle(c cairn.PendingCall) cairn.PendingCall {
+	c.Status = cairn.CallSettled
+	return c
+}
+
+// Claim gives an open call to one reviewer alone for a time from now; whoever has it already gets that time instead of what
+// was left. The error is ErrClaimed while somebody else has it, otherwise ErrInvalid.
+func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
+	if problem := ids.Check(reviewer); problem != "" {
+		return c, cairn.Invalid("reviewer", "the name %s", problem)
+	}
+	switch {
+	case d <= 0:
+		return c, cairn.Invalid("duration", "%s is not positive", d)
+	case c.Status != cairn.CallOpen || c.Overdue(now):
+		return c, closed(&c)
+	case c.Quorum != cairn.AnyReviewer:
+		return c, cairn.Invalid("call_id", "the reviewers of call %q decide together, so none of them can claim it", c.ID)
+	}
+	if err := mayAnswer(&c, reviewer, now); err != nil {
+		return c, err
+	}
+	c.ClaimedBy, c.ClaimedUntil = reviewer, now.Add(d)
+	note(&c, cairn.Decision{Decision: cairn.VerdictClaimed, Reviewer: reviewer, At: now})
+	return c, nil
+}
+
+// Release takes a claim back. Only the one who has it can do that; the error is ErrClaimed if it is somebody else's,
+// otherwise ErrInvalid.
+func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.PendingCall, error) {
+	switch {
+	case c.Status != cairn.CallOpen || c.Overdue(now):
+		return c, closed(&c)
+	case !c.Claimed(now):
+		return c, cairn.Invalid("call_id", "call %q is not claimed", c.ID)
+	case c.ClaimedBy != reviewer:
+		return c, claimed(&c)
+	}
+	unclaim(&c)
+	note(&c, cairn.Decision{Decision: cairn.VerdictReleased, Reviewer: reviewer, At: now})
+	return c, nil
+}
+
+func closed(c *cairn.PendingCall) error {
+	status := string(c.Status)
+	if c.Status == cairn.CallOpen {
+		status = "past its deadline"
+	}
+	return cairn.Invalid("call_id", "call %q is no longer open, it is %s", c.ID, status)
+}
+
+// Result is what the model is told of an answered call. For an approved one, whose tool has still to run, it is nil.
+func Result(c *cairn.PendingCall) *cairn.ToolResult {
+	fail := func(code cairn.Code, text string) *cairn.ToolResult {
+		raw, _ := json.Marshal(text) // a string always encodes
+		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: raw, IsError: true, Code: code}
+	}
+	switch a := c.Answer; a.Verdict {
+	case cairn.VerdictApproved:
+		return nil
+	case cairn.VerdictDenied:
+		return fail(cairn.CodeDenied, "not approved by the user"+because(a.Text))
+	case cairn.VerdictError:
+		return fail(cairn.CodeTool, a.Text)
+	case cairn.VerdictTimeout:
+		return fail(cairn.CodeTimeout, "nobody answered in time")
+	default:
+		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: a.Value}
+	}
+}

@@ -1,0 +1,74 @@
+package testenv
+
+import (
+	"errors"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// redisReady is what a server says for each place it listens at.
+const redisReady = "eady to accept connections"
+
+// redisSettings hold for every server. It listens on a socket in its directory only.
+var redisSettings = []string{
+	"--port", "0",
+	"--unixsocketperm", "700",
+	"--save", "",
+	"--daemonize", "no",
+}
+
+// Redis returns the URL of a Redis server that is started for this test binary and keeps everything in memory. The tests
+// of a package share it, so each uses a prefix of its own.
+func Redis(tb testing.TB) (url string) {
+	tb.Helper()
+	s, err := sharedRedis()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.URL()
+}
+
+var sharedRedis = sync.OnceValues(func() (*RedisProcess, error) { return startRedis("redis", "--appendonly", "no") })
+
+// RedisServer starts a Redis server for one test, which may stop it and start it again, and stops it when the test ends.
+// The server is durable, each write waits for the disk, unless settings, which are options of its command line, say
+// otherwise.
+func RedisServer(tb testing.TB, settings ...string) *RedisProcess {
+	tb.Helper()
+	s, err := startRedis("redis-own", append([]string{"--appendonly", "yes", "--appendfsync", "always"}, settings...)...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// RedisProcess is a Redis server.
+type RedisProcess struct{ *Server }
+
+// URL returns the URL of the server's first database.
+func (p *RedisProcess) URL() string {
+	return (&url.URL{Scheme: "unix", Path: p.socket()}).String()
+}
+
+func (p *RedisProcess) socket() string { return filepath.Join(p.Dir, "socket") }
+
+func startRedis(name string, settings ...string) (*RedisProcess, error) {
+	s, err := launch(program{name: name, ready: redisReady, abort: syscall.SIGKILL, prepare: func(s *Server) ([]string, error) {
+		bin, err := exec.LookPath("redis-server")
+		if err != nil {
+			return nil, errors.New("there is no redis-server; `make test` installs it (on Debian: apt-get install redis-server)")
+		}
+		place := []string{bin, "--dir", s.Dir, "--unixsocket", (&RedisProcess{s}).socket()}
+		return slices.Concat(place, redisSettings, settings), nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &RedisProcess{s}, nil
+}

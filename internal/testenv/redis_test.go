@@ -1,0 +1,71 @@
+package testenv_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn/internal/testenv"
+)
+
+// ask sends one command to the Redis server at a URL and returns the lines of its answer.
+func ask(t *testing.T, address, command string, lines int) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial(u.Scheme, u.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "%s\r\n", command); err != nil {
+		t.Fatal(err)
+	}
+	var answer strings.Builder
+	r := bufio.NewReader(c)
+	for range lines {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return answer.String()
+}
+
+func TestRedisIsSharedByTheTestsOfAPackage(t *testing.T) {
+	t.Parallel()
+	first, second := testenv.Redis(t), testenv.Redis(t)
+	if first != second {
+		t.Errorf("two servers: %s and %s", first, second)
+	}
+	if got := ask(t, first, "PING", 1); got != "+PONG\n" {
+		t.Errorf("PING answers %q", got)
+	}
+	if got := ask(t, first, "CONFIG GET port", 5); !strings.HasSuffix(got, "\n0\n") {
+		t.Errorf("the server listens on a port: %q", got)
+	}
+}
+
+func TestRedisServerKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	s := testenv.RedisServer(t)
+	if s.URL() == testenv.Redis(t) {
+		t.Fatal("the server is the shared one")
+	}
+	if got := ask(t, s.URL(), "SET key value", 1); got != "+OK\n" {
+		t.Fatalf("SET answers %q", got)
+	}
+	s.Kill()
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, s.URL(), "GET key", 2); got != "$5\nvalue\n" {
+		t.Errorf("GET answers %q after the server was killed", got)
+	}
+}

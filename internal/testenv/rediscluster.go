@@ -1,0 +1,94 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clusterNodes is the least number of primaries that a cluster has.
+const clusterNodes = 3
+
+// RedisCluster returns the URL of a node of a Redis Cluster of three primaries that is started for this test binary and
+// keeps everything in memory. The tests of a package share it, so each uses a prefix of its own.
+func RedisCluster(tb testing.TB) (url string) {
+	tb.Helper()
+	url, err := sharedCluster()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return url
+}
+
+var sharedCluster = sync.OnceValues(func() (string, error) {
+	var addresses []string
+	for range clusterNodes {
+		address, err := startNode()
+		if err != nil {
+			return "", err
+		}
+		addresses = append(addresses, address)
+	}
+	join := append([]string{"--cluster", "create", "--cluster-yes"}, addresses...)
+	if out, err := exec.Command("redis-cli", join...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("testenv: redis-cli %s: %w\n%s", strings.Join(join, " "), err, out)
+	}
+	return "redis://" + addresses[0], awaitCluster(addresses)
+})
+
+// startNode starts a server that is to be a cluster's node. Nodes talk to each other over ports; should one of a node's two
+// be taken by somebody else, others are tried.
+func startNode() (address string, err error) {
+	for range 10 {
+		var port int
+		if port, err = freePort(); err != nil {
+			return "", err
+		}
+		bus := port + 10000
+		if bus > 65535 {
+			bus = port - 10000
+		}
+		_, err = startRedis("redis-node", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
+			"--cluster-port", strconv.Itoa(bus), "--appendonly", "no")
+		if err == nil {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+		}
+	}
+	return "", err
+}
+
+// freePort returns a port of the loopback interface that nobody listens on.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// awaitCluster waits until every node takes the cluster for complete.
+func awaitCluster(addresses []string) error {
+	deadline := time.Now().Add(startWithin)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for _, address := range addresses {
+		host, port, _ := strings.Cut(address, ":")
+		for {
+			out, err := exec.Command("redis-cli", "-h", host, "-p", port, "cluster", "info").CombinedOutput()
+			if err == nil && strings.Contains(string(out), "cluster_state:ok") && strings.Contains(string(out), "cluster_known_nodes:"+strconv.Itoa(len(addresses))) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("testenv: the cluster does not form after %s: %w\n%s", startWithin, err, out)
+			}
+			<-tick.C
+		}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Child consults a sub-agent: it begins a session of its own, or goes on with the one that an earlier try of the effect
+// began or that waited, drives it, and takes its outcome as the call's result. If the session waits, the call does.
+func (fx *Effects) Child(ctx context.Context, in ToolIn) (ToolOut, error) {
+	l, a, c, err := fx.calling(in)
+	if err != nil || c.result != nil {
+		return ToolOut{}, err
+	}
+	st := l.step
+	work, key := l.work(ctx)
+	defer l.release(key)
+	if ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+		return ToolOut{}, nil
+	}
+	c.scope = fx.newScope(l, st.number, l.opening, st.scope)
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c}
+	v.call = l.callHandle(c, c.scope)
+	var result *cairn.ToolResult
+	if c.tool.TalksToCompanion() {
+		result, err = v.talk()
+	} else {
+		result, err = v.consult()
+	}
+	if err != nil {
+		return ToolOut{}, err
+	}
+	if result == nil {
+		return ToolOut{Waits: c.waiting != nil}, nil
+	}
+	v.end(result)
+	c.scope.end()
+	return ToolOut{}, fx.concluded(ctx, a, l, c, result)
+}
+
+// visit is one call that consults another agent: it lasts as long as the effect.
+type visit struct {
+	fx        *Effects
+	ctx, work context.Context // of the effect; work ends when the run is stopped
+	a         *cairn.Agent
+	l         *live
+	c         *call
+	call      *cairn.Call
+	agent     string     // that is consulted
+	run       *cairn.Run // what it came to, if it did
+	begun     bool       // the hooks and the log know of it
+}
+
+// begin tells the hooks and the log that an agent is about to be consulted. A result is the hooks' veto.
+func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
+	v.agent = agent
+	if v.l.step.told { // by the run that suspended
+		v.begun = true
+		return nil, nil
+	}
+	err := v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
+		if h.BeforeSubAgent == nil {
+			return nil
+		}
+		return h.BeforeSubAgent(v.work, v.call, agent)
+	})
+	if err != nil {
+		return errorResult(v.c.use, cairn.CodeHook, err.Error()), nil
+	}
+	v.begun = true
+	v.l.emit.event(cairn.Event{Type: cairn.EventSubagentStart, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
+		ChildID: v.c.child, Name: agent, Data: v.c.use.Input})
+	return nil, v.l.emit.flush(v.ctx) // what the child says comes after it
+}
+
+// end tells the log and the hooks what came of it.
+func (v *visit) end(result *cairn.ToolResult) {
+	if !v.begun {
+		return
+	}
+	ev := cairn.Event{Type: cairn.EventSubagentEnd, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
+		ChildID: v.c.child, Name: v.agent, IsError: result.IsError}
+	if v.run != nil {
+		ev.Status = v.run.Status
+	}
+	v.c.visited = &ev
+	v.l.emit.event(ev)
+	_ = v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
+		if h.AfterSubAgent != nil {
+			h.AfterSubAgent(v.work, v.call, v.agent, result)
+		}
+		return nil
+	})
+}
+
+// consult runs a sub-agent's session and returns the call's result; nil while the session waits or when the run was
+// stopped.
+func (v *visit) consult() (*cairn.ToolResult, error) {
+	c := v.c
+	c.child = v.l.childID(c)
+	if err := c.tool.Check(c.use.Input); err != nil {
+		return failure(c.use, err), nil
+	}
+	if veto, err := v.begin(c.tool.Agent().Name); veto != nil || err != nil {
+		return veto, err
+	}
+	return v.drive(func() (Begun, error) {
+		in, err := c.tool.Task(c.use.Input)
+		if err != nil {
+			return Begun{}, err
+		}
+		return v.create(c.tool.Agent(), "", v.fx.NewID("run"), in)
+	})
+}
+
+// childID is the id of the session that a call which consults a sub-agent begins.
+func (l *live) childID(c *call) string {
+	return ids.Derive("child", l.row.Secret, l.row.ID, c.use.CallID)
+}
+
+// create begins a child's session. The error is ErrExists if an earlier try did.
+func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (Begun, error) {
+	row := v.l.row
+	return v.fx.create(v.ctx, BeginIn{
+		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
+		LogLast: v.l.emit.position(),
+		Create: &cairn.Session{ID: v.c.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
+			ParentID: row.ID, RootID: row.RootID, Secret: ids.Derive("secret", row.Secret, v.c.child)},
+	})
+}
+
+// drive takes the child's session as far as it goes and turns what it came to into the call's result.
+func (v *visit) drive(begin func() (Begun, error)) (*cairn.ToolResult, error) {
+	if v.l.step.told {
+		begin = nil // the run that suspended did
+	}
+	run, err := v.driveChild(begin)
+	switch {
+	case err != nil && (context.Cause(v.ctx) != nil || lost(err)):
+		return nil, err
+	case err != nil:
+		return failure(v.c.use, err), nil
+	case run.Status.Suspends():
+		v.c.waiting = run.Suspended
+		return nil, nil
+	case v.work.Err() != nil && run.Status != cairn.RunCompleted:
+		return nil, nil
+	}
+	v.run = run
+	return childResult(v.c.use, v.agent, run), nil
+}
+
+// lost reports whether an error says nothing about the sub-agent but that this process cannot drive it on.
+func lost(err error) bool {
+	for _, target := range []error{cairn.ErrUnavailable, cairn.ErrFenced, cairn.ErrClosed, context.Canceled} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// childResult is what the model is told of a sub-agent's run.
+func childResult(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult {
+	switch {
+	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
+		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: run.Output}
+	case run.Status == cairn.RunCompleted:
+		text, _ := json.Marshal(run.Text) // a string always encodes
+		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
+	case run.Error != nil:
+		return errorResult(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
+	}
+	return errorResult(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
+}
+
+// driveChild begins a child's run, if begin is not nil, or goes on with its session, until its run has ended or waits,
+// and returns that run.
+func (v *visit) driveChild(begin func() (Begun, error)) (*cairn.Run, error) {
+	fx, ctx, child := v.fx, v.ctx, v.c.child
+	wait := 2 * time.Millisecond
+	driven := "" // the run that this process drove
+	for {
+		var b Begun
+		var err error
+		if begin != nil {
+			b, err = begin()
+			begin = nil
+		} else {
+			var run *cairn.Run
+			if b, run, err = v.goOn(driven); run != nil {
+				return run, err
+			}
+		}
+		switch {
+		case errors.Is(err, cairn.ErrExists), errors.Is(err, cairn.ErrStale),
+			errors.Is(err, cairn.ErrNotResumable): // somebody else went on with it meanwhile
+			continue
+		case errors.Is(err, cairn.ErrAlreadyRunning): // by somebody else, who will be done or gone some time
+			fx.passStop(ctx, v.work, child, "")
+			if err := sleep(ctx, wait); err != nil {
+				return nil, err
+			}
+			wait = min(2*wait, time.Second)
+			continue
+		case err != nil:
+			return nil, err
+		case b.RunID == "": // there is one, or it was failed for good: look what it came to
+			continue
+		}
+		unhook := context.AfterFunc(v.work, func() { fx.passStop(ctx, v.work, child, b.RunID) })
+		err = fx.Drive(ctx, b)
+		unhook()
+		if err != nil {
+			return nil, err
+		}
+		driven = b.RunID
+	}
+}
+
+// goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove
+// that run, unless this process did, may have died before it told the log of its end.
+func (v *visit) goOn(driven string) (Begun, *cairn.Run, error) {
+	fx, ctx, child := v.fx, v.ctx, v.c.child
+	row, err := fx.Store.Load(ctx, child)
+	if err != nil {
+		return Begun{}, nil, err
+	}
+	switch {
+	case row.Running(fx.Now()):
+		return Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+	case row.Status == cairn.SessionActive:
+		b, err := fx.Recover(ctx, child)
+		return b, nil, err
+	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
+		what, err := fx.WaitsFor(ctx, row)
+		if err != nil {
+			return Begun{}, nil, err
+		}
+		if what == "" {
+			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.hooks})
+			return b, nil, err
+		}
+	}
+	run, err := fx.Store.Run(ctx, child, row.RunID)
+	if err == nil && row.RunID != driven {
+		err = fx.Reconcile(ctx, row, row.RunID)
+	}
+	if err != nil {
+		return Begun{}, nil, err
+	}
+	return Begun{}, run, nil
+}
+
+// passStop hands a stop request on to a child's run.
+func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
+	var s *stopped
+	if !errors.As(context.Cause(work), &s) {
+		return
+	}
+	stop := s.Stop
+	if stop.RunID = runID; runID == "" {
+		row, err := fx.Store.Load(ctx, child)
+		if err != nil {
+			return
+		}
+		stop.RunID = row.RunID
+	}
+	if err := fx.Store.RequestStop(ctx, child, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+		fx.Logger.Warn("a sub-agent was not told to stop", "session", child, "error", err)
+	}
+	fx.RequestStop(child, stop)
+}

@@ -1,0 +1,417 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// pend makes the row of a call that waits from now on. The step's commit writes it.
+func (fx *Effects) pend(l *live, st *step, c *call) {
+	row := c.tool.Pending(fx.Now())
+	row.ID, row.RootID, row.SessionID, row.Input = c.use.CallID, l.row.RootID, l.row.ID, c.use.Input
+	row.RunID, row.StepID = l.run.ID, l.suspendedStep(st)
+	if row.Kind == cairn.CallApproval {
+		row.ApprovalID = ids.Derive("approval", l.row.Secret, l.row.ID, row.ID)
+	}
+	c.pending = &row
+}
+
+// suspendedStep is the step under whose id the calls of st wait: that which opened them.
+func (l *live) suspendedStep(st *step) string {
+	if st.told {
+		return l.row.SuspendedStep
+	}
+	return st.id
+}
+
+// asksFirst reports whether a call has to be approved before its tool may run.
+func (fx *Effects) asksFirst(ctx context.Context, l *live, c *call) (asks bool) {
+	if c.tool == nil || c.tool.Waits() != cairn.CallApproval || c.tool.Check(c.use.Input) != nil {
+		return false
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			fx.Logger.Error("the condition of an approval panicked", "tool", c.use.Tool, "panic", v, "stack", string(debug.Stack()))
+			asks = true
+		}
+	}()
+	asks, err := c.tool.AsksApproval(ctx, l.callHandle(c, fx.frozenScope(l, l.step.number, "by a condition")), c.use.Input)
+	if err != nil {
+		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.use.Tool, "error", err)
+	}
+	return asks
+}
+
+// waits reports whether calls of the step wait for somebody outside.
+func (s *step) waits() bool { return slices.ContainsFunc(s.calls, (*call).waits) }
+
+// suspension says what the step waits for.
+func (l *live) suspension(st *step) *cairn.Suspension {
+	s := &cairn.Suspension{StepID: l.suspendedStep(st)}
+	for _, c := range st.calls {
+		switch {
+		case !c.waits():
+		case c.waiting != nil:
+			s.Children = append(s.Children, c.child)
+			s.Calls = append(s.Calls, c.waiting.Calls...)
+		default:
+			s.Calls = append(s.Calls, c.pending.CallRef)
+		}
+	}
+	return s
+}
+
+// suspendedStatus says in a word what a step waits for.
+func suspendedStatus(st *step) cairn.RunStatus {
+	own, children, results := 0, 0, 0
+	for _, c := range st.calls {
+		switch {
+		case c.result != nil:
+			results++
+		case !c.waits():
+		case c.waiting != nil:
+			children++
+		default:
+			own++
+		}
+	}
+	switch {
+	case own == 0:
+		return cairn.SuspendedChildren
+	case results+children > 0:
+		return cairn.SuspendedStepPartially
+	}
+	return cairn.SuspendedClientTool
+}
+
+// waiting works out what the session's row tells of a step that waits.
+func (l *live) waiting(st *step) *store.Suspend {
+	s := &store.Suspend{StepID: l.suspendedStep(st)}
+	for _, c := range st.calls {
+		if !c.waits() {
+			continue
+		}
+		s.OpenCalls++
+		if c.pending != nil {
+			s.NextDeadline = earlier(s.NextDeadline, c.pending.Deadline)
+		}
+	}
+	return s
+}
+
+// earlier returns the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
+// the step goes on waiting, the others dropped.
+func (fx *Effects) callWrites(st *step, waits bool) []store.CallWrite {
+	var list []store.CallWrite
+	for _, c := range st.calls {
+		p := c.pending
+		switch {
+		case p == nil:
+		case p.Version == 0: // if the run was stopped nobody could know of the call
+			if waits {
+				list = append(list, store.CallWrite{Call: *p})
+			}
+		case c.result != nil && c.result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
+			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
+		case !waits:
+			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", fx.Now()), Seen: p.Version})
+		}
+	}
+	return list
+}
+
+// reopen returns the step that waited, as the transcript and the rows of its calls have it, so that it goes on as the
+// next step of the current run; nil if no step did.
+func (fx *Effects) reopen(l *live, a *cairn.Agent) *step {
+	if l.row.SuspendedStep == "" {
+		return nil
+	}
+	reply, open := unanswered(l.messages)
+	if reply == nil {
+		return nil
+	}
+	n := l.row.Step + 1
+	st := &step{number: n, id: stepID(l.row.RunID, n), reply: reply, planned: true, told: true}
+	fx.setCalls(st, a)
+	st.calls = slices.DeleteFunc(st.calls, func(c *call) bool { return !slices.Contains(open, c.use) })
+	st.attach(l.calls)
+	return st
+}
+
+// attach gives the step's calls the rows that the store has of them.
+func (s *step) attach(rows []cairn.PendingCall) {
+	for i := range rows {
+		if c := s.call(rows[i].ID); c != nil {
+			c.pending = &rows[i]
+		}
+	}
+}
+
+// unanswered returns the last reply of a transcript and those of its tool uses that have no result yet.
+func unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.ToolUse) {
+	last := len(messages) - 1
+	for last >= 0 && messages[last].Role != cairn.RoleAssistant {
+		last--
+	}
+	if last < 0 {
+		return nil, nil
+	}
+	answered := map[string]bool{}
+	for i := last + 1; i < len(messages); i++ {
+		for _, r := range messages[i].ToolResults() {
+			answered[r.CallID] = true
+		}
+	}
+	for _, use := range messages[last].ToolUses() {
+		if !answered[use.CallID] {
+			open = append(open, use)
+		}
+	}
+	return &messages[last], open
+}
+
+// pendingEvents tell of calls that can be answered now.
+func pendingEvents(number int, rows []cairn.PendingCall) []cairn.Event {
+	var list []cairn.Event
+	for i := range rows {
+		c := &rows[i]
+		ev := cairn.Event{Type: cairn.EventToolPending, Step: number, CallID: c.ID, Tool: c.Tool, Data: c.Input,
+			ApprovalID: c.ApprovalID, Deadline: c.Deadline}
+		if c.Kind == cairn.CallApproval {
+			ev.Type = cairn.EventToolApproval
+		}
+		list = append(list, ev)
+	}
+	return list
+}
+
+// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can go on.
+func (fx *Effects) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
+	if row.SuspendedStep == "" || row.Ready() || overdue(row, fx.Now()) {
+		return "", nil
+	}
+	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	if err != nil {
+		return "", err
+	}
+	var children []string
+	if run.Suspended != nil {
+		children = run.Suspended.Children
+	}
+	for _, id := range children {
+		child, err := fx.Store.Load(ctx, id)
+		if errors.Is(err, cairn.ErrNotFound) || err == nil && child.Status != cairn.SessionPaused {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if what, err := fx.WaitsFor(ctx, child); err != nil || what == "" {
+			return "", err
+		}
+	}
+	return count(row.OpenCalls-len(children), "call", len(children), "sub-agent"), nil
+}
+
+func overdue(row *cairn.Session, now time.Time) bool {
+	return !row.NextDeadline.IsZero() && !now.Before(row.NextDeadline)
+}
+
+// count puts two numbers of things into words.
+func count(n int, what string, m int, other string) string {
+	say := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	switch {
+	case m == 0:
+		return say(n, what)
+	case n <= 0:
+		return say(m, other)
+	}
+	return say(n, what) + " and " + say(m, other)
+}
+
+// Expire closes the calls of a paused session whose deadline has passed: by the process's clock, or because it was not
+// after a time that the store says has passed. It reports whether the session can go on.
+func (fx *Effects) Expire(ctx context.Context, id string, passed time.Time) (bool, error) {
+	row, err := store.Update(ctx, fx.Store, id, func(row *cairn.Session) (*store.Commit, error) {
+		now := fx.Now()
+		if passed.After(now) {
+			now = passed
+		}
+		if row.Status != cairn.SessionPaused || !overdue(row, now) {
+			return nil, nil
+		}
+		snap, err := fx.Store.Snapshot(ctx, id, row.MessageCount)
+		if err != nil {
+			return nil, err
+		}
+		c := &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}}
+		for _, call := range snap.Calls {
+			switch {
+			case call.Overdue(now):
+				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+				c.Suspend.OpenCalls--
+			case call.Status == cairn.CallOpen:
+				c.Suspend.NextDeadline = earlier(c.Suspend.NextDeadline, call.Deadline)
+			}
+		}
+		return c, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return row.Ready(), nil
+}
+
+// withdrawnMark is in the id of a message that withdraw adds.
+const withdrawnMark = "/withdrawn"
+
+// withdraw adds to a commit what takes back the wait of a session: what was answered is told, the rest is closed as not
+// executed, and nobody can answer any more. The commit begins or ends the run that the message belongs to.
+func (fx *Effects) withdraw(c *store.Commit, messages []cairn.Message, calls []cairn.PendingCall, why string) {
+	reply, open := unanswered(messages)
+	results := &cairn.Message{Role: cairn.RoleTool}
+	for _, use := range open {
+		result := notExecuted(use, "not executed: "+why)
+		for i := range calls {
+			row := &calls[i]
+			if row.ID != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
+				continue
+			}
+			w := store.CallWrite{Call: inbox.Drop(*row, why, fx.Now()), Seen: row.Version}
+			if row.Status == cairn.CallAnswered {
+				if told := inbox.Result(row); told != nil {
+					result, w.Call = told, inbox.Settle(*row)
+				}
+			}
+			c.Calls = append(c.Calls, w)
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
+	}
+	if len(results.Parts) > 0 {
+		results.ID = fmt.Sprintf("%s%s%d", reply.ID, withdrawnMark, len(messages))
+		run := c.StartRun
+		if run == nil {
+			run = c.EndRun
+		}
+		c.Messages = append(c.Messages, fx.stamp([]cairn.Message{*results}, run.ID)...)
+	}
+	c.Suspend = &store.Suspend{}
+}
+
+// Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended ends as a stop
+// request says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer paused.
+func (fx *Effects) Withdraw(ctx context.Context, id string, stop cairn.Stop) error {
+	for {
+		err := fx.tryWithdraw(ctx, id, stop)
+		if !errors.Is(err, cairn.ErrStale) { // else somebody has just answered
+			return err
+		}
+	}
+}
+
+func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) error {
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	row := snap.Session
+	if row.Status != cairn.SessionPaused {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
+	}
+	run, err := fx.Store.Run(ctx, id, row.RunID)
+	if err != nil {
+		return err
+	}
+	run.Status, run.Reason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, nil
+	if stop.Kind == cairn.StopAbort {
+		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, abortError(stop)
+	}
+	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: sessionStatus(run.Status), DropStaged: true}
+	fx.withdraw(c, snap.Messages, snap.Calls, "the run was stopped")
+	after, err := fx.Store.Commit(ctx, id, c)
+	if err != nil {
+		return err
+	}
+	fx.Evict(id)
+	// Only now: nobody would go on with a session that waits for sub-agents that were ended.
+	if err := fx.withdrawChildren(ctx, after, stop, time.Time{}); err != nil {
+		return err
+	}
+	return fx.tellWithdrawn(ctx, after, run, c)
+}
+
+// tellWithdrawn puts on the log what became of the calls and the run that were withdrawn.
+func (fx *Effects) tellWithdrawn(ctx context.Context, row *cairn.Session, run *cairn.Run, c *store.Commit) error {
+	list := toolEnds(run.Steps, c.Messages)
+	if run.Error != nil {
+		list = append(list, cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
+	}
+	var fitting []cairn.Event
+	for _, ev := range append(list, endEvent(run)) {
+		ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, run.ID, row.Agent, fx.Now().UTC()
+		fitting = append(fitting, fit(ev, fx.eventLimit())...)
+	}
+	_, err := fx.append(ctx, row.RootID, store.AnySequence, row.ID, nextToken(row), fitting...)
+	return err
+}
+
+// toolEnds tells of the results in messages.
+func toolEnds(step int, messages []cairn.Message) (list []cairn.Event) {
+	for i := range messages {
+		for _, r := range messages[i].ToolResults() {
+			list = append(list, cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError})
+		}
+	}
+	return list
+}
+
+// leaveChildren ends the sub-agents that a session's runs left waiting; those from before a time, unless that is zero.
+func (fx *Effects) leaveChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
+	return fx.withdrawChildren(ctx, row, cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}, before)
+}
+
+// withdrawChildren ends the sub-agents that a session left waiting; those from before a time, unless that is zero.
+func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
+	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused}}
+	for {
+		page, err := fx.Store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			child := &page.Items[i]
+			if child.Name != "" || !before.IsZero() && !child.CreatedAt.Before(before) {
+				continue
+			}
+			stop.RunID = child.RunID
+			if err := fx.Withdraw(ctx, child.ID, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+}

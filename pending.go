@@ -1,0 +1,297 @@
+package cairn
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// CallKind says what a pending call waits for.
+type CallKind string
+
+const (
+	// CallClientTool waits for somebody outside to run the tool and give its result.
+	CallClientTool CallKind = "client_tool"
+	// CallApproval waits for somebody to decide whether the tool may run.
+	CallApproval CallKind = "approval"
+)
+
+// CallStatus is how far a pending call is.
+type CallStatus string
+
+const (
+	CallOpen     CallStatus = "open"
+	CallAnswered CallStatus = "answered" // decided, in time or not; its run has not gone on yet
+	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
+	CallDropped  CallStatus = "dropped"  // nobody waits any more: its run was stopped, rewound or overtaken by another turn
+)
+
+// CallRef names a pending call with what an answer has to name.
+type CallRef struct {
+	// ID is unique in the session tree and cannot be guessed.
+	ID string `json:"id"`
+	// RootID is the session that answers are submitted to, SessionID the one the call belongs to.
+	RootID    string   `json:"root_id"`
+	SessionID string   `json:"session_id"`
+	Kind      CallKind `json:"kind"`
+	Tool      string   `json:"tool"`
+	// ApprovalID binds an approval response to this request; empty for other kinds.
+	ApprovalID string `json:"approval_id,omitempty"`
+}
+
+// PendingCall is a tool call that waits for somebody outside, or did. Its row is all there is of the wait: no process
+// remembers it.
+type PendingCall struct {
+	CallRef
+	UserID string          `json:"user_id,omitempty"`
+	Agent  string          `json:"agent"`
+	RunID  string          `json:"run_id"`
+	StepID string          `json:"step_id"`
+	Input  json.RawMessage `json:"input"`
+	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited input of
+	// an approval. Empty means any JSON.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// Reviewers may answer, and as many of them as Quorum says must. Without any, anyone may.
+	Reviewers []string `json:"reviewers,omitempty"`
+	Quorum    Quorum   `json:"quorum,omitempty"`
+	// Deadline is when the call counts as failed if it is not answered; zero for never.
+	Deadline time.Time  `json:"deadline,omitzero"`
+	Status   CallStatus `json:"status"`
+	// Answer is what was decided; nil while the call is open and for one that was dropped unanswered.
+	Answer *CallAnswer `json:"answer,omitempty"`
+	// ClaimedBy has the call to themselves until ClaimedUntil.
+	ClaimedBy    string    `json:"claimed_by,omitempty"`
+	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
+	// Trail is everything that was decided about the call, oldest first. Only Cairn writes it.
+	Trail []Decision `json:"trail,omitempty"`
+	// Version counts the writes of the row.
+	Version   int64     `json:"version"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Claimed reports whether somebody has the call to themselves at now.
+func (c *PendingCall) Claimed(now time.Time) bool {
+	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
+}
+
+// Overdue reports whether the call is open though its deadline has passed.
+func (c *PendingCall) Overdue(now time.Time) bool {
+	return c.Status == CallOpen && !c.Deadline.IsZero() && !now.Before(c.Deadline)
+}
+
+// Quorum says how many of a call's reviewers decide it.
+type Quorum string
+
+const (
+	// AnyReviewer lets the first answer decide. The default.
+	AnyReviewer Quorum = ""
+	// AllReviewers needs the approval of every reviewer; the first denial decides.
+	AllReviewers Quorum = "all"
+	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that cannot be reached.
+	MostReviewers Quorum = "majority"
+)
+
+// Verdicts of [CallAnswer] and [Decision]. An answer has one of the first five.
+const (
+	VerdictApproved = "approved"
+	VerdictDenied   = "denied"
+	VerdictResult   = "result"  // a client tool's result
+	VerdictError    = "error"   // a client tool's failure
+	VerdictTimeout  = "timeout" // nobody answered in time
+	VerdictLate     = "late"    // an answer after the deadline
+	VerdictClaimed  = "claimed"
+	VerdictReleased = "released"
+	VerdictDropped  = "dropped"
+)
+
+// CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
+type CallAnswer struct {
+	Verdict string `json:"verdict"`
+	// Value is a client tool's result, or the input that an approval changed the call's to; empty otherwise.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Text is the reason of a denial or the message of an error.
+	Text     string    `json:"text,omitempty"`
+	Reviewer string    `json:"reviewer,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// Decision is one entry of a call's audit trail.
+type Decision struct {
+	// ID is the submission's own, so that one whose acknowledgement was lost is not taken for a second one.
+	ID   string `json:"id,omitempty"`
+	Step string `json:"step"`
+	// Decision is one of the verdicts.
+	Decision string    `json:"decision"`
+	Reviewer string    `json:"reviewer,omitempty"`
+	At       time.Time `json:"timestamp"`
+	// Notes are the words of the decision: a reason, an error's message; of a late answer, first what it said.
+	Notes string `json:"notes,omitempty"`
+}
+
+// SubmissionType says what a submission answers.
+type SubmissionType string
+
+const (
+	SubmitResult   SubmissionType = "client-tool-result"
+	SubmitApproval SubmissionType = "approval-response"
+)
+
+// Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode one
+// that came over the wire.
+type Submission struct {
+	Type   SubmissionType `json:"type"`
+	CallID string         `json:"call_id"`
+	// Result or Error is the outcome of a client tool.
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	// ApprovalID is that of the request. Input, if set, replaces the arguments of an approved call.
+	ApprovalID string          `json:"approval_id,omitempty"`
+	Approved   bool            `json:"approved,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"`
+	// Reviewer says who answers. It is required for a call with named reviewers or a claim. Cairn takes the caller's word
+	// for it.
+	Reviewer string `json:"reviewer,omitempty"`
+
+	err error // of encoding a value
+}
+
+// MaxAnswerBytes is the most that the value and the words of a submission may hold together.
+const MaxAnswerBytes = 1 << 20
+
+// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput].
+func Approve(c CallRef) Submission {
+	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
+}
+
+// Deny keeps a call's tool from running. The model is told the reason, if there is one.
+func Deny(c CallRef, reason string) Submission {
+	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Reason: reason}
+}
+
+// Answer gives the result of a client tool, encoded as JSON.
+func Answer(c CallRef, result any) Submission {
+	s := Submission{Type: SubmitResult, CallID: c.ID}
+	s.Result, s.err = json.Marshal(result)
+	return s
+}
+
+// AnswerError says that a client tool failed. The model is told the message.
+func AnswerError(c CallRef, message string) Submission {
+	return Submission{Type: SubmitResult, CallID: c.ID, Error: message}
+}
+
+// By says who answers.
+func (s Submission) By(reviewer string) Submission {
+	s.Reviewer = reviewer
+	return s
+}
+
+// WithInput makes an approved call run with other arguments, encoded as JSON.
+func (s Submission) WithInput(input any) Submission {
+	raw, err := json.Marshal(input)
+	s.Input = raw
+	if s.err == nil {
+		s.err = err
+	}
+	return s
+}
+
+// Validate reports what is wrong with a submission whatever its call is like; the error is ErrInvalid or ErrTooLarge and
+// names the field. Ids and the reviewer's name are held to the rules of session ids, see [CheckSessionID].
+func (s *Submission) Validate() error {
+	if s.err != nil {
+		return Invalid("submission", "a value does not encode as JSON: %v", s.err)
+	}
+	if problem := ids.Check(s.CallID); problem != "" {
+		return Invalid("call_id", "%s", problem)
+	}
+	if problem := ids.Check(s.Reviewer); s.Reviewer != "" && problem != "" {
+		return Invalid("reviewer", "the name %s", problem)
+	}
+	if n := len(s.Result) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {
+		return &Error{Code: CodeTooLarge, Field: "submission", Message: "submission: larger than 1 MiB"}
+	}
+	switch s.Type {
+	case SubmitResult:
+		switch {
+		case (len(s.Result) == 0) == (s.Error == ""):
+			return Invalid("result", "give either a result or an error")
+		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
+			return Invalid("approved", "a client tool's result approves nothing")
+		}
+		if err := checkText("error", s.Error); err != nil {
+			return err
+		}
+		return checkJSON("result", s.Result)
+	case SubmitApproval:
+		switch {
+		case len(s.Result) > 0 || s.Error != "":
+			return Invalid("result", "an approval response brings no result")
+		case len(s.Input) > 0 && !s.Approved:
+			return Invalid("input", "a denied call has no use for another input")
+		}
+		if problem := ids.Check(s.ApprovalID); problem != "" {
+			return Invalid("approval_id", "%s", problem)
+		}
+		if err := checkText("reason", s.Reason); err != nil {
+			return err
+		}
+		return checkJSON("input", s.Input)
+	}
+	return Invalid("type", "%q is neither %q nor %q", s.Type, SubmitResult, SubmitApproval)
+}
+
+// checkJSON reports a value that is set and is no JSON text. Text in it must be valid UTF-8, which encoding/json does not
+// ask for.
+func checkJSON(field string, value json.RawMessage) error {
+	switch {
+	case len(value) == 0:
+		return nil
+	case !utf8.Valid(value):
+		return Invalid(field, "is not valid UTF-8")
+	case !json.Valid(value):
+		return Invalid(field, "is not valid JSON")
+	}
+	return nil
+}
+
+// Outcome says what became of a submission.
+type Outcome string
+
+const (
+	// OutcomeAccepted: the answer, or a reviewer's vote, was stored.
+	OutcomeAccepted Outcome = "accepted"
+	// OutcomeAlreadyCompleted: somebody was faster, or the reviewer has voted before. Receipt.Call has the decision, unless
+	// other votes are still missing. Nothing was stored.
+	OutcomeAlreadyCompleted Outcome = "already_completed"
+	// OutcomeLate: the deadline had passed. The first such answer is noted in the trail and the model is told of it; for
+	// later ones the call is already completed.
+	OutcomeLate Outcome = "late"
+	// OutcomeUnknownCall: the tree has no such call.
+	OutcomeUnknownCall Outcome = "unknown_call"
+	// OutcomeInvalid: the submission does not fit the call, or nobody waits for it any more. Nothing was stored.
+	OutcomeInvalid Outcome = "invalid"
+)
+
+// Receipt acknowledges a submission.
+type Receipt struct {
+	Outcome Outcome `json:"outcome"`
+	// Call is the call as it is now; nil if it is not known.
+	Call *PendingCall `json:"call,omitempty"`
+	// Ready says that the session the call belongs to waits for nothing more: resuming the root goes on.
+	Ready bool `json:"ready,omitempty"`
+}
+
+// Suspension says what a suspended run waits for.
+type Suspension struct {
+	// StepID is the step that goes on when everything is answered.
+	StepID string `json:"step_id"`
+	// Calls are the open calls of the session and of its children, at any depth.
+	Calls []CallRef `json:"calls,omitempty"`
+	// Children are the sessions of sub-agents that wait.
+	Children []string `json:"children,omitempty"`
+}

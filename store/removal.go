@@ -1,0 +1,91 @@
+package store
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Removal says why a session tree is removed.
+type Removal string
+
+const (
+	// Deleted is a tree that somebody wants gone.
+	Deleted Removal = "deleted"
+	// Expired is a tree whose time is over, if it is.
+	Expired Removal = "expired"
+)
+
+// Removed is a session tree that was removed and is not purged yet.
+type Removed struct {
+	// Key names the removal. It is never given out twice, unlike SessionID, the root's id.
+	Key       string    `json:"key"`
+	SessionID string    `json:"session_id"`
+	Reason    Removal   `json:"reason"`
+	RemovedAt time.Time `json:"removed_at"`
+}
+
+// CheckRemoval reports a reason that is none.
+func CheckRemoval(why Removal) error {
+	if why != Deleted && why != Expired {
+		return cairn.Invalid("reason", "%q is neither deleted nor expired", why)
+	}
+	return nil
+}
+
+// RemovalConflict returns why a tree, the root first, is not to be removed at the store's time now, or nil.
+func RemovalConflict(tree []*cairn.Session, why Removal, now time.Time) error {
+	root := tree[0]
+	if why == Expired {
+		if expiry := root.Expiry(tree[1:]...); expiry.IsZero() || now.Before(expiry) {
+			return Conflict(cairn.CodeStale, root, "session %q has not expired", root.ID)
+		}
+	}
+	for _, s := range tree {
+		if s.Running(now) {
+			return Conflict(cairn.CodeRunning, s, "session %q is running", s.ID)
+		}
+	}
+	return nil
+}
+
+// NotRoot returns the error for a removal that names a session other than a root.
+func NotRoot(s *cairn.Session) error {
+	return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", s.ID, s.RootID)
+}
+
+// NotRemoved returns the error for a key that is not that of a removed tree.
+func NotRemoved(key string) error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
+}
+
+// heldAgain is how soon a tree is looked at again whose ExpiresAt has passed, but which is held by a run or waits.
+const heldAgain = time.Minute
+
+// SweepAt returns the time from which Store.Stale lists a root, as worked out at the store's time now; zero for never, as
+// for a session that is not a root. No activity after now can make the tree expire before that time, so it need not be
+// written again until it has come, unless the session's context changes. Without the other sessions of the tree the time
+// may be earlier than need be.
+func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.Time {
+	at := root.Expiry(others...)
+	if root.ID != root.RootID || at.IsZero() {
+		return time.Time{}
+	}
+	earlier := func(t time.Time) {
+		if t.Before(at) {
+			at = t
+		}
+	}
+	// What the tree waits for, or the run that holds it, may be over at any moment; then these are what counts.
+	if root.TTL > 0 {
+		earlier(now.Add(root.TTL))
+	}
+	switch {
+	case root.ExpiresAt.After(now):
+		earlier(root.ExpiresAt)
+	case !root.ExpiresAt.IsZero():
+		earlier(now.Add(heldAgain))
+	}
+	return at
+}

@@ -1,0 +1,57 @@
+package sqlitestore
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Processes have stores of their own on one file.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	empty := emptyFile(t)
+	hosttest.Run(t, hosttest.Host{
+		Name: "inprocess",
+		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+			eng, err := engine.New(st, agents, opts)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return eng
+		},
+	}, hosttest.Store{
+		Name: "sqlitestore",
+		Open: func(tb testing.TB, now func() time.Time) store.Store {
+			path := filepath.Join(tb.TempDir(), "cairn.db")
+			if err := os.WriteFile(path, empty, 0o600); err != nil {
+				tb.Fatal(err)
+			}
+			return openAt(tb, path, &Options{Synchronous: Normal, Now: now})
+		},
+		Another: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	})
+}
+
+// emptyFile returns the content of a file with nothing but the schema, since making one takes a while.
+func emptyFile(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "empty.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}

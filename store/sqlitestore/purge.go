@@ -1,0 +1,101 @@
+package sqlitestore
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// purgeBatch is how many rows a purge removes at once, so that other writers do not wait for all of it.
+const purgeBatch = 1000
+
+const (
+	// The next session of a removed tree to purge, the root last, so that what is left of the tree stays listed.
+	sqlNextPurge = `SELECT key, log FROM removed WHERE tree = ?1 ORDER BY root LIMIT 1`
+
+	sqlPurgeCheckpoints = `
+		DELETE FROM checkpoints
+		WHERE session = ?1 AND number IN (SELECT number FROM checkpoints WHERE session = ?1 LIMIT ?2)`
+
+	sqlPurgeEvents = `
+		DELETE FROM events
+		WHERE log = ?1 AND sequence IN (SELECT sequence FROM events WHERE log = ?1 LIMIT ?2)`
+
+	sqlPurged = `DELETE FROM removed WHERE key = ?1`
+)
+
+// sqlPurge removes at most ?2 rows each of what a removed session owns.
+var sqlPurge = []string{
+	`DELETE FROM messages WHERE session = ?1 AND number IN (SELECT number FROM messages WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM state WHERE session = ?1 AND position IN (SELECT position FROM state WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM runs WHERE session = ?1 AND turn IN (SELECT turn FROM runs WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM staged WHERE number IN (SELECT number FROM staged WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM removed_calls WHERE key IN (SELECT key FROM removed_calls WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM queue WHERE session = ?1 AND number IN (SELECT number FROM queue WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM cache WHERE session = ?1 AND key IN (SELECT key FROM cache WHERE session = ?1 LIMIT ?2)`,
+}
+
+// Purge implements store.Store.
+func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
+	tree, err := strconv.ParseInt(key, 10, 64)
+	if err != nil {
+		tree = 0 // which is no session's
+	}
+	for done := false; !done; {
+		var p purge
+		err := s.writer.write(ctx, false, func(c *conn) (err error) {
+			p, err = purgeSome(c, tree)
+			if err == nil && !p.found {
+				err = store.NotRemoved(key)
+			}
+			return err
+		})
+		if err != nil {
+			return checkpoints, fault("purge", err)
+		}
+		checkpoints += int(p.checkpoints)
+		done = p.done
+	}
+	return checkpoints, nil
+}
+
+// purge is what one write of a purge did.
+type purge struct {
+	found, done bool // there was something to purge; there is nothing any more
+	checkpoints int64
+}
+
+// purgeSome removes a batch of what a session of a removed tree owns, and then the session.
+func purgeSome(c *conn, tree int64) (p purge, err error) {
+	var session, log int64
+	p.found, err = c.row(sqlNextPurge, func(cols *columns) { session, log = cols.int64(), cols.int64() }, tree)
+	if err != nil || !p.found {
+		return p, err
+	}
+	left := int64(purgeBatch)
+	some := func(text string, key int64) (n int64, err error) {
+		if left > 0 {
+			n, err = c.exec(text, key, left)
+			left -= n
+		}
+		return n, err
+	}
+	if p.checkpoints, err = some(sqlPurgeCheckpoints, session); err != nil {
+		return p, err
+	}
+	if _, err := some(sqlPurgeEvents, log); err != nil {
+		return p, err
+	}
+	for _, text := range sqlPurge {
+		if _, err := some(text, session); err != nil {
+			return p, err
+		}
+	}
+	if left == 0 {
+		return p, nil
+	}
+	p.done = session == tree
+	_, err = c.exec(sqlPurged, session)
+	return p, err
+}

@@ -1,0 +1,187 @@
+package sqlitestore
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var sqlTree = `SELECT` + sessionColumns + `
+	FROM sessions s JOIN heads h ON h.session = s.key
+	WHERE s.root_id = ?1`
+
+const (
+	sqlInsertRemoved = `
+		INSERT INTO removed (key, tree, root, log, id, reason, removed_at, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
+
+	sqlPutOff = `UPDATE sessions SET sweep_at = ?2 WHERE key = ?1`
+
+	sqlStale = `
+		SELECT sweep_at, id FROM sessions
+		WHERE sweep_at > 0 AND sweep_at <= ?1 AND (sweep_at, id) > (?2, ?3)
+		ORDER BY sweep_at, id LIMIT ?4`
+
+	sqlRemoved = `
+		SELECT key, id, reason, removed_at FROM removed
+		WHERE root = 1 AND removed_at <= ?1 AND (removed_at, key) > (?2, ?3)
+		ORDER BY removed_at, key LIMIT ?4`
+)
+
+// sqlHide takes the sessions of a tree, by the root's id, out of the tables that sessions and calls are found by.
+var sqlHide = []string{
+	`INSERT INTO removed_calls (session, data) SELECT session, data FROM calls WHERE root_id = ?1`,
+	`DELETE FROM assignments WHERE call IN (SELECT key FROM calls WHERE root_id = ?1)`,
+	`DELETE FROM calls WHERE root_id = ?1`,
+	`DELETE FROM heads WHERE session IN (SELECT key FROM sessions WHERE root_id = ?1)`,
+	`DELETE FROM sessions WHERE root_id = ?1`,
+}
+
+// Remove implements store.Store. It writes one row for each session of the tree, whatever they own.
+func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+	if err := store.CheckRemoval(why); err != nil {
+		return nil, err
+	}
+	var removed *store.Removed
+	var refused error
+	err := s.writer.do(&job{ctx: ctx, durable: true, after: func() {
+		if removed != nil {
+			s.hub.Drop(root)
+		}
+	}, run: func(c *conn) error {
+		removed, refused = nil, nil
+		tree, err := findTree(c, root)
+		if err != nil {
+			return err
+		}
+		rows := make([]*cairn.Session, len(tree))
+		for i, r := range tree {
+			rows[i] = r.session
+		}
+		now := s.clock()
+		if err := store.RemovalConflict(rows, why, now); err != nil {
+			if why != store.Expired {
+				return err
+			}
+			refused = err // and yet there is something to write
+			_, err = c.exec(sqlPutOff, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
+			return err
+		}
+		removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now}
+		return hide(c, tree, removed)
+	}})
+	switch {
+	case err != nil:
+		return nil, fault("remove", err)
+	case refused != nil:
+		return nil, refused
+	}
+	return removed, nil
+}
+
+// findTree returns the records of a tree's sessions, that of the root first.
+func findTree(c *conn, root string) ([]*record, error) {
+	r, err := find(c, root)
+	if err != nil {
+		return nil, err
+	}
+	if r.session.RootID != root {
+		return nil, store.NotRoot(r.session)
+	}
+	tree := []*record{r}
+	err = c.query(context.Background(), sqlTree, func(cols *columns) bool {
+		if other := readSession(cols); other.key != r.key {
+			tree = append(tree, other)
+		}
+		return true
+	}, root)
+	return tree, err
+}
+
+// hide makes it impossible to find the sessions of a tree, their calls and their log.
+func hide(c *conn, tree []*record, removed *store.Removed) error {
+	log, _, _, err := findLog(c, removed.SessionID)
+	if err != nil {
+		return err
+	}
+	for i, r := range tree {
+		data, err := encode("session", r.session)
+		if err != nil {
+			return err
+		}
+		root, own := i == 0, int64(0)
+		if root {
+			own = log
+		}
+		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, root, own, r.session.ID, string(removed.Reason),
+			micros(removed.RemovedAt), data); err != nil {
+			return err
+		}
+	}
+	for _, text := range sqlHide {
+		if _, err := c.exec(text, removed.SessionID); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(sqlDropFences, log); err != nil {
+		return err
+	}
+	_, err = c.exec(sqlDropLog, log) // its events stay, for the purge
+	return err
+}
+
+// Stale implements store.Store.
+func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+	var page store.Page[string]
+	at, id, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.query(ctx, sqlStale, func(cols *columns) bool {
+			if len(page.Items) == q.Size() {
+				page.Next = store.SweepCursor(at, id)
+				return false
+			}
+			at, id = cols.time(), cols.text()
+			page.Items = append(page.Items, id)
+			return true
+		}, micros(s.clock()), micros(at), id, q.Size()+1)
+	})
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	return page, nil
+}
+
+// Removed implements store.Store.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+	var page store.Page[store.Removed]
+	at, id, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	var key int64
+	if id != "" {
+		if key, err = strconv.ParseInt(id, 10, 64); err != nil {
+			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+		}
+	}
+	err = s.readers.read(ctx, func(c *conn) error {
+		return c.query(ctx, sqlRemoved, func(cols *columns) bool {
+			if n := len(page.Items); n == q.Size() {
+				page.Next = store.SweepCursor(page.Items[n-1].RemovedAt, page.Items[n-1].Key)
+				return false
+			}
+			page.Items = append(page.Items, store.Removed{Key: strconv.FormatInt(cols.int64(), 10), SessionID: cols.text(),
+				Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
+			return true
+		}, micros(s.clock().Add(-age)), micros(at), key, q.Size()+1)
+	})
+	if err != nil {
+		return store.Page[store.Removed]{}, err
+	}
+	return page, nil
+}

@@ -1,0 +1,218 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+type order struct {
+	Order int `json:"order"`
+}
+
+// asking is an agent that asks for approval of a refund and is done when it has it.
+func asking() *cairn.Agent {
+	refund := cairn.Func("refund", "Refunds an order.", func(_ context.Context, _ *cairn.Call, in order) (string, error) {
+		return fmt.Sprint("refunded ", in.Order), nil
+	}, cairn.RequireApproval(), cairn.WaitAtMost(7*24*time.Hour))
+	return &cairn.Agent{Name: "support", Tools: []cairn.Tool{refund}, Model: forgetful{}}
+}
+
+// forgetful is a model that asks for the refund of order 42. Unlike a scripted one it remembers no requests.
+type forgetful struct{}
+
+func (forgetful) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: "forgetful"} }
+
+func (forgetful) Stream(_ context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	chunks := []cairn.Chunk{{Type: cairn.ChunkToolStart, CallID: "1", Tool: "refund"}, {Type: cairn.ChunkToolArgs, CallID: "1", Text: `{"order":42}`}}
+	if req.Messages[len(req.Messages)-1].Role == cairn.RoleTool {
+		chunks = []cairn.Chunk{{Type: cairn.ChunkText, Text: "It is done."}}
+	}
+	return func(yield func(cairn.Chunk, error) bool) {
+		for _, c := range append(chunks, cairn.Chunk{Type: cairn.ChunkFinish}) {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+// asked is a commit that leaves a session as a run of the asking agent does that waits for approval.
+func asked(n int) (id string, c *store.Commit) {
+	id = fmt.Sprint("session-", n)
+	run, step, call := fmt.Sprint("run_", n), fmt.Sprint("run_", n, "/1"), fmt.Sprint("call_", n)
+	ref := cairn.CallRef{ID: call, RootID: id, SessionID: id, Kind: cairn.CallApproval, Tool: "refund", ApprovalID: fmt.Sprint("approval_", n)}
+	input := json.RawMessage(`{"order":42}`)
+	deadline := time.Now().Add(7 * 24 * time.Hour)
+	return id, &store.Commit{
+		Guard:  store.Guard{New: true},
+		Create: &cairn.Session{ID: id, Agent: "support", UserID: fmt.Sprint("user-", n%100)},
+		StartRun: &cairn.Run{ID: run, Agent: "support", Kind: cairn.RunExecute, Status: cairn.SuspendedClientTool, Reason: cairn.ReasonSuspended, Steps: 1,
+			Suspended: &cairn.Suspension{StepID: step, Calls: []cairn.CallRef{ref}}},
+		Messages: []cairn.Message{{ID: run + "/in0", Role: cairn.RoleUser, RunID: run, Parts: []cairn.Part{cairn.TextPart("Order 42 arrived broken.")}},
+			{ID: step + "/reply", Role: cairn.RoleAssistant, RunID: run, Parts: []cairn.Part{
+				{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: call, Tool: "refund", Input: input}}}}},
+		Step:       1,
+		Checkpoint: &cairn.Checkpoint{ID: "cp_" + run, RunID: run, StepID: step, Step: 1},
+		Status:     cairn.SessionPaused,
+		Suspend:    &store.Suspend{StepID: step, OpenCalls: 1, NextDeadline: deadline},
+		Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step, Input: input,
+			Schema: asking().Tools[0].Spec().Schema, Deadline: deadline, Status: cairn.CallOpen}}},
+	}
+}
+
+// BenchmarkSuspended measures what suspended sessions cost: opening a file that holds them, the first page of their inbox,
+// and answering and resuming one.
+func BenchmarkSuspended(b *testing.B) {
+	for _, n := range []int{10, 100_000} {
+		file := filepath.Join(b.TempDir(), "cairn.db")
+		ready := sync.OnceFunc(func() { suspend(b, file, n) }) // only if a part is run
+		each := func(name string, fn func(b *testing.B)) {
+			b.Run(fmt.Sprintf("%s/sessions=%d", name, n), func(b *testing.B) {
+				ready()
+				b.ResetTimer()
+				fn(b)
+			})
+		}
+		each("Open", func(b *testing.B) {
+			for b.Loop() {
+				_, _, closeAll := serve(b, file)
+				closeAll()
+			}
+		})
+		each("Inbox", func(b *testing.B) {
+			_, eng, closeAll := serve(b, file)
+			defer closeAll()
+			for b.Loop() {
+				page, err := eng.Inbox(b.Context(), store.CallQuery{Limit: 10})
+				if err != nil || len(page.Items) != 10 {
+					b.Fatal(len(page.Items), err)
+				}
+			}
+		})
+		each("Resume", func(b *testing.B) {
+			st, eng, closeAll := serve(b, file)
+			defer closeAll()
+			added := n
+			for b.Loop() {
+				id, c := asked(added) // one that is there for each that is resumed
+				added++
+				resume(b, st, eng, id, c)
+			}
+		})
+	}
+}
+
+// suspend fills a file with suspended sessions.
+func suspend(tb testing.TB, file string, n int) {
+	tb.Helper()
+	st, err := sqlitestore.Open(file, &sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer st.Close()
+	var group sync.WaitGroup
+	const writers = 64
+	for w := range writers {
+		group.Go(func() {
+			for i := w; i < n; i += writers {
+				id, c := asked(i)
+				if _, err := st.Commit(context.Background(), id, c); err != nil {
+					tb.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// serve opens an engine on a file.
+func serve(tb testing.TB, file string) (st *sqlitestore.Store, eng *engine.Engine, closeAll func()) {
+	tb.Helper()
+	st, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	eng, err = engine.New(st, []*cairn.Agent{asking()}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return st, eng, func() {
+		if err := eng.Close(context.Background()); err != nil {
+			tb.Error(err)
+		}
+		if err := st.Close(); err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
+// resume adds a suspended session, approves its call and waits for the run that goes on.
+func resume(tb testing.TB, st store.Store, eng *engine.Engine, id string, c *store.Commit) {
+	tb.Helper()
+	ctx := tb.Context()
+	if _, err := st.Commit(ctx, id, c); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := eng.Submit(ctx, id, cairn.Approve(c.Calls[0].Call.CallRef)); err != nil {
+		tb.Fatal(err)
+	}
+	run, err := eng.Resume(ctx, id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if res, err := run.Wait(ctx); err != nil || res.Status != cairn.RunCompleted {
+		tb.Fatal(res, err)
+	}
+}
+
+// TestSuspendedSessionsHoldNothing suspends many sessions in one process, and looks at what is left of them in memory.
+func TestSuspendedSessionsHoldNothing(t *testing.T) {
+	_, eng, closeAll := serve(t, filepath.Join(t.TempDir(), "cairn.db"))
+	defer closeAll()
+	suspendOne := func(i int) {
+		run, err := eng.Execute(t.Context(), fmt.Sprint("session-", i), "support", cairn.Text("Order 42 arrived broken."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := run.Wait(t.Context()); err != nil || res.Status != cairn.SuspendedClientTool {
+			t.Fatal(res, err)
+		}
+	}
+	const warm, more = 200, 400
+	for i := range warm {
+		suspendOne(i)
+	}
+	goroutines, heap := measure()
+	for i := range more {
+		suspendOne(warm + i)
+	}
+	after, grown := measure()
+	if after > goroutines+8 { // readers of the pool come and go
+		t.Errorf("%d goroutines, %d more suspended sessions later %d", goroutines, more, after)
+	}
+	if perSession := (int64(grown) - int64(heap)) / more; perSession > 256 {
+		t.Errorf("%d bytes of heap are held per suspended session", perSession)
+	}
+}
+
+// measure returns how many goroutines there are and how much of the heap is in use.
+func measure() (goroutines int, heap uint64) {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), m.HeapAlloc
+}

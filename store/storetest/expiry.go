@@ -1,0 +1,283 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var expiryTests = []storeTest{
+	{name: "TTLIsKept", run: ttlKept},
+	{name: "StaleRoots", run: staleRoots},
+	{name: "StaleInPages", run: stalePages},
+	{name: "ContextChanges", run: staleByContext},
+	{name: "Expired", run: expired},
+	{name: "NotBeforeItsTime", run: notExpired},
+	{name: "HeldByTheTree", run: heldByTree},
+	{name: "ActivityKeeps", run: activityKeeps},
+	{name: "BeginOrExpire", run: oneHandle(beginOrExpire)},
+	{name: "TwoHandles/BeginOrExpire", run: twoHandles(beginOrExpire), needs: needsSecond},
+}
+
+// lasting makes a session that expires.
+func (h *harness) lasting(id string, ttl time.Duration, expires time.Time) *cairn.Session {
+	h.Helper()
+	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, TTL: ttl, ExpiresAt: expires}, nil)
+	h.must(err)
+	return s
+}
+
+// stale lists the roots that may have expired.
+func (h *harness) stale() []string {
+	h.Helper()
+	return pages(h.T, "stale sessions", func(cursor string) (store.Page[string], error) {
+		return h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
+	})
+}
+
+func (h *harness) awaitStale(id string) {
+	h.Helper()
+	h.await("the session "+id+" to be stale", func() bool { return slices.Contains(h.stale(), id) })
+}
+
+func (h *harness) expire(id string) (*store.Removed, error) {
+	return h.sweeper().Remove(h.Context(), id, store.Expired)
+}
+
+// wantNotExpired checks that a root does not expire and that it is not stale for having been looked at.
+func (h *harness) wantNotExpired(root, why string) {
+	h.Helper()
+	h.unchanged(root, "an expiry before its time", func() {
+		_, err := h.expire(root)
+		if seen := h.wantConflict(err, cairn.ErrStale, "expiry though "+why); seen.ID != root {
+			h.Fatalf("the conflict saw %q", seen.ID)
+		}
+	})
+	if slices.Contains(h.stale(), root) {
+		h.Fatalf("stale again though %s", why)
+	}
+}
+
+var past, future = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func ttlKept(h *harness) {
+	for given, want := range map[time.Duration]time.Duration{
+		0: 0, -time.Hour: 0, 7 * 24 * time.Hour: 7 * 24 * time.Hour, time.Microsecond: time.Microsecond, time.Second + 1500: time.Second + 1000,
+	} {
+		id := fmt.Sprint("session-", given)
+		s := h.lasting(id, given, future)
+		if s.TTL != want {
+			h.Fatalf("TTL %v is kept as %v, want %v", given, s.TTL, want)
+		}
+		s = h.step(h.begin(id, "run"), "reply")
+		same(h.T, "row", h.load(id), s)
+		if s.TTL != want {
+			h.Fatalf("TTL %v after a step, want %v", s.TTL, want)
+		}
+		branch, err := h.st.Branch(h.Context(), id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName, TTL: time.Minute})
+		h.must(err)
+		if branch.TTL != time.Minute {
+			h.Fatalf("TTL %v of a branch, want that of its own", branch.TTL)
+		}
+		same(h.T, "row of a branch", h.load(branch.ID), branch)
+	}
+}
+
+// staleRoots has sessions with every kind of expiry. Only roots are listed, once they may have expired.
+func staleRoots(h *harness) {
+	h.create("never")
+	h.lasting("later", time.Hour, time.Time{})
+	h.lasting("later too", 0, future)
+	h.lasting("brief", brief, time.Time{})
+	h.awaitStale("brief")
+	h.lasting("over", 0, past.Add(time.Hour))
+	h.lasting("over and brief", brief, past)
+	h.lasting("over and long", time.Hour, past.Add(2*time.Hour))
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "child", Agent: agentName, ParentID: "never", RootID: "never", TTL: brief, ExpiresAt: past}, nil)
+	h.must(err)
+	_, err = h.st.Branch(h.Context(), "never", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName, ExpiresAt: past.Add(3 * time.Hour)})
+	h.must(err)
+	h.commit("begun", &store.Commit{Create: &cairn.Session{Agent: agentName, ExpiresAt: past.Add(4 * time.Hour)}, Messages: says("hello")})
+	same(h.T, "stale roots, the longest ago first", h.stale(), []string{"over and brief", "over", "over and long", "branch", "begun", "brief"})
+	h.must(h.st.Delete(h.Context(), "over"))
+	h.remove("branch")
+	same(h.T, "stale roots", h.stale(), []string{"over and brief", "over and long", "begun", "brief"})
+}
+
+func stalePages(h *harness) {
+	var want []string
+	for _, id := range []string{"c", "a", "é", "d", "B"} { // of one time, so by id
+		h.lasting(id, 0, past)
+		want = append(want, id)
+	}
+	slices.Sort(want)
+	same(h.T, "stale roots", h.stale(), want)
+	page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Limit: 5})
+	if err != nil || len(page.Items) != 5 || page.Next != "" {
+		h.Fatalf("a page of all of them: %+v, %v", page, err)
+	}
+	// What a page's reader removes makes nobody else be left out.
+	var got []string
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
+		h.must(err)
+		for i, id := range page.Items {
+			if got = append(got, id); i == 1 {
+				_, err := h.expire(id)
+				h.must(err)
+			}
+		}
+		cursor = page.Next
+	}
+	same(h.T, "stale roots, while some are removed", got, want)
+	for _, cursor := range []string{"x", ".", "1.", ".1", "?.1"} {
+		_, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor})
+		h.wantError(err, cairn.ErrInvalid, "cursor "+cursor)
+	}
+}
+
+// staleByContext changes when a session expires.
+func staleByContext(h *harness) {
+	h.create("session")
+	h.lasting("other", time.Hour, time.Time{})
+	set := func(id string, expires time.Time) {
+		h.Helper()
+		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &expires})
+		h.must(err)
+	}
+	for _, id := range []string{"session", "other"} {
+		set(id, past)
+		same(h.T, "stale after its time was set", h.stale(), []string{id})
+		set(id, future)
+		same(h.T, "stale after its time was put off", h.stale(), []string(nil))
+		set(id, past)
+		set(id, time.Time{})
+		same(h.T, "stale after its time was taken back", h.stale(), []string(nil))
+		h.wantNotExpired(id, "its time was taken back")
+	}
+}
+
+func expired(h *harness) {
+	for _, root := range []string{"idle", "over", "crashed", "waits", "was due"} {
+		switch root {
+		case "idle":
+			h.lasting(root, brief, time.Time{})
+		case "over":
+			h.lasting(root, time.Hour, past)
+		default:
+			h.lasting(root, brief, time.Time{})
+		}
+		h.tree(root+"-child", root)
+		switch root {
+		case "crashed":
+			h.commit(root, beginCommit("run", "dead worker", brief))
+		case "waits":
+			h.commit(root+"-child", &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1}})
+		case "was due":
+			h.commit(root, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past}})
+		}
+		h.await(root+" to expire", func() bool {
+			r, err := h.expire(root)
+			if err != nil {
+				h.wantConflict(err, cairn.ErrStale, "expiry of "+root)
+				return false
+			}
+			if r.SessionID != root || r.Reason != store.Expired {
+				h.Fatalf("removed: %+v", r)
+			}
+			return true
+		})
+		h.wantGone(root)
+		h.wantGone(root + "-child")
+	}
+	if list := h.removed(); len(list) != 5 {
+		h.Fatalf("removed: %+v", list)
+	}
+}
+
+func notExpired(h *harness) {
+	h.create("never")
+	h.wantNotExpired("never", "it never does")
+	h.lasting("later", time.Hour, future)
+	h.wantNotExpired("later", "its time has not come")
+	_, err := h.expire("nobody")
+	h.wantError(err, cairn.ErrNotFound, "expiry of no session")
+}
+
+// heldByTree has a root whose time has come, and a session of its tree that holds it.
+func heldByTree(h *harness) {
+	for why, hold := range map[string]*store.Commit{
+		"one runs":  beginCommit("run", "worker", time.Hour),
+		"one waits": {Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: future}},
+	} {
+		for _, holder := range []string{"root", "child"} {
+			id := map[string]string{"root": h.newID("root"), "child": h.newID("child")}
+			h.lasting(id["root"], time.Hour, past)
+			h.tree(id["child"], id["root"])
+			s := h.commit(id[holder], hold)
+			h.awaitStale(id["root"])
+			h.wantNotExpired(id["root"], why+": the "+holder)
+			// When the hold is over, the time that has come counts.
+			h.commit(id[holder], &store.Commit{Guard: store.Guard{Version: s.Version}, Status: cairn.SessionCompleted,
+				Suspend: &store.Suspend{}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+			_, err := h.expire(id["root"])
+			h.must(err)
+		}
+	}
+}
+
+// activityKeeps commits to a session of a tree whose root is stale: the tree lives for another TTL.
+func activityKeeps(h *harness) {
+	for _, who := range []string{"root", "child"} {
+		ttl := 200 * time.Millisecond
+		for kept := false; !kept; ttl *= 2 { // a machine that is slower than the TTL proves nothing
+			id := map[string]string{"root": h.newID("root"), "child": h.newID("child")}
+			root := id["root"]
+			h.lasting(root, ttl, time.Time{})
+			h.tree(id["child"], root)
+			h.awaitStale(root)
+			s := h.commit(id[who], &store.Commit{Messages: says("still here")})
+			r, err := h.expire(root)
+			if kept = err != nil; kept {
+				h.wantConflict(err, cairn.ErrStale, "expiry after activity of the "+who)
+			} else if idle := r.RemovedAt.Sub(s.UpdatedAt); idle < ttl {
+				h.Fatalf("it expired %v after activity of the %s, its TTL is %v", idle, who, ttl)
+			} else {
+				continue
+			}
+			h.awaitStale(root)
+			if r, err = h.expire(root); err != nil {
+				h.Fatalf("the %s was active, and when it is stale again: %v", who, err)
+			}
+			if idle := r.RemovedAt.Sub(s.UpdatedAt); idle < ttl {
+				h.Fatalf("it expired %v after activity of the %s, its TTL is %v", idle, who, ttl)
+			}
+		}
+	}
+}
+
+// beginOrExpire lets a run begin on a session while it expires: one of the two happens.
+func beginOrExpire(h *harness, hs handles) {
+	for n := range rounds(200) {
+		id := fmt.Sprint("session-", n)
+		h.lasting(id, 0, past)
+		errs := race(2, func(i int) error {
+			if i == 0 {
+				_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), id, store.Expired)
+				return err
+			}
+			_, err := hs.of(i).Commit(h.Context(), id, beginCommit("run", "worker", time.Hour))
+			return err
+		})
+		if errs[0] == nil {
+			h.wantError(errs[1], cairn.ErrNotFound, "begin of an expired session")
+			continue
+		}
+		h.wantConflict(errs[0], cairn.ErrStale, "expiry of a running session")
+		h.must(errs[1])
+		h.step(h.load(id), "reply")
+	}
+}

@@ -1,0 +1,153 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var purgeTests = []storeTest{
+	{name: "ListedUntilThen", run: removedList},
+	{name: "OneOfTwoOfAnID", run: purge},
+	{name: "Cancelled", run: purgeCancelled},
+	{name: "Reopen", run: removedReopen, needs: needsReopen},
+	{name: "Fault", run: faultyPurge, needs: needsFault},
+}
+
+// removed lists the trees that are not purged yet.
+func (h *harness) removed() []store.Removed {
+	h.Helper()
+	return pages(h.T, "removed trees", func(cursor string) (store.Page[store.Removed], error) {
+		return h.sweeper().Removed(h.Context(), 0, store.PageQuery{Cursor: cursor, Limit: 2})
+	})
+}
+
+// removedList removes sessions of the same and of other ids.
+func removedList(h *harness) {
+	var want []store.Removed
+	keys := map[string]bool{}
+	for _, id := range []string{"b", "a", "b", "c", "b"} {
+		s := h.create(id)
+		h.tree(h.newID("child"), id)
+		r := h.remove(id)
+		if keys[r.Key] || r.Key == "" || r.SessionID != id || r.Reason != store.Deleted || r.RemovedAt.Before(s.CreatedAt) {
+			h.Fatalf("removal of %q: %+v", id, r)
+		}
+		keys[r.Key] = true
+		want = append(want, *r)
+	}
+	h.create("there")
+	if !slices.IsSortedFunc(want, func(a, b store.Removed) int { return a.RemovedAt.Compare(b.RemovedAt) }) {
+		h.Fatalf("removed out of order: %+v", want)
+	}
+	same(h.T, "removed trees", h.removed(), want)
+	page, err := h.sweeper().Removed(h.Context(), 0, store.PageQuery{Limit: 5})
+	if err != nil || len(page.Items) != 5 || page.Next != "" {
+		h.Fatalf("a page of all of them: %+v, %v", page, err)
+	}
+	page, err = h.sweeper().Removed(h.Context(), time.Hour, store.PageQuery{})
+	if err != nil || len(page.Items) > 0 {
+		h.Fatalf("removed an hour ago: %+v, %v", page, err)
+	}
+	_, err = h.sweeper().Purge(h.Context(), want[1].Key)
+	h.must(err)
+	same(h.T, "removed trees after a purge", h.removed(), slices.Delete(want, 1, 2))
+	for _, cursor := range []string{"x", ".", "1.", ".1", "?.1"} {
+		_, err := h.sweeper().Removed(h.Context(), 0, store.PageQuery{Cursor: cursor})
+		h.wantError(err, cairn.ErrInvalid, "cursor "+cursor)
+	}
+}
+
+// purge removes a tree, makes a new one of its ids, and purges the first one.
+func purge(h *harness) {
+	ids := h.family("root")
+	checkpoints := 0
+	for _, id := range ids {
+		checkpoints += len(h.checkpoints(id))
+	}
+	key := h.remove("root").Key
+	h.family("root")
+	before := map[string]string{}
+	for _, id := range ids {
+		before[id] = plain(h.T, h.content(id))
+	}
+	n, err := h.sweeper().Purge(h.Context(), key)
+	if err != nil || n != checkpoints || n < 4 {
+		h.Fatalf("the purge removed %d checkpoints, %v, want %d", n, err, checkpoints)
+	}
+	for id, want := range before {
+		if got := plain(h.T, h.content(id)); got != want {
+			h.Fatalf("the purge of an earlier tree changed %q:\n%s", id, firstDifference(got, want))
+		}
+	}
+	for _, key := range []string{key, "", "x", "99", "-1", "root"} {
+		_, err := h.sweeper().Purge(h.Context(), key)
+		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("purge of the key %q", key))
+	}
+	if list := h.removed(); len(list) > 0 {
+		h.Fatalf("removed after the purge: %+v", list)
+	}
+}
+
+func purgeCancelled(h *harness) {
+	h.create("session")
+	r := h.remove("session")
+	dead, cancel := context.WithCancel(h.Context())
+	cancel()
+	if _, err := h.sweeper().Purge(dead, r.Key); !errors.Is(err, context.Canceled) {
+		h.Fatalf("purge with a cancelled context: error %v, want context.Canceled", err)
+	}
+	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
+	h.must(h.st.Close())
+	_, err := h.sweeper().Purge(h.Context(), r.Key)
+	h.wantError(err, cairn.ErrClosed, "purge of a closed store")
+}
+
+func removedReopen(h *harness) {
+	ids := h.family("root")
+	removed := *h.remove("root")
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "stale", Agent: agentName, TTL: brief}, nil)
+	h.must(err)
+	h.awaitStale("stale")
+	h = h.on(h.opts.Reopen(h.T, h.st))
+	for _, id := range ids {
+		h.wantGone(id)
+	}
+	same(h.T, "removed trees after reopening", h.removed(), []store.Removed{removed})
+	h.awaitStale("stale")
+	_, err = h.sweeper().Purge(h.Context(), removed.Key)
+	h.must(err)
+}
+
+// faultyPurge lets each internal write of a purge fail: the tree stays listed, and the next purge does the rest.
+func faultyPurge(h *harness) {
+	for n := 1; n <= mostWrites; n++ {
+		id := h.newID("session")
+		h.family(id)
+		r := h.remove(id)
+		disarm := h.opts.Fault(h.T, h.st, n)
+		_, err := h.sweeper().Purge(h.Context(), r.Key)
+		failed := disarm()
+		if err != nil {
+			h.wantError(err, cairn.ErrUnavailable, "purge")
+			same(h.T, "removed trees after a purge that failed", h.removed(), []store.Removed{*r})
+			_, err = h.sweeper().Purge(h.Context(), r.Key)
+			h.must(err)
+		}
+		if list := h.removed(); len(list) > 0 {
+			h.Fatalf("removed after the purge: %+v", list)
+		}
+		if !failed {
+			if n == 1 {
+				h.Fatal("no internal write of a purge was made to fail")
+			}
+			return
+		}
+	}
+	h.Fatalf("purge: still failing at internal write %d", mostWrites)
+}

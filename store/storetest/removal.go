@@ -1,0 +1,369 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var removalTests = []storeTest{
+	{name: "HidesTheTree", run: removeHides},
+	{name: "FreesTheIDs", run: removeFrees},
+	{name: "NotWhileOneRuns", run: removeRunning},
+	{name: "Crashed", run: removeCrashed},
+	{name: "OnlyRoots", run: removeChild},
+	{name: "OthersStay", run: removeOthersStay},
+	{name: "Nobody", run: removeNobody},
+	{name: "CallsAreGone", run: removeCalls},
+	{name: "NothingIsDue", run: removeDue},
+	{name: "LogIsGone", run: removeLog, needs: bringsLog},
+	{name: "OneRemoverWins", run: oneHandle(removeRace)},
+	{name: "RemoveOrBegin", run: oneHandle(removeOrBegin)},
+	{name: "TwoHandles/OneRemoverWins", run: twoHandles(removeRace), needs: needsSecond},
+	{name: "TwoHandles/RemoveOrBegin", run: twoHandles(removeOrBegin), needs: needsSecond},
+	{name: "Fault", run: faultyRemoval, needs: needsFault},
+}
+
+func bringsLog(o *Options) bool { return o.bringsLog }
+
+func (h *harness) remove(id string) *store.Removed {
+	h.Helper()
+	removed, err := h.sweeper().Remove(h.Context(), id, store.Deleted)
+	if err != nil {
+		h.Fatalf("remove %q: %v", id, err)
+	}
+	return removed
+}
+
+// family makes a root with two children and a grandchild, each with everything a session has; none of them runs.
+func (h *harness) family(root string) (ids []string) {
+	h.Helper()
+	h.end(h.running(root))
+	ids = []string{root, root + "-child", root + "-other", root + "-grandchild"}
+	for i, id := range ids[1:] {
+		parent := root
+		if i == 2 {
+			parent = ids[1]
+		}
+		_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName, ParentID: parent, RootID: root}, nil)
+		h.must(err)
+		s := h.step(h.begin(id, "run-of-"+id), "reply")
+		h.must(h.st.Stage(h.Context(), id, s.Lease.Token, piece("next", "reply", `1`)))
+		h.end(h.commit(id, withWait(&store.Commit{}, id)))
+	}
+	return ids
+}
+
+// wantGone checks that no method finds a session.
+func (h *harness) wantGone(id string) {
+	h.Helper()
+	for _, call := range h.storeCalls(id) {
+		if !call.creates {
+			h.wantError(call.do(h.Context(), h.st), cairn.ErrNotFound, call.name+" of removed session "+id)
+		}
+	}
+	for _, q := range []store.SessionQuery{{}, {RootID: id}, {ParentID: id}, {Agent: agentName}, {RootsOnly: true}} {
+		for _, s := range h.list(q) {
+			if s.ID == id || s.ParentID == id || s.RootID == id {
+				h.Fatalf("removed session %q, or one of its tree, is in the list of %+v: %+v", id, q, s)
+			}
+		}
+	}
+}
+
+func removeHides(h *harness) {
+	ids := h.family("root")
+	h.remove("root")
+	for _, id := range ids {
+		h.wantGone(id)
+	}
+}
+
+// removeFrees makes new sessions of the ids of a removed tree: nothing comes back, not even with the same runs, steps and
+// calls.
+func removeFrees(h *harness) {
+	ids := h.family("root")
+	h.remove("root")
+	for _, id := range ids {
+		fresh := h.create(id)
+		all := h.content(id)
+		if fresh.Version != 1 || fresh.Turn != 0 || len(all.Messages)+len(all.Runs)+len(all.Checkpoints)+len(all.Staged)+len(all.Calls)+len(all.Queue)+len(all.Cache) > 0 {
+			h.Fatalf("a session of a removed one's id begins with %+v", all)
+		}
+		h.wantState(id, "", `{}`)
+		h.step(h.begin(id, "run-of-"+id), "reply")
+		h.commit(id, withWait(&store.Commit{}, id))
+		if call := h.call(id, "call-of-"+id); call.Version != 1 {
+			h.Fatalf("the new call has version %d", call.Version)
+		}
+	}
+}
+
+func removeRunning(h *harness) {
+	ids := h.family("root")
+	for _, id := range ids {
+		s := h.begin(id, h.newID("run"))
+		for _, each := range ids {
+			h.unchanged(each, "the removal of its tree while "+id+" runs", func() {
+				_, err := h.sweeper().Remove(h.Context(), "root", store.Deleted)
+				same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrAlreadyRunning, "removal while "+id+" runs"), s)
+			})
+		}
+		h.end(s)
+	}
+	if list := h.removed(); len(list) > 0 {
+		h.Fatalf("removed: %+v", list)
+	}
+	h.remove("root")
+}
+
+func removeCrashed(h *harness) {
+	s := h.crash("session", "run")
+	h.remove("session")
+	_, err := h.st.Commit(h.Context(), "session", h.stepCommit(s, "from beyond"))
+	h.wantError(err, cairn.ErrNotFound, "a step of a removed session")
+	_, err = h.st.Renew(h.Context(), "session", s.Lease.Token, time.Hour)
+	h.wantError(err, cairn.ErrNotFound, "heartbeat of a removed session")
+}
+
+func removeChild(h *harness) {
+	for _, id := range h.family("root")[1:] {
+		h.unchanged(id, "its removal without its root", func() {
+			for _, why := range []store.Removal{store.Deleted, store.Expired} {
+				_, err := h.sweeper().Remove(h.Context(), id, why)
+				h.wantError(err, cairn.ErrInvalid, "removal of a session that is not a root")
+			}
+		})
+	}
+}
+
+func removeOthersStay(h *harness) {
+	h.family("root")
+	others := []string{"root-2", "roo", "Root", "root%", "r__t"}
+	for _, other := range others {
+		h.running(other)
+		h.tree(other+"-child", other)
+		h.write(other+"-child", asks("call", "step", "ann"))
+	}
+	before := map[string]string{}
+	for _, other := range others {
+		before[other], before[other+"-child"] = plain(h.T, h.content(other)), plain(h.T, h.content(other+"-child"))
+	}
+	h.remove("root")
+	h.end(h.load("r__t"))
+	h.remove("r__t")
+	delete(before, "r__t")
+	delete(before, "r__t-child")
+	for id, want := range before {
+		if got := plain(h.T, h.content(id)); got != want {
+			h.Fatalf("the removal of another tree changed %q:\n%s", id, firstDifference(got, want))
+		}
+	}
+	if list := h.list(store.SessionQuery{}); len(list) != len(before) {
+		h.Fatalf("%d sessions are left, want %d", len(list), len(before))
+	}
+}
+
+func removeNobody(h *harness) {
+	h.create("session")
+	for _, why := range []store.Removal{store.Deleted, store.Expired} {
+		_, err := h.sweeper().Remove(h.Context(), "nobody", why)
+		h.wantError(err, cairn.ErrNotFound, "removal of no session")
+	}
+	h.unchanged("session", "a removal for no reason", func() {
+		_, err := h.sweeper().Remove(h.Context(), "session", "no reason")
+		h.wantError(err, cairn.ErrInvalid, "removal for no reason")
+	})
+	h.remove("session")
+	_, err := h.sweeper().Remove(h.Context(), "session", store.Deleted)
+	h.wantError(err, cairn.ErrNotFound, "a second removal")
+}
+
+// removeCalls looks for the calls of a removed tree in every list they were in.
+func removeCalls(h *harness) {
+	for _, root := range []string{"gone", "there"} {
+		h.create(root)
+		h.tree(root+"-child", root)
+		claimed := asks("claimed-in-"+root, "step", "ann", "bob")
+		claimed.Call.ClaimedBy, claimed.Call.ClaimedUntil, claimed.Call.Deadline = "ann", at(1), at(2)
+		h.write(root, asks("free-in-"+root, "step"), asks("answered-in-"+root, "step"))
+		h.write(root, answers(h.call(root, "answered-in-"+root), "ann"))
+		h.write(root+"-child", claimed)
+	}
+	h.remove("gone")
+	open := []cairn.CallStatus{cairn.CallOpen}
+	for _, test := range []struct {
+		q    store.CallQuery
+		want string
+	}{
+		{store.CallQuery{}, "answered-in-there claimed-in-there free-in-there"},
+		{store.CallQuery{Statuses: open}, "claimed-in-there free-in-there"},
+		{store.CallQuery{Agent: agentName, Statuses: open}, "claimed-in-there free-in-there"},
+		{store.CallQuery{Tool: "refund", Statuses: open}, "claimed-in-there free-in-there"},
+		{store.CallQuery{Reviewer: "ann", Statuses: open}, "claimed-in-there free-in-there"},
+		{store.CallQuery{Reviewer: "bob"}, "answered-in-there claimed-in-there free-in-there"},
+		{store.CallQuery{Claimed: "ann"}, "claimed-in-there"},
+		{store.CallQuery{DueBefore: at(3)}, "claimed-in-there"},
+		{store.CallQuery{UserID: "user of gone-child"}, ""},
+		{store.CallQuery{RootID: "gone"}, ""},
+		{store.CallQuery{SessionID: "gone-child"}, ""},
+	} {
+		got := strings.Fields(callIDs(h.calls(test.q)))
+		slices.Sort(got)
+		if strings.Join(got, " ") != test.want {
+			h.Fatalf("calls of %+v: %q, want %q", test.q, got, test.want)
+		}
+	}
+	for _, id := range []string{"free-in-gone", "answered-in-gone", "claimed-in-gone"} {
+		_, err := h.st.Call(h.Context(), "gone", id)
+		h.wantError(err, cairn.ErrNotFound, "call of a removed tree")
+	}
+}
+
+// removeDue removes trees that are due for every reason, as root and as child.
+func removeDue(h *harness) {
+	past := time.Now().Add(-time.Hour)
+	due := func(id string) {
+		h.crash(id+"-crashed", "run")
+		h.park(id+"-ready", cairn.SessionPaused, store.Suspend{StepID: "step"})
+		h.park(id+"-deadline", cairn.SessionPaused, store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past})
+		h.park(id+"-queued", cairn.SessionCompleted, store.Suspend{}, "turn")
+	}
+	due("gone")
+	due("there")
+	want := len(h.due(100)) / 2
+	for _, kind := range []string{"crashed", "ready", "deadline", "queued"} {
+		h.remove("gone-" + kind)
+	}
+	h.create("parent")
+	h.tree("ready-child", "parent")
+	h.commit("ready-child", &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
+	h.remove("parent")
+	list := h.due(100)
+	for _, d := range list {
+		if d.RootID == "parent" || d.SessionID[:4] == "gone" {
+			h.Fatalf("due though it is removed: %+v", d)
+		}
+	}
+	if len(list) != want || want != 4 {
+		h.Fatalf("due: %+v, want %d", list, want)
+	}
+}
+
+// removeLog removes a tree whose log has been written under high fencing tokens: the next session of its id begins with an
+// empty log and low ones.
+func removeLog(h *harness) {
+	h.create("session")
+	h.tree("child", "session")
+	h.create("other")
+	log := h.st.(store.LogProvider).EventLog()
+	fenced := func(name, session string, token int64) (int64, error) {
+		if f, ok := log.(store.Fencer); ok {
+			return f.AppendFenced(h.Context(), name, store.AnySequence, session, token, say("event"))
+		}
+		return log.Append(h.Context(), name, store.AnySequence, say("event"))
+	}
+	for _, session := range []string{"session", "child", "other"} {
+		root := h.load(session).RootID
+		_, err := fenced(root, session, 7)
+		h.must(err)
+	}
+	s := h.begin("session", "run")
+	_, err := h.sweeper().Remove(h.Context(), "session", store.Deleted)
+	h.wantConflict(err, cairn.ErrAlreadyRunning, "removal of a running session")
+	if _, last, err := log.Bounds(h.Context(), "session"); err != nil || last != 2 {
+		h.Fatalf("the log ends at %d, %v, after a removal that was refused, want 2", last, err)
+	}
+	h.end(s)
+	removed := h.remove("session")
+	for _, when := range []string{"removal", "purge"} {
+		if first, last, err := log.Bounds(h.Context(), "session"); err != nil || first != 1 || last != 0 {
+			h.Fatalf("the log of a removed tree goes from %d to %d, %v", first, last, err)
+		}
+		if list, err := log.Read(h.Context(), "session", 0, 0); err != nil || len(list) > 0 {
+			h.Fatalf("the log of a removed tree has %d events, %v", len(list), err)
+		}
+		h.create("session")
+		for i, session := range []string{"session", "child"} {
+			if last, err := fenced("session", session, 1); err != nil || last != int64(i)+1 {
+				h.Fatalf("after the %s the new session's event has sequence %d, %v", when, last, err)
+			}
+		}
+		if when == "removal" {
+			_, err = h.sweeper().Purge(h.Context(), removed.Key)
+			h.must(err)
+			if _, last, err := log.Bounds(h.Context(), "session"); err != nil || last != 2 {
+				h.Fatalf("the purge left a log that ends at %d, %v, want 2", last, err)
+			}
+			h.remove("session")
+		}
+	}
+	if _, last, err := log.Bounds(h.Context(), "other"); err != nil || last != 1 {
+		h.Fatalf("another session's log ends at %d, %v, want 1", last, err)
+	}
+}
+
+func removeRace(h *harness, hs handles) {
+	for range rounds(50) {
+		h.create("session")
+		h.tree("child", "session")
+		won := 0
+		for _, err := range race(racers, func(i int) error {
+			_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), "session", store.Deleted)
+			return err
+		}) {
+			switch {
+			case err == nil:
+				won++
+			case !errors.Is(err, cairn.ErrNotFound):
+				h.Fatal(err)
+			}
+		}
+		if won != 1 {
+			h.Fatalf("%d of %d removals succeeded, want 1", won, racers)
+		}
+	}
+	if n, want := len(h.removed()), rounds(50); n != want {
+		h.Fatalf("%d removed trees, want %d", n, want)
+	}
+}
+
+// removeOrBegin lets a child begin a run while its root is removed: one of the two happens.
+func removeOrBegin(h *harness, hs handles) {
+	for n := range rounds(200) {
+		root, child := fmt.Sprint("root-", n), fmt.Sprint("child-", n)
+		h.create(root)
+		h.tree(child, root)
+		errs := race(2, func(i int) error {
+			if i == 0 {
+				_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), root, store.Deleted)
+				return err
+			}
+			_, err := hs.of(i).Commit(h.Context(), child, beginCommit("run", "worker", time.Hour))
+			return err
+		})
+		switch {
+		case errs[0] == nil:
+			h.wantError(errs[1], cairn.ErrNotFound, "begin of a removed session")
+			h.wantError(failureOf(h.st.Load(h.Context(), child)), cairn.ErrNotFound, "load of a removed session")
+		default:
+			h.wantConflict(errs[0], cairn.ErrAlreadyRunning, "removal of a running session")
+			h.must(errs[1])
+			h.step(h.load(child), "reply")
+		}
+	}
+}
+
+func failureOf(_ any, err error) error { return err }
+
+func faultyRemoval(h *harness) {
+	h.eachFault("removal", func(id string) { h.family(id) }, func(id string) error {
+		_, err := h.sweeper().Remove(h.Context(), id, store.Deleted)
+		return err
+	})
+}
