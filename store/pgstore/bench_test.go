@@ -1,0 +1,288 @@
+package pgstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/storetest"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// openDurable opens a store on a server that waits for the disk, with a connection for each writer.
+func openDurable(tb testing.TB, connections int) *Store {
+	tb.Helper()
+	return openAt(tb, testenv.Postgres(tb)+"&pool_max_conns="+strconv.Itoa(connections), &Options{Schema: newSchema()})
+}
+
+func BenchmarkStore(b *testing.B) {
+	storetest.Bench(b, func(tb testing.TB) store.Store { return openDurable(tb, 16) })
+}
+
+func BenchmarkLog(b *testing.B) {
+	storetest.BenchLog(b, func(tb testing.TB) store.Log { return openDurable(tb, 16).EventLog() })
+}
+
+// slice is how long a side of a comparison runs before it is the other's turn, so that both meet the same machine.
+const slice = 250 * time.Millisecond
+
+// BenchmarkShare commits steps beside the same bytes written by hand, in turns, and tells the rate of each and the share of
+// the second that the first reaches.
+func BenchmarkShare(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			ours, floor := newSteps(b, writers), newFloor(b, writers)
+			drive(b, ours, slice) // statements are prepared
+			drive(b, floor, slice)
+			var shares []float64
+			var rates [2]float64
+			for b.Loop() {
+				a, z := drive(b, ours, slice), drive(b, floor, slice)
+				shares = append(shares, 100*a/z)
+				rates[0], rates[1] = rates[0]+a, rates[1]+z
+			}
+			n := float64(len(shares))
+			slices.Sort(shares)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(rates[0]/n, "steps/s")
+			b.ReportMetric(rates[1]/n, "floor/s")
+			b.ReportMetric(shares[len(shares)/2], "%share")
+		})
+	}
+}
+
+// BenchmarkFlat commits steps on a short and a long session, in turns, and tells how much more the long one's cost.
+func BenchmarkFlat(b *testing.B) {
+	for name, c := range map[string]struct{ messages, state [2]int }{
+		"history=10:10000":   {messages: [2]int{10, 10_000}},
+		"state=1KiB:1024KiB": {state: [2]int{1 << 10, 1 << 20}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := openDurable(b, 1)
+			var sides [2]*steps
+			for i := range sides {
+				st := newStepper(b, s, fmt.Sprint("session-", i), fmt.Appendf(nil, `{"body":%q}`, strings.Repeat("x", c.state[i])))
+				if n := c.messages[i]; n > 0 {
+					row, err := s.Commit(b.Context(), st.row.ID, &store.Commit{Messages: slices.Repeat(stepMessages("run"), n/2)})
+					if err != nil {
+						b.Fatal(err)
+					}
+					st.row = row
+				}
+				sides[i] = &steps{list: []*stepper{st}}
+				drive(b, sides[i], slice)
+			}
+			var ratios []float64
+			for b.Loop() {
+				ratios = append(ratios, drive(b, sides[0], slice)/drive(b, sides[1], slice))
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(ratios[len(ratios)/2], "ratio")
+		})
+	}
+}
+
+// side is what a comparison drives: a step of a writer.
+type side interface {
+	writers() int
+	step(writer int) error
+}
+
+// drive has each writer of a side write for a while, and returns how many steps there were in a second.
+func drive(b *testing.B, s side, d time.Duration) (rate float64) {
+	b.Helper()
+	errs := make([]error, s.writers())
+	var steps atomic.Int64
+	var group sync.WaitGroup
+	began := time.Now()
+	for i := range s.writers() {
+		group.Go(func() {
+			for errs[i] == nil && time.Since(began) < d {
+				errs[i] = s.step(i)
+				steps.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return float64(steps.Load()) / time.Since(began).Seconds()
+}
+
+// steps are writers that commit steps, each of a session of its own.
+type steps struct{ list []*stepper }
+
+func newSteps(b *testing.B, writers int) *steps {
+	b.Helper()
+	s := openDurable(b, writers)
+	out := &steps{}
+	for i := range writers {
+		out.list = append(out.list, newStepper(b, s, fmt.Sprint("session-", i), nil))
+	}
+	return out
+}
+
+func (s *steps) writers() int          { return len(s.list) }
+func (s *steps) step(writer int) error { return s.list[writer].step() }
+
+// The transaction of a step written by hand: the same rows from texts that are ready, one update that is its own guard,
+// nothing returned but the version.
+const (
+	sqlFloorHead = `
+		WITH head AS (
+			UPDATE {schema}.heads
+			SET version = version + 1, updated_at = $3, message_count = $4, step = $5, checkpoints = $6, checkpoint_id = $7,
+				log_sequence = $8, lease_until = $9, usage = $10, run_usage = $11`
+
+	sqlFloorRest = `
+			WHERE session = $1 AND version = $2
+			RETURNING session, version
+		), messages AS (
+			INSERT INTO {schema}.messages (session, number, created_at, data)
+			SELECT session, $12::bigint + m.number - 1, $3, m.data FROM head, unnest($13::text[]) WITH ORDINALITY m (data, number)
+		), checkpoint AS (
+			INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
+				id, step_id, run_id, parent_id)
+			SELECT session, $6, $14::bigint, $5, $4, 0, $8, $3, $7, $15, $16, $17 FROM head
+		), staged AS (
+			DELETE FROM {schema}.staged WHERE session = $1
+		)`
+
+	sqlFloorStep  = sqlFloorHead + sqlFloorRest + `SELECT version FROM head`
+	sqlFloorBegin = sqlFloorHead + `, status = 'active', run_id = $16, turn = $14, lease_owner = 'worker', lease_token = lease_token + 1` + sqlFloorRest + `,
+		run AS (
+			INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
+				before_position, data)
+			SELECT session, $14, $16, $3, $8, $12, $17, 0, $18 FROM head
+		)
+		SELECT version FROM head`
+	sqlFloorEnd = sqlFloorHead + `, status = 'completed', lease_owner = ''` + sqlFloorRest + `,
+		run AS (UPDATE {schema}.runs SET ended_at = $3, data = $18 WHERE session = $1 AND id = $16)
+		SELECT version FROM head`
+)
+
+// floor are writers whose steps are written by hand.
+type floor struct {
+	b    *testing.B
+	pool *pgxpool.Pool
+	text [3]string
+	data [3]string // the JSON of two messages and a run
+	list []floorSession
+}
+
+type floorSession struct {
+	key, version int64
+	n            int
+}
+
+func newFloor(b *testing.B, writers int) *floor {
+	b.Helper()
+	s := openDurable(b, writers)
+	f := &floor{b: b, pool: s.pool, text: [3]string{s.texts.of(sqlFloorBegin), s.texts.of(sqlFloorStep), s.texts.of(sqlFloorEnd)}}
+	messages := stepMessages("run-0")
+	for i, v := range []any{messages[0], messages[1], &cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}} {
+		f.data[i] = must(encode("text", v))
+	}
+	for i := range writers {
+		row := newStepper(b, s, fmt.Sprint("session-", i), nil).row
+		var key int64
+		if err := s.pool.QueryRow(b.Context(), s.texts.of(sqlSessionKey), row.ID).Scan(&key); err != nil {
+			b.Fatal(err)
+		}
+		f.list = append(f.list, floorSession{key: key, version: row.Version})
+	}
+	return f
+}
+
+func (f *floor) writers() int { return len(f.list) }
+
+func (f *floor) step(writer int) error {
+	s := &f.list[writer]
+	n := s.n
+	s.n++
+	usage := []int64{900, 80, 0, 0, 0, 1, 1, 0, 0, 0}
+	run := n / stepsPerRun
+	args := []any{s.key, s.version, time.Now(), 2*n + 2, n%stepsPerRun + 1, n + 1, fmt.Sprintf("cp-%d", n+1), 0, time.Now().Add(time.Minute),
+		usage, usage, 2 * n, f.data[:2], run + 1, fmt.Sprintf("step-%d", n+1), fmt.Sprintf("run-%d", run), fmt.Sprintf("cp-%d", n)}
+	text := f.text[1]
+	switch n % stepsPerRun {
+	case 0:
+		text, args = f.text[0], append(args, f.data[2])
+	case stepsPerRun - 1:
+		text, args = f.text[2], append(args, f.data[2])
+	}
+	return f.pool.QueryRow(f.b.Context(), text, args...).Scan(&s.version)
+}
+
+// BenchmarkEvents appends small events in batches, as many streams at once do.
+func BenchmarkEvents(b *testing.B) {
+	const streams, size = 4, 100
+	s := openDurable(b, streams)
+	list := make([]cairn.Event, size)
+	for i := range list {
+		list[i] = cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Text: "a few words"}
+	}
+	side := appends{b, s.log, list, streams}
+	drive(b, side, slice)
+	var rate float64
+	for b.Loop() {
+		rate += drive(b, side, slice)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(rate*size/float64(b.N), "events/s")
+}
+
+type appends struct {
+	b       *testing.B
+	log     *Log
+	events  []cairn.Event
+	streams int
+}
+
+func (a appends) writers() int { return a.streams }
+
+func (a appends) step(writer int) error {
+	_, err := a.log.AppendFenced(a.b.Context(), fmt.Sprint("log-", writer), store.AnySequence, "session", 1, a.events...)
+	return err
+}
+
+// BenchmarkNews measures how long it takes from an append to its arrival at a follower in another process. The writer
+// has a store of its own, which shares nothing with the follower's but the server.
+func BenchmarkNews(b *testing.B) {
+	s := openDurable(b, 2)
+	other := openAt(b, testenv.Postgres(b), &s.opts)
+	var times []time.Duration
+	write := func() time.Time {
+		began := time.Now()
+		if _, err := other.log.Append(b.Context(), "log", store.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "words"}); err != nil {
+			b.Fatal(err)
+		}
+		return began
+	}
+	began := write()
+	for _, err := range s.log.Follow(b.Context(), "log", 0) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+		if !b.Loop() {
+			break
+		}
+		began = write()
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+}

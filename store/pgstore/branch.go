@@ -1,0 +1,115 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlCopyMessages = `
+		INSERT INTO {schema}.messages (session, number, created_at, data)
+		SELECT b.key, m.number, m.created_at, m.data
+		FROM {schema}.sessions b, {schema}.messages m
+		WHERE b.id = $1 AND m.session = $2 AND m.number < $3
+		ORDER BY m.number`
+
+	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is.
+	sqlPositionBefore = `
+		SELECT coalesce(
+			(SELECT state_position FROM {schema}.checkpoints
+				WHERE session = $1 AND message_count <= $2 ORDER BY number DESC LIMIT 1),
+			(SELECT min(position) FROM {schema}.state WHERE session = $1))`
+
+	sqlSetMessageCount = `
+		UPDATE {schema}.heads SET message_count = $2
+		WHERE session = (SELECT key FROM {schema}.sessions WHERE id = $1)`
+)
+
+// Branch implements store.Store. The session that is branched from is locked meanwhile.
+func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (row *cairn.Session, err error) {
+	if err := cairn.CheckSessionID(to.ID); err != nil {
+		return nil, err
+	}
+	err = s.try(ctx, "branch", once, func(ctx context.Context, c *conn) error {
+		return c.transact(ctx, func(c *conn) error {
+			source, err := c.findBy(ctx, sqlLockSession, from)
+			if err != nil {
+				return err
+			}
+			row, err = c.branch(ctx, source, at, to)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return row, nil
+}
+
+func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	there, err := c.find(ctx, to.ID)
+	if err == nil {
+		return nil, store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
+	}
+	if !errors.Is(err, cairn.ErrNotFound) {
+		return nil, err
+	}
+	count, position, err := c.resolve(ctx, source, at)
+	if err != nil {
+		return nil, err
+	}
+	var ch chain
+	if err := c.query(ctx, sqlStateAt, ch.read, source.key, position); err != nil {
+		return nil, err
+	}
+	state, err := ch.fold()
+	if err != nil {
+		return nil, err
+	}
+	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := w.attempt(ctx, c, w.shape)
+	switch {
+	case err != nil:
+		return nil, err
+	case seen != nil:
+		return nil, store.Conflict(cairn.CodeExists, seen.session, "session %q already exists", to.ID)
+	case w.result == nil: // somebody was faster, after this statement had begun
+		return c.branch(ctx, source, at, to)
+	}
+	if count > 0 {
+		if _, err := c.exec(ctx, sqlSetMessageCount, to.ID, count); err != nil {
+			return nil, err
+		}
+		if _, err := c.exec(ctx, sqlCopyMessages, to.ID, source.key, count); err != nil {
+			return nil, err
+		}
+		w.result.MessageCount = count
+	}
+	return w.result, nil
+}
+
+// resolve returns how many messages a branch takes and its state's position.
+func (c *conn) resolve(ctx context.Context, r *record, at store.BranchPoint) (count int, position int64, err error) {
+	count, position = r.session.MessageCount, r.session.State.Position
+	switch {
+	case at.CheckpointID != "":
+		cp, err := c.findCheckpoint(ctx, r.session.ID, at.CheckpointID)
+		if err != nil {
+			return 0, 0, err
+		}
+		return cp.MessageCount, cp.StatePosition, nil
+	case at.Messages == nil || *at.Messages == count:
+		return count, position, nil
+	case *at.Messages < 0 || *at.Messages > count:
+		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
+	}
+	count = *at.Messages
+	_, err = c.row(ctx, sqlPositionBefore, []any{&position}, r.key, count)
+	return count, position, err
+}

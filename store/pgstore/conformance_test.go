@@ -1,0 +1,110 @@
+package pgstore
+
+import (
+	"fmt"
+	"regexp"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/storetest"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, testenv.PostgresIn("DATABASE_URL")) }
+
+var schemas atomic.Int64
+
+// newSchema returns the name of a schema that nothing else uses.
+func newSchema() string { return fmt.Sprintf("test_%d", schemas.Add(1)) }
+
+// openAt opens a store that is closed when the test ends.
+func openAt(tb testing.TB, url string, opts *Options) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), url, opts)
+	if err != nil {
+		tb.Fatalf("open: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// openNew opens a store in a new schema. Tests need not wait for the disk. With the simple protocol there is a pooler on
+// the way.
+func openNew(tb testing.TB, simple bool) *Store {
+	tb.Helper()
+	url := testenv.FastPostgres(tb)
+	if simple {
+		url = newPooler(tb, url).url()
+	}
+	return openAt(tb, url, &Options{Schema: newSchema(), SimpleProtocol: simple})
+}
+
+// protocols are the ways in which statements are sent.
+var protocols = []struct {
+	name   string
+	simple bool
+}{{"prepared", false}, {"simple", true}}
+
+func TestConformance(t *testing.T) {
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			storetest.Run(t, func(tb testing.TB) store.Store { return openNew(tb, p.simple) }, &storetest.Options{
+				Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
+				Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+				Fault:  failNth,
+			})
+		})
+	}
+}
+
+func TestLogConformance(t *testing.T) {
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			storetest.RunLog(t, func(tb testing.TB) store.Log { return openNew(tb, p.simple).EventLog() }, &storetest.LogOptions{
+				Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
+				Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+			})
+		})
+	}
+}
+
+func reopen(tb testing.TB, s *Store) *Store {
+	tb.Helper()
+	if err := s.Close(); err != nil {
+		tb.Fatalf("close: %v", err)
+	}
+	return second(tb, s)
+}
+
+// second opens the schema of a store once more.
+func second(tb testing.TB, s *Store) *Store {
+	tb.Helper()
+	return openAt(tb, s.pool.Config().ConnString(), &s.opts)
+}
+
+// writes matches the statements that write.
+var writes = regexp.MustCompile(`INSERT|UPDATE|DELETE|COMMIT`)
+
+// failNth makes the n-th statement that writes from now on fail before it is sent, or the COMMIT after it.
+func failNth(_ testing.TB, st store.Store, n int) (disarm func() (failed bool)) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	s := st.(*Store)
+	hook := func(text string) error {
+		if writes.MatchString(text) && left.Add(-1) == 0 {
+			return cairn.Errorf(cairn.CodeUnavailable, "injected fault")
+		}
+		return nil
+	}
+	s.intercept.Store(&hook)
+	return func() bool {
+		s.intercept.Store(nil)
+		return left.Load() <= 0
+	}
+}

@@ -1,0 +1,135 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// errClosed is what every call answers after Close.
+var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
+
+// SQLSTATE codes that decide something here.
+const (
+	stateUnique       = "23505"
+	stateNotNull      = "23502"
+	stateTwice        = "21000" // ON CONFLICT met a row that the same statement wrote
+	stateReadOnly     = "25006"
+	stateSerialize    = "40001"
+	stateDeadlock     = "40P01"
+	stateNoDatabase   = "3D000"
+	stateNoSchema     = "3F000"
+	stateNoTable      = "42P01"
+	stateTableThere   = "42P07"
+	stateNoPrivilege  = "42501"
+	stateNoCharacter  = "22021"
+	stateNoEscape     = "22P05"
+	stateTooManyConns = "53300"
+	stateTooLarge     = "54000"
+)
+
+// state returns the SQLSTATE of an error that the server reported, or nothing.
+func state(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// contradicted reports whether a row was refused because of rows that are there already. What has come of the commit has
+// to be looked up then.
+func contradicted(err error) bool {
+	switch state(err) {
+	case stateUnique, stateNotNull, stateTwice:
+		return true
+	}
+	return false
+}
+
+// lost reports whether the connection ended before the server's answer was there.
+func lost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if code := state(err); code != "" {
+		return strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "08") // it shuts down, or lost us
+	}
+	var network net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.As(err, &network) || strings.Contains(err.Error(), "conn closed")
+}
+
+// undone reports whether an operation that failed for the moment has certainly not happened: it never reached the server,
+// or the server took it back.
+func undone(err error) bool {
+	var connecting *pgconn.ConnectError
+	switch code := state(err); {
+	case errors.As(err, &connecting):
+		return code == "" || strings.HasPrefix(code, "57P") || code == stateTooManyConns
+	case code == stateSerialize, code == stateDeadlock, code == stateReadOnly:
+		return true
+	case code != "":
+		return false
+	}
+	return pgconn.SafeToRetry(err)
+}
+
+// fault gives an error from the database a code and says what was being done. Errors that have a code already, and those
+// of contexts, pass.
+func fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *cairn.Error
+	switch {
+	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case strings.HasSuffix(err.Error(), "closed pool"):
+		return errClosed
+	}
+	code := state(err)
+	err = oneLine{err}
+	switch code {
+	case stateReadOnly:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server only reads; a replica cannot hold the store: %w", doing, err)
+	case stateTooManyConns:
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server has no connection left: %w", doing, err)
+	case stateNoDatabase:
+		return cairn.Errorf(cairn.CodeInvalid, "%s: there is no such database: %w", doing, err)
+	case stateNoSchema, stateNoTable:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the tables are not there: %w", doing, err)
+	case stateNoPrivilege:
+		return cairn.Errorf(cairn.CodeInvalid, "%s: the database account may not do that: %w", doing, err)
+	case stateNoCharacter, stateNoEscape:
+		return cairn.Errorf(cairn.CodeInvalid, "%s: a text has a character that the database cannot keep: %w", doing, err)
+	case stateTooLarge:
+		return cairn.Errorf(cairn.CodeTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
+	}
+	var connecting *pgconn.ConnectError
+	switch {
+	case strings.HasPrefix(code, "28"):
+		return cairn.Errorf(cairn.CodeInvalid, "%s: the server refuses the database account: %w", doing, err)
+	case strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server lacks resources: %w", doing, err)
+	case code == "" && errors.As(err, &connecting):
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server cannot be reached: %w", doing, err)
+	case code == stateSerialize, code == stateDeadlock, lost(err), undone(err), strings.HasPrefix(code, "57"):
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", doing, err)
+	case strings.HasPrefix(code, "XX"):
+		return cairn.Errorf(cairn.CodeCorrupt, "%s: the database is damaged: %w", doing, err)
+	}
+	return cairn.Errorf(cairn.CodeInternal, "%s: %w", doing, err)
+}
+
+// oneLine is an error whose message is one line, which that of several attempts to connect is not.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e oneLine) Unwrap() error { return e.error }

@@ -1,0 +1,147 @@
+package pgstore
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// By sessions_id and the key of heads.
+	sqlRenew = `
+		UPDATE {schema}.heads h
+		SET lease_until = statement_timestamp() + $3::interval
+		FROM {schema}.sessions s
+		WHERE s.id = $1 AND h.session = s.key AND h.lease_token = $2 AND h.lease_token > 0
+		RETURNING CASE h.stop_run WHEN h.run_id THEN h.stop_run ELSE '' END, h.stop`
+
+	// A second request for one run replaces the first only if it is an abort and the first is not. Whoever watches stops
+	// is told when the transaction is done.
+	sqlRequestStop = `
+		WITH head AS (
+			UPDATE {schema}.heads h
+			SET stop_run = $2, stop = ($3::jsonb || jsonb_build_object('at', to_char(statement_timestamp() AT TIME ZONE 'UTC',
+				'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::text
+			FROM {schema}.sessions s
+			WHERE s.id = $1 AND h.session = s.key AND h.status = 'active' AND h.run_id = $2
+				AND CASE
+					WHEN h.stop_run <> $2 THEN TRUE
+					WHEN $4::boolean THEN h.stop::jsonb ->> 'kind' <> 'abort'
+					ELSE FALSE
+				END
+			RETURNING h.session)
+		SELECT pg_notify($5, $6)::text FROM head`
+
+	// By heads_stopped.
+	sqlStops = `
+		SELECT s.id, h.stop_run, h.stop
+		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
+		WHERE h.stop_run <> ''`
+)
+
+// Renew implements store.Store.
+func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (asked *cairn.Stop, err error) {
+	err = s.try(ctx, "renew the lease", again, func(ctx context.Context, c *conn) error {
+		var request stop
+		held, err := c.row(ctx, sqlRenew, []any{&request.run, &request.data}, id, token, ttl)
+		if err != nil {
+			return err
+		}
+		if !held {
+			return c.fenced(ctx, id, token)
+		}
+		asked, err = request.decode()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return asked, nil
+}
+
+// RequestStop implements store.Store.
+func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) error {
+	request.At = time.Time{} // the store's clock sets it
+	text, err := encode("stop request", request)
+	if err != nil {
+		return err
+	}
+	err = s.try(ctx, "request a stop", again, func(ctx context.Context, c *conn) error {
+		var none string
+		asked, err := c.row(ctx, sqlRequestStop, []any{&none}, id, request.RunID, text, request.Kind == cairn.StopAbort,
+			s.channel(), stopNews)
+		if err != nil || asked {
+			return err
+		}
+		r, err := c.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		if r.session.Status != cairn.SessionActive || r.session.RunID != request.RunID {
+			return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, request.RunID)
+		}
+		return nil // the earlier request stands
+	})
+	if err == nil {
+		s.stops.raise()
+	}
+	return err
+}
+
+// WatchStops implements store.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		s.listener.join()
+		defer s.listener.leave()
+		raised := s.stops.wait()
+		known, err := s.outstanding(ctx)
+		for err == nil {
+			select {
+			case <-raised:
+			case <-ctx.Done():
+				return
+			}
+			raised = s.stops.wait()
+			var now map[string]stop
+			if now, err = s.outstanding(ctx); err != nil {
+				break
+			}
+			for id, request := range now {
+				if known[id] == request {
+					continue
+				}
+				n := store.StopNotice{SessionID: id}
+				asked, err := request.decode()
+				if asked != nil {
+					n.Stop = *asked
+				}
+				if !yield(n, err) || err != nil {
+					return
+				}
+			}
+			known = now
+		}
+		if ctx.Err() == nil {
+			yield(store.StopNotice{}, err)
+		}
+	}
+}
+
+// outstanding returns the stop requests of all sessions as they are stored.
+func (s *Store) outstanding(ctx context.Context) (map[string]stop, error) {
+	stops := map[string]stop{}
+	err := s.try(ctx, "look for stop requests", reads, func(ctx context.Context, c *conn) error {
+		return c.query(ctx, sqlStops, func(rows pgx.Rows) error {
+			var id string
+			var request stop
+			err := rows.Scan(&id, &request.run, &request.data)
+			stops[id] = request
+			return err
+		})
+	})
+	return stops, err
+}

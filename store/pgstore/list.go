@@ -1,0 +1,136 @@
+package pgstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+// filter collects the conditions of a query with their arguments.
+type filter struct {
+	where []string
+	args  []any
+}
+
+// arg adds an argument and returns what stands for it in the text.
+func (f *filter) arg(v any) string {
+	f.args = append(f.args, v)
+	return "$" + strconv.Itoa(len(f.args))
+}
+
+// add adds a condition; each ? in it takes one argument.
+func (f *filter) add(condition string, args ...any) {
+	for _, v := range args {
+		condition = strings.Replace(condition, "?", f.arg(v), 1)
+	}
+	f.where = append(f.where, condition)
+}
+
+// addText adds a condition on one text if it is not empty.
+func (f *filter) addText(condition, value string) {
+	if value != "" {
+		f.add(condition, value)
+	}
+}
+
+// asTexts returns values as the texts they are.
+func asTexts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// readPage reads a page from a statement that gives one item more if there is another page.
+func readPage[T any](ctx context.Context, s *Store, doing, text string, args []any, size int,
+	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
+	var page store.Page[T]
+	err := s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
+		page = store.Page[T]{}
+		return c.query(ctx, text, func(rows pgx.Rows) error {
+			if len(page.Items) == size {
+				page.Next = cursor(&page.Items[size-1])
+				return nil
+			}
+			item, err := read(rows)
+			if err == nil {
+				page.Items = append(page.Items, item)
+			}
+			return err
+		}, args...)
+	})
+	if err != nil {
+		return store.Page[T]{}, err
+	}
+	return page, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	text, args, err := listStatement(&q)
+	if err != nil {
+		return store.Page[cairn.Session]{}, err
+	}
+	return readPage(ctx, s, "list sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
+		r := &record{}
+		err := r.read(rows)
+		return *r.session, err
+	}, store.SessionCursor)
+}
+
+// listStatement returns the statement for one page and one session more, which tells that there is another page.
+func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
+	cursor, err := store.ParseSessionCursor(q.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	f := sessionFilter(q)
+	if cursor.ID != "" {
+		f.add("(s.created_at, s.id) < (?::timestamptz, ?)", cursor.CreatedAt, cursor.ID)
+	}
+	text = "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
+	if len(f.where) > 0 {
+		text += "\n\tWHERE " + strings.Join(f.where, " AND ")
+	}
+	text += "\n\tORDER BY s.created_at DESC, s.id DESC\n\tLIMIT " + f.arg(store.PageSize(q.Limit)+1)
+	return text, f.args, nil
+}
+
+func sessionFilter(q *store.SessionQuery) *filter {
+	f := &filter{}
+	f.addText("s.user_id = ?", q.UserID)
+	f.addText("s.agent = ?", q.Agent)
+	f.addText("s.parent_id = ?", q.ParentID)
+	f.addText("s.root_id = ?", q.RootID)
+	if q.RootsOnly {
+		f.add("s.parent_id = ''")
+	}
+	// Lists of values are one argument each, so that their length does not change the statement.
+	if len(q.Statuses) > 0 {
+		f.add("h.status = ANY (?::text[])", asTexts(q.Statuses))
+	}
+	if len(q.Tags) > 0 {
+		f.add("s.tags @> ?::text[]", q.Tags)
+	}
+	if len(q.Metadata) > 0 {
+		f.add("s.metadata @> ?::jsonb", mapText(q.Metadata))
+	}
+	if !q.CreatedAfter.IsZero() {
+		f.add("s.created_at >= ?::timestamptz", ceiling(q.CreatedAfter))
+	}
+	if !q.CreatedBefore.IsZero() {
+		f.add("s.created_at < ?::timestamptz", ceiling(q.CreatedBefore))
+	}
+	if !q.UpdatedAfter.IsZero() {
+		f.add("h.updated_at >= ?::timestamptz", ceiling(q.UpdatedAfter))
+	}
+	if !q.UpdatedBefore.IsZero() {
+		f.add("h.updated_at < ?::timestamptz", ceiling(q.UpdatedBefore))
+	}
+	return f
+}

@@ -1,0 +1,272 @@
+package pgstore
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// stopNews is the message on the channel that tells of a stop request. It cannot be one of events.
+	stopNews = "stop"
+	// batch is how many events another process wrote are published at once; followers fetch what is older themselves.
+	batch = 512
+
+	minReconnect = 10 * time.Millisecond
+	maxReconnect = time.Second
+)
+
+// By logs_name.
+const sqlLasts = `SELECT name, last FROM {schema}.logs WHERE name = ANY ($1::text[])`
+
+// listener notices what other processes wrote and tells the followers of this one, with one connection for all of them.
+// It runs while there are any.
+type listener struct {
+	s    *Store
+	name sync.Once
+	id   string
+
+	mu     sync.Mutex
+	users  int
+	closed bool
+	ear    *ear               // the one that runs for the users
+	cancel context.CancelFunc // of that one
+	run    sync.WaitGroup     // that one, and those before it that are about to end
+}
+
+// origin begins the messages of this store, which knows what it wrote itself.
+func (l *listener) origin() string {
+	l.name.Do(func() { l.id = rand.Text() })
+	return l.id + " "
+}
+
+// join starts the listener if it does not run.
+func (l *listener) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users++
+	if l.users > 1 || l.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	ear := &ear{s: l.s, origin: strings.TrimSpace(l.origin()), told: map[string]int64{}, written: map[string]int64{},
+		heard: map[string]news{}, wake: make(chan struct{}, 1)}
+	l.ear = ear
+	l.run.Go(func() { ear.work(ctx) })
+	if l.s.listen != nil {
+		l.run.Go(func() { ear.listen(ctx) })
+	}
+}
+
+// leave stops the listener with its last user.
+func (l *listener) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users--
+	if l.users == 0 && l.cancel != nil {
+		l.cancel()
+		l.ear = nil
+	}
+}
+
+// wrote notes how far this process has written, and published, a log.
+func (l *listener) wrote(log string, last int64) {
+	l.mu.Lock()
+	e := l.ear
+	l.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.written[log] = max(e.written[log], last)
+}
+
+// close stops the listener for good and waits for it.
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.mu.Unlock()
+	l.run.Wait()
+}
+
+// ear is one run of a listener: a goroutine that listens and one that passes on what was heard.
+type ear struct {
+	s      *Store
+	origin string
+	told   map[string]int64 // the last sequence of each followed log that its followers were told of; work's
+
+	mu      sync.Mutex
+	written map[string]int64 // the last sequence that this process published, since work looked
+	heard   map[string]news  // by log, the latest
+	all     bool             // something may have been missed
+	wake    chan struct{}
+}
+
+// listen keeps a connection that listens, and hears.
+func (e *ear) listen(ctx context.Context) {
+	for pause := minReconnect; ctx.Err() == nil; pause = min(2*pause, maxReconnect) {
+		if heard := e.listenOnce(ctx); heard {
+			pause = minReconnect
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// listenOnce listens until the connection is lost. It reports whether there was one.
+func (e *ear) listenOnce(ctx context.Context) (heard bool) {
+	c, err := pgx.ConnectConfig(ctx, e.s.listen.Copy())
+	if err != nil {
+		return false
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{e.s.channel()}.Sanitize()); err != nil {
+		return false
+	}
+	e.hear("") // what was written before this is not told on the channel
+	for {
+		n, err := c.WaitForNotification(ctx)
+		if err != nil {
+			return true
+		}
+		e.hear(n.Payload)
+	}
+}
+
+// hear notes a message for work; an empty one says that something may have been missed.
+func (e *ear) hear(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, ok := parseNews(text)
+	switch {
+	case text == stopNews:
+		e.s.stops.raise()
+		return
+	case !ok:
+		e.all = true
+	default:
+		if before := e.heard[n.log]; before.log != "" {
+			n.count = max(n.count, n.last-before.last+before.count)
+			if before.origin != n.origin {
+				n.origin = ""
+			}
+		}
+		e.heard[n.log] = n
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default: // work has not got to the one before yet; it will see this one too
+	}
+}
+
+// work tells the followers what was heard, and looks for what was not from time to time.
+func (e *ear) work(ctx context.Context) {
+	ticker := time.NewTicker(e.s.opts.PollInterval)
+	defer ticker.Stop()
+	e.look(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			e.look(ctx)
+		case <-e.wake:
+			e.mu.Lock()
+			heard, all := e.heard, e.all
+			e.heard, e.all = map[string]news{}, false
+			e.mu.Unlock()
+			if all {
+				e.look(ctx)
+			}
+			for _, n := range heard {
+				e.tell(ctx, n)
+			}
+		}
+	}
+}
+
+// tell passes on what a message says.
+func (e *ear) tell(ctx context.Context, n news) {
+	e.own()
+	told, known := e.told[n.log]
+	switch {
+	case n.origin == e.origin && n.last <= told:
+	case known && n.last <= told:
+		e.s.hub.Wake(n.log) // told already, unless the log was dropped and begun again
+	case n.origin == e.origin: // published when it was written
+	case known:
+		e.fetch(ctx, n.log, max(told, n.last-batch))
+	default:
+		e.fetch(ctx, n.log, n.last-n.count)
+	}
+	e.told[n.log] = n.last
+}
+
+// own takes over what this process published. Followers that lack something before it have seen the gap.
+func (e *ear) own() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for log, last := range e.written {
+		if told, known := e.told[log]; known {
+			e.told[log] = max(told, last)
+		}
+	}
+	clear(e.written)
+}
+
+// fetch publishes the events of a log after a sequence.
+func (e *ear) fetch(ctx context.Context, log string, after int64) {
+	events, err := e.s.log.Read(ctx, log, max(after, 0), batch)
+	if err != nil || len(events) == 0 {
+		e.s.hub.Wake(log) // followers meet the error themselves when they read
+		return
+	}
+	e.s.hub.Publish(log, events)
+}
+
+// look finds out how far the followed logs are, and tells their followers of what they may have missed.
+func (e *ear) look(ctx context.Context) {
+	e.s.stops.raise()
+	logs := e.s.hub.Logs()
+	lasts := make(map[string]int64, len(logs))
+	if len(logs) > 0 {
+		err := e.s.try(ctx, "look for events", reads, func(ctx context.Context, c *conn) error {
+			return c.query(ctx, sqlLasts, func(rows pgx.Rows) error {
+				var log string
+				var last int64
+				err := rows.Scan(&log, &last)
+				lasts[log] = last
+				return err
+			}, logs)
+		})
+		if err != nil {
+			return // it is storage's, or the end; followers meet it themselves
+		}
+	}
+	e.own()
+	for _, log := range logs {
+		told, known := e.told[log]
+		switch last := lasts[log]; {
+		case !known:
+			e.s.hub.Wake(log) // its followers may have joined before anybody listened
+		case last > told:
+			e.fetch(ctx, log, max(told, last-batch))
+		case last < told:
+			e.s.hub.Wake(log) // it was dropped and begun again
+		}
+	}
+	e.told = lasts
+}

@@ -1,0 +1,295 @@
+package pgstore
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// Gives out $2 sequences if the log's last one is $3, or whatever it is if $3 is negative, by logs_name. The row's lock
+	// orders the writers of a log, so that nobody ever sees a gap.
+	advanceLog = `
+		WITH log AS (
+			UPDATE {schema}.logs l
+			SET last = l.last + $2::bigint`
+
+	advanceIf = `
+			WHERE l.name = $1 AND ($3::bigint < 0 OR l.last = $3::bigint)`
+
+	// Adds the events and, when they can be seen, has it told on the channel $5 how far the log is now. The transaction does
+	// not wait for the disk: what it wrote is there before that of any later commit.
+	addEvents = `
+			RETURNING l.key, l.last
+		), added AS (
+			INSERT INTO {schema}.events (log, sequence, data)
+			SELECT log.key, log.last - $2::bigint + e.number, e.data
+			FROM log, unnest($4::text[]) WITH ORDINALITY e (data, number)
+		)
+		SELECT log.last, set_config('synchronous_commit', 'off', TRUE),
+			CASE WHEN $2::bigint > 0 THEN pg_notify($5::text, $6::text || log.last || ' ' || $2::bigint || ' ' || $1)::text END
+		FROM log`
+
+	sqlAppend = advanceLog + advanceIf + addEvents
+
+	// The same if the log has seen no higher fencing token of the session.
+	sqlAppendFenced = advanceLog + `,
+				fences = CASE
+					WHEN (l.fences ->> $7::text)::bigint = $8::bigint THEN l.fences
+					ELSE l.fences || jsonb_build_object($7::text, $8::bigint)
+				END` + advanceIf + `
+				AND coalesce((l.fences ->> $7::text)::bigint, 0) <= $8::bigint` + addEvents
+
+	sqlInsertLog = `
+		INSERT INTO {schema}.logs (name, first, last)
+		SELECT $1, 1, 0
+		WHERE NOT EXISTS (SELECT FROM {schema}.logs WHERE name = $1)
+		ON CONFLICT (name) DO NOTHING`
+
+	sqlLog = `
+		SELECT l.first, l.last, coalesce((l.fences ->> $2::text)::bigint, 0) FROM {schema}.logs l WHERE l.name = $1`
+
+	// By logs_name and the key of events.
+	sqlEvents = `
+		SELECT e.sequence, e.data
+		FROM {schema}.logs l JOIN {schema}.events e ON e.log = l.key
+		WHERE l.name = $1 AND e.sequence > $2
+		ORDER BY e.sequence
+		LIMIT $3`
+
+	// At most $3 events.
+	sqlTrim = `
+		WITH log AS (
+			UPDATE {schema}.logs l
+			SET first = least($2::bigint, l.last + 1, l.first + $3::bigint)
+			WHERE l.name = $1 AND l.first < least($2::bigint, l.last + 1)
+			RETURNING l.key, l.first, l.first < least($2::bigint, l.last + 1) AS more
+		), trimmed AS (
+			DELETE FROM {schema}.events e USING log WHERE e.log = log.key AND e.sequence < log.first
+		)
+		SELECT more FROM log`
+
+	sqlDropLog = `
+		WITH log AS (DELETE FROM {schema}.logs WHERE name = $1 RETURNING key)
+		DELETE FROM {schema}.events e USING log WHERE e.log = log.key`
+)
+
+// trimBatch is how many events are removed at once, so that trimming a long log does not keep writers waiting.
+const trimBatch = 1000
+
+// Log is the event log of a Store. It is safe for concurrent use.
+type Log struct{ s *Store }
+
+// MaxEvent implements store.Log.
+func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
+
+// Append implements store.Log. An append whose answer is lost with the connection is ErrUnavailable and may have happened.
+func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
+	if len(events) == 0 {
+		return l.checkLast(ctx, log, expect)
+	}
+	return l.append(ctx, log, expect, sqlAppend, "", 0, events)
+}
+
+// AppendFenced implements store.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
+	return l.append(ctx, log, expect, sqlAppendFenced, session, token, events)
+}
+
+// append adds events and tells this process's followers; the server tells those of others.
+func (l *Log) append(ctx context.Context, log string, expect int64, text, session string, token int64, events []cairn.Event) (last int64, err error) {
+	data := make([]string, len(events))
+	for i := range events {
+		ev := events[i]
+		ev.Sequence = 0
+		raw, err := store.EncodeEvent(&ev, l.s.opts.MaxEvent)
+		if err != nil {
+			return 0, err
+		}
+		data[i] = string(raw)
+	}
+	args := []any{log, int64(len(data)), expect, data, l.s.channel(), l.s.listener.origin()}
+	if text == sqlAppendFenced {
+		args = append(args, session, token)
+	}
+	how := once
+	if len(events) == 0 {
+		how = again
+	}
+	err = l.s.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
+		for {
+			var done bool
+			if done, err = c.row(ctx, text, []any{&last, new(string), new(*string)}, args...); done || err != nil {
+				return err
+			}
+			if err := c.refuseAppend(ctx, log, expect, session, token); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	l.publish(log, last, events)
+	return last, nil
+}
+
+// refuseAppend returns why an append did not apply, or nil if it may be tried again: the log has been made, or has changed
+// meanwhile.
+func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, session string, token int64) error {
+	if expect <= 0 {
+		if made, err := c.exec(ctx, sqlInsertLog, log); made > 0 || err != nil {
+			return err
+		}
+	}
+	first, last, seen := int64(0), int64(0), int64(0)
+	found, err := c.row(ctx, sqlLog, []any{&first, &last, &seen}, log, session)
+	switch {
+	case err != nil:
+		return err
+	case session != "" && token < seen:
+		return store.Fenced(log, session, token, seen)
+	case expect >= 0 && expect != last:
+		return changed(log, expect, last)
+	case !found && expect > 0:
+		return changed(log, expect, 0)
+	}
+	return nil
+}
+
+func changed(log string, expect, last int64) error {
+	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
+}
+
+// checkLast answers an append of no events.
+func (l *Log) checkLast(ctx context.Context, log string, expect int64) (int64, error) {
+	_, last, err := l.Bounds(ctx, log)
+	if err == nil && expect != store.AnySequence && expect != last {
+		return 0, changed(log, expect, last)
+	}
+	return last, err
+}
+
+// publish gives events that were just committed to this process's followers.
+func (l *Log) publish(log string, last int64, events []cairn.Event) {
+	if len(events) == 0 || !l.s.hub.Following() {
+		return
+	}
+	list := make([]cairn.Event, len(events))
+	for i := range events {
+		list[i] = events[i]
+		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
+	}
+	l.s.hub.Publish(log, list)
+	l.s.listener.wrote(log, last)
+}
+
+// Read implements store.Log.
+func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (list []cairn.Event, err error) {
+	if limit <= 0 {
+		limit = 1000
+	}
+	after = max(after, 0)
+	err = l.s.try(ctx, "read events", reads, func(ctx context.Context, c *conn) error {
+		list = nil
+		err := c.query(ctx, sqlEvents, func(rows pgx.Rows) error {
+			var ev cairn.Event
+			var sequence int64
+			err := readJSON(rows, "event", &ev, &sequence)
+			ev.Sequence = sequence
+			list = append(list, ev)
+			return err
+		}, log, after, limit)
+		if err != nil || len(list) > 0 && list[0].Sequence == after+1 {
+			return err
+		}
+		// There is a gap, or nothing: that is as it should be only at the end of the log.
+		first, last, err := c.bounds(ctx, log)
+		if err == nil && after < last && after+1 < first {
+			err = store.Trimmed(log, after, first)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// bounds returns the bounds of a log; one that does not exist is empty.
+func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err error) {
+	first = 1
+	_, err = c.row(ctx, sqlLog, []any{&first, &last, new(int64)}, log, "")
+	return first, last, err
+}
+
+// Follow implements store.Log.
+func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		l.s.listener.join()
+		defer l.s.listener.leave()
+		l.s.hub.Follow(ctx, log, after, l.Read)(yield)
+	}
+}
+
+// Bounds implements store.Log.
+func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
+	err = l.s.try(ctx, "read an event log's bounds", reads, func(ctx context.Context, c *conn) (err error) {
+		first, last, err = c.bounds(ctx, log)
+		return err
+	})
+	return first, last, err
+}
+
+// Trim implements store.Log.
+func (l *Log) Trim(ctx context.Context, log string, before int64) error {
+	for more := true; more; {
+		err := l.s.try(ctx, "trim the event log", again, func(ctx context.Context, c *conn) error {
+			more = false
+			_, err := c.row(ctx, sqlTrim, []any{&more}, log, before, trimBatch)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop implements store.Log.
+func (l *Log) Drop(ctx context.Context, log string) error {
+	err := l.s.try(ctx, "drop the event log", again, func(ctx context.Context, c *conn) error {
+		_, err := c.exec(ctx, sqlDropLog, log)
+		return err
+	})
+	l.s.hub.Wake(log)
+	return err
+}
+
+// channel is where processes tell each other what they wrote.
+func (s *Store) channel() string { return "cairn:" + s.opts.Schema }
+
+// news is a message on the channel that tells of events.
+type news struct {
+	origin      string // the store that wrote them
+	log         string
+	last, count int64
+}
+
+// parseNews reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
+func parseNews(text string) (n news, ok bool) {
+	fields := strings.SplitN(text, " ", 4)
+	if len(fields) != 4 {
+		return n, false
+	}
+	var err1, err2 error
+	n.origin, n.log = fields[0], fields[3]
+	n.last, err1 = strconv.ParseInt(fields[1], 10, 64)
+	n.count, err2 = strconv.ParseInt(fields[2], 10, 64)
+	return n, err1 == nil && err2 == nil
+}

@@ -1,0 +1,20 @@
+-- The event logs. first and last are the sequences of the first event kept and of the last one ever written. fences holds
+-- the highest fencing token that was seen of each session that writes to the log; it is in this row because the row's lock
+-- is what orders the writers.
+CREATE TABLE {schema}.logs (
+    key    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name   text   COLLATE "C" NOT NULL,
+    first  bigint NOT NULL,
+    last   bigint NOT NULL,
+    fences jsonb  NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50);
+
+-- Every call that names a log.
+CREATE UNIQUE INDEX logs_name ON {schema}.logs (name);
+
+CREATE TABLE {schema}.events (
+    log      bigint NOT NULL,
+    sequence bigint NOT NULL,
+    data     text   NOT NULL, -- JSON of the event; its sequence is the column
+    PRIMARY KEY (log, sequence)
+);

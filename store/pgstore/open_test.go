@@ -1,0 +1,242 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// withUser returns the URL of a server for a role.
+func withUser(target, role, password string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		panic(err)
+	}
+	q := u.Query()
+	q.Set("user", role)
+	if password != "" {
+		q.Set("password", password)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// TestBadInput opens what cannot be used: each time the error is of the right kind, names what is wrong and no password,
+// and nothing is made.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	server := testenv.NewPostgres(t)
+	good := server.URL()
+	if err := execAt(t, good,
+		"CREATE ROLE "+testenv.PostgresPassword+" LOGIN PASSWORD '"+testenv.PostgresPassword+"'",
+		"CREATE ROLE stranger LOGIN",
+		"CREATE ROLE alone LOGIN CONNECTION LIMIT 0",
+		"CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0",
+		"CREATE SCHEMA theirs; CREATE TABLE theirs.sessions (id int)",
+	); err != nil {
+		t.Fatal(err)
+	}
+	newer := openAt(t, good, &Options{Schema: "newer"})
+	older := openAt(t, good, &Options{Schema: "older"})
+	if err := execAt(t, good, "INSERT INTO newer.cairn_migrations VALUES (99)", "DELETE FROM older.cairn_migrations WHERE version > 1"); err != nil {
+		t.Fatal(err)
+	}
+	replica := server.Replica(t)
+	secret := "s3cr3t-word"
+	for name, c := range map[string]struct {
+		url  string
+		opts Options
+		want *cairn.Error
+		says string
+	}{
+		"no URL":                     {"", Options{}, cairn.ErrInvalid, "url: is empty"},
+		"not a URL":                  {"postgres://user:" + secret + "@host:port/db", Options{}, cairn.ErrInvalid, "url: "},
+		"another kind of URL":        {"mysql://user:" + secret + "@host/db", Options{}, cairn.ErrInvalid, "url: "},
+		"wrong parameter":            {"postgres://user:" + secret + "@host/db?sslmode=perhaps", Options{}, cairn.ErrInvalid, "sslmode"},
+		"nobody listens":             {"postgres://user:" + secret + "@127.0.0.1:1/db", Options{}, cairn.ErrUnavailable, "cannot be reached"},
+		"no such host":               {"postgres://user:" + secret + "@no-such-host.invalid/db", Options{}, cairn.ErrUnavailable, "cannot be reached"},
+		"wrong password":             {withUser(good, testenv.PostgresPassword, secret), Options{}, cairn.ErrInvalid, "password authentication failed"},
+		"no such account":            {withUser(good, "nobody_knows", secret), Options{}, cairn.ErrInvalid, "nobody_knows"},
+		"no such database":           {strings.Replace(good, "///postgres", "///nowhere", 1), Options{}, cairn.ErrInvalid, "no such database"},
+		"no connection left":         {withUser(good, "alone", ""), Options{}, cairn.ErrUnavailable, "no connection left"},
+		"account that may not":       {withUser(good, "stranger", ""), Options{Schema: "forbidden"}, cairn.ErrInvalid, "may not do that"},
+		"account that may not read":  {withUser(good, "stranger", ""), Options{Schema: "newer"}, cairn.ErrInvalid, "may not do that"},
+		"replica":                    {replica.URL(), Options{}, cairn.ErrUnavailable, "only reads"},
+		"database of other letters":  {strings.Replace(good, "///postgres", "///latin", 1), Options{}, cairn.ErrSchema, "LATIN1"},
+		"missing schema":             {good, Options{Schema: "missing", NoMigrate: true}, cairn.ErrSchema, `schema "missing" is not there`},
+		"older schema":               {good, Options{Schema: "older", NoMigrate: true}, cairn.ErrSchema, `schema "older" has version 1`},
+		"newer schema":               {good, Options{Schema: "newer"}, cairn.ErrSchema, `schema "newer" has version 99`},
+		"schema of another program":  {good, Options{Schema: "theirs"}, cairn.ErrSchema, `schema "theirs" has the tables of another application`},
+		"name that is none":          {good, Options{Schema: `a"b`}, cairn.ErrInvalid, "schema: "},
+		"name of the server's own":   {good, Options{Schema: "pg_catalog"}, cairn.ErrInvalid, "schema: "},
+		"name that is too long":      {good, Options{Schema: strings.Repeat("x", 49)}, cairn.ErrInvalid, "schema: "},
+		"negative poll interval":     {good, Options{PollInterval: -1}, cairn.ErrInvalid, "poll_interval: "},
+		"negative event size":        {good, Options{MaxEvent: -1}, cairn.ErrInvalid, "max_event: "},
+		"wrong URL for the listener": {good, Options{ListenURL: "postgres://:x:"}, cairn.ErrInvalid, "listen_url: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), c.url, &c.opts)
+			if err == nil {
+				s.Close()
+				t.Fatal("it opened")
+			}
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %q, want one of code %s that says %q", err, c.want.Code, c.says)
+			}
+			if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error tells the password or has several lines: %q", err)
+			}
+		})
+	}
+	for _, s := range []*Store{newer, older} {
+		if _, err := s.SchemaVersion(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	var left []string
+	oneValue(t, good, "SELECT array_agg(nspname::text ORDER BY nspname) FROM pg_namespace WHERE nspname !~ '^(pg_|information)'", &left)
+	if want := []string{"newer", "older", "public", "theirs"}; !slices.Equal(left, want) {
+		t.Errorf("schemas %q, want %q", left, want)
+	}
+}
+
+// TestOutOfConnections uses a store whose server has no connection left: the error says so, and it goes on afterwards.
+func TestOutOfConnections(t *testing.T) {
+	t.Parallel()
+	server := testenv.NewPostgres(t)
+	schema := newSchema()
+	openAt(t, server.URL(), &Options{Schema: schema})
+	if err := execAt(t, server.URL(), "CREATE ROLE few LOGIN SUPERUSER"); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, withUser(server.URL(), "few", ""), &Options{Schema: schema, RetryFor: -1})
+	if err := execAt(t, server.URL(), "ALTER ROLE few NOSUPERUSER CONNECTION LIMIT 0", "GRANT ALL ON SCHEMA "+schema+" TO few",
+		"GRANT ALL ON ALL TABLES IN SCHEMA "+schema+" TO few"); err != nil {
+		t.Fatal(err)
+	}
+	s.pool.Reset()
+	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+		t.Errorf("error %v, want ErrUnavailable for the lack of a connection", err)
+	}
+	if err := execAt(t, server.URL(), "ALTER ROLE few CONNECTION LIMIT 5"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("error %v, want ErrNotFound", err)
+	}
+}
+
+// TestMigrateOnce opens a new schema many times at once: it is made once, and everybody can use it.
+func TestMigrateOnce(t *testing.T) {
+	t.Parallel()
+	opts := &Options{Schema: "odd-Name_" + newSchema()}
+	const openers = 8
+	errs := make([]error, openers)
+	var group sync.WaitGroup
+	for i := range openers {
+		group.Go(func() {
+			s, err := Open(t.Context(), testenv.FastPostgres(t), opts)
+			if err == nil {
+				_, err = store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil)
+				s.Close()
+			}
+			errs[i] = err
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, testenv.FastPostgres(t), &Options{Schema: opts.Schema, NoMigrate: true})
+	version, err := s.SchemaVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(must(migrations())); version != want {
+		t.Errorf("version %d, want %d", version, want)
+	}
+	if page := must(s.List(t.Context(), store.SessionQuery{})); len(page.Items) != openers {
+		t.Errorf("%d sessions, want %d", len(page.Items), openers)
+	}
+}
+
+// TestMigrateGoesOn brings a schema that stopped at each version up to date.
+func TestMigrateGoesOn(t *testing.T) {
+	t.Parallel()
+	scripts := must(migrations())
+	for version := range scripts {
+		opts := &Options{Schema: newSchema()}
+		s := &Store{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
+		s.texts.schema = pgx.Identifier{opts.Schema}.Sanitize()
+		err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, scripts[:version]) })
+		s.pool.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Migrate(t.Context(), testenv.FastPostgres(t), opts); err != nil {
+			t.Fatalf("from version %d: %v", version, err)
+		}
+		st := newStepper(t, openAt(t, testenv.FastPostgres(t), opts), "session", nil)
+		if err := st.step(); err != nil {
+			t.Errorf("from version %d: %v", version, err)
+		}
+	}
+}
+
+// TestMigrateAllOrNothing makes a migration fail in its midst: nothing of it is left.
+func TestMigrateAllOrNothing(t *testing.T) {
+	t.Parallel()
+	opts := &Options{Schema: newSchema()}
+	s := &Store{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
+	defer s.pool.Close()
+	s.texts.schema = pgx.Identifier{opts.Schema}.Sanitize()
+	broken := append(must(migrations()), "CREATE TABLE {schema}.more (n int); SELECT 1/0")
+	if err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, broken) }); err == nil {
+		t.Fatal("it succeeded")
+	}
+	var there bool
+	oneValue(t, testenv.FastPostgres(t), "SELECT to_regnamespace('"+opts.Schema+"') IS NOT NULL", &there)
+	if there {
+		t.Error("the schema is there")
+	}
+}
+
+// TestPoolOfTheCaller uses a store on a pool, which stays open after the store.
+func TestPoolOfTheCaller(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), testenv.FastPostgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := New(t.Context(), pool, &Options{Schema: newSchema(), SimpleProtocol: true}); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("a protocol that the pool does not use: error %v, want ErrInvalid", err)
+	}
+	s, err := New(t.Context(), pool, &Options{Schema: newSchema()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newStepper(t, s, "session", nil).step(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrClosed) {
+		t.Errorf("after Close: error %v, want ErrClosed", err)
+	}
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("the pool: %v", err)
+	}
+}

@@ -1,0 +1,206 @@
+// Package pgstore keeps sessions and events in a PostgreSQL schema. Any number of processes may share it. It needs
+// PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
+//
+// A commit is one statement, and durable when it is acknowledged, as far as the server's synchronous_commit says. Events
+// are not flushed one by one: they are on disk with the next commit, and survive the death of a client before that. Times
+// come from the database's clock.
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/tail"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options tune a Store. The zero value and nil mean the defaults.
+type Options struct {
+	// Schema is the name of the database schema that holds the tables, at most 48 bytes; empty means "cairn".
+	Schema string
+	// NoMigrate leaves the schema as it is: Open fails unless it is up to date. It is for programs whose database account
+	// may not create tables; see Migrate.
+	NoMigrate bool
+	// SimpleProtocol sends every statement whole, without preparing it on the server, as proxies that pool connections by
+	// transaction need it. Each statement then costs more. Behind such a proxy nothing can listen, so see ListenURL. It is
+	// also on if the URL or the pool says default_query_exec_mode=simple_protocol; with New the pool must.
+	SimpleProtocol bool
+	// ListenURL is where the one connection goes that waits for what other processes write; empty means the database that
+	// everything goes to. With SimpleProtocol and no ListenURL the store polls.
+	ListenURL string
+	// PollInterval is how often the store looks for what other processes wrote, while somebody follows a log or watches
+	// stop requests; 0 means 2 s, or 50 ms where nothing can listen. While the listening connection is there this finds
+	// nothing new.
+	PollInterval time.Duration
+	// RetryFor is for how long an operation is tried again while the server cannot be reached, as during a failover; 0 means
+	// 10 s, negative means never. An operation that may have happened is tried again only if that cannot do it twice.
+	RetryFor time.Duration
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	MaxEvent int
+}
+
+// defaultConnections lets the server put several commits on disk at once.
+const defaultConnections = 16
+
+// maxSchema leaves room for what the names of notification channels add: an identifier has at most 63 bytes.
+const maxSchema = 48
+
+// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it. simple says that the pool uses
+// the simple protocol.
+func (o *Options) withDefaults(simple bool) (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Schema == "" {
+		out.Schema = "cairn"
+	}
+	switch {
+	case out.SimpleProtocol && !simple:
+		return out, cairn.Invalid("simple_protocol", "the pool uses another one; set its DefaultQueryExecMode")
+	case len(out.Schema) > maxSchema:
+		return out, cairn.Invalid("schema", "%q has more than %d bytes", out.Schema, maxSchema)
+	case !validName(out.Schema):
+		return out, cairn.Invalid("schema", "%q is not a name: letters, digits, _ and -, and no pg_ at the beginning", out.Schema)
+	case out.PollInterval < 0:
+		return out, cairn.Invalid("poll_interval", "%s is negative", out.PollInterval)
+	case out.MaxEvent < 0:
+		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
+	}
+	out.SimpleProtocol = simple
+	if out.PollInterval == 0 {
+		out.PollInterval = 2 * time.Second
+		if !out.canListen() {
+			out.PollInterval = 50 * time.Millisecond
+		}
+	}
+	if out.RetryFor == 0 {
+		out.RetryFor = 10 * time.Second
+	}
+	if out.MaxEvent == 0 {
+		out.MaxEvent = store.DefaultMaxEvent
+	}
+	return out, nil
+}
+
+func (o *Options) canListen() bool { return !o.SimpleProtocol || o.ListenURL != "" }
+
+// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and so is the
+// schema by several Stores in any number of processes.
+type Store struct {
+	opts     Options
+	pool     *pgxpool.Pool
+	ownsPool bool
+	listen   *pgx.ConnConfig // nil if nothing can listen
+	texts    texts
+	commits  commitTexts
+	known    known
+	log      *Log
+	hub      tail.Hub
+	stops    signal
+	listener listener
+
+	// intercept, if set, may make a statement fail before it is sent. Tests set it.
+	intercept atomic.Pointer[func(text string) error]
+
+	closing sync.Once
+	closed  atomic.Bool
+}
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.LogProvider = (*Store)(nil)
+	_ store.StopWatcher = (*Store)(nil)
+	_ store.Log         = (*Log)(nil)
+	_ store.Fencer      = (*Log)(nil)
+)
+
+// Open connects to the database at url, which has the form that libpq knows, and brings the schema up to date, making it
+// if there is none. pool_max_conns in the URL bounds the connections, which otherwise are at most 16. An account or database that the server refuses is ErrInvalid, a server that cannot be reached, is read-only or
+// has no connection left ErrUnavailable, and a schema that is not ours, is missing although NoMigrate is set, or is from a
+// newer version ErrSchema; nothing is changed then.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	config, err := parseURL("url", url)
+	if err != nil {
+		return nil, err
+	}
+	if opts != nil && opts.SimpleProtocol {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = defaultConnections
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fault("open", err)
+	}
+	s, err := New(ctx, pool, opts)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.ownsPool = true
+	return s, nil
+}
+
+// New does what Open does on a pool of the caller's, which stays the caller's: Close leaves it open.
+func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
+	simple := pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+	o, err := opts.withDefaults(simple)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opts: o, pool: pool}
+	s.texts.schema = pgx.Identifier{o.Schema}.Sanitize()
+	s.log = &Log{s: s}
+	s.listener.s = s
+	if o.canListen() {
+		s.listen = pool.Config().ConnConfig
+	}
+	if o.ListenURL != "" {
+		config, err := parseURL("listen_url", o.ListenURL)
+		if err != nil {
+			return nil, err
+		}
+		s.listen = config.ConnConfig
+	}
+	if err := s.prepareSchema(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func parseURL(field, url string) (*pgxpool.Config, error) {
+	if url == "" {
+		return nil, cairn.Invalid(field, "is empty")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInvalid, "%s: %w", field, oneLine{err}) // its text has no password
+	}
+	return config, nil
+}
+
+// EventLog returns the store's event log.
+func (s *Store) EventLog() store.Log { return s.log }
+
+// Close ends followers with ErrClosed and, if Open made the pool, waits for the calls under way and closes it. Later calls
+// fail with ErrClosed.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		s.listener.close()
+		s.hub.WakeAll()
+		s.stops.raise()
+		if s.ownsPool {
+			s.pool.Close()
+		}
+	})
+	return nil
+}

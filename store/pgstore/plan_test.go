@@ -1,0 +1,266 @@
+package pgstore
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+// sqlFill makes 5,000 sessions of which few are active, due or to be stopped, with 40,000 calls of which few are open, and
+// a log of 10,000 events. The last session has a long history.
+const sqlFill = `
+	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, name, secret, context, created_at)
+	SELECT 'session-' || n, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
+		'session-' || n % 100, '', '', 0, now() - n * interval '1 second'
+	FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.heads (session, version, message_count, turn, step, recoveries, checkpoints, log_sequence, lease_token,
+		state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until, due_at, usage, run_usage,
+		status, run_id, checkpoint_id, checkpoint_before, lease_owner, suspended_step, due, stop_run)
+	SELECT key, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, now(), now(), CASE key % 100 WHEN 2 THEN now() - key * interval '1 second' END,
+		'{}', '{}', CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END
+	FROM {schema}.sessions;
+	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, claimed_until, claimed_by, step_id, user_id, agent, tool, kind,
+		status, reviewers, data)
+	SELECT 'session-' || n % 1000, 'call-' || n, 1 + n % 5000, 1, now() - n * interval '1 second', now(),
+		CASE n % 40 WHEN 1 THEN now() + interval '1 hour' END, CASE n % 40 WHEN 1 THEN 'ann' ELSE '' END,
+		'step-' || n, 'user-' || n % 100, 'agent-' || n % 50, 'tool-' || n % 10, 'approval', CASE n % 10 WHEN 1 THEN 'open' ELSE 'settled' END,
+		CASE WHEN n % 20 = 1 THEN '["bob"]' ELSE '[]' END::jsonb, '{}'
+	FROM generate_series(1, 40000) n;
+	INSERT INTO {schema}.assignments (reviewer, created_at, root_id, id)
+	SELECT CASE WHEN session % 40 = 1 THEN 'bob' ELSE 'eve' END, created_at, root_id, id FROM {schema}.calls WHERE status = 'open';
+	INSERT INTO {schema}.logs (name, first, last) SELECT 'log-' || n, 1, 10000 FROM generate_series(1, 2000) n;
+	INSERT INTO {schema}.events (log, sequence, data) SELECT 1 + n % 10, n, '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.messages (session, number, created_at, data) SELECT 1 + n % 10, n, now(), '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.state (session, position, keyframe, data) SELECT 1 + n % 10, n, n % 100 < 10, '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at, id, step_id,
+		run_id, parent_id)
+	SELECT 1 + n % 10, n, n, 1, n, n, n, now(), 'cp-' || n, 'step-' || n, 'run', '' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data)
+	SELECT 1 + n % 10, n, 'run-' || n, now(), 0, 0, '', 0, '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.queue (session, id, data) SELECT n, 'turn', '[]' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.cache (session, key, data) SELECT n, 'key', '{}' FROM generate_series(1, 5000) n;
+	ANALYZE {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
+		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
+
+func openFilled(t *testing.T) *Store {
+	t.Helper()
+	s := openNew(t, false)
+	if err := execAt(t, testenv.FastPostgres(t), s.texts.of(sqlFill)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// plan returns what the server does for a statement.
+func (s *Store) plan(t *testing.T, text string, args ...any) string {
+	t.Helper()
+	rows, err := s.pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+s.texts.of(text), append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wantIndexes checks that a plan uses indexes and reads no table from end to end.
+func wantIndexes(t *testing.T, what, plan string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(plan) {
+			t.Errorf("%s does not use %s:\n%s", what, name, plan)
+		}
+	}
+	if strings.Contains(plan, "Seq Scan on") {
+		t.Errorf("%s reads a whole table:\n%s", what, plan)
+	}
+}
+
+func TestStatementsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	for name, c := range map[string]struct {
+		text string
+		args []any
+		uses []string
+	}{
+		"session":           {sqlSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
+		"lock":              {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
+		"happened":          {sqlHappened, []any{7, "run", "step"}, []string{"runs_id", "checkpoints_step"}},
+		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey"}},
+		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
+		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id", "state_pkey"}},
+		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id"}},
+		"runs":              {sqlRuns, []any{"session-7", 50, 10}, []string{"runs_pkey"}},
+		"newest runs":       {sqlRunsNewest, []any{"session-7", 9000, 10}, []string{"runs_pkey"}},
+		"before a run":      {sqlBeforeRun, []any{7, "run-7"}, []string{"runs_id", "checkpoints_id", "state_pkey"}},
+		"checkpoint":        {sqlCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id"}},
+		"checkpoints":       {sqlCheckpoints, []any{"session-7", 50, 10}, []string{"checkpoints_pkey"}},
+		"prune":             {sqlPrune, []any{7, 10}, []string{"checkpoints_pkey", "state_pkey"}},
+		"rewind":            {sqlCut, []any{7, 9000, 9000, 9000, "cp", 0, 0}, []string{"messages_pkey", "state_pkey", "checkpoints_pkey", "heads_pkey"}},
+		"delete":            {sqlDelete, []any{7}, []string{"messages_pkey", "state_pkey", "runs_pkey", "staged_key", "calls_step", "assignments_call", "queue_(id|pkey)", "cache_pkey"}},
+		"stage":             {sqlStage, []any{"session-7", 1, []string{"s"}, []string{"k"}, []string{"1"}}, []string{"sessions_id", "heads_pkey"}},
+		"staged":            {sqlStaged, []any{"session-7"}, []string{"staged_key"}},
+		"staged of a step":  {sqlStagedOfStep, []any{"session-7", "step"}, []string{"staged_key"}},
+		"renew":             {sqlRenew, []any{"session-7", 1, time.Hour}, []string{"sessions_id", "heads_pkey"}},
+		"stop":              {sqlRequestStop, []any{"session-7", "run", "{}", true, "c", "p"}, []string{"sessions_id"}},
+		"stops":             {sqlStops, nil, []string{"heads_stopped"}},
+		"crashed":           {sqlCrashed, []any{10}, []string{"heads_active"}},
+		"waiting":           {sqlWaiting, []any{10}, []string{"heads_due"}},
+		"call":              {sqlCall, []any{"session-7", "call-7"}, []string{"calls_pkey"}},
+		"calls of a step":   {sqlCallsOfStep, []any{"session-7"}, []string{"calls_step"}},
+		"calls seen":        {sqlCallsSeen, []any{"session-7", []string{"call-7"}}, []string{"calls_pkey"}},
+		"queue":             {sqlQueue, []any{"session-7"}, []string{"queue_(id|pkey)"}},
+		"queued":            {sqlQueued, []any{7, "turn", "turn"}, []string{"queue_id"}},
+		"cache":             {sqlCache, []any{"session-7"}, []string{"cache_pkey"}},
+		"append":            {sqlAppend, []any{"log-7", 1, -1, []string{"{}"}, "c", "o "}, []string{"logs_name"}},
+		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", "session", 1}, []string{"logs_name"}},
+		"events":            {sqlEvents, []any{"log-7", 100, 10}, []string{"logs_name", "events_pkey"}},
+		"trim":              {sqlTrim, []any{"log-7", 100, 1000}, []string{"logs_name", "events_pkey"}},
+		"drop":              {sqlDropLog, []any{"log-7"}, []string{"logs_name", "events_pkey"}},
+		"lasts":             {sqlLasts, []any{[]string{"log-7", "log-8"}}, []string{"logs_name"}},
+		"where to branch":   {sqlPositionBefore, []any{7, 100}, []string{"checkpoints_pkey", "state_pkey"}},
+		"copying a session": {sqlCopyMessages, []any{"session-7", 8, 100}, []string{"sessions_id", "messages_pkey"}},
+	} {
+		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.text, c.args...), c.uses...) })
+	}
+}
+
+func TestCommitsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	st := newStepper(t, openNew(t, false), "session", nil)
+	commits := map[string]*store.Commit{"begin": st.next()}
+	for range stepsPerRun - 1 {
+		if err := st.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := st.next()
+	commits["last step"] = end
+	busy := *end
+	busy.Create = &cairn.Session{Agent: "support"}
+	busy.EndRun, busy.State, busy.Suspend = nil, &store.StateChange{}, &store.Suspend{}
+	busy.Calls = []store.CallWrite{{Call: openCall("1"), Seen: 0}}
+	busy.Cache, busy.CacheDrop = []store.CacheEntry{{Key: "a"}}, []string{"b"}
+	commits["step with all there is"] = &busy
+	for name, c := range commits {
+		t.Run(name, func(t *testing.T) {
+			w, err := prepare("session-7", c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := s.commits.of(w.shape)
+			args := make([]any, len(text.names))
+			for i, name := range text.names {
+				args[i] = w.argument(name)
+			}
+			wantIndexes(t, name, s.plan(t, text.text, args...), "sessions_id", "heads_pkey", "staged_key")
+		})
+	}
+}
+
+// TestListsUseTheirIndexes looks at each filter that has an index: the page is read from it in order, without sorting.
+func TestListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	cursor := store.SessionCursor(&cairn.Session{ID: "session-7", CreatedAt: time.Now()})
+	for index, q := range map[string]store.SessionQuery{
+		"sessions_created": {},
+		"sessions_user":    {UserID: "user-7"},
+		"sessions_agent":   {Agent: "agent-7"},
+		"sessions_parent":  {ParentID: "session-1"},
+		"sessions_root":    {RootID: "session-7"},
+	} {
+		for _, q.Cursor = range []string{"", cursor} {
+			q.Limit = 10
+			text, args, err := listStatement(&q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOrder(t, fmt.Sprintf("%+v", q), s.plan(t, text, args...), index)
+		}
+	}
+}
+
+func TestCallListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	cursor := store.CallCursor(&cairn.PendingCall{CallRef: cairn.CallRef{RootID: "session-7", ID: "call-7"}, CreatedAt: time.Now().Add(-time.Hour)})
+	open := []cairn.CallStatus{cairn.CallOpen}
+	for _, c := range []struct {
+		q    store.CallQuery
+		uses []string
+		many bool // more than it would be cheaper to sort
+	}{
+		{store.CallQuery{}, []string{"calls_created"}, true},
+		{store.CallQuery{Statuses: open}, []string{"calls_open"}, true},
+		{store.CallQuery{Statuses: open, UserID: "user-11"}, []string{"calls_open_user"}, false},
+		{store.CallQuery{Statuses: open, Agent: "agent-11"}, []string{"calls_open_agent"}, false},
+		{store.CallQuery{Statuses: open, Tool: "tool-1"}, []string{"calls_open_tool"}, false},
+		{store.CallQuery{Statuses: open, RootID: "session-11"}, []string{"calls_open_root"}, false},
+		{store.CallQuery{Statuses: open, Reviewer: "bob"}, []string{"calls_open_free", "assignments_pkey"}, false},
+		{store.CallQuery{Claimed: "ann"}, []string{"calls_claimed"}, false},
+		{store.CallQuery{SessionID: "session-7", StepID: "step-7"}, []string{"calls_step"}, false},
+	} {
+		for _, c.q.Cursor = range []string{"", cursor} {
+			c.q.Limit = 5
+			text, args, err := callStatement(&c.q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := s.plan(t, text, args...)
+			wantIndexes(t, fmt.Sprintf("%+v", c.q), plan, c.uses...)
+			if c.many {
+				wantOrder(t, fmt.Sprintf("%+v", c.q), plan)
+			}
+		}
+	}
+}
+
+// wantOrder checks that a plan reads indexes in the order of the list.
+func wantOrder(t *testing.T, what, plan string, names ...string) {
+	t.Helper()
+	wantIndexes(t, what, plan, names...)
+	if slices.Contains(strings.Fields(plan), "Sort") {
+		t.Errorf("%s sorts:\n%s", what, plan)
+	}
+}
+
+// TestStepsAreHot commits steps and asks the server how many of them wrote an index of the session's head: only those that
+// begin or end a run do.
+func TestStepsAreHot(t *testing.T) {
+	t.Parallel()
+	s := openNew(t, false)
+	st := newStepper(t, s, "session", nil)
+	const runs = 20
+	for range runs * stepsPerRun {
+		if err := st.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close() // backends tell of their writes when they end at the latest
+	var hot, all int64
+	for all < runs*stepsPerRun {
+		c := must(pgx.Connect(t.Context(), testenv.FastPostgres(t)))
+		err := c.QueryRow(t.Context(), s.texts.of("SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relid = '{schema}.heads'::regclass")).Scan(&hot, &all)
+		c.Close(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := int64(runs * (stepsPerRun - 2)); hot < want*9/10 {
+		t.Errorf("%d of %d updates were hot, want about %d", hot, all, want)
+	}
+}

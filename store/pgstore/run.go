@@ -1,0 +1,143 @@
+package pgstore
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const selectRun = `
+	SELECT r.turn, r.id, r.started_at, r.ended_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
+		r.data
+	FROM {schema}.sessions s JOIN {schema}.runs r ON r.session = s.key`
+
+const (
+	// By runs_id.
+	sqlRun = selectRun + `
+		WHERE s.id = $1 AND r.id = $2`
+
+	// By runs_id.
+	sqlRunThere = `SELECT EXISTS (SELECT FROM {schema}.runs WHERE session = $1 AND id = $2)`
+
+	// By the key of runs.
+	sqlRuns = selectRun + `
+		WHERE s.id = $1 AND r.turn > $2
+		ORDER BY r.turn
+		LIMIT $3`
+
+	sqlRunsNewest = selectRun + `
+		WHERE s.id = $1 AND r.turn < $2
+		ORDER BY r.turn DESC
+		LIMIT $3`
+
+	// Where the session was before a run: the number of its checkpoint, 0 if that is gone, and whether the state of then
+	// can still be put together.
+	sqlBeforeRun = `
+		SELECT r.first_message, r.before_checkpoint, r.before_position,
+			coalesce((SELECT number FROM {schema}.checkpoints WHERE session = $1 AND id = r.before_checkpoint), 0),
+			EXISTS (SELECT FROM {schema}.state WHERE session = $1 AND position = r.before_position)
+		FROM {schema}.runs r
+		WHERE r.session = $1 AND r.id = $2`
+)
+
+func unknownRun(session, id string) error {
+	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
+}
+
+func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
+	var run, columns cairn.Run
+	var ended *time.Time
+	if err := readJSON(rows, "run", &run, &columns.Turn, &columns.ID, &columns.StartedAt, &ended, &columns.StartSequence,
+		&columns.FirstMessage, &columns.Before.CheckpointID, &columns.Before.StatePosition); err != nil {
+		return run, err
+	}
+	run.ID, run.SessionID, run.Turn = columns.ID, session, columns.Turn
+	run.StartedAt, run.EndedAt = columns.StartedAt.UTC(), instant(ended)
+	run.StartSequence, run.FirstMessage, run.Before = columns.StartSequence, columns.FirstMessage, columns.Before
+	return run, nil
+}
+
+// Run implements store.Store.
+func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+	var run *cairn.Run
+	err := s.try(ctx, "read a run", reads, func(ctx context.Context, c *conn) error {
+		err := c.query(ctx, sqlRun, func(rows pgx.Rows) error {
+			read, err := readRun(rows, id)
+			run = &read
+			return err
+		}, id, runID)
+		if err != nil || run != nil {
+			return err
+		}
+		if _, err := c.findKey(ctx, id); err != nil {
+			return err
+		}
+		return unknownRun(id, runID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// Runs implements store.Store.
+func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	return readHistory(ctx, s, "list runs", id, q, sqlRuns, sqlRunsNewest,
+		func(rows pgx.Rows) (cairn.Run, error) { return readRun(rows, id) },
+		func(run *cairn.Run) string { return strconv.Itoa(run.Turn) })
+}
+
+// readHistory reads one page of a session's runs or checkpoints. The statements take the session's id, the number of the
+// last item given and how many to read; the cursor is that number.
+func readHistory[T any](ctx context.Context, s *Store, doing, id string, q store.PageQuery, oldest, newest string,
+	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
+	text, last := oldest, int64(math.MinInt64)
+	if q.Newest {
+		text, last = newest, math.MaxInt64
+	}
+	if q.Cursor != "" {
+		var err error
+		if last, err = strconv.ParseInt(q.Cursor, 10, 64); err != nil {
+			return store.Page[T]{}, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+		}
+	}
+	page, err := readPage(ctx, s, doing, text, []any{id, last, q.Size() + 1}, q.Size(), read, cursor)
+	if err == nil && len(page.Items) == 0 {
+		err = s.mustExist(ctx, doing, id)
+	}
+	return page, err
+}
+
+// mustExist returns ErrNotFound if there is no such session.
+func (s *Store) mustExist(ctx context.Context, doing, id string) error {
+	return s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
+		_, err := c.findKey(ctx, id)
+		return err
+	})
+}
+
+// readOwned reads what belongs to a session; the error is ErrNotFound if there is no such session.
+func readOwned[T any](ctx context.Context, s *Store, doing, id, text string, read func(pgx.Rows) (T, error), args ...any) (list []T, err error) {
+	err = s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
+		list = nil
+		return c.query(ctx, text, func(rows pgx.Rows) error {
+			item, err := read(rows)
+			if err == nil {
+				list = append(list, item)
+			}
+			return err
+		}, append([]any{id}, args...)...)
+	})
+	if err == nil && len(list) == 0 {
+		err = s.mustExist(ctx, doing, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}

@@ -1,0 +1,205 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+const (
+	// What the server is and has. The catalogue is read as tables, for what functions know of it may be of before the lock.
+	sqlInspect = `
+		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+			current_setting('transaction_read_only')::boolean,
+			EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
+			EXISTS (
+				SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				WHERE n.nspname = $1 AND c.relname = 'cairn_migrations'),
+			EXISTS (
+				SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				WHERE n.nspname = $1 AND c.relname = 'sessions')`
+
+	sqlVersion = `SELECT coalesce(max(version), 0) FROM {schema}.cairn_migrations`
+
+	// Until the transaction ends, so it works through a proxy as well.
+	sqlLockMigrations = `SELECT pg_advisory_xact_lock($1)::text`
+
+	sqlCreateSchema = `CREATE SCHEMA {schema}`
+
+	sqlCreateMigrations = `
+		CREATE TABLE {schema}.cairn_migrations (
+			version    integer     PRIMARY KEY,
+			applied_at timestamptz NOT NULL DEFAULT now()
+		)`
+
+	sqlInsertMigration = `INSERT INTO {schema}.cairn_migrations (version) VALUES ($1)`
+)
+
+// oldestServer is the first version of PostgreSQL that is known to do.
+const oldestServer = 130000
+
+// migrations returns the scripts in order; the first one makes version 1.
+func migrations() ([]string, error) {
+	entries, err := fs.ReadDir(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	list := make([]string, len(entries))
+	for i, e := range entries {
+		number, _, _ := strings.Cut(e.Name(), "_")
+		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
+			return nil, fmt.Errorf("migration %q is not number %d", e.Name(), i+1)
+		}
+		text, err := fs.ReadFile(migrationFiles, "migrations/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		list[i] = string(text)
+	}
+	return list, nil
+}
+
+// surroundings are what a database says about itself and the schema.
+type surroundings struct {
+	server                           int
+	encoding                         string
+	readOnly, schema, ours, anothers bool
+	version                          int
+}
+
+func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
+	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.anothers}, c.s.opts.Schema)
+	if err == nil && at.ours {
+		_, err = c.row(ctx, sqlVersion, []any{&at.version})
+	}
+	return at, err
+}
+
+// check reports why the database cannot be used.
+func (at *surroundings) check(schema string, newest int) error {
+	switch {
+	case at.server < oldestServer:
+		return cairn.Errorf(cairn.CodeSchema, "the server is PostgreSQL %d, at least %d is needed", at.server/10000, oldestServer/10000)
+	case at.encoding != "UTF8":
+		return cairn.Errorf(cairn.CodeSchema, "the database keeps texts in %s, it must be UTF8", at.encoding)
+	case at.readOnly:
+		return cairn.Errorf(cairn.CodeUnavailable, "the server only reads; a replica cannot hold the store")
+	case !at.ours && at.anothers:
+		return cairn.Errorf(cairn.CodeSchema, "schema %q has the tables of another application", schema)
+	case at.version > newest:
+		return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program knows up to %d: use a newer program",
+			schema, at.version, newest)
+	}
+	return nil
+}
+
+// prepareSchema makes sure that the schema is up to date.
+func (s *Store) prepareSchema(ctx context.Context) error {
+	scripts, err := migrations()
+	if err != nil {
+		return cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	c := &conn{s: s, q: s.pool}
+	at, err := c.inspect(ctx)
+	if err != nil {
+		return fault("open", err)
+	}
+	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
+		return err
+	}
+	switch {
+	case at.version == len(scripts):
+		return nil
+	case !s.opts.NoMigrate:
+		return fault("migrate schema "+strconv.Quote(s.opts.Schema), c.migrate(ctx, scripts))
+	case !at.ours:
+		return cairn.Errorf(cairn.CodeSchema, "schema %q is not there: migrate first", s.opts.Schema)
+	}
+	return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program needs %d: migrate first", s.opts.Schema, at.version, len(scripts))
+}
+
+// migrate brings the schema up to date in one transaction, one process at a time.
+func (c *conn) migrate(ctx context.Context, scripts []string) error {
+	return c.transact(ctx, func(c *conn) error {
+		var none string
+		if _, err := c.row(ctx, sqlLockMigrations, []any{&none}, lockKey(c.s.opts.Schema)); err != nil {
+			return err
+		}
+		at, err := c.inspect(ctx) // another process may have been faster
+		if err != nil {
+			return err
+		}
+		if err := at.check(c.s.opts.Schema, len(scripts)); err != nil {
+			return err
+		}
+		if !at.schema {
+			if _, err := c.exec(ctx, sqlCreateSchema); err != nil {
+				return err
+			}
+		}
+		if !at.ours {
+			if _, err := c.exec(ctx, sqlCreateMigrations); err != nil {
+				return err
+			}
+		}
+		for i := at.version; i < len(scripts); i++ {
+			if err := c.script(ctx, scripts[i]); err != nil {
+				return err
+			}
+			if _, err := c.exec(ctx, sqlInsertMigration, i+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// script runs statements that are separated by semicolons, in the transaction of c.
+func (c *conn) script(ctx context.Context, text string) error {
+	if err := c.check(text); err != nil {
+		return err
+	}
+	_, err := c.q.(pgx.Tx).Conn().PgConn().Exec(ctx, c.s.texts.of(text)).ReadAll()
+	return err
+}
+
+// lockKey is the advisory lock that guards a schema's migrations.
+func lockKey(schema string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte("cairn migrations of " + schema))
+	return int64(h.Sum64())
+}
+
+// Migrate brings a schema up to date and changes nothing else, for programs that then open it with NoMigrate under an
+// account that may not create tables.
+func Migrate(ctx context.Context, url string, opts *Options) error {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.NoMigrate = false
+	s, err := Open(ctx, url, &o)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// SchemaVersion returns the number of the last migration that was applied to the schema.
+func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
+	err = s.try(ctx, "read the schema's version", reads, func(ctx context.Context, c *conn) error {
+		_, err := c.row(ctx, sqlVersion, []any{&version})
+		return err
+	})
+	return version, err
+}

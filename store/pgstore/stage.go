@@ -1,0 +1,83 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// Locks the head so that no commit moves the token meanwhile.
+	sqlStage = `
+		WITH head AS (
+			SELECT h.session
+			FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+			WHERE s.id = $1 AND h.lease_token = $2 AND h.lease_token > 0
+			FOR NO KEY UPDATE OF h
+		), staged AS (
+			INSERT INTO {schema}.staged (session, step_id, key, data)
+			SELECT h.session, p.step_id, p.key, p.data
+			FROM head h, unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY p (step_id, key, data, number)
+			ORDER BY p.number
+			ON CONFLICT DO NOTHING
+		)
+		SELECT TRUE FROM head`
+
+	selectStaged = `
+		SELECT t.step_id, t.key, t.data
+		FROM {schema}.sessions s JOIN {schema}.staged t ON t.session = s.key
+		WHERE s.id = $1`
+
+	// By staged_key.
+	sqlStaged = selectStaged + `
+		ORDER BY t.number`
+
+	sqlStagedOfStep = selectStaged + ` AND t.step_id = $2
+		ORDER BY t.number`
+)
+
+// Stage implements store.Store.
+func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	var steps, keys, data []string
+	for i := range pieces {
+		p := &pieces[i]
+		if !json.Valid(p.Data) {
+			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
+		}
+		steps, keys, data = append(steps, p.StepID), append(keys, p.Key), append(data, string(p.Data))
+	}
+	return s.try(ctx, "stage", again, func(ctx context.Context, c *conn) error {
+		var held bool
+		if _, err := c.row(ctx, sqlStage, []any{&held}, id, token, steps, keys, data); err != nil || held {
+			return err
+		}
+		return c.fenced(ctx, id, token)
+	})
+}
+
+// fenced returns the error for a token that is not current; a holder always has one.
+func (c *conn) fenced(ctx context.Context, id string, token int64) error {
+	r, err := c.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return store.Conflict(cairn.CodeFenced, r.session, "session %q: the lease was lost: fencing token %d, now %d", id, token, r.session.Lease.Token)
+}
+
+// Staged implements store.Store.
+func (s *Store) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
+	if stepID == "" {
+		return readOwned(ctx, s, "read what is staged", id, sqlStaged, readPiece)
+	}
+	return readOwned(ctx, s, "read what is staged", id, sqlStagedOfStep, readPiece, stepID)
+}
+
+func readPiece(rows pgx.Rows) (p store.Staged, err error) {
+	var data string
+	err = rows.Scan(&p.StepID, &p.Key, &data)
+	p.Data = json.RawMessage(data)
+	return p, err
+}

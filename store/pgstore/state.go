@@ -1,0 +1,131 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+// stateFrom reads the last keyframe at or before a position, p, and what changed since, by the key of state.
+const stateFrom = `
+	SELECT t.keyframe, t.data
+	FROM p JOIN {schema}.state t ON t.session = p.session
+	WHERE t.position <= p.position AND t.position >= (
+		SELECT k.position FROM {schema}.state k
+		WHERE k.session = p.session AND k.position <= p.position AND k.keyframe
+		ORDER BY k.position DESC
+		LIMIT 1)
+	ORDER BY t.position`
+
+const (
+	sqlState = `
+		WITH p AS (
+			SELECT h.session, h.state_position AS position
+			FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+			WHERE s.id = $1)` + stateFrom
+
+	// By checkpoints_id.
+	sqlStateAtCheckpoint = `
+		WITH p AS (
+			SELECT cp.session, cp.state_position AS position
+			FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key
+			WHERE s.id = $1 AND cp.id = $2)` + stateFrom
+
+	sqlStateAt = `
+		WITH p AS (SELECT $1::bigint AS session, $2::bigint AS position)` + stateFrom
+
+	sqlStateSizes = `
+		SELECT coalesce(sum(octet_length(z.data)) FILTER (WHERE z.keyframe), 0)::bigint,
+			coalesce(sum(octet_length(z.data)) FILTER (WHERE NOT z.keyframe), 0)::bigint
+		FROM (
+			WITH p AS (SELECT $1::bigint AS session, $2::bigint AS position)` + stateFrom + `) z`
+)
+
+func encodeChange(sc *store.StateChange) (string, error) {
+	if sc.Keyframe != nil {
+		return string(sc.Keyframe), nil
+	}
+	raw, err := json.Marshal(sc.Ops)
+	if err != nil {
+		return "", cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return string(raw), nil
+}
+
+// chain is a keyframe and the changes after it.
+type chain struct {
+	keyframe json.RawMessage
+	changes  [][]cairn.Op
+}
+
+func (ch *chain) read(rows pgx.Rows) error {
+	var keyframe bool
+	var data string
+	if err := rows.Scan(&keyframe, &data); err != nil {
+		return err
+	}
+	if keyframe {
+		ch.keyframe = json.RawMessage(data)
+		return nil
+	}
+	var list []cairn.Op
+	if err := decode("state change", data, &list); err != nil {
+		return err
+	}
+	ch.changes = append(ch.changes, list)
+	return nil
+}
+
+func (ch *chain) fold() (json.RawMessage, error) {
+	switch {
+	case ch.keyframe == nil:
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")
+	case len(ch.changes) > 0:
+		return store.FoldState(ch.keyframe, ch.changes)
+	case !json.Valid(ch.keyframe):
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state is not valid JSON")
+	}
+	return ch.keyframe, nil
+}
+
+// sizesAt works out the sizes that belong to a state position.
+func (c *conn) sizesAt(ctx context.Context, key, position int64) (cairn.StatePosition, error) {
+	at := cairn.StatePosition{Position: position}
+	_, err := c.row(ctx, sqlStateSizes, []any{&at.KeyframeBytes, &at.ChangeBytes}, key, position)
+	return at, err
+}
+
+// State implements store.Store.
+func (s *Store) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
+	text, args := sqlState, []any{id}
+	if checkpointID != "" {
+		text, args = sqlStateAtCheckpoint, append(args, checkpointID)
+	}
+	var state json.RawMessage
+	err := s.try(ctx, "read the state", reads, func(ctx context.Context, c *conn) error {
+		var ch chain
+		if err := c.query(ctx, text, ch.read, args...); err != nil {
+			return err
+		}
+		if ch.keyframe == nil {
+			if _, err := c.findKey(ctx, id); err != nil {
+				return err
+			}
+			if checkpointID != "" {
+				if _, err := c.findCheckpoint(ctx, id, checkpointID); err != nil {
+					return err
+				}
+			}
+		}
+		var err error
+		state, err = ch.fold()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return state, nil
+}

@@ -1,0 +1,78 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// stepsPerRun is how many steps the runs of a stepper have.
+const stepsPerRun = 10
+
+// stepper commits steps of one session as an engine does.
+type stepper struct {
+	tb  testing.TB
+	st  store.Store
+	row *cairn.Session
+	n   int
+}
+
+func newStepper(tb testing.TB, st store.Store, id string, state json.RawMessage) *stepper {
+	tb.Helper()
+	row, err := store.Create(tb.Context(), st, &cairn.Session{ID: id, Agent: "support"}, state)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &stepper{tb: tb, st: st, row: row}
+}
+
+// next returns the commit of a reply, a tool result and a checkpoint; the first step of a run starts it and the last one
+// ends it.
+func (s *stepper) next() *store.Commit {
+	n := s.n + 1
+	runID := fmt.Sprintf("run-%d", (n-1)/stepsPerRun)
+	c := &store.Commit{
+		Guard:      store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
+		Messages:   stepMessages(runID),
+		Step:       (n-1)%stepsPerRun + 1,
+		Checkpoint: &cairn.Checkpoint{ID: fmt.Sprintf("cp-%d", n), StepID: fmt.Sprintf("step-%d", n), RunID: runID, Step: n},
+		Usage:      cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
+		DropStaged: true,
+		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
+	}
+	switch n % stepsPerRun {
+	case 1:
+		c.StartRun = &cairn.Run{ID: runID, Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}
+		c.Status, c.Lease.Action, c.Lease.Owner = cairn.SessionActive, store.LeaseTake, "worker"
+	case 0:
+		c.EndRun = &cairn.Run{ID: runID, Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunCompleted}
+		c.Status, c.Lease.Action = cairn.SessionCompleted, store.LeaseRelease
+	}
+	return c
+}
+
+func (s *stepper) step() error {
+	row, err := s.st.Commit(s.tb.Context(), s.row.ID, s.next())
+	if err == nil {
+		s.row = row
+		s.n++
+	}
+	return err
+}
+
+func stepMessages(runID string) []cairn.Message {
+	input := json.RawMessage(`{"order":42,"reason":"arrived broken"}`)
+	output := json.RawMessage(`{"order":42,"status":"refunded","amount":"19.90","currency":"EUR"}`)
+	return []cairn.Message{
+		{ID: "m1", Role: cairn.RoleAssistant, RunID: runID, Parts: []cairn.Part{
+			cairn.TextPart(strings.Repeat("Let me look at that order. ", 10)),
+			{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "call-1", Tool: "refund", Input: input}}}},
+		{ID: "m2", Role: cairn.RoleTool, RunID: runID, Parts: []cairn.Part{
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call-1", Tool: "refund", Output: output}}}},
+	}
+}
