@@ -1,0 +1,280 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+func BenchmarkStore(b *testing.B) {
+	storetest.Bench(b, func(tb testing.TB) store.Store { return openNew(tb) })
+}
+
+func BenchmarkLog(b *testing.B) {
+	storetest.BenchLog(b, func(tb testing.TB) store.Log { return openNew(tb).EventLog() })
+}
+
+// stepper commits steps of one session as an engine does.
+type stepper struct {
+	b   testing.TB
+	st  *Store
+	row *cairn.Session
+	n   int
+}
+
+func newStepper(b testing.TB, st *Store, id string, state json.RawMessage) *stepper {
+	b.Helper()
+	row, err := st.Commit(context.Background(), id, &store.Commit{Create: &cairn.Session{ID: id, Agent: "support", UserID: "user"}, InitialState: state,
+		StartRun: &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}, Status: cairn.SessionActive,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Minute}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &stepper{b: b, st: st, row: row}
+}
+
+// step commits a reply, a tool result and a checkpoint.
+func (s *stepper) step() {
+	s.n++
+	row, err := s.st.Commit(context.Background(), s.row.ID, &store.Commit{
+		Guard:       store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
+		Messages:    stepMessages,
+		Step:        s.n,
+		Checkpoint:  &cairn.Checkpoint{ID: fmt.Sprintf("cp-%d", s.n), StepID: fmt.Sprintf("step-%d", s.n), RunID: "run", Step: s.n, LogSequence: int64(10 * s.n)},
+		LogSequence: int64(10 * s.n),
+		Usage:       cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
+		DropStaged:  true,
+		Lease:       store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
+	})
+	if err != nil {
+		s.b.Error(err)
+		return
+	}
+	s.row = row
+}
+
+var stepMessages = []cairn.Message{
+	{ID: "m1", Role: cairn.RoleAssistant, RunID: "run", Parts: []cairn.Part{
+		cairn.TextPart(strings.Repeat("Let me look at that order. ", 10)),
+		{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "call-1", Tool: "refund", Input: json.RawMessage(`{"order":42,"reason":"arrived broken"}`)}}}},
+	{ID: "m2", Role: cairn.RoleTool, RunID: "run", Parts: []cairn.Part{
+		{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call-1", Tool: "refund",
+			Output: json.RawMessage(`{"order":42,"status":"refunded","amount":"19.90","currency":"EUR"}`)}}}},
+}
+
+// floorScript is the step of a stepper written by hand: one guard and the same bytes in the same keys. It works out nothing
+// and answers nothing; its texts are ready but for the messages, which whoever writes has to encode.
+var floorScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then
+	return 0
+end
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'head', ARGV[3])
+redis.call('RPUSH', KEYS[2], ARGV[4], ARGV[5])
+redis.call('HSET', KEYS[3], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+redis.call('ZADD', KEYS[4], ARGV[1], ARGV[7])
+redis.call('DEL', KEYS[5])
+return 1`)
+
+// floor is a session whose steps are written by hand.
+type floor struct {
+	b    testing.TB
+	st   *Store
+	keys []string
+	head string
+	n    int
+}
+
+func newFloor(b testing.TB, st *Store, id string) *floor {
+	b.Helper()
+	s := newStepper(b, st, id, nil)
+	s.step()
+	f := &floor{b: b, st: st, n: 1}
+	for _, letter := range "smcng" {
+		f.keys = append(f.keys, st.buckets[0]+string(letter)+":"+id)
+	}
+	var err error
+	if f.head, err = st.client.HGet(context.Background(), f.keys[0], "head").Result(); err != nil {
+		b.Fatal(err)
+	}
+	if err := st.client.HSet(context.Background(), f.keys[0], "version", f.n).Err(); err != nil {
+		b.Fatal(err)
+	}
+	return f
+}
+
+func (f *floor) step() {
+	n := strconv.Itoa(f.n)
+	f.n++
+	record := `[` + n + `,1,` + n + `,0,0,2,0,1763720000000000,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10}]`
+	var messages [2]string
+	for i := range messages {
+		text, err := encode("message", &stepMessages[i])
+		if err != nil {
+			f.b.Error(err)
+		}
+		messages[i] = text
+	}
+	done, err := floorScript.Run(context.Background(), f.st.client, f.keys, n, strconv.Itoa(f.n), f.head, messages[0], messages[1],
+		"sstep-"+n, "cp-"+n, "ccp-"+n, record).Int()
+	if err != nil || done != 1 {
+		f.b.Errorf("%d, %v", done, err)
+	}
+}
+
+// compare has some writers do two things in turn, in slices, so that whatever else the machine does falls on both, and
+// reports the rates and the share of the base's that the subject's is: the median of the slices.
+func compare(b *testing.B, subject, base []func()) {
+	const slice = 200
+	rate := func(writers []func()) float64 {
+		started := time.Now()
+		var group sync.WaitGroup
+		for _, do := range writers {
+			group.Go(func() {
+				for range slice {
+					do()
+				}
+			})
+		}
+		group.Wait()
+		return float64(slice*len(writers)) / time.Since(started).Seconds()
+	}
+	rate(subject)
+	rate(base)
+	var subjects, bases, shares []float64
+	for b.Loop() {
+		s, f := rate(subject), rate(base)
+		subjects, bases, shares = append(subjects, s), append(bases, f), append(shares, s/f)
+	}
+	median := func(list []float64) float64 {
+		slices.Sort(list)
+		return list[len(list)/2]
+	}
+	b.ReportMetric(median(subjects), "subject/s")
+	b.ReportMetric(median(bases), "base/s")
+	b.ReportMetric(100*median(shares), "%")
+}
+
+// BenchmarkCommitAgainstFloor compares steps with the same writes by hand, at the same concurrency, on a server that waits
+// for its disk and on one that has none.
+func BenchmarkCommitAgainstFloor(b *testing.B) {
+	for name, settings := range map[string][]string{"always": nil, "everysec": {"--appendfsync", "everysec"}, "memory": {"--appendonly", "no"}} {
+		server := testenv.RedisServer(b, settings...)
+		for _, writers := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s/writers=%d", name, writers), func(b *testing.B) {
+				st := openAt(b, server.URL(), &Options{Prefix: newPrefix()})
+				var subject, base []func()
+				for i := range writers {
+					subject = append(subject, newStepper(b, st, fmt.Sprint("subject-", i), nil).step)
+					base = append(base, newFloor(b, st, fmt.Sprint("base-", i)).step)
+				}
+				compare(b, subject, base)
+			})
+		}
+	}
+}
+
+// BenchmarkHistory compares a step after 10,000 messages with one after 10: it must not take longer.
+func BenchmarkHistory(b *testing.B) {
+	st := openNew(b)
+	after := func(messages int) []func() {
+		s := newStepper(b, st, fmt.Sprint("after-", messages), nil)
+		fill := make([]cairn.Message, messages)
+		for i := range fill {
+			fill[i] = stepMessages[i%2]
+		}
+		var err error
+		if s.row, err = st.Commit(b.Context(), s.row.ID, &store.Commit{Messages: fill}); err != nil {
+			b.Fatal(err)
+		}
+		return []func(){s.step}
+	}
+	compare(b, after(10_000), after(10))
+}
+
+// BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take longer.
+func BenchmarkState(b *testing.B) {
+	st := openNew(b)
+	with := func(size int) []func() {
+		state := json.RawMessage(`{"text":"` + strings.Repeat("x", size) + `"}`)
+		return []func(){newStepper(b, st, fmt.Sprint("with-", size), state).step}
+	}
+	compare(b, with(1<<20), with(1<<10))
+}
+
+// BenchmarkEvents is small events appended in batches.
+func BenchmarkEvents(b *testing.B) {
+	for _, batch := range []int{1, 8, 32} {
+		for _, writers := range []int{1, 8} {
+			b.Run(fmt.Sprintf("batch=%d/writers=%d", batch, writers), func(b *testing.B) {
+				log := openNew(b).EventLog()
+				events := make([]cairn.Event, batch)
+				for i := range events {
+					events[i] = cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Time: time.Now(), Text: "some words"}
+				}
+				var group sync.WaitGroup
+				share := (b.N + writers - 1) / writers
+				b.ResetTimer()
+				for i := range writers {
+					group.Go(func() {
+						for range share {
+							if _, err := log.Append(context.Background(), fmt.Sprint("log-", i), store.AnySequence, events...); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				group.Wait()
+				b.ReportMetric(float64(share*writers*batch)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
+	}
+}
+
+// BenchmarkFollow is the time from an append to its arrival at a follower elsewhere, as an answer streams: an event every
+// few milliseconds.
+func BenchmarkFollow(b *testing.B) {
+	writer := openNew(b)
+	reader := second(b, writer)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	arrived := make(chan time.Time, 1)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for _, err := range reader.log.Follow(ctx, "log", 0) {
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			arrived <- time.Now()
+		}
+	})
+	var times []time.Duration
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	for b.Loop() {
+		<-pace.C
+		started := time.Now()
+		if _, err := writer.log.Append(ctx, "log", store.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "some words"}); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, (<-arrived).Sub(started))
+	}
+	cancel()
+	group.Wait()
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "median-µs")
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+}

@@ -1,0 +1,198 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptCall  = reader("call", "read a pending call")
+	scriptCalls = writer("calls", "list pending calls")
+)
+
+// calls plans the rows of pending calls.
+func (p *plan) calls(list []store.CallWrite) error {
+	for i := range list {
+		call := &list[i].Call
+		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call)})
+		if err := p.text("call", call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callIndexes returns the indexes that a pending call is in: that of all, that of its claim, and while it is open those of
+// its assignment. The script adds those of its session and tree.
+func callIndexes(call *cairn.PendingCall) []string {
+	names := []string{"calls"}
+	if call.ClaimedBy != "" {
+		names = append(names, "claimed:"+call.ClaimedBy)
+	}
+	if call.Status != cairn.CallOpen {
+		return names
+	}
+	names = append(names, "open")
+	if len(call.Reviewers) == 0 {
+		return append(names, "unassigned")
+	}
+	for _, reviewer := range call.Reviewers {
+		names = append(names, "assigned:"+reviewer)
+	}
+	return names
+}
+
+// indexesOf returns the indexes that together have every call that a query selects.
+func indexesOf(q *store.CallQuery) []string {
+	open := len(q.Statuses) == 1 && q.Statuses[0] == cairn.CallOpen
+	switch {
+	case q.SessionID != "":
+		return []string{"session:" + q.SessionID}
+	case q.RootID != "":
+		return []string{"tree:" + q.RootID}
+	case q.Claimed != "":
+		return []string{"claimed:" + q.Claimed}
+	case open && q.Reviewer != "":
+		return []string{"unassigned", "assigned:" + q.Reviewer}
+	case open:
+		return []string{"open"}
+	}
+	return []string{"calls"}
+}
+
+// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user and
+// agent.
+type callHeader struct {
+	version, created, updated int64
+	session, user, agent      string
+}
+
+func (h *callHeader) UnmarshalJSON(raw []byte) error {
+	return json.Unmarshal(raw, &[]any{&h.version, &h.created, &h.updated, &h.session, &h.user, &h.agent})
+}
+
+// readCall reads the record of a pending call.
+func readCall(root, id, record string) (call cairn.PendingCall, err error) {
+	head, data, ok := strings.Cut(record, "\n")
+	var h callHeader
+	if !ok {
+		return call, cairn.Errorf(cairn.CodeCorrupt, "stored call %q has no data", id)
+	}
+	if err := decode("call", head, &h); err != nil {
+		return call, err
+	}
+	if err := decode("call", data, &call); err != nil {
+		return call, err
+	}
+	call.ID, call.RootID, call.SessionID, call.UserID, call.Agent = id, root, h.session, h.user, h.agent
+	call.Version, call.CreatedAt, call.UpdatedAt = h.version, fromMicros(h.created), fromMicros(h.updated)
+	call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
+	return call, nil
+}
+
+// stored returns a time as it is kept: in UTC, with microseconds.
+func stored(t time.Time) time.Time { return fromMicros(micros(t)) }
+
+// readCalls reads the calls of one tree from a list of ids and records.
+func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
+	var calls []cairn.PendingCall
+	for i := 0; i+1 < len(list); i += 2 {
+		call, err := readCall(root, plain(list[i]), plain(list[i+1]))
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, call)
+	}
+	return calls, nil
+}
+
+// Call implements store.Store.
+func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
+	r, err := s.run(ctx, scriptCall, s.bucketOf(root), root, callID)
+	if err != nil {
+		return nil, err
+	}
+	record := reply(r.list(1)).text(0)
+	if record == "" {
+		return nil, store.UnknownCall(root, callID)
+	}
+	call, err := readCall(root, callID, record)
+	if err != nil {
+		return nil, err
+	}
+	return &call, nil
+}
+
+// Calls implements store.Store.
+func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
+	if err != nil {
+		return store.Page[cairn.PendingCall]{}, err
+	}
+	from, last := "-inf", ""
+	if root != "" {
+		from, last = strconv.FormatInt(createdAt.UnixMicro(), 10), root+"\n"+id
+	}
+	now, err := s.now(ctx, &q)
+	if err != nil {
+		return store.Page[cairn.PendingCall]{}, err
+	}
+	read := func(r reply) ([]*cairn.PendingCall, error) { return readNamedCalls(r.list(1)) }
+	size := store.PageSize(q.Limit)
+	indexes := indexesOf(&q)
+	list := merged[cairn.PendingCall]{compare: store.CompareCalls}
+	list.first = func(n int) ([][]*cairn.PendingCall, error) {
+		var all [][]*cairn.PendingCall
+		for _, index := range indexes {
+			parts, err := readParts(ctx, s, q.RootID, scriptCalls, read, index, from, last, n)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, parts...)
+		}
+		return all, nil
+	}
+	list.more = func(part int, after *cairn.PendingCall, n int) ([]*cairn.PendingCall, error) {
+		bucket, index := part%len(s.buckets), indexes[part/len(s.buckets)]
+		r, err := s.run(ctx, scriptCalls, bucket, index, after.CreatedAt.UnixMicro(), after.RootID+"\n"+after.ID, n)
+		if err != nil {
+			return nil, err
+		}
+		return read(r)
+	}
+	return readMerged(&list, size, max(size+1, scanBatch), func(call *cairn.PendingCall) (yes, over bool) {
+		return q.Selects(call, now), false
+	}, store.CallCursor)
+}
+
+// now returns the server's time for a query that needs it.
+func (s *Store) now(ctx context.Context, q *store.CallQuery) (time.Time, error) {
+	if q.Claimed == "" {
+		return time.Time{}, nil
+	}
+	if err := s.check(ctx); err != nil {
+		return time.Time{}, err
+	}
+	now, err := s.client.Time(ctx).Result()
+	return now.UTC(), s.fault(ctx, "read the time", err)
+}
+
+// readNamedCalls reads calls whose names are their root and id.
+func readNamedCalls(list []any) ([]*cairn.PendingCall, error) {
+	var calls []*cairn.PendingCall
+	for i := 0; i+1 < len(list); i += 2 {
+		root, id, _ := strings.Cut(plain(list[i]), "\n")
+		call, err := readCall(root, id, plain(list[i+1]))
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, &call)
+	}
+	return calls, nil
+}

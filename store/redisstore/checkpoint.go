@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptCheckpoints = reader("checkpoints", "read checkpoints")
+	scriptPrune       = writer("prune", "prune")
+)
+
+func unknownCheckpoint(session, id string) error {
+	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
+}
+
+// checkpointData is the caller's part of a checkpoint's record.
+type checkpointData struct {
+	RunID       string `json:"run_id"`
+	StepID      string `json:"step_id"`
+	Step        int    `json:"step"`
+	LogSequence int64  `json:"log_sequence"`
+}
+
+// checkpointRecord returns what stands before and after the time in a checkpoint's record. r is the row after its commit.
+func checkpointRecord(cp *cairn.Checkpoint, r *record) (before, behind string) {
+	text := []byte{'['}
+	for _, n := range []int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
+		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
+		text = append(strconv.AppendInt(text, n, 10), ',')
+	}
+	tail := append(quoted([]byte{','}, cp.ParentID), `,{"run_id":`...)
+	tail = append(quoted(tail, cp.RunID), `,"step_id":`...)
+	tail = append(quoted(tail, cp.StepID), `,"step":`...)
+	tail = append(strconv.AppendInt(tail, int64(cp.Step), 10), `,"log_sequence":`...)
+	return string(text), string(append(strconv.AppendInt(tail, cp.LogSequence, 10), "}]"...))
+}
+
+// quoted appends a text as JSON.
+func quoted(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			raw, _ := json.Marshal(text) // texts always encode
+			return append(to, raw...)
+		}
+	}
+	return append(append(append(to, '"'), text...), '"')
+}
+
+// readCheckpoint reads a checkpoint's record.
+func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
+	cp := &cairn.Checkpoint{ID: id, SessionID: session}
+	var frame, keyframe, changes, created int64
+	var data checkpointData
+	err := decode("checkpoint", record, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
+		&changes, &created, &cp.ParentID, &data})
+	if err != nil {
+		return nil, err
+	}
+	cp.RunID, cp.StepID, cp.Step, cp.LogSequence = data.RunID, data.StepID, data.Step, data.LogSequence
+	cp.CreatedAt = fromMicros(created)
+	return cp, nil
+}
+
+// Checkpoint implements store.Store.
+func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
+	r, err := s.ask(ctx, scriptFields, id, "c", "c"+checkpointID)
+	if err != nil {
+		return nil, err
+	}
+	record := reply(r.list(1)).text(0)
+	if record == "" {
+		return nil, unknownCheckpoint(id, checkpointID)
+	}
+	return readCheckpoint(id, checkpointID, record)
+}
+
+// Checkpoints implements store.Store.
+func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	return readPage(ctx, s, scriptCheckpoints, id, q, 2, func(item reply) (cairn.Checkpoint, int64, error) {
+		cp, err := readCheckpoint(id, item.text(0), item.text(1))
+		if err != nil {
+			return cairn.Checkpoint{}, 0, err
+		}
+		return *cp, cp.Number, nil
+	})
+}
+
+// Prune implements store.Store.
+func (s *Store) Prune(ctx context.Context, id string, keep int) (int, error) {
+	if keep < 1 {
+		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
+	}
+	r, err := s.ask(ctx, scriptPrune, id, keep)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := r[1].(int64)
+	return int(n), nil
+}

@@ -1,0 +1,138 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+// openCluster opens a store on the cluster under a prefix of its own.
+func openCluster(tb testing.TB) *Store {
+	tb.Helper()
+	return openAt(tb, testenv.RedisCluster(tb), &Options{Prefix: newPrefix()})
+}
+
+func TestClusterConformance(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) store.Store { return openCluster(tb) }, &storetest.Options{
+		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
+		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	})
+}
+
+func TestClusterLogConformance(t *testing.T) {
+	storetest.RunLog(t, func(tb testing.TB) store.Log { return openCluster(tb).EventLog() }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
+		Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+	})
+}
+
+// The sessions of a prefix are on every node of the cluster.
+func TestClusterSpreadsSessions(t *testing.T) {
+	t.Parallel()
+	s := openCluster(t)
+	for i := range 50 {
+		if _, err := store.Create(t.Context(), s, &cairn.Session{ID: fmt.Sprint("session-", i), Agent: "support"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	var held []int
+	err := s.client.(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		n := 0
+		for rows := node.Scan(ctx, 0, s.opts.Prefix+":{*}:s:*", 1000).Iterator(); rows.Next(ctx); {
+			n++
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		held = append(held, n)
+		return nil
+	})
+	if err != nil || len(held) != 3 || slices.Min(held) == 0 || held[0]+held[1]+held[2] != 50 {
+		t.Errorf("the nodes hold %v of 50 sessions, %v", held, err)
+	}
+}
+
+// family returns the ids of a root and of a child that is in another bucket when it is taken for a root.
+func family(s *Store, n int) (root, child string) {
+	root = fmt.Sprint("root-", n)
+	for i := 0; ; i++ {
+		if child = fmt.Sprint(root, "-child-", i); s.bucketOf(child) != s.bucketOf(root) {
+			return root, child
+		}
+	}
+}
+
+// A child is kept with its root, and every process finds it by its id.
+func TestClusterFindsChildren(t *testing.T) {
+	t.Parallel()
+	s := openCluster(t)
+	root, child := family(s, 1)
+	for _, session := range []*cairn.Session{{ID: root, Agent: "support"}, {ID: child, Agent: "helper", ParentID: root, RootID: root}} {
+		if _, err := store.Create(t.Context(), s, session, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.client.Exists(t.Context(), s.buckets[s.bucketOf(root)]+"s:"+child).Val(); n != 1 {
+		t.Error("the child is not in the bucket of its root")
+	}
+	other := second(t, s)
+	if row, err := other.Load(t.Context(), child); err != nil || row.RootID != root {
+		t.Errorf("another process finds %+v, %v", row, err)
+	}
+	_, err := store.Create(t.Context(), other, &cairn.Session{ID: child, Agent: "support"}, nil)
+	if !errors.Is(err, cairn.ErrExists) {
+		t.Errorf("a root of the child's id: %v", err)
+	}
+	if err := other.Delete(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), child); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("after its deletion by another process: %v", err)
+	}
+	// Its id is free, for a root and for a child elsewhere.
+	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: child, Agent: "support"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if row, err := other.Load(t.Context(), child); err != nil || row.RootID != child {
+		t.Errorf("the other process finds %+v, %v", row, err)
+	}
+}
+
+// A process dies after it has noted where a child is to be kept: the note is put right by whoever makes the session.
+func TestClusterForgivesANoteOfNothing(t *testing.T) {
+	t.Parallel()
+	s := openCluster(t)
+	for n, make := range map[int]func(root, child string) *cairn.Session{
+		1: func(_, child string) *cairn.Session { return &cairn.Session{ID: child, Agent: "support"} },
+		2: func(root, child string) *cairn.Session {
+			return &cairn.Session{ID: child, Agent: "support", ParentID: root, RootID: root}
+		},
+	} {
+		root, child := family(s, n)
+		wrong := (s.bucketOf(root) + 1) % len(s.buckets)
+		if wrong == s.bucketOf(child) {
+			wrong = (wrong + 1) % len(s.buckets)
+		}
+		if err := s.client.Set(t.Context(), s.buckets[s.bucketOf(child)]+"to:"+child, wrong, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(t.Context(), child); !errors.Is(err, cairn.ErrNotFound) {
+			t.Errorf("a session that was only noted: %v", err)
+		}
+		if _, err := store.Create(t.Context(), s, make(root, child), nil); err != nil {
+			t.Fatal(err)
+		}
+		if row, err := second(t, s).Load(t.Context(), child); err != nil || row.ID != child {
+			t.Errorf("another process finds %+v, %v", row, err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dialer returns the options' own dialer. Connections without TLS tell why they were refused.
+func dialer(o *redis.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	dial := redis.NewDialer(o)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if raw, ok := c.(rawConn); ok && err == nil {
+			return &attentiveConn{rawConn: raw}, nil
+		}
+		return c, err
+	}
+}
+
+// rawConn is a connection that the client can look at without reading.
+type rawConn interface {
+	net.Conn
+	syscall.Conn
+}
+
+// attentiveConn says why a server has closed a connection. One that has no connection left says so at once and closes;
+// whoever writes then sees nothing but a broken pipe.
+type attentiveConn struct {
+	rawConn
+	heard   atomic.Bool
+	refusal atomic.Pointer[string] // what the server said first, if that was a refusal
+}
+
+// Read implements net.Conn.
+func (c *attentiveConn) Read(b []byte) (int, error) {
+	n, err := c.rawConn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+		if bytes.HasPrefix(b[:n], []byte("-ERR max number of clients")) {
+			text, _, _ := strings.Cut(string(b[1:n]), "\r\n")
+			c.refusal.Store(&text)
+		}
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *attentiveConn) Write(b []byte) (int, error) {
+	n, err := c.rawConn.Write(b)
+	if err == nil {
+		return n, nil
+	}
+	if !c.heard.Load() {
+		c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		c.Read(make([]byte, 256))
+	}
+	if text := c.refusal.Load(); text != nil {
+		return n, errors.New(*text)
+	}
+	return n, err
+}

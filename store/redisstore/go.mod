@@ -1,0 +1,17 @@
+module github.com/cairn-agents/cairn/store/redisstore
+
+go 1.26.0
+
+require (
+	github.com/cairn-agents/cairn v0.0.0
+	github.com/redis/go-redis/v9 v9.23.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
+
+replace github.com/cairn-agents/cairn => ../..

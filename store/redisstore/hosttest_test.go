@@ -1,0 +1,31 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Processes have stores of their own under one prefix. The clock is the server's.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	hosttest.Run(t, hosttest.Host{
+		Name: "inprocess",
+		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+			eng, err := engine.New(st, agents, opts)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return eng
+		},
+	}, hosttest.Store{
+		Name:     "redisstore",
+		OwnClock: true,
+		Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
+		Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+	})
+}

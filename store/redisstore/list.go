@@ -1,0 +1,195 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptList = reader("list", "list sessions")
+	scriptDue  = writer("due", "list due sessions")
+)
+
+// scanBatch is how many rows are read at least at once where not every one will be selected.
+const scanBatch = 64
+
+// List implements store.Store. It reads the narrowest index that there is for the query and selects by the rows.
+func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	cursor, err := store.ParseSessionCursor(q.Cursor)
+	if err != nil {
+		return store.Page[cairn.Session]{}, err
+	}
+	index, rest := sessionIndex(&q)
+	from := "+inf"
+	if cursor.ID != "" {
+		from = strconv.FormatInt(cursor.CreatedAt.UnixMicro(), 10)
+	}
+	if before := ceilMicros(q.CreatedBefore); !q.CreatedBefore.IsZero() && (cursor.ID == "" || before < cursor.CreatedAt.UnixMicro()) {
+		from, cursor.ID = strconv.FormatInt(before, 10), ""
+	}
+	size := store.PageSize(q.Limit)
+	list := merged[cairn.Session]{
+		compare: func(a, b *cairn.Session) int {
+			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
+		},
+		first: func(n int) ([][]*cairn.Session, error) {
+			return readParts(ctx, s, q.RootID, scriptList, readRows, index, from, cursor.ID, n)
+		},
+		more: func(part int, after *cairn.Session, n int) ([]*cairn.Session, error) {
+			r, err := s.run(ctx, scriptList, part, index, after.CreatedAt.UnixMicro(), after.ID, n)
+			if err != nil {
+				return nil, err
+			}
+			return readRows(r)
+		},
+	}
+	batch := size + 1
+	if rest {
+		batch = max(batch, scanBatch)
+	}
+	return readMerged(&list, size, batch, selector(&q), store.SessionCursor)
+}
+
+// readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
+// empty.
+func readParts[T any](ctx context.Context, s *Store, root string, sc *script, read func(reply) ([]*T, error), args ...any) ([][]*T, error) {
+	parts := make([][]*T, len(s.buckets))
+	if root != "" {
+		home := s.bucketOf(root)
+		r, err := s.run(ctx, sc, home, args...)
+		if err == nil {
+			parts[home], err = read(r)
+		}
+		return parts, err
+	}
+	replies, err := s.runAll(ctx, sc, args...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range replies {
+		if parts[i], err = read(r); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing after
+// it does.
+func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
+	for {
+		item, err := list.next(batch)
+		if err != nil {
+			return store.Page[T]{}, err
+		}
+		if item == nil {
+			return page, nil
+		}
+		switch yes, over := selects(item); {
+		case over:
+			return page, nil
+		case !yes:
+		case len(page.Items) == size:
+			page.Next = cursor(&page.Items[size-1])
+			return page, nil
+		default:
+			page.Items = append(page.Items, *item)
+		}
+	}
+}
+
+// readRows reads the rows that list.lua answers.
+func readRows(r reply) ([]*cairn.Session, error) {
+	var rows []*cairn.Session
+	for _, item := range r.list(1) {
+		fields, _ := item.([]any)
+		row, err := readRow(reply(fields).text(0), reply(fields).list(1))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// sessionIndex returns the index for a query, and whether the query asks for more than that.
+func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
+	var names []string
+	for _, index := range [][2]string{{"parent:", q.ParentID}, {"root:", q.RootID}, {"user:", q.UserID}, {"agent:", q.Agent}} {
+		if index[1] != "" {
+			names = append(names, index[0]+index[1])
+		}
+	}
+	rest = len(names) > 1 || len(q.Statuses)+len(q.Tags)+len(q.Metadata) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
+	return append(names, "all")[0], rest
+}
+
+// selector returns a function that reports whether a query but for its cursor selects a session, and whether it selects
+// none that comes later.
+func selector(q *store.SessionQuery) func(*cairn.Session) (yes, over bool) {
+	return func(row *cairn.Session) (yes, over bool) {
+		if row.CreatedAt.Before(q.CreatedAfter) {
+			return false, true
+		}
+		for _, tag := range q.Tags {
+			if !slices.Contains(row.Tags, tag) {
+				return false, false
+			}
+		}
+		for name, value := range q.Metadata {
+			if have, ok := row.Metadata[name]; !ok || have != value {
+				return false, false
+			}
+		}
+		return (q.UserID == "" || row.UserID == q.UserID) &&
+			(q.Agent == "" || row.Agent == q.Agent) &&
+			(len(q.Statuses) == 0 || slices.Contains(q.Statuses, row.Status)) &&
+			(q.ParentID == "" || row.ParentID == q.ParentID) &&
+			(q.RootID == "" || row.RootID == q.RootID) &&
+			(!q.RootsOnly || row.ParentID == "") &&
+			!row.UpdatedAt.Before(q.UpdatedAfter) &&
+			(q.UpdatedBefore.IsZero() || row.UpdatedAt.Before(q.UpdatedBefore)), false
+	}
+}
+
+// ceilMicros returns the first stored time that is not before t.
+func ceilMicros(t time.Time) int64 {
+	n := t.UnixMicro()
+	if time.UnixMicro(n).Before(t) {
+		n++
+	}
+	return n
+}
+
+// Due implements store.Store.
+func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
+	limit = min(max(limit, 0), math.MaxInt32)
+	replies, err := s.runAll(ctx, scriptDue, limit)
+	if err != nil {
+		return nil, err
+	}
+	var due []store.Due
+	for _, r := range replies {
+		fields := reply(r.list(1))
+		for i := 0; i+5 <= len(fields); i += 5 {
+			since, err := strconv.ParseInt(fields.text(i+4), 10, 64)
+			if err != nil {
+				return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
+			}
+			due = append(due, store.Due{SessionID: fields.text(i), RootID: fields.text(i + 1), Agent: fields.text(i + 2),
+				Kind: store.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
+		}
+	}
+	slices.SortFunc(due, func(a, b store.Due) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
+	})
+	return due[:min(len(due), limit)], nil
+}

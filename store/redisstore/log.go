@@ -1,0 +1,181 @@
+package redisstore
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptAppend = writer("append", "append events")
+	scriptEvents = reader("events", "read events")
+	scriptTrim   = writer("trim", "trim the event log")
+	scriptDrop   = writer("drop", "drop the event log")
+)
+
+// Log is the event log of a Store: a stream for each log, whose entries have the events' sequences as ids. It is safe for
+// concurrent use. The appends of one Store to one log go one after the other.
+type Log struct {
+	s        *Store
+	turns    turns
+	attempts atomic.Int64 // numbers the appends
+}
+
+// MaxEvent implements store.Log.
+func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
+
+// Append implements store.Log.
+func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
+	if len(events) > 0 {
+		return l.append(ctx, log, expect, "", 0, events)
+	}
+	_, last, err = l.Bounds(ctx, log)
+	if err == nil && expect != store.AnySequence && expect != last {
+		return 0, changed(log, expect, last)
+	}
+	return last, err
+}
+
+// AppendFenced implements store.Fencer.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
+	return l.append(ctx, log, expect, session, token, events)
+}
+
+// append runs an append and tells this process's followers. Without a session it is not fenced.
+func (l *Log) append(ctx context.Context, log string, expect int64, session string, token int64, events []cairn.Event) (int64, error) {
+	args := make([]any, 8, 8+len(events))
+	for i := range events {
+		ev := events[i]
+		ev.Sequence = 0
+		raw, err := store.EncodeEvent(&ev, l.s.opts.MaxEvent)
+		if err != nil {
+			return 0, err
+		}
+		args = append(args, raw)
+	}
+	release, err := l.turns.take(ctx, log)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	copy(args, []any{log, expect, l.attempts.Add(1), session, token, l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin})
+	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOf(log), args...)
+	if err != nil {
+		l.s.hub.Wake(log) // nobody knows whether they are there
+		return 0, err
+	}
+	last, err := strconv.ParseInt(r.text(1), 10, 64)
+	switch {
+	case err != nil:
+		return 0, cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, r.text(1))
+	case r.word() == "fenced":
+		return 0, store.Fenced(log, session, token, last)
+	case r.word() == "stale":
+		return 0, changed(log, expect, last)
+	}
+	l.publish(log, last, events)
+	return last, nil
+}
+
+func changed(log string, expect, last int64) error {
+	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
+}
+
+// publish gives events that were just appended to this process's followers.
+func (l *Log) publish(log string, last int64, events []cairn.Event) {
+	if len(events) == 0 || !l.s.hub.Following() {
+		return
+	}
+	list := make([]cairn.Event, len(events))
+	for i := range events {
+		list[i] = events[i]
+		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
+	}
+	l.s.hub.Publish(log, list)
+}
+
+// events reads up to limit events of a log from a sequence on, and the extent of the log.
+func (l *Log) events(ctx context.Context, log string, from int64, limit int) (first, last int64, entries []any, err error) {
+	r, err := l.s.run(ctx, scriptEvents, l.s.bucketOf(log), log, from, limit)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	first, err1 := strconv.ParseInt(r.text(1), 10, 64)
+	last, err2 := strconv.ParseInt(r.text(2), 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0, 0, nil, cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequences %q and %q do not decode", log, r.text(1), r.text(2))
+	}
+	return first, last, r.list(3), nil
+}
+
+// Read implements store.Log.
+func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+	if limit <= 0 {
+		limit = 1000
+	}
+	after = max(after, 0)
+	first, last, entries, err := l.events(ctx, log, after+1, limit)
+	switch {
+	case err != nil:
+		return nil, err
+	case after < last && after+1 < first:
+		return nil, store.Trimmed(log, after, first)
+	case len(entries) == 0:
+		return nil, nil
+	}
+	list := make([]cairn.Event, len(entries))
+	for i, entry := range entries {
+		if err := readEvent(log, entry, &list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// readEvent reads an entry of a stream: its id and its only field.
+func readEvent(log string, entry any, ev *cairn.Event) error {
+	pair, _ := entry.([]any)
+	id, _, _ := strings.Cut(reply(pair).text(0), "-")
+	sequence, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, id)
+	}
+	err = decode("event", reply(reply(pair).list(1)).text(1), ev)
+	ev.Sequence = sequence
+	return err
+}
+
+// Follow implements store.Log.
+func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		l.s.news.join(log)
+		defer l.s.news.leave(log)
+		l.s.hub.Follow(ctx, log, after, l.Read)(yield)
+	}
+}
+
+// Bounds implements store.Log.
+func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
+	first, last, _, err = l.events(ctx, log, 1, 0)
+	return first, last, err
+}
+
+// Trim implements store.Log.
+func (l *Log) Trim(ctx context.Context, log string, before int64) error {
+	_, err := l.s.run(ctx, scriptTrim, l.s.bucketOf(log), log, before)
+	return err
+}
+
+// Drop implements store.Log.
+func (l *Log) Drop(ctx context.Context, log string) error {
+	_, err := l.s.run(ctx, scriptDrop, l.s.bucketOf(log), log, l.s.eventChannel(log))
+	if err == nil {
+		l.s.hub.Wake(log)
+	}
+	return err
+}

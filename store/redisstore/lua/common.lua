@@ -1,0 +1,95 @@
+-- What every script begins with. KEYS[1] is what the names of all keys of a bucket begin with; no key has that name
+-- itself. A session is kept under these, by its id:
+--
+--   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
+--                 MessagePack; version, updated, until (of the lease), stop, first (see f:ID) and due are fields
+--   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
+--   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
+--   c:ID  hash    c<checkpoint> -> record, s<step> -> checkpoint
+--   n:ID  zset    checkpoints by number
+--   r:ID  hash    o<run> -> where it began, d<run> -> its data, after the microseconds of its end if it has ended
+--   o:ID  list    runs by turn
+--   g:ID  hash    what is staged: step and key -> number:data
+--   k:ID  hash    pending call -> its step
+--   q:ID  hash    queued turn -> number:messages
+--   h:ID  hash    tool-result cache
+--
+--   w:ROOT  hash  pending calls of a tree: id -> record
+--   x:NAME        an attempt to commit that was successful
+--   to:ID         the bucket of a session that is kept with its root in another one
+--   i:NAME  zset  an index: sessions or calls by creation, sessions by the time they are due
+--
+-- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis takes nothing back.
+local P = KEYS[1]
+local call = redis.call
+
+-- clock returns the server's time.
+local function clock()
+	local t = call('TIME')
+	return t[1] * 1000000 + t[2]
+end
+
+-- text returns a whole number as it is stored; Lua itself rounds to 14 digits.
+local function text(n)
+	return string.format('%.0f', n)
+end
+
+-- stored returns a session's row as it is stored, which is how it is answered.
+local function stored(id)
+	return call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
+end
+
+-- load returns a session's row, and what stored returns; nothing if there is no such session.
+local function load(id)
+	local list = stored(id)
+	if not list[1] then
+		return nil
+	end
+	local row = cmsgpack.unpack(list[2])
+	for field, value in pairs(cmsgpack.unpack(list[1])) do
+		row[field] = value
+	end
+	row.till, row.stop, row.first, row.due = tonumber(list[5]), list[6] or '', tonumber(list[7]), tonumber(list[8])
+	return row, list
+end
+
+-- missing is the answer where there is no session.
+local function missing(id)
+	local bucket = call('GET', P .. 'to:' .. id)
+	if bucket then
+		return { 'moved', bucket }
+	end
+	return { 'none' }
+end
+
+-- running says whether a run holds a session and its lease is good.
+local function running(row, now)
+	return row.status == 'active' and now < row.till
+end
+
+-- push appends the values from an index on to a list.
+local function push(key, values, from)
+	for i = from, #values, 1000 do
+		call('RPUSH', key, unpack(values, i, math.min(i + 999, #values)))
+	end
+end
+
+-- less compares texts by their bytes, as Redis orders members; Lua's own comparison follows the server's locale.
+local function less(a, b)
+	for i = 1, math.min(#a, #b) do
+		local x, y = string.byte(a, i), string.byte(b, i)
+		if x ~= y then
+			return x < y
+		end
+	end
+	return #a < #b
+end
+
+-- header decodes what stands before the data in the record of a pending call: version, creation, update, session, user,
+-- agent, indexes.
+local function header(record)
+	return cjson.decode(string.match(record, '^[^\n]*'))
+end
+
+-- everything names the keys that a session has for itself.
+local everything = { 's', 'm', 'f', 'c', 'n', 'r', 'o', 'g', 'k', 'q', 'h' }

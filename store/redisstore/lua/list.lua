@@ -1,0 +1,24 @@
+-- Answers up to ARGV[4] sessions of the index ARGV[1], the newest first, that come after the one created at ARGV[2] with
+-- the id ARGV[3]: for each its id and row. A session that expired leaves the index here.
+local key, created, last, n = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local list, offset = {}, 0
+while #list < n do
+	local members = call('ZREVRANGEBYSCORE', key, created, '-inf', 'WITHSCORES', 'LIMIT', offset, n)
+	for i = 1, #members, 2 do
+		local id = members[i]
+		offset = offset + 1
+		if #list < n and (tonumber(members[i + 1]) ~= tonumber(created) or less(id, last)) then
+			local row = stored(id)
+			if row[1] then
+				list[#list + 1] = { id, row }
+			else
+				call('ZREM', key, id)
+				offset = offset - 1
+			end
+		end
+	end
+	if #members < 2 * n then
+		break
+	end
+end
+return { 'ok', list }

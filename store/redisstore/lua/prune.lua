@@ -1,0 +1,19 @@
+-- Removes all but the newest ARGV[2] checkpoints of the session ARGV[1], and the states that only they needed.
+local id = ARGV[1]
+local row = load(id)
+if not row then
+	return missing(id)
+end
+local drop = call('ZCARD', P .. 'n:' .. id) - ARGV[2]
+if drop <= 0 then
+	return { 'ok', 0 }
+end
+local oldest = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. call('ZRANGE', P .. 'n:' .. id, drop, drop)[1]))
+for _, checkpoint in ipairs(call('ZRANGE', P .. 'n:' .. id, 0, drop - 1)) do
+	local record = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
+	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[10].step_id)
+end
+call('ZREMRANGEBYRANK', P .. 'n:' .. id, 0, drop - 1)
+call('LTRIM', P .. 'f:' .. id, oldest[5] - row.first, -1)
+call('HSET', P .. 's:' .. id, 'first', oldest[5])
+return { 'ok', drop }

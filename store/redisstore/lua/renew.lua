@@ -1,0 +1,17 @@
+-- Renews the lease of the session ARGV[1] for ARGV[3] microseconds if ARGV[2] is its fencing token. Answers the run that
+-- holds it and the stop request.
+local id = ARGV[1]
+local row, list = load(id)
+if not row then
+	return missing(id)
+end
+if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
+	return { 'fenced', list }
+end
+local till = clock() + tonumber(ARGV[3])
+call('HSET', P .. 's:' .. id, 'until', text(till))
+if row.kind == 'crashed' and till < row.due then
+	call('HSET', P .. 's:' .. id, 'due', text(till))
+	call('ZADD', P .. 'i:due', text(till), id)
+end
+return { 'ok', row.run or '', row.stop }

@@ -1,0 +1,18 @@
+-- Stages pieces for the session ARGV[1] if ARGV[2] is its fencing token: the rest are their names and their data.
+local id = ARGV[1]
+local row, list = load(id)
+if not row then
+	return missing(id)
+end
+if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
+	return { 'fenced', list }
+end
+local key = P .. 'g:' .. id
+local n = call('HLEN', key)
+for i = 3, #ARGV, 2 do
+	if call('HEXISTS', key, ARGV[i]) == 0 then
+		n = n + 1
+		call('HSET', key, ARGV[i], n .. ':' .. ARGV[i + 1])
+	end
+end
+return { 'ok' }

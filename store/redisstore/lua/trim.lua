@@ -1,0 +1,7 @@
+-- Removes the events of the log ARGV[1] before the sequence ARGV[2].
+local last = tonumber(call('HGET', P .. 'l:' .. ARGV[1], 'last')) or 0
+local before = math.min(tonumber(ARGV[2]), last + 1)
+if before > 1 then
+	call('XTRIM', P .. 'e:' .. ARGV[1], 'MINID', '=', text(before))
+end
+return { 'ok' }

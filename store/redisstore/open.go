@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// schemaVersion is the version of the keys' layout.
+	schemaVersion = 1
+	// clusterBuckets is how many buckets a prefix gets that is first used on a cluster.
+	clusterBuckets = 64
+	// oldestServer is the first major version of the server that will do.
+	oldestServer = 7
+)
+
+var scriptSchema = alone("schema", "open")
+
+// Open connects to the server at a URL, such as redis://user:password@host:6379/0, rediss:// with TLS, or
+// unix:///path/to/socket?db=0. For a cluster it is that of any of its nodes. The first Open with a prefix writes the
+// layout's version under it. Keys of a newer version are an ErrSchema error, and nothing is changed.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.Connections > 0 {
+		parsed.PoolSize = o.Connections
+	}
+	parsed.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	parsed.ContextTimeoutEnabled, parsed.DisableIdentity = true, true
+	parsed.Dialer = dialer(parsed)
+	s := &Store{url: url, opts: o, client: redis.NewClient(parsed), closed: make(chan struct{})}
+	s.log = &Log{s: s}
+	s.news.s, s.news.origin = s, newOrigin()
+	if err := s.greet(ctx, parsed); err != nil {
+		s.client.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// parse reads a URL. The error does not repeat it, since it may hold a password.
+func parse(text string) (*redis.Options, error) {
+	if text == "" {
+		return nil, cairn.Invalid("url", "is empty")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, cairn.Invalid("url", "is not a URL")
+	}
+	opts, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, cairn.Invalid("url", "%s: %v", u.Redacted(), err)
+	}
+	return opts, nil
+}
+
+// greet looks at what kind of server there is, and at the layout of the keys.
+func (s *Store) greet(ctx context.Context, opts *redis.Options) error {
+	doing := "open " + opts.Addr
+	text, err := s.client.Info(ctx, "everything").Result()
+	if err != nil {
+		return s.fault(ctx, doing, err)
+	}
+	info := facts(text)
+	major, _, _ := strings.Cut(info["redis_version"], ".")
+	version, err := strconv.Atoi(major)
+	policy := info["maxmemory_policy"]
+	switch {
+	case err != nil || version < oldestServer:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the server has version %q; at least %d is needed", doing, info["redis_version"], oldestServer)
+	case info["role"] == "slave":
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server is a read-only replica", doing)
+	case strings.HasPrefix(policy, "allkeys") && info["maxmemory"] != "0":
+		return cairn.Errorf(cairn.CodeInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction", doing, policy)
+	}
+	buckets := 1
+	if info["redis_mode"] == "cluster" {
+		buckets = clusterBuckets
+		s.client.Close()
+		s.client = redis.NewClusterClient(clusterOptions(opts))
+	}
+	return s.layout(ctx, doing, buckets)
+}
+
+// facts reads what INFO answers.
+func facts(text string) map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// clusterOptions returns the options of a cluster of which one node is known.
+func clusterOptions(o *redis.Options) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: []string{o.Addr}, ClientName: o.ClientName, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
+		MaxRetries: o.MaxRetries, MinRetryBackoff: o.MinRetryBackoff, MaxRetryBackoff: o.MaxRetryBackoff,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolTimeout: o.PoolTimeout,
+		PoolSize: o.PoolSize, ContextTimeoutEnabled: true, DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+}
+
+// layout reads the version of the keys' layout and how many buckets there are, which the first one to open the prefix
+// writes.
+func (s *Store) layout(ctx context.Context, doing string, buckets int) error {
+	list, err := s.eval(ctx, scriptSchema, s.opts.Prefix+":schema", schemaVersion, buckets).Int64Slice()
+	if err != nil {
+		return s.fault(ctx, doing, err)
+	}
+	switch {
+	case len(list) != 2 || list[1] < 1:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s:schema is not this store's", doing, s.opts.Prefix)
+	case list[0] > schemaVersion:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
+			doing, s.opts.Prefix, list[0], schemaVersion)
+	}
+	for i := range list[1] {
+		s.buckets = append(s.buckets, fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i))
+	}
+	return nil
+}

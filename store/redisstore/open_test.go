@@ -1,0 +1,181 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// wantError checks that an error has the sentinel's code and says all of some words in one line.
+func wantError(t *testing.T, err error, want *cairn.Error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want one of code %q", err, want.Code)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("error %q does not say %q", err, word)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %q has several lines or tells the password", err)
+	}
+}
+
+func TestOpenRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	good := testenv.Redis(t)
+	for name, test := range map[string]struct {
+		url   string
+		opts  Options
+		words string
+	}{
+		"no URL":          {"", Options{}, "url"},
+		"not a URL":       {"redis://:secret@host:port:port", Options{}, "url"},
+		"another scheme":  {"postgres://user:secret@localhost/db", Options{}, "postgres"},
+		"a bad database":  {"redis://:secret@localhost/first", Options{}, "database"},
+		"a bad option":    {"redis://localhost?colour=red", Options{}, "colour"},
+		"a brace":         {good, Options{Prefix: "a{b"}, "prefix"},
+		"a negative size": {good, Options{MaxEvent: -1}, "max_event"},
+		"retention":       {good, Options{Retention: -1}, "retention"},
+		"events":          {good, Options{EventRetention: -1}, "event_retention"},
+		"connections":     {good, Options{Connections: -1}, "connections"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(t.Context(), test.url, &test.opts)
+			if err == nil {
+				s.Close()
+			}
+			wantError(t, err, cairn.ErrInvalid, test.words)
+		})
+	}
+}
+
+// open opens and is not to succeed, in the time that somebody at a command line would wait.
+func refused(t *testing.T, url string, opts *Options) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := Open(ctx, url, opts)
+	if err == nil {
+		s.Close()
+		t.Fatal("it opens")
+	}
+	return err
+}
+
+func TestOpenWithoutAServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	wantError(t, refused(t, "redis://:secret@"+address, nil), cairn.ErrUnavailable, address, "cannot be reached")
+	wantError(t, refused(t, "unix:///nowhere/socket", nil), cairn.ErrUnavailable, "/nowhere/socket")
+}
+
+func TestOpenWithAWrongPassword(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no", "--requirepass", "right")
+	for name, user := range map[string]string{"a wrong one": ":secret@", "none": "", "an unknown user": "nobody:secret@"} {
+		url := strings.Replace(server.URL(), "unix://", "unix://"+user, 1)
+		err := refused(t, url, nil)
+		wantError(t, err, cairn.ErrUnavailable, "refuses the user or password")
+		t.Log(name, err)
+	}
+	openAt(t, strings.Replace(server.URL(), "unix://", "unix://:right@", 1), nil)
+}
+
+func TestOpenOfAnotherSchema(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	key := s.opts.Prefix + ":schema"
+	if err := s.client.HSet(t.Context(), key, "version", schemaVersion+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, refused(t, s.url, &s.opts), cairn.ErrSchema, "schema version 2", "up to 1", "newer program")
+	if got := s.client.HGet(t.Context(), key, "version").Val(); got != "2" {
+		t.Errorf("the version became %q", got)
+	}
+	if err := s.client.Set(t.Context(), "foreign:schema", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, refused(t, s.url, &Options{Prefix: "foreign"}), cairn.ErrSchema, "foreign:schema")
+}
+
+func TestKeysOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	if err := s.client.Set(t.Context(), s.buckets[0]+"s:session", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Load(t.Context(), "session")
+	wantError(t, err, cairn.ErrSchema, "not this store's")
+}
+
+func TestServerOutOfConnections(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no", "--maxclients", "1")
+	openAt(t, server.URL(), &Options{Connections: 1})
+	wantError(t, refused(t, server.URL(), nil), cairn.ErrUnavailable, "no connection left")
+}
+
+func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no")
+	s := openAt(t, server.URL(), nil)
+	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, refused(t, server.URL(), nil), cairn.ErrUnavailable, "read-only replica")
+	_, err := store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
+	wantError(t, err, cairn.ErrUnavailable, "read-only replica")
+}
+
+func TestServerThatEvicts(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	wantError(t, refused(t, server.URL(), nil), cairn.ErrInvalid, "maxmemory-policy", "noeviction")
+}
+
+// A server without memory refuses a commit in full.
+func TestServerOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t, "--appendonly", "no")
+	s := openAt(t, server.URL(), nil)
+	row, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
+	wantError(t, err, cairn.ErrUnavailable, "out of memory")
+	if now, err := s.Load(t.Context(), "session"); err != nil || now.Version != row.Version {
+		t.Errorf("row %+v, %v", now, err)
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, s.url, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("open: %v", err)
+	}
+}

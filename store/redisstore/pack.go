@@ -1,0 +1,92 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// packer writes a map in MessagePack, as unpacker reads it.
+type packer struct {
+	data []byte
+	n    int
+}
+
+// newPacker returns a packer with room for a row's head.
+func newPacker() packer { return packer{data: make([]byte, 3, 768)} }
+
+// done returns the map.
+func (p *packer) done() []byte {
+	p.data[0] = 0xde
+	binary.BigEndian.PutUint16(p.data[1:], uint16(p.n))
+	return p.data
+}
+
+func (p *packer) name(name string) {
+	p.n++
+	p.string(name)
+}
+
+func (p *packer) string(s string) {
+	if len(s) < 32 {
+		p.data = append(p.data, 0xa0|byte(len(s)))
+	} else {
+		p.data = binary.BigEndian.AppendUint32(append(p.data, 0xdb), uint32(len(s)))
+	}
+	p.data = append(p.data, s...)
+}
+
+func (p *packer) text(name, value string) {
+	p.name(name)
+	p.string(value)
+}
+
+func (p *packer) int64(name string, n int64) {
+	p.name(name)
+	p.number(n)
+}
+
+func (p *packer) number(n int64) {
+	if n >= 0 && n < 0x80 {
+		p.data = append(p.data, byte(n))
+		return
+	}
+	p.data = binary.BigEndian.AppendUint64(append(p.data, 0xd3), uint64(n))
+}
+
+// some writes a number unless it is 0.
+func (p *packer) some(name string, n int64) {
+	if n != 0 {
+		p.int64(name, n)
+	}
+}
+
+// someText writes a text unless it is empty.
+func (p *packer) someText(name, value string) {
+	if value != "" {
+		p.text(name, value)
+	}
+}
+
+func (p *packer) float64(name string, f float64) {
+	p.name(name)
+	p.data = binary.BigEndian.AppendUint64(append(p.data, 0xcb), math.Float64bits(f))
+}
+
+// usage writes a usage, each field with a prefix of two bytes.
+func (p *packer) usage(prefix string, u *cairn.Usage) {
+	for i := range counters {
+		n := *counters[i].of(u)
+		if n == 0 {
+			continue
+		}
+		p.n++
+		p.data = append(p.data, 0xa0|byte(len(prefix)+len(counters[i].name)))
+		p.data = append(append(p.data, prefix...), counters[i].name...)
+		p.number(n)
+	}
+	for name, n := range u.Custom {
+		p.float64(prefix+"custom:"+name, n)
+	}
+}

@@ -1,0 +1,209 @@
+// Package redisstore keeps sessions and events in Redis 7 or newer, a single server or a Redis Cluster. Any number of
+// processes may share it.
+//
+// # What is atomic
+//
+// A commit is one script: it checks the guard, applies everything and answers the new row, in one round trip. The step of
+// a session that this process committed to last is worked out here, and the script compares versions and writes; if
+// another process was there meanwhile, a second round trip has the server work it out. Everything of a session tree is under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due
+// read. On a server by itself there is one bucket, so every list is exact at every moment. On a Redis Cluster there are
+// 64, spread over its nodes: each bucket is exact, and a list puts together what the buckets held one after the other.
+// A child is found by its id through a note in the id's own bucket, and by a process that has seen it without that: only
+// the first commit of a child, and the first look a process takes at one, cost a second round trip on a cluster.
+//
+// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for appends to the
+// event log, too.
+//
+// # What survives
+//
+// That is the server's business. What has been acknowledged survives the death of this process in any case. It survives
+// that of the server
+//
+//   - with "appendonly yes" and "appendfsync always": always; each write waits for the disk
+//   - with "appendfsync everysec": if only the process of the server dies; the last two seconds may be lost with the
+//     machine
+//   - with snapshots alone, or none: what the last snapshot has
+//
+// A replica that takes the place of a primary may lack the last writes, whatever the settings. Where that is not
+// acceptable, let no replica take over by itself. The server must not evict keys: Open refuses one whose
+// maxmemory-policy lets it evict keys that do not expire.
+//
+// The store needs the commands of its data types, EVALSHA, EVAL, PUBLISH, SUBSCRIBE, TIME and INFO, for keys and channels
+// that begin with its prefix and a colon. Connections use database 0 on a cluster.
+package redisstore
+
+import (
+	"context"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/tail"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options tune a Store. The zero value and nil mean the defaults.
+type Options struct {
+	// Prefix begins the names of all keys, before a colon; empty means "cairn". Stores of different prefixes share nothing.
+	Prefix string
+	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
+	MaxEvent int
+	// Retention is how long the server keeps a session after its ExpiresAt; then it removes it with everything it owns. 0
+	// means that sessions stay until they are deleted.
+	Retention time.Duration
+	// EventRetention is how long the server keeps a log's events after the last one was appended; readers are told
+	// ErrTrimmed then. 0 means that events stay until they are trimmed or dropped.
+	EventRetention time.Duration
+	// Connections bounds the connections to each server, but for one more that listens; 0 means 10 for each processor.
+	Connections int
+}
+
+// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	switch {
+	case strings.ContainsAny(out.Prefix, "{}*?[]\\ \n\r"):
+		return out, cairn.Invalid("prefix", "%q has white space or one of {}*?[]\\", out.Prefix)
+	case out.MaxEvent < 0:
+		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
+	case out.Retention < 0:
+		return out, cairn.Invalid("retention", "%s is negative", out.Retention)
+	case out.EventRetention < 0:
+		return out, cairn.Invalid("event_retention", "%s is negative", out.EventRetention)
+	case out.Connections < 0:
+		return out, cairn.Invalid("connections", "%d is negative", out.Connections)
+	}
+	if out.Prefix == "" {
+		out.Prefix = "cairn"
+	}
+	if out.MaxEvent == 0 {
+		out.MaxEvent = store.DefaultMaxEvent
+	}
+	return out, nil
+}
+
+// Store is a store.Store in Redis, with an event log of its own. It is safe for concurrent use, and so are the keys by
+// several Stores in any number of processes.
+type Store struct {
+	url     string
+	opts    Options
+	client  redis.UniversalClient
+	buckets []string // what the names of each bucket's keys begin with
+	routes  routes
+	known   known
+	log     *Log
+	hub     tail.Hub
+	news    news
+
+	// intercept, if tests set it, is asked before each call of a script.
+	intercept func(name string) error
+
+	closing  sync.Once
+	closed   chan struct{}
+	closeErr error
+}
+
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.LogProvider = (*Store)(nil)
+	_ store.StopWatcher = (*Store)(nil)
+	_ store.Log         = (*Log)(nil)
+	_ store.Fencer      = (*Log)(nil)
+)
+
+// EventLog returns the store's event log.
+func (s *Store) EventLog() store.Log { return s.log }
+
+// Close ends followers with ErrClosed and closes the connections. Later calls fail with ErrClosed.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		close(s.closed)
+		s.news.close()
+		s.hub.WakeAll()
+		s.closeErr = fault("close", s.client.Close())
+	})
+	return s.closeErr
+}
+
+// bucketOf returns the bucket of what is named after a root or a log.
+func (s *Store) bucketOf(name string) int {
+	if len(s.buckets) == 1 {
+		return 0
+	}
+	return int(crc32.ChecksumIEEE([]byte(name)) % uint32(len(s.buckets)))
+}
+
+// routes remembers the buckets of children, which do not follow from their ids.
+type routes struct {
+	mu    sync.Mutex
+	known map[string]int
+}
+
+// mostRoutes bounds the memory of routes; what is forgotten is looked up again.
+const mostRoutes = 100_000
+
+func (r *routes) get(id string) (bucket int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bucket, ok = r.known[id]
+	return bucket, ok
+}
+
+func (r *routes) put(id string, bucket int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil || len(r.known) >= mostRoutes {
+		r.known = map[string]int{}
+	}
+	r.known[id] = bucket
+}
+
+func (r *routes) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, id)
+}
+
+// ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if there
+// is no such session.
+func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (reply, error) {
+	own := s.bucketOf(id)
+	bucket, remembered := own, false
+	if len(s.buckets) > 1 {
+		if known, ok := s.routes.get(id); ok {
+			bucket, remembered = known, true
+		}
+	}
+	args = append([]any{id}, args...)
+	for range 3 {
+		r, err := s.run(ctx, sc, bucket, args...)
+		if err != nil {
+			return nil, err
+		}
+		switch r.word() {
+		case "none":
+			if !remembered {
+				return nil, store.NotFound(id)
+			}
+			s.routes.forget(id) // it was deleted, and may be somewhere else now
+			bucket, remembered = own, false
+		case "moved":
+			moved, err := strconv.Atoi(r.text(1))
+			if err != nil || moved < 0 || moved >= len(s.buckets) {
+				return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored bucket %q does not exist", id, r.text(1))
+			}
+			s.routes.put(id, moved)
+			bucket, remembered = moved, true
+		default:
+			return r, nil
+		}
+	}
+	return nil, store.NotFound(id)
+}

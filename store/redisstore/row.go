@@ -1,0 +1,280 @@
+package redisstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// record is a session's row with what the scripts keep in its head for themselves.
+type record struct {
+	session            *cairn.Session
+	frame, checkpoints int64
+	kind               string
+	turns              int64
+}
+
+// readRow reads a session's row as the scripts answer it.
+func readRow(id string, stored []any) (*cairn.Session, error) {
+	r, err := readRecord(id, stored)
+	if err != nil {
+		return nil, err
+	}
+	return r.session, nil
+}
+
+func readRecord(id string, stored []any) (*record, error) {
+	r := &record{session: &cairn.Session{ID: id}}
+	list := reply(stored)
+	for i := range 2 {
+		if err := r.readFields(list.text(i)); err != nil {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+		}
+	}
+	if list.text(0) == "" { // there is none
+		return r, nil
+	}
+	var numbers [3]int64
+	for i := range numbers {
+		var err error
+		if numbers[i], err = strconv.ParseInt(list.text(2+i), 10, 64); err != nil {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+		}
+	}
+	r.session.Version, r.session.UpdatedAt, r.session.Lease.Until = numbers[0], fromMicros(numbers[1]), fromMicros(numbers[2])
+	return r, nil
+}
+
+func (r *record) readFields(packed string) error {
+	u := unpacker{data: packed}
+	for range u.pairs() {
+		field := u.text()
+		r.readField(field, &u)
+		if u.err != nil {
+			return fmt.Errorf("field %q: %w", field, u.err)
+		}
+	}
+	return u.err
+}
+
+func (r *record) readField(field string, u *unpacker) {
+	s := r.session
+	switch field {
+	case "agent":
+		s.Agent = u.text()
+	case "user":
+		s.UserID = u.text()
+	case "tags":
+		u.json(&s.Tags)
+	case "metadata":
+		u.json(&s.Metadata)
+	case "expires":
+		s.ExpiresAt = u.time()
+	case "trace":
+		s.TraceParent = u.text()
+	case "parent":
+		s.ParentID = u.text()
+	case "root":
+		s.RootID = u.text()
+	case "name":
+		s.Name = u.text()
+	case "secret":
+		s.Secret = u.text()
+	case "created":
+		s.CreatedAt = u.time()
+	default:
+		r.readHead(field, u)
+	}
+}
+
+// readHead reads a field that commits change.
+func (r *record) readHead(field string, u *unpacker) {
+	s := r.session
+	switch field {
+	case "frame":
+		r.frame = u.int64()
+	case "checkpoints":
+		r.checkpoints = u.int64()
+	case "kind":
+		r.kind = u.text()
+	case "turns":
+		r.turns = u.int64()
+	case "status":
+		s.Status = cairn.SessionStatus(u.text())
+	case "epoch":
+		s.Epoch = u.int64()
+	case "messages":
+		s.MessageCount = int(u.int64())
+	case "run":
+		s.RunID = u.text()
+	case "turn":
+		s.Turn = int(u.int64())
+	case "step":
+		s.Step = int(u.int64())
+	case "recoveries":
+		s.Recoveries = int(u.int64())
+	case "checkpoint":
+		s.CheckpointID = u.text()
+	case "log":
+		s.LogSequence = u.int64()
+	case "owner":
+		s.Lease.Owner = u.text()
+	case "token":
+		s.Lease.Token = u.int64()
+	case "position":
+		s.State.Position = u.int64()
+	case "keyframe":
+		s.State.KeyframeBytes = u.int64()
+	case "changes":
+		s.State.ChangeBytes = u.int64()
+	case "suspended":
+		s.SuspendedStep = u.text()
+	case "open":
+		s.OpenCalls = int(u.int64())
+	case "deadline":
+		s.NextDeadline = u.time()
+	case "queued":
+		s.Queued = int(u.int64())
+	default:
+		readUsage(s, field, u)
+	}
+}
+
+// Usage is in fields of its own: u:NAME is of all the session's runs, r:NAME of the latest one. What tools recorded is
+// custom:NAME.
+func readUsage(s *cairn.Session, field string, u *unpacker) {
+	usage := &s.Usage
+	name, ok := strings.CutPrefix(field, "u:")
+	if !ok {
+		if name, ok = strings.CutPrefix(field, "r:"); !ok {
+			u.skip()
+			return
+		}
+		usage = &s.RunUsage
+	}
+	if custom, ok := strings.CutPrefix(name, "custom:"); ok {
+		if usage.Custom == nil {
+			usage.Custom = map[string]float64{}
+		}
+		usage.Custom[custom] = u.float64()
+		return
+	}
+	for i := range counters {
+		if counters[i].name == name {
+			*counters[i].of(usage) = u.int64()
+			return
+		}
+	}
+	u.skip()
+}
+
+// counters are the fixed parts of a usage.
+var counters = [...]struct {
+	name string
+	of   func(*cairn.Usage) *int64
+}{
+	{"input", func(u *cairn.Usage) *int64 { return &u.InputTokens }},
+	{"output", func(u *cairn.Usage) *int64 { return &u.OutputTokens }},
+	{"reasoning", func(u *cairn.Usage) *int64 { return &u.ReasoningTokens }},
+	{"cached", func(u *cairn.Usage) *int64 { return &u.CachedTokens }},
+	{"cache_write", func(u *cairn.Usage) *int64 { return &u.CacheWriteTokens }},
+	{"model_calls", func(u *cairn.Usage) *int64 { return &u.ModelCalls }},
+	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},
+	{"tool_errors", func(u *cairn.Usage) *int64 { return &u.ToolErrors }},
+	{"tool_cache_hits", func(u *cairn.Usage) *int64 { return &u.ToolCacheHits }},
+	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
+}
+
+// head returns what a row has as its head. The scripts leave out what is zero, but for the fields that come first.
+func (r *record) head() []byte {
+	s := r.session
+	p := newPacker()
+	p.text("status", string(s.Status))
+	p.int64("messages", int64(s.MessageCount))
+	p.int64("position", s.State.Position)
+	p.int64("frame", r.frame)
+	p.int64("keyframe", s.State.KeyframeBytes)
+	p.int64("changes", s.State.ChangeBytes)
+	p.int64("checkpoints", r.checkpoints)
+	p.int64("turn", int64(s.Turn))
+	p.int64("step", int64(s.Step))
+	p.int64("log", s.LogSequence)
+	p.int64("token", s.Lease.Token)
+	p.some("epoch", s.Epoch)
+	p.some("recoveries", int64(s.Recoveries))
+	p.some("turns", r.turns)
+	p.some("queued", int64(s.Queued))
+	p.some("deadline", micros(s.NextDeadline))
+	if s.SuspendedStep != "" || s.OpenCalls != 0 {
+		p.int64("open", int64(s.OpenCalls))
+	}
+	p.someText("suspended", s.SuspendedStep)
+	p.someText("run", s.RunID)
+	p.someText("checkpoint", s.CheckpointID)
+	p.someText("owner", s.Lease.Owner)
+	p.someText("kind", r.kind)
+	p.usage("u:", &s.Usage)
+	p.usage("r:", &s.RunUsage)
+	return p.done()
+}
+
+// addedUsage returns what a commit adds to the counters: names and numbers.
+func addedUsage(u *cairn.Usage) string {
+	var text []byte
+	for i := range counters {
+		if n := *counters[i].of(u); n != 0 {
+			text = append(append(text, counters[i].name...), ' ')
+			text = append(strconv.AppendInt(text, n, 10), ' ')
+		}
+	}
+	return string(text)
+}
+
+// micros is how a time is stored; the zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// stamped splits a text that has a time before its JSON; the time is zero if it has none.
+func stamped(text string) (at time.Time, data string, ok bool) {
+	n := 0
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	if n == 0 {
+		return time.Time{}, text, true
+	}
+	stamp, err := strconv.ParseInt(text[:n], 10, 64)
+	return fromMicros(stamp), text[n:], err == nil
+}
+
+// encode returns the JSON of a value. What does not encode is the caller's mistake.
+func encode(what string, v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+	}
+	return string(raw), nil
+}
+
+// decode reads stored JSON.
+func decode(what, text string, into any) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var scriptRuns = reader("runs", "read runs")
+
+func unknownRun(session, id string) error {
+	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
+}
+
+// runOrigin is where a run began: its turn, time, log sequence, the number of messages, the state's position and what
+// belongs to that, and the checkpoint.
+type runOrigin struct {
+	turn              int
+	started, sequence int64
+	messages          int
+	before            cairn.RunOrigin
+	frameOf           json.RawMessage
+}
+
+func (o *runOrigin) UnmarshalJSON(raw []byte) error {
+	fields := []any{&o.turn, &o.started, &o.sequence, &o.messages, &o.before.StatePosition, &o.frameOf, &o.before.CheckpointID}
+	return json.Unmarshal(raw, &fields)
+}
+
+// readRun reads a run from where it began and its data.
+func readRun(session, id, origin, data string) (run cairn.Run, err error) {
+	var o runOrigin
+	if err := decode("run", origin, &o); err != nil {
+		return run, err
+	}
+	ended, text, ok := stamped(data)
+	if !ok {
+		return run, cairn.Errorf(cairn.CodeCorrupt, "stored run %q has no time", id)
+	}
+	if err := decode("run", text, &run); err != nil {
+		return run, err
+	}
+	run.ID, run.SessionID, run.Turn = id, session, o.turn
+	run.StartedAt, run.StartSequence, run.FirstMessage, run.Before = fromMicros(o.started), o.sequence, o.messages, o.before
+	if !ended.IsZero() {
+		run.EndedAt = ended
+	}
+	return run, nil
+}
+
+// Run implements store.Store.
+func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+	r, err := s.ask(ctx, scriptFields, id, "r", "o"+runID, "d"+runID)
+	if err != nil {
+		return nil, err
+	}
+	fields := reply(r.list(1))
+	if fields.text(0) == "" {
+		return nil, unknownRun(id, runID)
+	}
+	run, err := readRun(id, runID, fields.text(0), fields.text(1))
+	if err != nil {
+		return nil, err
+	}
+	return &run, nil
+}
+
+// Runs implements store.Store.
+func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	return readPage(ctx, s, scriptRuns, id, q, 3, func(item reply) (cairn.Run, int64, error) {
+		run, err := readRun(id, item.text(0), item.text(1), item.text(2))
+		return run, int64(run.Turn), err
+	})
+}
+
+// readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item given, how many
+// to read and the direction, and answers some texts for each item; the cursor is that number.
+func readPage[T any](ctx context.Context, s *Store, sc *script, id string, q store.PageQuery, texts int,
+	read func(reply) (item T, number int64, err error)) (page store.Page[T], err error) {
+	last := int64(0)
+	if q.Newest {
+		last = math.MaxInt32
+	}
+	if q.Cursor != "" {
+		if last, err = strconv.ParseInt(q.Cursor, 10, 64); err != nil {
+			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+		}
+	}
+	r, err := s.ask(ctx, sc, id, last, q.Size()+1, q.Newest)
+	if err != nil {
+		return page, err
+	}
+	list := reply(r.list(1))
+	for i := 0; i+texts <= len(list); i += texts {
+		if len(page.Items) == q.Size() {
+			page.Next = strconv.FormatInt(last, 10)
+			break
+		}
+		var item T
+		if item, last, err = read(list[i : i+texts]); err != nil {
+			return store.Page[T]{}, err
+		}
+		page.Items = append(page.Items, item)
+	}
+	return page, nil
+}
