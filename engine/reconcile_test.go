@@ -223,3 +223,25 @@ func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 		wantSound(t, st, "s")
 	})
 }
+
+// The end of a wait that is stopped is told once, whether by the process that stopped it or by one that found it out.
+func TestStoppedWaitIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		agent := bot(scripted.New(scripted.Call("refund", in{"42"}), scripted.Text("Never mind.")), echo("refund", cairn.RequireApproval()))
+		one := open(t, st, agent)
+		turn(t, one, "s", "refund it")
+		other := open(t, tapOn(st.Store), agent, named("b"))
+		st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+			if len(events) > 0 && events[len(events)-1].Type == cairn.EventRunEnd {
+				turn(t, other, "s", "go on") // which tells of it first
+			}
+			return nil
+		})
+		if err := one.Abort(t.Context(), "s", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		wantSound(t, st, "s")
+	})
+}

@@ -476,19 +476,15 @@ func (fx *Effects) opened(st *step, out *outcome) []cairn.PendingCall {
 	return list
 }
 
-// ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The run's end is committed: nothing here can
-// change that.
+// ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
+// run's end is committed: nothing here can change that.
 func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) {
-	if run.Error != nil {
-		l.emit.event(cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
-	}
-	if len(run.Output) > 0 {
-		l.emit.event(cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
-	}
 	for _, ev := range pendingEvents(run.Steps, opened) {
 		l.emit.event(ev)
 	}
-	l.emit.event(endEvent(run))
+	for _, ev := range endEvents(run) {
+		l.emit.event(ev)
+	}
 	if err := l.emit.flush(ctx); err != nil {
 		l.untold = true
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
@@ -520,7 +516,15 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	}
 }
 
-func endEvent(run *cairn.Run) cairn.Event {
+// endEvents tells how a run came out.
+func endEvents(run *cairn.Run) []cairn.Event {
+	list := make([]cairn.Event, 0, 3)
+	if run.Error != nil {
+		list = append(list, cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
+	}
+	if len(run.Output) > 0 {
+		list = append(list, cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
+	}
 	usage := run.Usage
-	return cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Error: run.Error, Usage: &usage}
+	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Error: run.Error, Usage: &usage})
 }

@@ -245,6 +245,8 @@ type marks struct {
 	started   bool
 	waits     bool // it was suspended
 	over      bool // it has ended for good
+	failed    bool // its error is told
+	output    bool // its output is told
 	committed map[int]bool
 	calls     map[string]int // that wait or have ended, with the step
 	open      []int          // steps begun but neither committed nor taken back
@@ -309,6 +311,10 @@ func (m *marks) add(ev *cairn.Event, committed int) {
 		m.committed[ev.Step] = true
 	case cairn.EventToolApproval, cairn.EventToolPending, cairn.EventToolEnd:
 		m.calls[callMark(ev)] = ev.Step
+	case cairn.EventError:
+		m.failed = true
+	case cairn.EventOutput:
+		m.output = true
 	case cairn.EventRunEnd:
 		m.waits = m.waits || ev.Status.Suspends()
 		m.over = m.over || !ev.Status.Suspends()
@@ -352,7 +358,9 @@ func (p *past) missing(m marks) []cairn.Event {
 		}
 	}
 	if p.end != nil {
-		list = append(list, endEvent(p.end))
+		list = append(list, slices.DeleteFunc(endEvents(p.end), func(ev cairn.Event) bool {
+			return m.failed && ev.Type == cairn.EventError || m.output && ev.Type == cairn.EventOutput
+		})...)
 	}
 	return list
 }

@@ -359,22 +359,13 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	if err := fx.withdrawChildren(ctx, after, stop, time.Time{}); err != nil {
 		return err
 	}
-	return fx.tellWithdrawn(ctx, after, run, c)
-}
-
-// tellWithdrawn puts on the log what became of the calls and the run that were withdrawn.
-func (fx *Effects) tellWithdrawn(ctx context.Context, row *cairn.Session, run *cairn.Run, c *store.Commit) error {
-	list := toolEnds(run.Steps, c.Messages)
-	if run.Error != nil {
-		list = append(list, cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
+	// Whoever has begun the next run by now may be telling of this end, too: it is told once.
+	p := pastOf(row, run)
+	p.token, p.end, p.calls = nextToken(after), run, toolEnds(run.Steps, c.Messages)
+	if _, err := fx.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
+		fx.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
 	}
-	var fitting []cairn.Event
-	for _, ev := range append(list, endEvent(run)) {
-		ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, run.ID, row.Agent, fx.Now().UTC()
-		fitting = append(fitting, fit(ev, fx.eventLimit())...)
-	}
-	_, err := fx.append(ctx, row.RootID, store.AnySequence, row.ID, nextToken(row), fitting...)
-	return err
+	return nil
 }
 
 // toolEnds tells of the results in messages.
