@@ -4,7 +4,7 @@
 .PHONY: help demo build test check bench fuzz tidy
 .DEFAULT_GOAL := help
 
-TIMEOUT = 10m
+TIMEOUT = 20m
 BENCH = .
 FUZZTIME = 10s
 HOUSE = go run ./internal/check
@@ -19,7 +19,7 @@ demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard 
 build: ## Build bin/cairn
 	go build -o bin/cairn ./cmd/cairn
 
-test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=10m per package)
+test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=20m per package)
 	sh internal/testenv/ensure.sh
 	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
 
