@@ -157,6 +157,8 @@ func (w *write) newArgument(name string) any {
 		return mapText(row.Metadata)
 	case "expires_at":
 		return timestamp(row.ExpiresAt)
+	case "idle_ttl":
+		return orNull(row.TTL, row.TTL > 0)
 	case "trace_parent":
 		return row.TraceParent
 	case "parent_id":

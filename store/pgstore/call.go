@@ -224,11 +224,7 @@ func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 		if root != "" {
 			f.add("("+order+") > (?::timestamptz, ?, ?)", createdAt, root, id)
 		}
-		list := from
-		if len(f.where) > 0 {
-			list += "\n\tWHERE " + strings.Join(f.where, " AND ")
-		}
-		lists = append(lists, list+"\n\tORDER BY "+order+"\n\tLIMIT "+f.arg(store.PageSize(q.Limit)+1))
+		lists = append(lists, f.page(from, order, store.PageSize(q.Limit)))
 	}
 	const order = "c.created_at, c.root_id, c.id"
 	switch {

@@ -37,6 +37,15 @@ func (f *filter) addText(condition, value string) {
 	}
 }
 
+// page returns a statement for the rows that meet the conditions, in order: one page and one row more, which tells that
+// there is another page.
+func (f *filter) page(from, order string, size int) string {
+	if len(f.where) > 0 {
+		from += "\n\tWHERE " + strings.Join(f.where, " AND ")
+	}
+	return from + "\n\tORDER BY " + order + "\n\tLIMIT " + f.arg(size+1)
+}
+
 // asTexts returns values as the texts they are.
 func asTexts[T ~string](list []T) []string {
 	out := make([]string, len(list))
@@ -83,7 +92,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	}, store.SessionCursor)
 }
 
-// listStatement returns the statement for one page and one session more, which tells that there is another page.
+// listStatement returns the statement for one page.
 func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
@@ -93,12 +102,8 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 	if cursor.ID != "" {
 		f.add("(s.created_at, s.id) < (?::timestamptz, ?)", cursor.CreatedAt, cursor.ID)
 	}
-	text = "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
-	if len(f.where) > 0 {
-		text += "\n\tWHERE " + strings.Join(f.where, " AND ")
-	}
-	text += "\n\tORDER BY s.created_at DESC, s.id DESC\n\tLIMIT " + f.arg(store.PageSize(q.Limit)+1)
-	return text, f.args, nil
+	const from = "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
+	return f.page(from, "s.created_at DESC, s.id DESC", store.PageSize(q.Limit)), f.args, nil
 }
 
 func sessionFilter(q *store.SessionQuery) *filter {

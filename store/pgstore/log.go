@@ -267,7 +267,7 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 		_, err := c.exec(ctx, sqlDropLog, log)
 		return err
 	})
-	l.s.hub.Wake(log)
+	l.s.hub.Drop(log)
 	return err
 }
 

@@ -171,19 +171,24 @@ func TestMigrateOnce(t *testing.T) {
 	}
 }
 
+// openVersion returns a store, which is closed already, whose new schema has had some migrations.
+func openVersion(t *testing.T, scripts []string) *Store {
+	t.Helper()
+	s := &Store{opts: Options{Schema: newSchema()}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
+	defer s.pool.Close()
+	s.texts.schema = pgx.Identifier{s.opts.Schema}.Sanitize()
+	if err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, scripts) }); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestMigrateGoesOn brings a schema that stopped at each version up to date.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
 	scripts := must(migrations())
 	for version := range scripts {
-		opts := &Options{Schema: newSchema()}
-		s := &Store{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
-		s.texts.schema = pgx.Identifier{opts.Schema}.Sanitize()
-		err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, scripts[:version]) })
-		s.pool.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		opts := &openVersion(t, scripts[:version]).opts
 		if err := Migrate(t.Context(), testenv.FastPostgres(t), opts); err != nil {
 			t.Fatalf("from version %d: %v", version, err)
 		}

@@ -115,6 +115,7 @@ type Store struct {
 
 var (
 	_ store.Store       = (*Store)(nil)
+	_ store.Sweeper     = (*Store)(nil)
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)

@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlFill makes 5,000 sessions of which few are active, due or to be stopped, with 40,000 calls of which few are open, and
-// a log of 10,000 events. The last session has a long history.
+// sqlFill makes 5,000 sessions of which few are active, due, stale or to be stopped, with 40,000 calls of which few are open,
+// and a log of 10,000 events. The last session has a long history. As many sessions are removed and not purged.
 const sqlFill = `
-	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, name, secret, context, created_at)
-	SELECT 'session-' || n, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
+	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, name, secret, context, created_at)
+	SELECT 'session-' || n, CASE n % 10 WHEN 0 THEN now() - n * interval '1 second' END, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
 		'session-' || n % 100, '', '', 0, now() - n * interval '1 second'
 	FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.heads (session, version, message_count, turn, step, recoveries, checkpoints, log_sequence, lease_token,
@@ -48,7 +48,10 @@ const sqlFill = `
 	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.queue (session, id, data) SELECT n, 'turn', '[]' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.cache (session, key, data) SELECT n, 'key', '{}' FROM generate_series(1, 5000) n;
-	ANALYZE {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
+	INSERT INTO {schema}.removed (key, tree, root, log, id, reason, removed_at, data)
+	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, n, 'gone-' || n, 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.removed_calls (session, data) SELECT 10000 + n % 5000, '{}' FROM generate_series(1, 20000) n;
+	ANALYZE {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
 		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
 
 func openFilled(t *testing.T) *Store {
@@ -131,6 +134,10 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"drop":              {sqlDropLog, []any{"log-7"}, []string{"logs_name", "events_pkey"}},
 		"lasts":             {sqlLasts, []any{[]string{"log-7", "log-8"}}, []string{"logs_name"}},
 		"where to branch":   {sqlPositionBefore, []any{7, 100}, []string{"checkpoints_pkey", "state_pkey"}},
+		"tree":              {sqlLockTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
+		"hide":              {sqlHide, []any{"session-7", 7, []int64{7, 107}, "deleted", time.Now()}, []string{"sessions_pkey", "heads_pkey", "calls_step", "assignments_call", "logs_name"}},
+		"put off":           {sqlPutOff, []any{7, time.Now()}, []string{"sessions_pkey"}},
+		"purge":             {sqlPurge, []any{10010, 1000}, []string{"removed_tree", "messages_pkey", "state_pkey", "runs_(id|pkey)", "checkpoints_(id|pkey|step)", "staged_key", "queue_(id|pkey)", "cache_pkey", "removed_calls_session", "events_pkey", "removed_pkey"}},
 		"copying a session": {sqlCopyMessages, []any{"session-7", 8, 100}, []string{"sessions_id", "messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.text, c.args...), c.uses...) })
@@ -191,6 +198,24 @@ func TestListsUseTheirIndexes(t *testing.T) {
 			}
 			wantOrder(t, fmt.Sprintf("%+v", q), s.plan(t, text, args...), index)
 		}
+	}
+}
+
+// TestSweepListsUseTheirIndexes reads the pages of a sweep from their indexes in order, without sorting.
+func TestSweepListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	for _, cursor := range []string{"", store.SweepCursor(time.Now().Add(-time.Hour), "7")} {
+		q := store.PageQuery{Cursor: cursor, Limit: 10}
+		text, args, err := staleStatement(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, "stale sessions", s.plan(t, text, args...), "sessions_sweep")
+		if text, args, err = removedStatement(time.Minute, q); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, "removed sessions", s.plan(t, text, args...), "removed_roots")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // ownColumns and headColumns are the columns of a session's row, as record reads them.
 const (
 	ownColumns = `
-	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.trace_parent, s.parent_id, s.root_id, s.name, s.secret,
-	s.created_at, s.context`
+	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.name,
+	s.secret, s.created_at, s.context`
 
 	headColumns = `
 	h.context, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries, h.checkpoint_id,
@@ -105,17 +105,21 @@ func (r *record) finish() (err error) {
 type ownRow struct {
 	metadata []byte
 	expires  *time.Time
+	ttl      *time.Duration
 }
 
 // columns returns where ownColumns are read to.
 func (o *ownRow) columns(owner *owner, s *cairn.Session) []any {
-	return []any{&owner.key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &s.TraceParent, &s.ParentID, &s.RootID,
-		&s.Name, &s.Secret, &s.CreatedAt, &owner.context}
+	return []any{&owner.key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
+		&s.RootID, &s.Name, &s.Secret, &s.CreatedAt, &owner.context}
 }
 
 // finish gives what was read from ownColumns its form.
 func (o *ownRow) finish(s *cairn.Session) error {
 	s.CreatedAt, s.ExpiresAt = s.CreatedAt.UTC(), instant(o.expires)
+	if o.ttl != nil {
+		s.TTL = *o.ttl
+	}
 	if len(s.Tags) == 0 {
 		s.Tags = nil
 	}

@@ -209,13 +209,14 @@ var headGuards = []part{
 			WHERE coalesce(c.version, 0) <> w.seen OR c.session <> h.session)`},
 }
 
-// sqlMake adds a session's row; sqlMakeHead its head and sqlMakeState the state it begins with.
+// sqlMake adds a session's row, with what store.SweepAt says of one that nobody holds; sqlMakeHead its head and sqlMakeState the state it begins with.
 const (
 	sqlMake = `
-	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
-		secret, context, created_at)
-	SELECT @id, @new_agent, @user_id, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @trace_parent, @parent_id,
-		@root_id, @name, @secret, 0, statement_timestamp()
+	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
+		root_id, name, secret, context, created_at)
+	SELECT @id, @new_agent, @user_id, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @idle_ttl::interval,
+		CASE @root_id::text WHEN @id::text THEN least(@expires_at::timestamptz, statement_timestamp() + @idle_ttl::interval) END,
+		@trace_parent, @parent_id, @root_id, @name, @secret, 0, statement_timestamp()
 	WHERE NOT EXISTS (SELECT FROM {schema}.sessions WHERE id = @id)
 	ON CONFLICT (id) DO NOTHING
 	RETURNING *`
@@ -246,6 +247,8 @@ var commitParts = []part{
 	SET user_id = coalesce(@user_id::text, s.user_id), tags = coalesce(@tags::text[], s.tags),
 		metadata = (s.metadata || @metadata::jsonb) - @metadata_drop::text[],
 		expires_at = CASE WHEN @expires::boolean THEN @expires_at::timestamptz ELSE s.expires_at END,
+		sweep_at = CASE s.root_id WHEN s.id THEN
+			least(CASE WHEN @expires::boolean THEN @expires_at::timestamptz ELSE s.expires_at END, h.updated_at + s.ttl) END,
 		context = s.context + 1
 	FROM head h
 	WHERE s.key = h.session

@@ -175,7 +175,7 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 func (l *Log) Drop(ctx context.Context, log string) error {
 	_, err := l.s.run(ctx, scriptDrop, l.s.bucketOf(log), log, l.s.eventChannel(log))
 	if err == nil {
-		l.s.hub.Wake(log)
+		l.s.hub.Drop(log)
 	}
 	return err
 }

@@ -18,6 +18,8 @@ var expiryTests = []storeTest{
 	{name: "NotBeforeItsTime", run: notExpired},
 	{name: "HeldByTheTree", run: heldByTree},
 	{name: "ActivityKeeps", run: activityKeeps},
+	{name: "LooksAndCommits", run: oneHandle(looksAndCommits)},
+	{name: "TwoHandles/LooksAndCommits", run: twoHandles(looksAndCommits), needs: needsSecond},
 	{name: "BeginOrExpire", run: oneHandle(beginOrExpire)},
 	{name: "TwoHandles/BeginOrExpire", run: twoHandles(beginOrExpire), needs: needsSecond},
 }
@@ -255,6 +257,47 @@ func activityKeeps(h *harness) {
 			if idle := r.RemovedAt.Sub(s.UpdatedAt); idle < ttl {
 				h.Fatalf("it expired %v after activity of the %s, its TTL is %v", idle, who, ttl)
 			}
+		}
+	}
+}
+
+// looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the root
+// is given another time: nothing is lost and nobody waits for ever.
+func looksAndCommits(h *harness, hs handles) {
+	h.lasting("root", time.Hour, time.Time{})
+	h.tree("child", "root")
+	h.tree("other", "root")
+	for n := range rounds(30) {
+		expires := future.Add(time.Duration(n) * time.Hour)
+		for i, err := range race(2*4, func(i int) error {
+			switch st := hs.of(i / 4); i % 4 {
+			case 0:
+				_, err := store.SetContext(h.Context(), st, "root", store.ContextChange{ExpiresAt: &expires})
+				return err
+			case 1, 2:
+				_, err := st.Commit(h.Context(), []string{"child", "other"}[i%4-1], &store.Commit{Messages: says("hello")})
+				return err
+			default:
+				_, err := st.(store.Sweeper).Remove(h.Context(), "root", store.Expired)
+				return err
+			}
+		}) {
+			if i%4 == 3 {
+				h.wantConflict(err, cairn.ErrStale, "expiry before its time")
+			} else {
+				h.must(err)
+			}
+		}
+		if root := h.load("root"); !root.ExpiresAt.Equal(expires) || root.TTL != time.Hour {
+			h.Fatalf("the root expires at %v, after %v, want %v and %v", root.ExpiresAt, root.TTL, expires, time.Hour)
+		}
+	}
+	if list := h.stale(); len(list) > 0 {
+		h.Fatalf("stale: %v", list)
+	}
+	for _, id := range []string{"child", "other"} {
+		if got, want := h.load(id).MessageCount, 2*rounds(30); got != want {
+			h.Fatalf("%s has %d messages, want %d", id, got, want)
 		}
 	}
 }

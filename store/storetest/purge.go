@@ -14,6 +14,8 @@ import (
 var purgeTests = []storeTest{
 	{name: "ListedUntilThen", run: removedList},
 	{name: "OneOfTwoOfAnID", run: purge},
+	{name: "OnePurgerWins", run: oneHandle(purgeRace)},
+	{name: "TwoHandles/OnePurgerWins", run: twoHandles(purgeRace), needs: needsSecond},
 	{name: "Cancelled", run: purgeCancelled},
 	{name: "Reopen", run: removedReopen, needs: needsReopen},
 	{name: "Fault", run: faultyPurge, needs: needsFault},
@@ -88,6 +90,40 @@ func purge(h *harness) {
 	for _, key := range []string{key, "", "x", "99", "-1", "root"} {
 		_, err := h.sweeper().Purge(h.Context(), key)
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("purge of the key %q", key))
+	}
+	if list := h.removed(); len(list) > 0 {
+		h.Fatalf("removed after the purge: %+v", list)
+	}
+}
+
+// purgeRace lets several purge a tree that is larger than what a store removes at once: each checkpoint is counted once, and
+// one of them ends it.
+func purgeRace(h *harness, hs handles) {
+	ids := h.family("root")
+	checkpoints := 0
+	for _, id := range ids {
+		h.commit(id, &store.Commit{Messages: slices.Repeat(says("more"), 1500)})
+		checkpoints += len(h.checkpoints(id))
+	}
+	r := h.remove("root")
+	var counted [racers]int
+	won := 0
+	for _, err := range race(racers, func(i int) (err error) {
+		counted[i], err = hs.of(i).(store.Sweeper).Purge(h.Context(), r.Key)
+		return err
+	}) {
+		if err == nil {
+			won++
+		} else {
+			h.wantError(err, cairn.ErrNotFound, "purge by somebody slower")
+		}
+	}
+	sum := 0
+	for _, n := range counted {
+		sum += n
+	}
+	if won != 1 || sum != checkpoints {
+		h.Fatalf("%d of %d purgers say that they ended it, with %d checkpoints in all, want 1 and %d", won, racers, sum, checkpoints)
 	}
 	if list := h.removed(); len(list) > 0 {
 		h.Fatalf("removed after the purge: %+v", list)

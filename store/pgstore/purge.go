@@ -1,0 +1,67 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// purgeBatch is how many rows of each table a purge removes at once, so that no write of it takes long.
+const purgeBatch = 1000
+
+// sqlPurge removes at most $2 rows of each table that belong to one session of the removed tree $1, and then that session,
+// the root last, so that what is left of a tree stays listed. What there is to remove is counted before it is removed: two
+// that purge one tree at once may remove less than they found. Nobody adds rows to a session that was removed.
+var sqlPurge = purgeStatement()
+
+func purgeStatement() string {
+	var batches, ended strings.Builder
+	for _, table := range []struct{ name, owner string }{
+		{"messages", "session"}, {"state", "session"}, {"runs", "session"}, {"checkpoints", "session"}, {"staged", "session"},
+		{"queue", "session"}, {"cache", "session"}, {"removed_calls", "session"}, {"events", "log"},
+	} {
+		fmt.Fprintf(&batches, `), found_%[1]s AS MATERIALIZED (
+			SELECT ctid AS place FROM {schema}.%[1]s WHERE %[2]s = (SELECT %[2]s FROM next) LIMIT $2
+		), purged_%[1]s AS (
+			DELETE FROM {schema}.%[1]s WHERE ctid = ANY (ARRAY(SELECT place FROM found_%[1]s)) RETURNING 1
+		`, table.name, table.owner)
+		fmt.Fprintf(&ended, `
+				AND (SELECT count(*) FROM found_%s) < $2`, table.name)
+	}
+	return `
+		WITH next AS (
+			SELECT key AS session, log, root FROM {schema}.removed WHERE tree = $1 ORDER BY root LIMIT 1
+		` + batches.String() + `), ended AS (
+			DELETE FROM {schema}.removed r USING next
+			WHERE r.key = next.session` + ended.String() + `
+			RETURNING r.root
+		)
+		SELECT (SELECT count(*) FROM purged_checkpoints), coalesce((SELECT root FROM ended), FALSE)
+		FROM next`
+}
+
+// Purge implements store.Sweeper.
+func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
+	tree, err := strconv.ParseInt(key, 10, 64)
+	if err != nil {
+		return 0, store.NotRemoved(key)
+	}
+	for done := false; !done; {
+		err := s.try(ctx, "purge", again, func(ctx context.Context, c *conn) error {
+			var n int
+			found, err := c.row(ctx, sqlPurge, []any{&n, &done}, tree, purgeBatch)
+			if err == nil && !found {
+				err = store.NotRemoved(key)
+			}
+			checkpoints += n
+			return err
+		})
+		if err != nil {
+			return checkpoints, err
+		}
+	}
+	return checkpoints, nil
+}

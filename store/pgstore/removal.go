@@ -1,0 +1,205 @@
+package pgstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// By sessions_root. Everybody locks the rows of a tree in the same order, and a commit locks no more than one of them.
+	sqlLockTree = `
+		SELECT` + sessionColumns + `, statement_timestamp()
+		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+		WHERE s.root_id = $1
+		ORDER BY s.key
+		FOR UPDATE OF h`
+
+	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions and
+	// calls are found by. Their event log loses its name.
+	sqlHide = `
+		WITH log AS (
+			DELETE FROM {schema}.logs WHERE name = $1 RETURNING key
+		), sessions AS (
+			DELETE FROM {schema}.sessions WHERE key = ANY ($3::bigint[]) RETURNING *
+		), heads AS (
+			DELETE FROM {schema}.heads WHERE session = ANY ($3::bigint[]) RETURNING *
+		), calls AS (
+			DELETE FROM {schema}.calls WHERE session = ANY ($3::bigint[]) RETURNING *
+		), unassigned AS (
+			DELETE FROM {schema}.assignments a USING calls c WHERE a.root_id = $1 AND a.id = c.id
+		), kept AS (
+			INSERT INTO {schema}.removed_calls (session, data) SELECT c.session, to_jsonb(c) FROM calls c
+		)
+		INSERT INTO {schema}.removed (key, tree, root, log, id, reason, removed_at, data)
+		SELECT s.key, $2, s.key = $2, CASE WHEN s.key = $2 THEN (SELECT key FROM log) END, s.id, $4, $5::timestamptz,
+			to_jsonb(h) || to_jsonb(s)
+		FROM sessions s JOIN heads h ON h.session = s.key`
+
+	sqlPutOff = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`
+
+	// By sessions_sweep.
+	selectStale = `SELECT s.sweep_at, s.id FROM {schema}.sessions s`
+
+	// By removed_roots.
+	selectRemoved = `SELECT r.key, r.id, r.reason, r.removed_at FROM {schema}.removed r`
+)
+
+// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of its calls, whatever else
+// they own.
+func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
+	if err := store.CheckRemoval(why); err != nil {
+		return nil, err
+	}
+	var refused error
+	err = s.try(ctx, "remove", once, func(ctx context.Context, c *conn) error {
+		return c.transact(ctx, func(c *conn) error {
+			removed, refused = nil, nil
+			tree, err := c.lockTree(ctx, root)
+			if err != nil {
+				return err
+			}
+			rows := make([]*cairn.Session, len(tree))
+			for i, r := range tree {
+				rows[i] = r.session
+				s.known.drop(r.session.ID)
+			}
+			now := tree[0].now.UTC()
+			if err := store.RemovalConflict(rows, why, now); err != nil {
+				if why != store.Expired {
+					return err
+				}
+				refused = err // and yet there is something to write
+				_, err = c.exec(ctx, sqlPutOff, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
+				return err
+			}
+			removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now}
+			return c.hide(ctx, tree, removed)
+		})
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case refused != nil:
+		return nil, refused
+	}
+	s.hub.Drop(root)
+	return removed, nil
+}
+
+// lockTree returns the records of a tree's sessions, that of the root first. Nobody else writes them until the transaction
+// ends.
+func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
+	for {
+		var tree []*record
+		mixed := false
+		err := c.query(ctx, sqlLockTree, func(rows pgx.Rows) error {
+			r := &record{}
+			err := r.read(rows, &r.now)
+			tree = append(tree, r)
+			mixed = mixed || r.mixed()
+			return err
+		}, root)
+		switch {
+		case err != nil:
+			return nil, err
+		case mixed:
+			continue
+		}
+		for i, r := range tree {
+			if r.session.ID == root {
+				tree[0], tree[i] = r, tree[0]
+				return tree, nil
+			}
+		}
+		r, err := c.find(ctx, root)
+		if err == nil {
+			err = store.NotRoot(r.session)
+		}
+		return nil, err
+	}
+}
+
+// hide makes it impossible to find the sessions of a tree that is locked, their calls and their log.
+func (c *conn) hide(ctx context.Context, tree []*record, removed *store.Removed) error {
+	keys := make([]int64, len(tree))
+	for i, r := range tree {
+		keys[i] = r.key
+	}
+	_, err := c.exec(ctx, sqlHide, removed.SessionID, keys[0], keys, string(removed.Reason), removed.RemovedAt)
+	return err
+}
+
+// staleRoot is a root that may have expired.
+type staleRoot struct {
+	at time.Time
+	id string
+}
+
+// Stale implements store.Sweeper.
+func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+	text, args, err := staleStatement(q)
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	roots, err := readPage(ctx, s, "list stale sessions", text, args, q.Size(), func(rows pgx.Rows) (r staleRoot, err error) {
+		err = rows.Scan(&r.at, &r.id)
+		return r, err
+	}, func(r *staleRoot) string { return store.SweepCursor(r.at, r.id) })
+	page := store.Page[string]{Next: roots.Next}
+	for _, r := range roots.Items {
+		page.Items = append(page.Items, r.id)
+	}
+	return page, err
+}
+
+// staleStatement returns the statement for one page.
+func staleStatement(q store.PageQuery) (text string, args []any, err error) {
+	at, id, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	f := &filter{}
+	f.add("s.sweep_at <= statement_timestamp()")
+	if id != "" {
+		f.add("(s.sweep_at, s.id) > (?::timestamptz, ?)", at, id)
+	}
+	return f.page(selectStale, "s.sweep_at, s.id", q.Size()), f.args, nil
+}
+
+// Removed implements store.Sweeper.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+	text, args, err := removedStatement(age, q)
+	if err != nil {
+		return store.Page[store.Removed]{}, err
+	}
+	return readPage(ctx, s, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r store.Removed, err error) {
+		var key int64
+		var reason string
+		err = rows.Scan(&key, &r.SessionID, &reason, &r.RemovedAt)
+		r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(key, 10), store.Removal(reason), r.RemovedAt.UTC()
+		return r, err
+	}, func(r *store.Removed) string { return store.SweepCursor(r.RemovedAt, r.Key) })
+}
+
+// removedStatement returns the statement for one page.
+func removedStatement(age time.Duration, q store.PageQuery) (text string, args []any, err error) {
+	at, id, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	f := &filter{}
+	f.add("r.root AND r.removed_at <= statement_timestamp() - ?::interval", age)
+	if id != "" {
+		key, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return "", nil, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+		}
+		f.add("(r.removed_at, r.key) > (?::timestamptz, ?::bigint)", at, key)
+	}
+	return f.page(selectRemoved, "r.removed_at, r.key", q.Size()), f.args, nil
+}

@@ -1,0 +1,116 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// rows counts the rows of every table but that of the migrations.
+func rows(t *testing.T, s *Store) map[string]int {
+	t.Helper()
+	var tables []string
+	oneValue(t, testenv.FastPostgres(t), fmt.Sprintf(`SELECT array_agg(tablename::text) FROM pg_tables
+		WHERE schemaname = '%s' AND tablename <> 'cairn_migrations'`, s.opts.Schema), &tables)
+	counts := map[string]int{}
+	for _, table := range tables {
+		var n int
+		oneValue(t, testenv.FastPostgres(t), s.texts.of("SELECT count(*) FROM {schema}."+table), &n)
+		counts[table] = n
+	}
+	return counts
+}
+
+// TestPurgeLeavesNothing removes a tree that has rows in every table, more of some than a batch has, and a log. The removal
+// keeps them, but where they could be found; after several purges at once there are none.
+func TestPurgeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := openNew(t, false)
+	for _, id := range []string{"session", "child"} {
+		row, err := s.Commit(t.Context(), id, &store.Commit{Create: &cairn.Session{Agent: "support", RootID: "session"},
+			StartRun: &cairn.Run{ID: "run"}, Messages: make([]cairn.Message, 2*purgeBatch+10),
+			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
+			Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
+			Suspend: &store.Suspend{StepID: "step"}, Calls: []store.CallWrite{{Call: openCall(id)}},
+			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "key"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.log.Append(t.Context(), "session", 0, make([]cairn.Event, purgeBatch+10)...); err != nil {
+		t.Fatal(err)
+	}
+	before := rows(t, s)
+	removed, err := s.Remove(t.Context(), "session", store.Deleted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := rows(t, s)
+	for table, n := range before {
+		want := n
+		switch table {
+		case "sessions", "heads", "calls", "assignments", "logs":
+			want = 0
+		case "removed":
+			want = before["sessions"]
+		case "removed_calls":
+			want = before["calls"]
+		default:
+			if n == 0 {
+				t.Errorf("there is nothing in %s to be removed", table)
+			}
+		}
+		if after[table] != want {
+			t.Errorf("%s has %d rows after the removal, want %d", table, after[table], want)
+		}
+	}
+	var group sync.WaitGroup
+	var checkpoints atomic.Int64
+	for range 4 {
+		group.Go(func() {
+			n, err := s.Purge(t.Context(), removed.Key)
+			checkpoints.Add(int64(n))
+			if err != nil && !errors.Is(err, cairn.ErrNotFound) { // another one was faster
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := checkpoints.Load(); n != 2 {
+		t.Errorf("%d checkpoints were purged, want 2", n)
+	}
+	for table, n := range rows(t, s) {
+		if n > 0 {
+			t.Errorf("%s has %d rows after the purge", table, n)
+		}
+	}
+}
+
+// TestMigrationFindsWhatExpires brings a schema up to date whose sessions were written when nothing swept.
+func TestMigrationFindsWhatExpires(t *testing.T) {
+	t.Parallel()
+	scripts := must(migrations())
+	before := slices.IndexFunc(scripts, func(text string) bool { return strings.Contains(text, "ADD COLUMN sweep_at") })
+	s := openVersion(t, scripts[:before])
+	if err := execAt(t, testenv.FastPostgres(t), s.texts.of(`
+		INSERT INTO {schema}.sessions (id, expires_at, root_id, agent, user_id, tags, metadata, trace_parent, parent_id, name, secret, context, created_at)
+		SELECT id, expires_at, root_id, 'support', '', '{}', '{}', '', '', '', '', 0, now()
+		FROM (VALUES ('expires', now(), 'expires'), ('stays', NULL, 'stays'), ('child', now(), 'stays')) v (id, expires_at, root_id)`)); err != nil {
+		t.Fatal(err)
+	}
+	s = openAt(t, testenv.FastPostgres(t), &s.opts)
+	if page, err := s.Stale(t.Context(), store.PageQuery{}); err != nil || !slices.Equal(page.Items, []string{"expires"}) {
+		t.Errorf("stale: %v, %v", page.Items, err)
+	}
+}
