@@ -57,7 +57,6 @@ type rarePlan struct {
 	Cache     []string           `json:"cache,omitempty"`
 	CacheDrop []string           `json:"cache_drop,omitempty"`
 	Context   *planContext       `json:"context,omitempty"`
-	Keep      int64              `json:"keep,omitempty"` // milliseconds after the session's ExpiresAt
 }
 
 type planRun struct {
@@ -88,7 +87,7 @@ type planContext struct {
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
-	if r := s.known.get(id); r != nil && s.opts.Retention == 0 && r.step(c) {
+	if r := s.known.get(id); r != nil && r.step(c) {
 		row, done, err := s.step(ctx, id, c, r)
 		if done || err != nil {
 			return row, err
@@ -181,7 +180,7 @@ func (s *Store) plan(id string, c *store.Commit) (*plan, error) {
 	if c.DropStaged {
 		p.args[12] = "1"
 	}
-	s.planRare(p, c)
+	p.planRare(c)
 	if c.Create != nil {
 		if err := p.create(id, c); err != nil {
 			return nil, err
@@ -220,11 +219,11 @@ func (s *Store) plan(id string, c *store.Commit) (*plan, error) {
 }
 
 // planRare plans what most commits do without, and finds out whether there is any of it.
-func (s *Store) planRare(p *plan, c *store.Commit) {
+func (p *plan) planRare(c *store.Commit) {
 	r, g := &p.rare, &c.Guard
 	r.New, r.Idle, r.Lapsed, r.Agent = g.New, g.Idle, g.Lapsed, g.Agent
 	r.Rewind, r.RewindRun, r.Recovered, r.Custom = c.Rewind, c.RewindRun, c.Recovered, c.Usage.Custom
-	r.Dequeue, r.CacheDrop, r.Keep = c.Dequeue, c.CacheDrop, s.opts.Retention.Milliseconds()
+	r.Dequeue, r.CacheDrop = c.Dequeue, c.CacheDrop
 	if c.StartRun == nil && (c.Checkpoint == nil || c.Checkpoint.StepID == "") {
 		r.Attempt = rand.Text()
 	}
@@ -236,7 +235,7 @@ func (s *Store) planRare(p *plan, c *store.Commit) {
 	}
 	dated := slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 	p.anyRare = *g != store.Guard{Token: g.Token, Version: g.Version} || r.Rewind != "" || r.RewindRun != "" || r.Recovered ||
-		len(r.Custom) > 0 || r.Dequeue != "" || len(r.CacheDrop) > 0 || r.Keep > 0 || r.Attempt != "" || r.Owner != nil ||
+		len(r.Custom) > 0 || r.Dequeue != "" || len(r.CacheDrop) > 0 || r.Attempt != "" || r.Owner != nil ||
 		r.Suspend != nil || dated || c.Create != nil || c.EndRun != nil || c.StartRun != nil || len(c.Calls) > 0 ||
 		c.Enqueue != nil || len(c.Cache) > 0 || c.Context != nil
 }
@@ -270,6 +269,9 @@ func (p *plan) create(id string, c *store.Commit) error {
 	}
 	if at := micros(row.ExpiresAt); at != 0 {
 		p.rare.Create["expires"] = at
+	}
+	if row.TTL > 0 {
+		p.rare.Create["ttl"] = row.TTL.Microseconds()
 	}
 	for name, value := range map[string]any{"tags": row.Tags, "metadata": row.Metadata} {
 		if len(row.Tags) > 0 && name == "tags" || len(row.Metadata) > 0 && name == "metadata" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -106,6 +107,33 @@ func TestLostAnswerOfAnAppend(t *testing.T) {
 				if want := fmt.Sprint("attempt ", i/2); ev.Text != want || ev.Sequence != int64(i+1) {
 					t.Fatalf("event %d is %d %q, want %q", i+1, ev.Sequence, ev.Text, want)
 				}
+			}
+		})
+	}
+}
+
+// A removal whose answer was lost is sent again and answers what it did.
+func TestLostAnswerOfARemoval(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]cutting{"request": cutRequest, "answer": cutAnswer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := throughProxy(t)
+			p.setCut(everyOther(how, "hide"))
+			var want []store.Removed
+			for range 10 {
+				if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				removed, err := s.Remove(t.Context(), "session", store.Deleted)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, *removed)
+			}
+			p.setCut(nil)
+			if page, err := s.Removed(t.Context(), 0, store.PageQuery{}); err != nil || !slices.Equal(page.Items, want) {
+				t.Errorf("removed: %+v, %v, want %+v", page.Items, err, want)
 			}
 		})
 	}

@@ -11,8 +11,11 @@
 // A child is found by its id through a note in the id's own bucket, and by a process that has seen it without that: only
 // the first commit of a child, and the first look a process takes at one, cost a second round trip on a cluster.
 //
-// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for appends to the
-// event log, too.
+// A removal hides a whole tree with its log in one script, which gives their keys other names. It takes two round trips: what
+// the first one saw must still be so. A purge removes some hundred keys at a time.
+//
+// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for removals and for
+// appends to the event log, too.
 //
 // # What survives
 //
@@ -52,8 +55,10 @@ type Options struct {
 	Prefix string
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// Retention is how long the server keeps a session after its ExpiresAt; then it removes it with everything it owns. 0
-	// means that sessions stay until they are deleted.
+	// Retention is how long the server keeps what is left of a session tree that was removed, because it was deleted or had
+	// expired; then the server purges it by itself, whether or not anybody sweeps. 0 means that it stays until it is purged
+	// by a sweep, which is when engine.Options.Retention is over; what goes earlier is in no sweep's report. Sessions that
+	// have expired, but that no sweep has removed, stay.
 	Retention time.Duration
 	// EventRetention is how long the server keeps a log's events after the last one was appended; readers are told
 	// ErrTrimmed then. 0 means that events stay until they are trimmed or dropped.
@@ -112,6 +117,7 @@ type Store struct {
 
 var (
 	_ store.Store       = (*Store)(nil)
+	_ store.Sweeper     = (*Store)(nil)
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)

@@ -1,13 +1,19 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/redis/go-redis/v9"
 )
 
 // await asks until done says yes: the server removes what expired by its own clock.
@@ -24,40 +30,134 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A session that has expired goes with all that it owns, and from every list.
+// writeTree makes a tree of some sessions that have everything a session can have, and a log.
+func writeTree(t *testing.T, s *Store, root string, children int) {
+	t.Helper()
+	for i := range children + 1 {
+		id, create := root, &cairn.Session{Agent: "support", UserID: "user", TTL: time.Hour}
+		if i > 0 {
+			id, create.ParentID, create.RootID = fmt.Sprint(root, "-child-", i), root, root
+		}
+		row, err := s.Commit(t.Context(), id, &store.Commit{Create: create, Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))},
+			StartRun: &cairn.Run{ID: "run"}, Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"},
+			Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
+			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "k"}},
+			Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval},
+				StepID: "step", Status: cairn.CallOpen, Reviewers: []string{"ann"}, ClaimedBy: "bob"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.log.Append(t.Context(), root, 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keys returns the names of all keys that a store has, but for the layout and the attempts, which go by themselves.
+func keys(t *testing.T, s *Store) []string {
+	t.Helper()
+	var names []string
+	var mu sync.Mutex
+	scan := func(ctx context.Context, node *redis.Client) error {
+		list := node.Scan(ctx, 0, s.opts.Prefix+":{*", 1000).Iterator()
+		for list.Next(ctx) {
+			_, name, _ := strings.Cut(list.Val(), "}:")
+			if !strings.HasPrefix(name, "x:") {
+				mu.Lock()
+				names = append(names, name)
+				mu.Unlock()
+			}
+		}
+		return list.Err()
+	}
+	err := error(nil)
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(t.Context(), scan)
+	} else {
+		err = scan(t.Context(), s.client.(*redis.Client))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// A removal leaves nothing under the names that keys have, and a purge nothing at all, however many keys there were.
+func TestPurgeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *Store{"server": openNew, "cluster": openCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			const children = purgeBatch / 9
+			writeTree(t, s, "session", children)
+			before := keys(t, s)
+			removed, err := s.Remove(t.Context(), "session", store.Deleted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hidden := "z:" + removed.Key + ":"
+			var want []string
+			for _, name := range before {
+				if !strings.HasPrefix(name, "i:") && !strings.HasPrefix(name, "to:") {
+					want = append(want, hidden+name)
+				}
+			}
+			if len(want) <= purgeBatch {
+				t.Fatalf("%d keys are purged at once", len(want))
+			}
+			want = append(want, "i:removed", "t:"+removed.Key, "z:"+removed.Key)
+			slices.Sort(want)
+			if got := keys(t, s); !slices.Equal(got, want) {
+				t.Errorf("keys after the removal: %q, want %q", got, want)
+			}
+			if n, err := s.Purge(t.Context(), removed.Key); err != nil || n != children+1 {
+				t.Errorf("the purge removed %d checkpoints, %v, want %d", n, err, children+1)
+			}
+			if got := keys(t, s); len(got) > 0 {
+				t.Errorf("keys after the purge: %q", got)
+			}
+		})
+	}
+}
+
+// With Options.Retention the server purges what was removed, if nobody else does, and nothing else.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.Redis(t), &Options{Prefix: newPrefix(), Retention: 50 * time.Millisecond})
 	ctx := t.Context()
-	_, err := s.Commit(ctx, "session", &store.Commit{Create: &cairn.Session{Agent: "support", UserID: "user", ExpiresAt: time.Now().Add(100 * time.Millisecond)},
-		Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))}, StartRun: &cairn.Run{ID: "run"}, Status: cairn.SessionPaused,
-		Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"}, Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "k"}},
-		Suspend: &store.Suspend{StepID: "step"},
-		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Kind: cairn.CallApproval}, StepID: "step", Status: cairn.CallOpen}}}})
+	for _, id := range []string{"expired", "stays"} {
+		writeTree(t, s, id, 2)
+		if _, err := store.SetContext(ctx, s, id, store.ContextChange{ExpiresAt: new(time.Now().Add(-time.Hour))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed, err := s.Remove(ctx, "expired", store.Expired)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Create(ctx, s, &cairn.Session{ID: "stays", Agent: "support"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the session to go", func() bool {
-		_, err := s.Load(ctx, "session")
-		return errors.Is(err, cairn.ErrNotFound)
+	await(t, "what was removed to go", func() bool {
+		return !slices.ContainsFunc(keys(t, s), func(name string) bool { return strings.Contains(name, removed.Key) })
 	})
-	page, err := s.List(ctx, store.SessionQuery{})
-	if err != nil || len(page.Items) != 1 || page.Items[0].ID != "stays" {
+	if page, err := s.Removed(ctx, 0, store.PageQuery{}); err != nil || len(page.Items) > 0 {
+		t.Errorf("removed: %+v, %v", page.Items, err)
+	}
+	if _, err := s.Purge(ctx, removed.Key); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("a purge afterwards: %v", err)
+	}
+	if slices.Contains(keys(t, s), "i:removed") {
+		t.Error("the list of what was removed is still there")
+	}
+	// A session that has expired, but was not removed, is in use as before.
+	if page, err := s.List(ctx, store.SessionQuery{RootID: "stays"}); err != nil || len(page.Items) != 3 {
 		t.Errorf("sessions that are listed: %+v, %v", page.Items, err)
 	}
-	if due, err := s.Due(ctx, 10); err != nil || len(due) != 0 {
-		t.Errorf("sessions that are due: %+v, %v", due, err)
-	}
-	if calls, err := s.Calls(ctx, store.CallQuery{}); err != nil || len(calls.Items) != 0 {
-		t.Errorf("pending calls: %+v, %v", calls.Items, err)
-	}
-	for _, letter := range "smfcnrogkqh" {
-		if n := s.client.Exists(ctx, s.buckets[0]+string(letter)+":session").Val(); n != 0 {
-			t.Errorf("the key %c of the session is still there", letter)
-		}
+	if page, err := s.Stale(ctx, store.PageQuery{}); err != nil || !slices.Equal(page.Items, []string{"stays"}) {
+		t.Errorf("stale: %v, %v", page.Items, err)
 	}
 }
 

@@ -74,6 +74,8 @@ func (r *record) readField(field string, u *unpacker) {
 		u.json(&s.Metadata)
 	case "expires":
 		s.ExpiresAt = u.time()
+	case "ttl":
+		s.TTL = time.Duration(u.int64()) * time.Microsecond
 	case "trace":
 		s.TraceParent = u.text()
 	case "parent":

@@ -154,13 +154,18 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		}
 		return store.Conflict(cairn.CodeRunning, row, "session %q is running", id)
 	}
-	own, home := s.bucketOf(id), s.bucketOf(r.text(1))
+	return s.release(ctx, id, s.bucketOf(r.text(1)))
+}
+
+// release takes back the note, on a cluster, of where a session was that is no more. If this does not happen, the note is
+// of no session, and whoever makes one of that id puts it right.
+func (s *Store) release(ctx context.Context, id string, home int) error {
+	own := s.bucketOf(id)
 	if own == home {
 		return nil
 	}
-	// If this does not happen, the note is of no session, and whoever makes one of that id puts it right.
 	s.routes.forget(id)
-	_, err = s.run(ctx, scriptRelease, own, id, home)
+	_, err := s.run(ctx, scriptRelease, own, id, home)
 	return err
 }
 

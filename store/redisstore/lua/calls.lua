@@ -1,5 +1,5 @@
 -- Answers up to ARGV[4] pending calls of the index ARGV[1], the oldest first, that come after the one created at ARGV[2]
--- with the name ARGV[3], which is its root and its id: for each its name and record. Calls of a session that expired go.
+-- with the name ARGV[3], which is its root and its id: for each its name and record.
 local key, created, last, n = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local list, offset = {}, 0
 while #list < 2 * n do
@@ -9,18 +9,8 @@ while #list < 2 * n do
 		offset = offset + 1
 		if #list < 2 * n and (tonumber(members[i + 1]) ~= tonumber(created) or less(last, name)) then
 			local root, id = string.match(name, '^([^\n]*)\n(.*)$')
-			local record = call('HGET', P .. 'w:' .. root, id)
-			if record and call('EXISTS', P .. 's:' .. header(record)[4]) == 0 then
-				call('HDEL', P .. 'w:' .. root, id)
-				record = nil
-			end
-			if not record then
-				call('ZREM', key, name)
-				offset = offset - 1
-			else
-				list[#list + 1] = name
-				list[#list + 1] = record
-			end
+			list[#list + 1] = name
+			list[#list + 1] = call('HGET', P .. 'w:' .. root, id)
 		end
 	end
 	if #members < 2 * n then

@@ -17,7 +17,14 @@
 --   w:ROOT  hash  pending calls of a tree: id -> record
 --   x:NAME        an attempt to commit that was successful
 --   to:ID         the bucket of a session that is kept with its root in another one
---   i:NAME  zset  an index: sessions or calls by creation, sessions by the time they are due
+--   i:NAME  zset  an index: sessions or calls by creation, sessions by the time they are due; sweep: roots by the time
+--                 from which they may have expired; removed: removals by time
+--
+-- What was removed and is not purged yet has other names, where nothing else looks:
+--
+--   z:REMOVAL       hash  id of the root, reason, at: the time
+--   t:REMOVAL       list  the names of what is left of the tree, its log included
+--   z:REMOVAL:NAME        what was NAME before
 --
 -- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis takes nothing back.
 local P = KEYS[1]
@@ -89,6 +96,19 @@ end
 -- agent, indexes.
 local function header(record)
 	return cjson.decode(string.match(record, '^[^\n]*'))
+end
+
+-- unlist takes a session and its pending calls out of the indexes.
+local function unlist(id, row)
+	for _, name in ipairs({ 'all', 'due', 'sweep', 'agent:' .. row.agent, 'root:' .. row.root, 'parent:' .. (row.parent or ''),
+		'user:' .. (row.user or '') }) do
+		call('ZREM', P .. 'i:' .. name, id)
+	end
+	for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do
+		for _, name in ipairs(header(call('HGET', P .. 'w:' .. row.root, pending))[7]) do
+			call('ZREM', P .. 'i:' .. name, row.root .. '\n' .. pending)
+		end
+	end
 end
 
 -- everything names the keys that a session has for itself.

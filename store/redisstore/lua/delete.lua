@@ -7,16 +7,9 @@ end
 if running(row, clock()) then
 	return { 'running', list }
 end
-for _, name in ipairs({ 'all', 'due', 'agent:' .. row.agent, 'root:' .. row.root, 'parent:' .. (row.parent or ''),
-	'user:' .. (row.user or '') }) do
-	call('ZREM', P .. 'i:' .. name, id)
-end
-local tree = P .. 'w:' .. row.root
+unlist(id, row)
 for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do
-	for _, name in ipairs(header(call('HGET', tree, pending))[7]) do
-		call('ZREM', P .. 'i:' .. name, row.root .. '\n' .. pending)
-	end
-	call('HDEL', tree, pending)
+	call('HDEL', P .. 'w:' .. row.root, pending)
 end
 for _, letter in ipairs(everything) do
 	call('UNLINK', P .. letter .. ':' .. id)

@@ -7,11 +7,8 @@ while true do
 	for i = 1, #members, 2 do
 		local id = members[i]
 		local row = load(id)
-		local since = row and (row.kind == 'crashed' and row.till or row.due)
-		if not row or not row.kind then
-			call('ZREM', key, id)
-			right = false
-		elseif since ~= tonumber(members[i + 1]) then
+		local since = row.kind == 'crashed' and row.till or row.due
+		if since ~= tonumber(members[i + 1]) then
 			call('ZADD', key, text(since), id)
 			call('HSET', P .. 's:' .. id, 'due', text(since))
 			right = false

@@ -1,5 +1,5 @@
 -- Answers up to ARGV[4] sessions of the index ARGV[1], the newest first, that come after the one created at ARGV[2] with
--- the id ARGV[3]: for each its id and row. A session that expired leaves the index here.
+-- the id ARGV[3]: for each its id and row.
 local key, created, last, n = P .. 'i:' .. ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local list, offset = {}, 0
 while #list < n do
@@ -8,13 +8,7 @@ while #list < n do
 		local id = members[i]
 		offset = offset + 1
 		if #list < n and (tonumber(members[i + 1]) ~= tonumber(created) or less(id, last)) then
-			local row = stored(id)
-			if row[1] then
-				list[#list + 1] = { id, row }
-			else
-				call('ZREM', key, id)
-				offset = offset - 1
-			end
+			list[#list + 1] = { id, stored(id) }
 		end
 	end
 	if #members < 2 * n then

@@ -1,0 +1,72 @@
+-- Hides the tree of the root ARGV[1], or puts off the time from which it is listed as stale. Whether it may be removed is
+-- for the client to say, who knows the tree as it was when this script answered ARGV[2]: if it is another one now, nothing
+-- is done, and the answer is the time, what to say in ARGV[2], and the ids and rows of the tree, the root first.
+-- ARGV[3] is 'hide', with the removal's key ARGV[4] and reason ARGV[5], the milliseconds for which what is left is kept, or
+-- 0, in ARGV[6], and the channel ARGV[7] of the log's followers; or it is 'later', with the time ARGV[4] or nothing.
+local id, action, key = ARGV[1], ARGV[3], ARGV[4]
+if action == 'hide' then
+	local done = call('HGET', P .. 'z:' .. key, 'at')
+	if done then
+		return { 'ok', done } -- it was lost on its way back
+	end
+end
+local root, list = load(id)
+if not root then
+	return missing(id)
+end
+if root.root ~= id then
+	return { 'child', root.root }
+end
+
+local ids, rows, tree, marks = { id }, { root }, { id, list }, { table.concat({ id, list[3], list[4], list[5] }, ' ') }
+for _, other in ipairs(call('ZRANGE', P .. 'i:root:' .. id, 0, -1)) do
+	if other ~= id then
+		local row, list = load(other)
+		ids[#ids + 1], rows[#rows + 1] = other, row
+		tree[#tree + 1], tree[#tree + 2] = other, list
+		marks[#marks + 1] = table.concat({ other, list[3], list[4], list[5] }, ' ')
+	end
+end
+local now, mark = text(clock()), redis.sha1hex(table.concat(marks, '\n'))
+if mark ~= ARGV[2] then
+	return { 'tree', now, mark, tree }
+end
+
+if action == 'later' then
+	if ARGV[4] == '' then
+		call('ZREM', P .. 'i:sweep', id)
+	else
+		call('ZADD', P .. 'i:sweep', ARGV[4], id)
+	end
+	return { 'ok' }
+end
+
+local names, keep = {}, ARGV[6]
+local function hide(name)
+	if call('EXISTS', P .. name) == 1 then
+		local hidden = 'z:' .. key .. ':' .. name
+		call('RENAME', P .. name, P .. hidden)
+		names[#names + 1] = hidden
+	end
+end
+for i, id in ipairs(ids) do
+	unlist(id, rows[i])
+	for _, letter in ipairs(everything) do
+		hide(letter .. ':' .. id)
+	end
+end
+hide('w:' .. id)
+hide('e:' .. id)
+hide('l:' .. id)
+call('HSET', P .. 'z:' .. key, 'id', id, 'reason', ARGV[5], 'at', now)
+push(P .. 't:' .. key, names, 1)
+call('ZADD', P .. 'i:removed', now, key)
+if keep ~= '0' then
+	table.insert(names, 'z:' .. key)
+	table.insert(names, 't:' .. key)
+	for _, name in ipairs(names) do
+		call('PEXPIRE', P .. name, keep, 'LT') -- events may go earlier
+	end
+end
+call('PUBLISH', ARGV[7], '0 ')
+return { 'ok', now }

@@ -1,0 +1,212 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptRemove  = writer("remove", "remove")
+	scriptOverdue = writer("overdue", "list what is to be swept")
+	scriptPurge   = writer("purge", "purge")
+)
+
+// purgeBatch is how many keys a purge removes at once, so that other writers do not wait for all of it.
+const purgeBatch = 500
+
+// Remove implements store.Sweeper. It looks at the tree first and then hides it, if nobody has changed it meanwhile; else it
+// looks again.
+func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+	if err := store.CheckRemoval(why); err != nil {
+		return nil, err
+	}
+	bucket := s.bucketOf(root)
+	key := removalKey(bucket)
+	var rows []*cairn.Session
+	var refused error
+	args := []any{"", "look"}
+	for {
+		r, err := s.ask(ctx, scriptRemove, root, args...)
+		if err != nil {
+			return nil, err
+		}
+		switch r.word() {
+		case "child":
+			return nil, store.NotRoot(&cairn.Session{ID: root, RootID: r.text(1)})
+		case "ok":
+			if refused != nil {
+				return nil, refused
+			}
+			s.forgetTree(ctx, rows, bucket)
+			at, err := strconv.ParseInt(r.text(1), 10, 64)
+			if err != nil {
+				return nil, unknown(scriptRemove, r)
+			}
+			return &store.Removed{Key: key, SessionID: root, Reason: why, RemovedAt: fromMicros(at)}, nil
+		case "tree":
+		default:
+			return nil, unknown(scriptRemove, r)
+		}
+		now, mark := time.Time{}, r.text(2)
+		if now, rows, err = readTree(r); err != nil {
+			return nil, err
+		}
+		refused = store.RemovalConflict(rows, why, now)
+		switch {
+		case refused == nil:
+			args = []any{mark, "hide", key, string(why), s.opts.Retention.Milliseconds(), s.eventChannel(root)}
+		case why == store.Expired: // and yet there is something to write
+			later := ""
+			if at := store.SweepAt(now, rows[0], rows[1:]...); !at.IsZero() {
+				later = strconv.FormatInt(micros(at), 10)
+			}
+			args = []any{mark, "later", later}
+		default:
+			return nil, refused
+		}
+	}
+}
+
+// readTree reads the time and the rows of a tree as remove.lua answers them.
+func readTree(r reply) (now time.Time, rows []*cairn.Session, err error) {
+	stamp, err := strconv.ParseInt(r.text(1), 10, 64)
+	if err != nil {
+		return now, nil, unknown(scriptRemove, r)
+	}
+	list := r.list(3)
+	for i := 0; i+1 < len(list); i += 2 {
+		stored, _ := list[i+1].([]any)
+		row, err := readRow(plain(list[i]), stored)
+		if err != nil {
+			return now, nil, err
+		}
+		rows = append(rows, row)
+	}
+	return fromMicros(stamp), rows, nil
+}
+
+// forgetTree forgets what this process knows of a tree that was in a bucket and is no more.
+func (s *Store) forgetTree(ctx context.Context, rows []*cairn.Session, bucket int) {
+	for _, row := range rows {
+		s.known.forget(row.ID)
+		s.release(ctx, row.ID, bucket) // or whoever makes a session of that id does it
+	}
+	s.hub.Drop(rows[0].ID)
+}
+
+// removalKey returns a new key of a removed tree, which says in what bucket it is.
+func removalKey(bucket int) string { return fmt.Sprint(bucket, "-", rand.Text()) }
+
+// bucketOfRemoval returns the bucket that a key names, if it is one that removalKey may have made.
+func (s *Store) bucketOfRemoval(key string) (bucket int, ok bool) {
+	number, _, ok := strings.Cut(key, "-")
+	bucket, err := strconv.Atoi(number)
+	return bucket, ok && err == nil && bucket >= 0 && bucket < len(s.buckets)
+}
+
+// overdue is an item of a list that overdue.lua makes: its name, its time and what else there is of it.
+type overdue struct {
+	name   string
+	at     time.Time
+	fields reply
+}
+
+// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash that
+// a letter and the name say.
+func (s *Store) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
+	at, name, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return store.Page[overdue]{}, err
+	}
+	from := "-inf"
+	if name != "" {
+		from = strconv.FormatInt(at.UnixMicro(), 10)
+	}
+	args := func(from any, name string, n int) []any {
+		return append([]any{index, from, name, n, age.Microseconds(), letter}, fields...)
+	}
+	list := merged[overdue]{
+		compare: func(a, b *overdue) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) },
+		first: func(n int) ([][]*overdue, error) {
+			return readParts(ctx, s, "", scriptOverdue, readOverdue, args(from, name, n)...)
+		},
+		more: func(part int, after *overdue, n int) ([]*overdue, error) {
+			r, err := s.run(ctx, scriptOverdue, part, args(after.at.UnixMicro(), after.name, n)...)
+			if err != nil {
+				return nil, err
+			}
+			return readOverdue(r)
+		},
+	}
+	all := func(*overdue) (yes, over bool) { return true, false }
+	return readMerged(&list, q.Size(), q.Size()+1, all, func(o *overdue) string { return store.SweepCursor(o.at, o.name) })
+}
+
+func readOverdue(r reply) ([]*overdue, error) {
+	var list []*overdue
+	for _, item := range r.list(1) {
+		parts, _ := item.([]any)
+		o := &overdue{name: reply(parts).text(0), fields: reply(parts).list(2)}
+		at, err := strconv.ParseInt(reply(parts).text(1), 10, 64)
+		if err != nil {
+			return nil, unknown(scriptOverdue, r)
+		}
+		o.at = fromMicros(at)
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// Stale implements store.Sweeper.
+func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+	found, err := s.overdues(ctx, "sweep", q, 0, "s", "version")
+	page := store.Page[string]{Next: found.Next}
+	for _, o := range found.Items {
+		page.Items = append(page.Items, o.name)
+	}
+	return page, err
+}
+
+// Removed implements store.Sweeper.
+func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+	found, err := s.overdues(ctx, "removed", q, age, "z", "id", "reason")
+	page := store.Page[store.Removed]{Next: found.Next}
+	for _, o := range found.Items {
+		page.Items = append(page.Items, store.Removed{Key: o.name, SessionID: o.fields.text(0), Reason: store.Removal(o.fields.text(1)),
+			RemovedAt: o.at})
+	}
+	return page, err
+}
+
+// Purge implements store.Sweeper.
+func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err error) {
+	bucket, ok := s.bucketOfRemoval(key)
+	if !ok {
+		return 0, store.NotRemoved(key)
+	}
+	for {
+		r, err := s.run(ctx, scriptPurge, bucket, key, purgeBatch)
+		if err != nil {
+			return checkpoints, err
+		}
+		if r.word() == "none" {
+			return checkpoints, store.NotRemoved(key)
+		}
+		n, err := strconv.Atoi(r.text(1))
+		if err != nil {
+			return checkpoints, unknown(scriptPurge, r)
+		}
+		checkpoints += n
+		if r.text(2) == "all" {
+			return checkpoints, nil
+		}
+	}
+}
