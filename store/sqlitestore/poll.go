@@ -13,6 +13,13 @@ const sqlDataVersion = `PRAGMA data_version`
 // pollBatch is how many events another process wrote are published at once; followers fetch what is older themselves.
 const pollBatch = 512
 
+const (
+	// haste is how much more often the file is looked at while another process writes a log that may be followed here.
+	haste = 10
+	// hastyLooks is how many such looks without news there are before it is looked at as seldom again as before.
+	hastyLooks = 50
+)
+
 // poller notices what other processes wrote and tells the followers of this one. It runs while there are any.
 type poller struct {
 	s *Store
@@ -59,24 +66,32 @@ func (p *poller) close() {
 }
 
 func (p *poller) poll(ctx context.Context) {
-	ticker := time.NewTicker(p.s.opts.PollInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	seen := map[string]int64{} // the last sequence of each followed log that its followers were told of
 	version := int64(-1)
-	for {
+	for hasty := 0; ; hasty-- {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
 		// An error here is one of storage or the end; followers meet it themselves when they read.
 		now, err := p.dataVersion(ctx)
 		if err == nil {
 			err = p.tell(ctx, seen, now != version)
 		}
 		if err == nil {
+			if now != version && version >= 0 && p.s.hub.Following() {
+				hasty = hastyLooks
+			}
 			version = now
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
+		interval := p.s.opts.PollInterval
+		if hasty > 0 {
+			interval /= haste
 		}
+		timer.Reset(interval)
 	}
 }
 

@@ -38,7 +38,7 @@ type Options struct {
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
 	// PollInterval is how often the file is looked at for what other processes wrote, while somebody follows a log or
-	// watches stop requests; 0 means 20 ms.
+	// watches stop requests; 0 means 20 ms. While somebody follows and another process writes it is ten times as often.
 	PollInterval time.Duration
 	// ReadConnections is how many reads may go on at once; 0 means 4.
 	ReadConnections int
