@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -258,31 +259,18 @@ func (a appends) step(writer int) error {
 	return err
 }
 
-// BenchmarkNews measures how long it takes from an append to its arrival at a follower in another process. The writer
-// has a store of its own, which shares nothing with the follower's but the server.
-func BenchmarkNews(b *testing.B) {
-	s := openDurable(b, 2)
-	other := openAt(b, testenv.Postgres(b), &s.opts)
-	var times []time.Duration
-	write := func() time.Time {
-		began := time.Now()
-		if _, err := other.log.Append(b.Context(), "log", store.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "words"}); err != nil {
-			b.Fatal(err)
-		}
-		return began
-	}
-	began := write()
-	for _, err := range s.log.Follow(b.Context(), "log", 0) {
+func init() {
+	storetest.Elsewhere(func(place string) (store.Log, error) {
+		schema, url, _ := strings.Cut(place, " ")
+		s, err := Open(context.Background(), url, &Options{Schema: schema})
 		if err != nil {
-			b.Fatal(err)
+			return nil, err
 		}
-		times = append(times, time.Since(began))
-		if !b.Loop() {
-			break
-		}
-		began = write()
-	}
-	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "median-ms")
-	b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		return s.EventLog(), nil
+	})
+}
+
+func BenchmarkFollowAcrossProcesses(b *testing.B) {
+	s := openDurable(b, 2)
+	storetest.BenchFollowAcrossProcesses(b, s.EventLog(), s.opts.Schema+" "+testenv.Postgres(b))
 }

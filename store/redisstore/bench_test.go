@@ -243,38 +243,18 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow is the time from an append to its arrival at a follower elsewhere, as an answer streams: an event every
-// few milliseconds.
-func BenchmarkFollow(b *testing.B) {
-	writer := openNew(b)
-	reader := second(b, writer)
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	arrived := make(chan time.Time, 1)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for _, err := range reader.log.Follow(ctx, "log", 0) {
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			arrived <- time.Now()
+func init() {
+	storetest.Elsewhere(func(place string) (store.Log, error) {
+		prefix, url, _ := strings.Cut(place, " ")
+		s, err := Open(context.Background(), url, &Options{Prefix: prefix})
+		if err != nil {
+			return nil, err
 		}
+		return s.EventLog(), nil
 	})
-	var times []time.Duration
-	pace := time.NewTicker(2 * time.Millisecond)
-	defer pace.Stop()
-	for b.Loop() {
-		<-pace.C
-		started := time.Now()
-		if _, err := writer.log.Append(ctx, "log", store.AnySequence, cairn.Event{Type: cairn.EventTextDelta, Text: "some words"}); err != nil {
-			b.Fatal(err)
-		}
-		times = append(times, (<-arrived).Sub(started))
-	}
-	cancel()
-	group.Wait()
-	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "median-µs")
-	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+}
+
+func BenchmarkFollowAcrossProcesses(b *testing.B) {
+	s := openNew(b)
+	storetest.BenchFollowAcrossProcesses(b, s.EventLog(), s.opts.Prefix+" "+s.url)
 }

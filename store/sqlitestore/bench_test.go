@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/storetest"
 )
 
 // stepsPerRun is how many steps the benchmarks' runs have.
@@ -288,4 +289,19 @@ func BenchmarkStream(b *testing.B) {
 		}
 		s.step()
 	}
+}
+
+func init() {
+	storetest.Elsewhere(func(place string) (store.Log, error) {
+		s, err := Open(place, nil)
+		if err != nil {
+			return nil, err
+		}
+		return s.EventLog(), nil
+	})
+}
+
+func BenchmarkFollowAcrossProcesses(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "cairn.db")
+	storetest.BenchFollowAcrossProcesses(b, openAt(b, path, nil).EventLog(), path)
 }
