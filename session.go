@@ -80,7 +80,8 @@ type Session struct {
 }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
-// write that names an old one is refused.
+// write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so that no
+// holder of an earlier session of its id has a token of its own.
 type Lease struct {
 	Owner string    `json:"owner,omitempty"`
 	Token int64     `json:"token,omitempty"`

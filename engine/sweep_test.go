@@ -477,11 +477,17 @@ func TestDeletedSessionIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		model := scripted.New(scripted.Text("one"), scripted.Text("three"), scripted.Text("five"))
+		model := scripted.New(scripted.Text("one"), scripted.Text("three"), scripted.Text("five"), scripted.Text("seven"))
 		eng := open(t, st, bot(model))
-		other := open(t, st, bot(scripted.New(scripted.Text("two"), scripted.Text("four"))), named("b"))
+		other := open(t, st, bot(scripted.New(scripted.Text("two"), scripted.Text("four"), scripted.Text("six"))), named("b"))
 		turn(t, eng, "s", "first")
 		for i, remove := range []func(){
+			func() {
+				time.Sleep(time.Second)
+				if err := other.Delete(t.Context(), "s"); err != nil {
+					t.Fatal(err)
+				}
+			},
 			func() {
 				if err := eng.Delete(t.Context(), "s"); err != nil {
 					t.Fatal(err)

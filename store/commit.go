@@ -15,7 +15,8 @@ import (
 //
 // A commit is idempotent: if the session has a checkpoint with Checkpoint.StepID, or a run with StartRun.ID, then it
 // has happened before, and the store returns the session's row and writes nothing, whether or not Guard holds; only a
-// token that is not current is refused all the same, since the step may have been another holder's. An EndRun or Rewind
+// token that is not current is refused all the same, since the step may have been another holder's, unless the commit itself
+// [Commit.Took] the lease. An EndRun or Rewind
 // that names what the session does not have is ErrNotFound, and nothing is written.
 type Commit struct {
 	Guard Guard
@@ -161,6 +162,12 @@ func (g Guard) CheckToken(s *cairn.Session) error {
 		return nil
 	}
 	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
+}
+
+// Took reports whether a session's lease is the one that c takes: then the token that its guard names is not current because
+// c has happened before.
+func (c *Commit) Took(s *cairn.Session) bool {
+	return c.Lease.Action == LeaseTake && c.Lease.Owner == s.Lease.Owner && c.Guard.Token+1 == s.Lease.Token
 }
 
 // ConflictError says that a guard did not hold. errors.Is compares it with the sentinels of package cairn.

@@ -17,7 +17,7 @@ func (c *Commit) NewRow(id string, now time.Time) *cairn.Session {
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: from.ExpiresAt, TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
 		ParentID: from.ParentID, RootID: from.RootID, Name: from.Name, Secret: from.Secret,
-		CreatedAt: now, UpdatedAt: now,
+		Lease: cairn.Lease{Token: now.UnixMicro()}, CreatedAt: now, UpdatedAt: now,
 	}
 	if row.Secret == "" {
 		row.Secret = ids.New("secret")

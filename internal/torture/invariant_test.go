@@ -104,7 +104,7 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 	tool, model := *h.record(toolStarted), *h.record(modelCalled)
 	slices.Reverse(h.Journal)
 	for name, again := range map[string]record{"tool": tool, "model": model} {
-		for token, fault := range map[int64]bool{1: false, 100: true} {
+		for token, fault := range map[int64]bool{1: false, h.Session.Lease.Token + 100: true} {
 			c := h.clone(t)
 			again.Process = "late"
 			c.Journal = append(c.Journal, record{Kind: committed, Process: "late", Took: true, Token: token}, again)

@@ -79,8 +79,8 @@ func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
 	return Begun{}, err
 }
 
-// outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or
-// somebody ran it since and crashed.
+// outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or is
+// another one of that id, or somebody ran it since and crashed.
 func (fx *Effects) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
@@ -88,7 +88,7 @@ func (fx *Effects) outdated(err error) bool {
 	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return seen.Crashed(fx.Now())
 	}
-	return errors.Is(err, cairn.ErrStale)
+	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
 }
 
 // refused reports whether a begin failed over what the session is like, or because it is gone. If that was said of a
@@ -210,7 +210,8 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 	if row.SuspendedStep != "" {
 		withdrawn = fx.goOn(l, c, in.Kind)
 	}
-	c.Guard = store.Guard{Version: row.Version, Idle: !crashed, Lapsed: crashed}
+	// The token says which of the sessions that had this id one after the other it is.
+	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !crashed, Lapsed: crashed}
 	if in.Kind != cairn.RunExecute {
 		c.StartRun.PreviousRunID = row.RunID
 	}

@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		}
 		ses = newSession(c.NewRow(id, now), c.InitialState)
 	} else {
-		if c.Guard.CheckToken(ses.row) != nil {
+		if c.Guard.CheckToken(ses.row) != nil && !c.Took(ses.row) {
 			return nil, c.Guard.CheckToken(copyOf(ses.row)) // a conflict hands the row out
 		}
 		if ses.happened(c) {

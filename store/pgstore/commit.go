@@ -223,6 +223,7 @@ func (w *write) prepareCreate() (err error) {
 	}
 	row := w.c.NewRow(w.id, time.Time{})
 	row.State.KeyframeBytes = int64(len(w.initial))
+	row.Lease.Token = 0 // the server adds the time of the creation
 	w.created, _ = w.c.Advance(row, time.Time{}, len(w.state), 0)
 	return nil
 }
@@ -351,7 +352,7 @@ func (w *write) attempt(ctx context.Context, c *conn, s shape) (seen *record, er
 // check returns the conflict of the guard with a session's record. done says that the commit had been applied before.
 func (w *write) check(ctx context.Context, c *conn, r *record) (done bool, err error) {
 	conflict := w.c.Guard.Check(r.session, r.now)
-	if errors.Is(conflict, cairn.ErrFenced) && !w.took(r.session) {
+	if errors.Is(conflict, cairn.ErrFenced) && !w.c.Took(r.session) {
 		return false, conflict
 	}
 	if run, step := w.key(); run != "" || step != "" {
@@ -364,11 +365,4 @@ func (w *write) check(ctx context.Context, c *conn, r *record) (done bool, err e
 	}
 	w.result = r.session
 	return true, nil
-}
-
-// took reports whether the session's lease is the one that the commit takes: then the token that its guard names is not
-// current because it has happened before.
-func (w *write) took(row *cairn.Session) bool {
-	lease := &w.c.Lease
-	return lease.Action == store.LeaseTake && lease.Owner == row.Lease.Owner && w.c.Guard.Token+1 == row.Lease.Token
 }

@@ -227,7 +227,7 @@ const (
 		due_at, usage, run_usage, usage_custom, run_usage_custom, status, run_id, checkpoint_id, checkpoint_before,
 		lease_owner, suspended_step, due)
 	SELECT m.key, 1, @message_count::bigint, @new_turn::bigint, @step::bigint, @recovered::bigint, @new_checkpoints::bigint,
-		@new_log_sequence::bigint, @new_token::bigint, @new_position::bigint, @new_keyframe::bigint, @new_changes::bigint,
+		@new_log_sequence::bigint, (extract(epoch FROM m.created_at) * 1000000)::bigint + @new_token::bigint, @new_position::bigint, @new_keyframe::bigint, @new_changes::bigint,
 		@new_open_calls::bigint, @new_queued::bigint, 0, m.created_at, m.created_at + @new_ttl::interval,
 		@next_deadline::timestamptz, CASE @new_due::text WHEN '' THEN NULL WHEN 'deadline' THEN @next_deadline::timestamptz
 		ELSE m.created_at END, @usage::bigint[], @usage::bigint[], @usage_custom::jsonb, @usage_custom::jsonb,

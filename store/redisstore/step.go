@@ -81,8 +81,9 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 		drop = "1"
 	}
 	cp := fx.Checkpoint
-	args := append(make([]any, 0, 12+len(c.Messages)), strconv.FormatInt(r.session.Version, 10), ttl, after.head(), change, "s"+cp.StepID,
-		"c"+cp.ID, before, behind, cp.Number, cp.ID, strconv.FormatInt(after.session.Version, 10), drop)
+	args := append(make([]any, 0, 13+len(c.Messages)), strconv.FormatInt(r.session.Version, 10), ttl, after.head(), change, "s"+cp.StepID,
+		"c"+cp.ID, before, behind, cp.Number, cp.ID, strconv.FormatInt(after.session.Version, 10), drop,
+		strconv.FormatInt(micros(r.session.CreatedAt), 10))
 	for i := range c.Messages {
 		text, err := encode("message", &c.Messages[i])
 		if err != nil {

@@ -137,7 +137,7 @@ func (w *write) run(c *conn) error {
 func (w *write) check(c *conn, before *record, now time.Time) (done bool, err error) {
 	conflict := w.c.Guard.Check(before.session, now)
 	refusable := w.c.Rewind != "" || w.c.RewindRun != "" || w.c.Dequeue != "" || len(w.c.Calls) > 0
-	if conflict == nil && !refusable || errors.Is(conflict, cairn.ErrFenced) {
+	if conflict == nil && !refusable || errors.Is(conflict, cairn.ErrFenced) && !w.c.Took(before.session) {
 		return false, conflict
 	}
 	done, err = w.happened(c, before.key)

@@ -104,7 +104,7 @@ func branchRow(h *harness) {
 	h.must(err)
 	want := *given
 	want.Status, want.Version, want.Turn, want.MessageCount = cairn.SessionIdle, 1, 0, s.MessageCount
-	want.State, want.CreatedAt, want.UpdatedAt = row.State, row.CreatedAt, row.UpdatedAt
+	want.State, want.CreatedAt, want.UpdatedAt, want.Lease.Token = row.State, row.CreatedAt, row.UpdatedAt, row.CreatedAt.UnixMicro()
 	same(h.T, "row", row, &want)
 	if row.State.Position != 0 || row.CreatedAt.Before(s.CreatedAt) {
 		h.Fatalf("row is %+v", row)

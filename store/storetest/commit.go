@@ -40,7 +40,7 @@ func createFields(h *harness) {
 	}
 	want := *given
 	want.Status, want.Version, want.State = cairn.SessionIdle, 1, got.State
-	want.CreatedAt, want.UpdatedAt = got.CreatedAt, got.UpdatedAt
+	want.CreatedAt, want.UpdatedAt, want.Lease.Token = got.CreatedAt, got.UpdatedAt, got.CreatedAt.UnixMicro()
 	same(h.T, "the new row", got, &want)
 	same(h.T, "the loaded row", h.load("child"), &want)
 	h.wantState("child", "", `{"n":1}`)
@@ -61,7 +61,8 @@ func createNothingElse(h *harness) {
 		CreatedAt: time.Unix(80, 0), UpdatedAt: time.Unix(81, 0)}, nil)
 	h.must(err)
 	want := &cairn.Session{ID: "session", RootID: "session", Agent: agentName, Status: cairn.SessionIdle, Version: 1,
-		State: cairn.StatePosition{KeyframeBytes: got.State.KeyframeBytes}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt}
+		State: cairn.StatePosition{KeyframeBytes: got.State.KeyframeBytes}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
+		Lease: cairn.Lease{Token: got.CreatedAt.UnixMicro()}}
 	same(h.T, "the new row", got, want)
 	if got.CreatedAt.Equal(time.Unix(80, 0)) {
 		h.Fatal("the creation time is the caller's, not the store's")
@@ -112,7 +113,7 @@ func createWithRun(h *harness) {
 	c.Guard.Agent = agentName
 	s := h.commit("session", c)
 	if s.ID != "session" || s.UserID != "user" || s.Version != 1 || s.Turn != 1 || s.RunID != "run" ||
-		s.MessageCount != 1 || s.Status != cairn.SessionActive || s.Lease.Token != 1 {
+		s.MessageCount != 1 || s.Status != cairn.SessionActive || s.Lease.Token != s.CreatedAt.UnixMicro()+1 {
 		h.Fatalf("first commit made %+v", s)
 	}
 }

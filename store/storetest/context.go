@@ -43,10 +43,12 @@ func storeCalls(id string) []storeCall {
 		{"Messages", false, func(ctx context.Context, st store.Store) error { return failure(st.Messages(ctx, id, 0, 10)) }},
 		{"State", false, func(ctx context.Context, st store.Store) error { return failure(st.State(ctx, id, "")) }},
 		{"Stage", false, func(ctx context.Context, st store.Store) error {
-			return st.Stage(ctx, id, 1, piece("another step", "key", `1`))
+			return st.Stage(ctx, id, tokenOf(st, id), piece("another step", "key", `1`))
 		}},
 		{"Staged", false, func(ctx context.Context, st store.Store) error { return failure(st.Staged(ctx, id, "")) }},
-		{"Renew", false, func(ctx context.Context, st store.Store) error { return failure(st.Renew(ctx, id, 1, 9*time.Hour)) }},
+		{"Renew", false, func(ctx context.Context, st store.Store) error {
+			return failure(st.Renew(ctx, id, tokenOf(st, id), 9*time.Hour))
+		}},
 		{"RequestStop", false, func(ctx context.Context, st store.Store) error { return st.RequestStop(ctx, id, abort(run, "")) }},
 		{"Run", false, func(ctx context.Context, st store.Store) error { return failure(st.Run(ctx, id, run)) }},
 		{"Runs", false, func(ctx context.Context, st store.Store) error { return failure(st.Runs(ctx, id, store.PageQuery{})) }},
@@ -67,6 +69,14 @@ func storeCalls(id string) []storeCall {
 		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, 10)) }},
 		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
 	}
+}
+
+// tokenOf returns the fencing token of a session's holder, or any if the store finds no such session.
+func tokenOf(st store.Store, id string) int64 {
+	if s, err := st.Load(context.Background(), id); err == nil {
+		return s.Lease.Token
+	}
+	return 1
 }
 
 // sweeperCalls calls those of a Sweeper.

@@ -210,6 +210,19 @@ func sameBegin(h *harness) {
 		h.Fatalf("%d runs, want 2", len(runs))
 	}
 
+	// Also if it names the token of the holder before, as long as nobody else holds the session.
+	s = h.end(h.load("session"))
+	c = beginCommit("run after that", "worker", time.Hour)
+	c.Guard.Token = s.Lease.Token
+	h.commit("session", c)
+	h.again("session", c, "a begin again that its own lease has fenced off")
+	h.unchanged("session", "another's begin", func() {
+		other := *c
+		other.Lease.Owner = "another worker"
+		_, err := h.st.Commit(h.Context(), "session", &other)
+		h.wantConflict(err, cairn.ErrFenced, "another's begin with a token that is not current")
+	})
+
 	// On a session that the commit created, too.
 	first := beginCommit("first", "worker", time.Hour)
 	first.Create = &cairn.Session{Agent: agentName}

@@ -156,9 +156,14 @@ func (g *historian) creates(*modelSession) bool {
 		}
 	}
 	state := fmt.Sprintf(`{"born":%q}`, id)
-	g.createWith(id, state)
-	g.sessions = append(g.sessions, newModelSession(id, json.RawMessage(state), nil))
+	g.add(newModelSession(id, json.RawMessage(state), nil), g.createWith(id, state))
 	return false
+}
+
+// add takes a new session into the model.
+func (g *historian) add(m *modelSession, row *cairn.Session) {
+	m.row.Lease.Token = row.CreatedAt.UnixMicro()
+	g.sessions = append(g.sessions, m)
 }
 
 func (g *historian) begins(m *modelSession) bool {
@@ -229,9 +234,9 @@ func (g *historian) branches(m *modelSession) bool {
 		at.Messages = &n
 	}
 	id := g.newID("branch")
-	_, err := g.st.Branch(g.Context(), m.row.ID, at, &cairn.Session{ID: id, Agent: agentName})
+	row, err := g.st.Branch(g.Context(), m.row.ID, at, &cairn.Session{ID: id, Agent: agentName})
 	g.must(err)
-	g.sessions = append(g.sessions, m.branch(at, id))
+	g.add(m.branch(at, id), row)
 	g.compare(g.sessions[len(g.sessions)-1], "a new branch", true)
 	return true
 }

@@ -28,34 +28,34 @@ func (h *harness) wantTTL(s *cairn.Session, ttl time.Duration) {
 }
 
 func leaseActions(h *harness) {
-	h.create("session")
+	first := h.create("session").Lease.Token
 	lease := func(change store.LeaseChange) *cairn.Session {
 		h.Helper()
 		return h.commit("session", &store.Commit{Lease: change})
 	}
 	s := lease(store.LeaseChange{Action: store.LeaseTake, Owner: "one", TTL: time.Minute})
 	h.wantTTL(s, time.Minute)
-	if s.Lease.Owner != "one" || s.Lease.Token != 1 {
+	if s.Lease.Owner != "one" || s.Lease.Token != first+1 {
 		h.Fatalf("lease %+v after it was taken", s.Lease)
 	}
 	kept := lease(store.LeaseChange{})
 	same(h.T, "lease that was left as it is", kept.Lease, s.Lease)
 	s = lease(store.LeaseChange{Action: store.LeaseRenew, Owner: "ignored", TTL: time.Hour})
 	h.wantTTL(s, time.Hour)
-	if s.Lease.Owner != "one" || s.Lease.Token != 1 {
+	if s.Lease.Owner != "one" || s.Lease.Token != first+1 {
 		h.Fatalf("lease %+v after it was renewed", s.Lease)
 	}
 	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "two", TTL: time.Minute})
-	if s.Lease.Owner != "two" || s.Lease.Token != 2 {
+	if s.Lease.Owner != "two" || s.Lease.Token != first+2 {
 		h.Fatalf("lease %+v after another took it", s.Lease)
 	}
 	s = lease(store.LeaseChange{Action: store.LeaseRelease})
-	if s.Lease.Owner != "" || s.Lease.Token != 2 || !s.Lease.Until.IsZero() {
+	if s.Lease.Owner != "" || s.Lease.Token != first+2 || !s.Lease.Until.IsZero() {
 		h.Fatalf("lease %+v after it was released", s.Lease)
 	}
 	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "three", TTL: time.Minute})
-	if s.Lease.Token != 3 {
-		h.Fatalf("fencing token %d after a release at 2", s.Lease.Token)
+	if s.Lease.Token != first+3 {
+		h.Fatalf("fencing token %d after a release at %d", s.Lease.Token, first+2)
 	}
 	same(h.T, "lease as loaded", h.load("session").Lease, s.Lease)
 }

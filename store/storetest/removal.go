@@ -14,6 +14,8 @@ import (
 var removalTests = []storeTest{
 	{name: "HidesTheTree", run: removeHides},
 	{name: "FreesTheIDs", run: removeFrees},
+	{name: "EarlierLifeIsFenced", run: oneHandle(removeFences)},
+	{name: "TwoHandles/EarlierLifeIsFenced", run: twoHandles(removeFences), needs: needsSecond},
 	{name: "NotWhileOneRuns", run: removeRunning},
 	{name: "Crashed", run: removeCrashed},
 	{name: "OnlyRoots", run: removeChild},
@@ -102,6 +104,49 @@ func removeFrees(h *harness) {
 			h.Fatalf("the new call has version %d", call.Version)
 		}
 	}
+}
+
+// removeFences gives a new session the version, the run and as many holders as one of its id had that was removed: who held
+// that one can do nothing here.
+func removeFences(h *harness, hs handles) {
+	old := h.on(hs.of(1))
+	live := func(h *harness) *cairn.Session {
+		h.create("session")
+		return h.step(h.begin("session", "run"), "reply")
+	}
+	dead := live(old)
+	h.commit("session", &store.Commit{Status: cairn.SessionCompleted, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.remove("session")
+	s := live(h)
+	if s.Version != dead.Version || s.Turn != dead.Turn || s.Step != dead.Step {
+		h.Fatalf("the lives differ: %+v, %+v", s, dead)
+	}
+	old.fencedOff(dead)
+	h.must(failureOf(h.st.Renew(h.Context(), "session", s.Lease.Token, time.Hour)))
+	s = h.step(h.load("session"), "another reply")
+	old.fencedOff(dead)
+	h.end(s)
+	old.fencedOff(dead)
+	c := beginCommit("another run", "worker", time.Hour)
+	c.Guard.Token, c.Guard.Version = dead.Lease.Token, h.load("session").Version
+	_, err := old.st.Commit(h.Context(), "session", c)
+	h.wantConflict(err, cairn.ErrFenced, "begin on the session that was there before")
+}
+
+// fencedOff checks that whoever held an earlier session of an id can neither commit nor stage nor renew.
+func (h *harness) fencedOff(dead *cairn.Session) {
+	h.Helper()
+	h.unchanged(dead.ID, "what the holder of an earlier session of its id did", func() {
+		_, err := h.st.Commit(h.Context(), dead.ID, h.stepCommit(dead, "from beyond"))
+		h.wantConflict(err, cairn.ErrFenced, "a step of an earlier session")
+		c := h.stepCommit(dead, "from beyond")
+		c.Guard.Version = h.load(dead.ID).Version
+		_, err = h.st.Commit(h.Context(), dead.ID, c)
+		h.wantConflict(err, cairn.ErrFenced, "a step of an earlier session at the version of this one")
+		h.wantConflict(h.st.Stage(h.Context(), dead.ID, dead.Lease.Token, piece("step", "reply", `1`)), cairn.ErrFenced, "staging for an earlier session")
+		_, err = h.st.Renew(h.Context(), dead.ID, dead.Lease.Token, time.Hour)
+		h.wantConflict(err, cairn.ErrFenced, "heartbeat of an earlier session")
+	})
 }
 
 func removeRunning(h *harness) {

@@ -126,7 +126,7 @@ func beginRace(h *harness, hs handles) {
 				h.Fatalf("the row tells of run %q of %q, but %q won", row.RunID, row.Lease.Owner, want)
 			}
 		}
-		if s.Turn != n+1 || s.MessageCount != n+1 || s.Lease.Token != int64(n+1) {
+		if s.Turn != n+1 || s.MessageCount != n+1 || s.Lease.Token != s.CreatedAt.UnixMicro()+int64(n)+1 {
 			h.Fatalf("after %d turns: turn %d, %d messages, fencing token %d", n+1, s.Turn, s.MessageCount, s.Lease.Token)
 		}
 		h.end(s)

@@ -41,7 +41,7 @@ if created then
 		return missing(id)
 	end
 	head = { status = 'idle', messages = 0, position = 0, frame = 0, keyframe = 0, changes = 0, checkpoints = 0,
-		turn = 0, step = 0, log = 0, token = 0 }
+		turn = 0, step = 0, log = 0, token = now }
 	unpacked, base_changed = c.create, true
 	unpacked.created = now
 else
@@ -51,7 +51,8 @@ else
 		return { 'ok', row }
 	end
 	head = cmsgpack.unpack(row[1])
-	if token ~= 0 and not c.new and token ~= head.token then
+	local fenced = token ~= 0 and not c.new and token ~= head.token
+	if fenced and not (lease == 'take' and c.owner == head.owner and token + 1 == head.token) then
 		return { 'guard', row, stamp }
 	end
 	if c.start and call('HEXISTS', runs_key, 'o' .. c.start.id) == 1 then
@@ -65,7 +66,7 @@ else
 		end
 		taken = there[2] and not c.rewind and not c.rewind_run
 	end
-	if refused(head, base, till) then
+	if fenced or refused(head, base, till) then
 		return { 'guard', row, stamp }
 	end
 	if taken then
@@ -129,6 +130,7 @@ end
 -- Nothing fails from here on.
 
 if created then
+	call('HSET', row_key, 'born', stamp)
 	push(states_key, { initial }, 1)
 	head.keyframe = #initial
 	local names = { 'all', 'agent:' .. unpacked.agent, 'root:' .. unpacked.root }

@@ -2,7 +2,8 @@
 -- itself. A session is kept under these, by its id:
 --
 --   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
---                 MessagePack; version, updated, until (of the lease), stop, first (see f:ID) and due are fields
+--                 MessagePack; version, updated, until (of the lease), stop, first (see f:ID), due and born, the time of its
+--                 creation, are fields
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
 --   c:ID  hash    c<checkpoint> -> record, s<step> -> checkpoint

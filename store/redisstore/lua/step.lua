@@ -2,14 +2,14 @@
 -- ARGV[2]. ARGV[3] is for how many microseconds the lease is renewed, or empty; ARGV[5] is the change of the state, or
 -- empty; ARGV[6] and ARGV[7] are s<step> and c<checkpoint>, ARGV[8] and ARGV[9] what stands before and after the time in
 -- the checkpoint's record, ARGV[10] is its number and ARGV[11] its id; ARGV[12] is the next version; ARGV[13] says whether
--- what is staged is dropped; the rest are messages.
+-- what is staged is dropped; ARGV[14] is the time of the session's creation; the rest are messages.
 -- Answers the time and the end of the lease; or that nothing was done, because the row is not the one the client knows, or
 -- the step or the checkpoint is there already: commit.lua deals with that. The keys are those that common.lua tells of,
 -- which this script does without, since it is run for every step.
 local P, id, call = KEYS[1], ARGV[1], redis.call
 local row, checkpoints = P .. 's:' .. id, P .. 'c:' .. id
-local found = call('HMGET', row, 'version', 'until', 'due')
-if found[1] ~= ARGV[2] then
+local found = call('HMGET', row, 'version', 'until', 'due', 'born')
+if found[1] ~= ARGV[2] or found[4] ~= ARGV[14] then
 	return { 'no' }
 end
 local t = call('TIME')
@@ -34,7 +34,7 @@ call('ZADD', P .. 'n:' .. id, ARGV[10], ARGV[11])
 if ARGV[5] ~= '' then
 	call('RPUSH', P .. 'f:' .. id, ARGV[5])
 end
-for i = 14, #ARGV, 2 do
+for i = 15, #ARGV, 2 do
 	if ARGV[i + 1] then
 		call('RPUSH', P .. 'm:' .. id, stamp .. ARGV[i], stamp .. ARGV[i + 1])
 	else
