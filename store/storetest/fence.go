@@ -71,6 +71,16 @@ func fenced(h *logHarness, ls logs) {
 	if err != nil || last != 1 {
 		h.Fatalf("after a drop: last %d, error %v", last, err)
 	}
+
+	// Tokens begin with a time in microseconds, every digit of which counts.
+	const token = 1763720000123456
+	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", token, say("2"))
+	h.must(err)
+	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", token-1, say("lost"))
+	refused("a token that was the current one just before", err)
+	if last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", token, say("3")); err != nil || last != 3 {
+		h.Fatalf("a large token again: last %d, error %v", last, err)
+	}
 }
 
 // fencedRace has holders of growing tokens and their zombies write at once: of each token's events those that are in
