@@ -169,9 +169,9 @@ func (l *logTap) Append(ctx context.Context, log string, expect int64, events ..
 	return l.Log.Append(ctx, log, expect, events...)
 }
 
-func (l *logTap) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+func (l *logTap) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
 	if err := l.step(ctx, events); err != nil {
 		return 0, err
 	}
-	return l.Log.AppendFenced(ctx, log, expect, session, token, events...)
+	return l.Log.AppendFenced(ctx, log, expect, w, events...)
 }

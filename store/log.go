@@ -34,13 +34,28 @@ type Log interface {
 	MaxEvent() int
 }
 
-// Fencer is a Log that holds off the events of a process that lost its lease but does not know it yet. The logs of this
-// project are Fencers; with a log that is not, such a process may add events to a step that another one carries on.
+// Fencer is a Log that holds off the events of a process that lost its lease but does not know it yet, and adds what is sent
+// to it twice once. The logs of this project are Fencers; with a log that is not, such a process may add events to a step
+// that another one carries on, and an append whose answer is lost may add its events again.
 type Fencer interface {
 	// AppendFenced does what Append does, for the holder of a session's lease. If the log has seen a higher fencing token
-	// for that session the error is ErrFenced, whatever expect is, and nothing is added. Without events it only makes the
-	// token known.
-	AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error)
+	// for that session the error is ErrFenced, whatever expect is, and nothing is added. If it has added this batch of the
+	// writer, or a later one, it adds nothing, whatever expect is, and returns the sequence at which the latest one ended.
+	// Without events it only makes the token known.
+	AppendFenced(ctx context.Context, log string, expect int64, w Writer, events ...cairn.Event) (last int64, err error)
+}
+
+// Writer says who appends to a log, and what.
+type Writer struct {
+	// Session is the one whose lease the writer holds, and Token the lease's fencing token.
+	Session string
+	Token   int64
+	// ID tells the writers apart that hold the lease under one token. There should be few, for a log remembers each until
+	// it sees a higher token.
+	ID string
+	// Batch is the number of what is appended, so that it can be sent again when nobody knows whether it was added. A
+	// writer counts up, and sends no batch before it has an answer for the one before. 0 stands for no number.
+	Batch int64
 }
 
 // AnySequence makes Append unconditional.
@@ -79,8 +94,8 @@ func tooLarge(ev *cairn.Event, size, max int) error {
 }
 
 // Fenced returns the error for a writer whose fencing token is no longer the highest a log has seen.
-func Fenced(log, session string, token, seen int64) error {
-	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, session, token, seen)
+func Fenced(log string, w Writer, seen int64) error {
+	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)
 }
 
 // Trimmed returns the error for a reader whose position is before a log's first event.

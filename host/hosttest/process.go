@@ -233,9 +233,9 @@ func (l logLine) Append(ctx context.Context, log string, expect int64, events ..
 	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) { return l.Log.Append(ctx, log, expect, events...) })
 }
 
-func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
 	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) {
-		return l.f.AppendFenced(ctx, log, expect, session, token, events...)
+		return l.f.AppendFenced(ctx, log, expect, w, events...)
 	})
 }
 

@@ -116,9 +116,9 @@ type fencedLog struct {
 }
 
 // AppendFenced implements store.Fencer.
-func (w *fencedLog) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+func (w *fencedLog) AppendFenced(ctx context.Context, log string, expect int64, writer store.Writer, events ...cairn.Event) (int64, error) {
 	w.reach(beforeAppend)
-	last, err := w.fencer.AppendFenced(ctx, log, expect, session, token, events...)
+	last, err := w.fencer.AppendFenced(ctx, log, expect, writer, events...)
 	w.reach(afterAppend)
 	return last, err
 }

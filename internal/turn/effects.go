@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -51,12 +53,17 @@ type Config struct {
 type Effects struct {
 	Config
 	cache *cache
+	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
+	writer  string
+	writers atomic.Int64
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
 
 // NewEffects returns effects over a configuration whose every field is set.
-func NewEffects(c Config) *Effects { return &Effects{Config: c, cache: newCache(c.CacheSessions)} }
+func NewEffects(c Config) *Effects {
+	return &Effects{Config: c, cache: newCache(c.CacheSessions), writer: ids.New("writer") + "-"}
+}
 
 // Run carries out one effect.
 func (fx *Effects) Run(ctx context.Context, e Effect) error {

@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -14,17 +15,18 @@ import (
 // emitter writes the events of one run to its log. Events that come within a short time of each other are written
 // together, and neighbouring deltas become one event; the first delta of a step is never held back.
 type emitter struct {
-	ctx   context.Context // the run's values; it is never cancelled
-	fx    *Effects
-	log   string
-	ids   eventIDs
-	token int64 // of the lease the run is driven under
+	ctx context.Context // the run's values; it is never cancelled
+	fx  *Effects
+	log string
+	ids eventIDs
 
-	flushing sync.Mutex // held while appending, so that batches keep their order
+	flushing sync.Mutex   // held while appending, so that batches keep their order
+	writer   store.Writer // with the number of the last batch
 
 	mu        sync.Mutex
 	own       *buffers // where buffer and spare came from; nil once closed
 	buffer    []cairn.Event
+	batch     []cairn.Event // taken from the buffer and not known to be in the log; its number is the writer's
 	spare     []cairn.Event // the buffer of the flush before, to be used again
 	timer     *time.Timer   // nil until it is first needed
 	armed     bool
@@ -32,7 +34,6 @@ type emitter struct {
 	lastFlush time.Time
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
-	err       error // of a flush nobody waited for
 }
 
 // eventIDs are what every event of a run has in common.
@@ -50,14 +51,21 @@ var bufferPool = sync.Pool{New: func() any {
 
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
 	own := bufferPool.Get().(*buffers)
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, token: row.Lease.Token, last: last,
-		ids: eventIDs{row.ID, runID, row.Agent}}
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, last: last,
+		ids:    eventIDs{row.ID, runID, row.Agent},
+		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
+}
+
+// newWriter returns a name for a writer that no other one has.
+func (fx *Effects) newWriter() string {
+	var room [64]byte
+	return string(strconv.AppendInt(append(room[:0], fx.writer...), fx.writers.Add(1), 36))
 }
 
 // append writes events of a session to its log, unless the lease has been lost and the log can tell.
-func (fx *Effects) append(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (int64, error) {
+func (fx *Effects) append(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
 	if f, ok := fx.Log.(store.Fencer); ok {
-		return f.AppendFenced(ctx, log, expect, session, token, events...)
+		return f.AppendFenced(ctx, log, expect, w, events...)
 	}
 	if len(events) == 0 {
 		return 0, nil
@@ -84,7 +92,7 @@ func (e *emitter) event(ev cairn.Event) {
 	}
 	e.mu.Unlock()
 	if flush {
-		_ = e.flush(e.ctx) // a failure is kept and reported by the flush before the next commit
+		_ = e.flush(e.ctx) // after a failure the flush before the next commit tries again, and reports
 	}
 }
 
@@ -231,37 +239,47 @@ func cutText(text string, limit int) string {
 	return text[:limit]
 }
 
-// flush writes what is buffered and returns the first error since the last call that returned one.
+// flush writes what is buffered. A batch that could not be written before comes first, as it was, since it may be there.
 func (e *emitter) flush(ctx context.Context) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
 	e.mu.Lock()
-	batch := e.buffer
-	e.buffer, e.spare = e.spare, nil
-	e.lastFlush = e.fx.Now()
-	e.early = true
+	e.lastFlush, e.early = e.fx.Now(), true
 	e.mu.Unlock()
-	if len(batch) > 0 {
-		var last int64
-		err := e.fx.persist(ctx, func() (err error) {
-			last, err = e.fx.append(ctx, e.log, store.AnySequence, e.ids.session, e.token, batch...)
-			return err
-		})
-		e.mu.Lock()
-		if err != nil {
-			e.buffer = append(batch, e.buffer...) // nothing is lost as long as the run can go on
-			e.err = err
-		} else {
-			e.last = last
-			e.err = nil
-			clear(batch) // the log has its own copy
-			e.spare = batch[:0]
-		}
-		e.mu.Unlock()
+	if err := e.send(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if len(e.buffer) > 0 {
+		e.batch, e.buffer, e.spare = e.buffer, e.spare, nil
+		e.writer.Batch++
+	}
+	e.mu.Unlock()
+	return e.send(ctx)
+}
+
+// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
+func (e *emitter) send(ctx context.Context) error {
+	e.mu.Lock()
+	batch := e.batch
+	e.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	var last int64
+	err := e.fx.persist(ctx, func() (err error) {
+		last, err = e.fx.append(ctx, e.log, store.AnySequence, e.writer, batch...)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.err
+	e.last = last
+	clear(batch) // the log has its own copy
+	e.batch, e.spare = nil, batch[:0]
+	return nil
 }
 
 // position returns the log's last sequence as far as the run knows.
@@ -285,5 +303,5 @@ func (e *emitter) close() {
 		bufferPool.Put(e.own)
 	}
 	e.own = nil
-	e.buffer, e.spare = nil, nil
+	e.buffer, e.batch, e.spare = nil, nil, nil
 }

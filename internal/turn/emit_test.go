@@ -3,8 +3,10 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,6 +108,65 @@ func TestDeltasOfDifferentCallsAreNotJoined(t *testing.T) {
 		}
 		if want := "[c1=xx c2=x c1=x]"; fmt.Sprint(got) != want {
 			t.Errorf("deltas %v, want %v", got, want)
+		}
+	})
+}
+
+// forgetful is a log whose answers are lost, as often as a test wants.
+type forgetful struct {
+	*memstore.Log
+	lose int
+}
+
+func (l *forgetful) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+	last, err := l.Log.AppendFenced(ctx, log, expect, w, events...)
+	if l.lose > 0 {
+		l.lose--
+		return 0, cairn.Errorf(cairn.CodeUnavailable, "the answer was lost")
+	}
+	return last, err
+}
+
+// Each event is written once, be the answer of an append lost once, or so often that the flush gives up and later ones
+// have more to write.
+func TestLostAnswersDoubleNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, logged := newTestEmitter(t, 1<<20, time.Hour)
+		log := &forgetful{Log: e.fx.Log.(*memstore.Log)}
+		e.fx.Log = log
+		say := func(text string) { e.event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
+		flush := func(lose int) error {
+			log.lose = lose
+			return e.flush(t.Context())
+		}
+		e.event(cairn.Event{Type: cairn.EventRunStart}) // opens the window
+		say("one ")
+		say("and ")
+		if err := flush(1); err != nil {
+			t.Fatal(err)
+		}
+		say("two ")
+		if err := flush(storageTries); !errors.Is(err, cairn.ErrUnavailable) {
+			t.Fatalf("a flush without any answer: %v", err)
+		}
+		say("and ") // must not be joined to what may be there
+		if err := flush(storageTries); !errors.Is(err, cairn.ErrUnavailable) {
+			t.Fatalf("another one: %v", err)
+		}
+		say("three")
+		if err := flush(1); err != nil {
+			t.Fatal(err)
+		}
+		if err := flush(0); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, ev := range logged()[1:] {
+			got = append(got, ev.Text)
+		}
+		if want := []string{"one and ", "two ", "and three"}; !slices.Equal(got, want) || e.position() != 4 {
+			t.Errorf("events %q up to %d, want %q", got, e.position(), want)
 		}
 	})
 }

@@ -165,7 +165,8 @@ func (l *live) retell() {
 
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
 func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
-	if _, err := fx.append(ctx, row.RootID, store.AnySequence, row.ID, p.token); err != nil {
+	w := store.Writer{Session: row.ID, Token: p.token}
+	if _, err := fx.append(ctx, row.RootID, store.AnySequence, w); err != nil {
 		return 0, err
 	}
 	for {
@@ -192,7 +193,7 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		if len(missing) == 0 {
 			return last, nil
 		}
-		last, err = fx.append(ctx, row.RootID, last, row.ID, p.token, missing...)
+		last, err = fx.append(ctx, row.RootID, last, w, missing...)
 		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
 			return last, err
 		}

@@ -24,26 +24,57 @@ type Log struct {
 type events struct {
 	list   []cairn.Event
 	last   int64
-	fence  int64            // the highest token seen of the session that the log is named after
-	fences map[string]int64 // of the others, by session
+	fence  fence             // of the session that the log is named after
+	fences map[string]*fence // of the others, by session
 }
 
-// seen returns the highest token that a log has seen of a session.
-func (e *events) seen(log, session string) int64 {
+// fence is the highest token that a log has seen of a session, and the last batch of each writer that held it.
+type fence struct {
+	token   int64
+	batches []batch
+}
+
+// batch is one that a log has added; last is the sequence at which it ended.
+type batch struct {
+	writer       string
+	number, last int64
+}
+
+// fenceOf returns the fence of a session, which it makes if there is none.
+func (e *events) fenceOf(log, session string) *fence {
 	if session == log {
-		return e.fence
+		return &e.fence
 	}
-	return e.fences[session]
+	f := e.fences[session]
+	if f == nil {
+		f = &fence{}
+		if e.fences == nil {
+			e.fences = map[string]*fence{}
+		}
+		e.fences[session] = f
+	}
+	return f
 }
 
-func (e *events) see(log, session string, token int64) {
-	switch {
-	case session == log:
-		e.fence = token
-	case e.fences == nil:
-		e.fences = map[string]int64{session: token}
-	default:
-		e.fences[session] = token
+// batch returns the last batch of a writer, which may be none.
+func (f *fence) batch(writer string) *batch {
+	for i := range f.batches {
+		if f.batches[i].writer == writer {
+			return &f.batches[i]
+		}
+	}
+	f.batches = append(f.batches, batch{writer: writer})
+	return &f.batches[len(f.batches)-1]
+}
+
+// see takes note of a writer's token and, if it is numbered, of its batch, which ended at the sequence last.
+func (f *fence) see(w *store.Writer, numbered bool, last int64) {
+	if w.Token > f.token {
+		f.token, f.batches = w.Token, f.batches[:0]
+	}
+	if numbered {
+		b := f.batch(w.ID)
+		b.number, b.last = w.Batch, last
 	}
 }
 
@@ -73,31 +104,16 @@ func (l *Log) MaxEvent() int { return l.max }
 
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, list ...cairn.Event) (int64, error) {
-	return l.append(ctx, log, list, func(e *events) error {
-		if expect != store.AnySequence && expect != e.last {
-			return changed(log, expect, e.last)
-		}
-		return nil
-	})
+	return l.append(ctx, log, expect, nil, list)
 }
 
 // AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, list ...cairn.Event) (int64, error) {
-	return l.append(ctx, log, list, func(e *events) error {
-		if seen := e.seen(log, session); token < seen {
-			return store.Fenced(log, session, token, seen)
-		}
-		if expect != store.AnySequence && expect != e.last {
-			return changed(log, expect, e.last)
-		}
-		e.see(log, session, token)
-		l.logs[log] = e // a fence is kept though there are no events yet
-		return nil
-	})
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, list ...cairn.Event) (int64, error) {
+	return l.append(ctx, log, expect, &w, list)
 }
 
-// append adds events to a log that admits them.
-func (l *Log) append(ctx context.Context, log string, list []cairn.Event, admit func(*events) error) (int64, error) {
+// append adds events to a log. Without a writer it is not fenced.
+func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, list []cairn.Event) (int64, error) {
 	for i := range list {
 		if err := store.CheckEvent(&list[i], l.max); err != nil {
 			return 0, err
@@ -112,12 +128,29 @@ func (l *Log) append(ctx context.Context, log string, list []cairn.Event, admit 
 	if e == nil {
 		e = &events{}
 	}
-	if err := admit(e); err != nil {
-		return 0, err
+	numbered := w != nil && w.Batch > 0 && len(list) > 0
+	if w != nil {
+		f := e.fenceOf(log, w.Session)
+		if w.Token < f.token {
+			return 0, store.Fenced(log, *w, f.token)
+		}
+		if numbered && w.Token == f.token {
+			if b := f.batch(w.ID); w.Batch <= b.number {
+				return b.last, nil
+			}
+		}
+	}
+	if expect != store.AnySequence && expect != e.last {
+		return 0, changed(log, expect, e.last)
 	}
 	if len(list) > 0 {
-		l.logs[log] = e
 		l.add(log, e, list)
+	}
+	if w != nil {
+		e.fenceOf(log, w.Session).see(w, numbered, e.last)
+	}
+	if w != nil || len(list) > 0 { // a fence is kept though there are no events yet
+		l.logs[log] = e
 	}
 	return e.last, nil
 }

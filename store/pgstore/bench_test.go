@@ -255,7 +255,7 @@ type appends struct {
 func (a appends) writers() int { return a.streams }
 
 func (a appends) step(writer int) error {
-	_, err := a.log.AppendFenced(a.b.Context(), fmt.Sprint("log-", writer), store.AnySequence, "session", 1, a.events...)
+	_, err := a.log.AppendFenced(a.b.Context(), fmt.Sprint("log-", writer), store.AnySequence, store.Writer{Session: "session", Token: 1}, a.events...)
 	return err
 }
 

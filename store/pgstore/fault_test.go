@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -140,6 +141,14 @@ func TestLostAnswer(t *testing.T) {
 			wire.plan(first)
 			if err := s.RequestStop(t.Context(), "keyed", cairn.Stop{RunID: "run-0", Kind: cairn.StopInterrupt}); err != nil {
 				t.Errorf("requesting a stop: %v", err)
+			}
+			w := store.Writer{Session: "keyed", Token: token, ID: "writer"}
+			for w.Batch = range int64(4) { // the first is to an unknown log and has no number, but no events either
+				events := slices.Repeat([]cairn.Event{{Type: cairn.EventTextDelta}}, int(w.Batch))
+				wire.plan(first)
+				if last, err := s.log.AppendFenced(t.Context(), "keyed", store.AnySequence, w, events...); err != nil || last != w.Batch*(w.Batch+1)/2 {
+					t.Errorf("appending batch %d ends at %d: %v", w.Batch, last, err)
+				}
 			}
 			wire.plan(first)
 			if got := must(s.Staged(t.Context(), "keyed", "")); len(got) != 1 {

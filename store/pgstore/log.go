@@ -37,13 +37,25 @@ const (
 
 	sqlAppend = advanceLog + advanceIf + addEvents
 
-	// The same if the log has seen no higher fencing token of the session.
+	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $9 under this one that
+	// is not before $10. A batch of number 0 is not noted.
 	sqlAppendFenced = advanceLog + `,
 				fences = CASE
 					WHEN (l.fences ->> $7::text)::bigint = $8::bigint THEN l.fences
 					ELSE l.fences || jsonb_build_object($7::text, $8::bigint)
+				END,
+				batches = CASE
+					WHEN $10::bigint = 0 AND (l.fences ->> $7::text)::bigint = $8::bigint THEN l.batches
+					WHEN $10::bigint = 0 THEN l.batches - $7::text
+					ELSE l.batches || jsonb_build_object($7::text,
+						CASE WHEN (l.fences ->> $7::text)::bigint = $8::bigint THEN coalesce(l.batches -> $7::text, '{}') ELSE '{}' END
+						|| jsonb_build_object($9::text, jsonb_build_array($10::bigint, l.last + $2::bigint)))
 				END` + advanceIf + `
-				AND coalesce((l.fences ->> $7::text)::bigint, 0) <= $8::bigint` + addEvents
+				AND CASE sign($8::bigint - coalesce((l.fences ->> $7::text)::bigint, 0))
+					WHEN -1 THEN FALSE
+					WHEN 0 THEN $10::bigint = 0 OR coalesce((l.batches -> $7::text -> $9::text ->> 0)::bigint, 0) < $10::bigint
+					ELSE TRUE
+				END` + addEvents
 
 	sqlInsertLog = `
 		INSERT INTO {schema}.logs (name, first, last)
@@ -51,8 +63,16 @@ const (
 		WHERE NOT EXISTS (SELECT FROM {schema}.logs WHERE name = $1)
 		ON CONFLICT (name) DO NOTHING`
 
+	sqlBounds = `SELECT first, last FROM {schema}.logs WHERE name = $1`
+
+	// How far a log is, the highest token it has seen of the session $2, and the last batch of the writer $3 with where that
+	// ended.
 	sqlLog = `
-		SELECT l.first, l.last, coalesce((l.fences ->> $2::text)::bigint, 0) FROM {schema}.logs l WHERE l.name = $1`
+		SELECT l.last, coalesce((l.fences ->> $2::text)::bigint, 0),
+			coalesce((l.batches -> $2::text -> $3::text ->> 0)::bigint, 0),
+			coalesce((l.batches -> $2::text -> $3::text ->> 1)::bigint, 0)
+		FROM {schema}.logs l
+		WHERE l.name = $1`
 
 	// By logs_name and the key of events.
 	sqlEvents = `
@@ -93,16 +113,21 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	if len(events) == 0 {
 		return l.checkLast(ctx, log, expect)
 	}
-	return l.append(ctx, log, expect, sqlAppend, "", 0, events)
+	return l.append(ctx, log, expect, nil, events)
 }
 
-// AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
-	return l.append(ctx, log, expect, sqlAppendFenced, session, token, events)
+// AppendFenced implements store.Fencer. A batch that has a number is sent again if its answer is lost with the connection;
+// for one without, that is ErrUnavailable.
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+	if len(events) == 0 {
+		w.Batch = 0
+	}
+	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events and tells this process's followers; the server tells those of others.
-func (l *Log) append(ctx context.Context, log string, expect int64, text, session string, token int64, events []cairn.Event) (last int64, err error) {
+// append adds events and tells this process's followers; the server tells those of others. Without a writer it is not
+// fenced.
+func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
 	data := make([]string, len(events))
 	for i := range events {
 		ev := events[i]
@@ -113,53 +138,60 @@ func (l *Log) append(ctx context.Context, log string, expect int64, text, sessio
 		}
 		data[i] = string(raw)
 	}
+	text, how := sqlAppend, once
 	args := []any{log, int64(len(data)), expect, data, l.s.channel(), l.s.listener.origin()}
-	if text == sqlAppendFenced {
-		args = append(args, session, token)
+	if w != nil {
+		text, args = sqlAppendFenced, append(args, w.Session, w.Token, w.ID, w.Batch)
+		if len(events) == 0 || w.Batch > 0 {
+			how = again
+		}
 	}
-	how := once
-	if len(events) == 0 {
-		how = again
-	}
+	var added bool
 	err = l.s.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
 		for {
-			var done bool
-			if done, err = c.row(ctx, text, []any{&last, new(string), new(*string)}, args...); done || err != nil {
+			if added, err = c.row(ctx, text, []any{&last, new(string), new(*string)}, args...); added || err != nil {
 				return err
 			}
-			if err := c.refuseAppend(ctx, log, expect, session, token); err != nil {
+			var there bool
+			if last, there, err = c.refuseAppend(ctx, log, expect, w); there || err != nil {
 				return err
 			}
 		}
 	})
-	if err != nil {
-		return 0, err
+	if err == nil && added {
+		l.publish(log, last, events)
+		return last, nil
 	}
-	l.publish(log, last, events)
-	return last, nil
+	l.s.hub.Wake(log) // they may be there, but were not published
+	return last, err
 }
 
-// refuseAppend returns why an append did not apply, or nil if it may be tried again: the log has been made, or has changed
-// meanwhile.
-func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, session string, token int64) error {
+// refuseAppend returns why an append did not apply. If the batch is there already it returns the sequence at which the
+// writer's last one ended. If the append may be tried again, because the log has been made or has changed meanwhile, there
+// is no error.
+func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *store.Writer) (ended int64, there bool, err error) {
 	if expect <= 0 {
 		if made, err := c.exec(ctx, sqlInsertLog, log); made > 0 || err != nil {
-			return err
+			return 0, false, err
 		}
 	}
-	first, last, seen := int64(0), int64(0), int64(0)
-	found, err := c.row(ctx, sqlLog, []any{&first, &last, &seen}, log, session)
+	fenced := w != nil
+	if !fenced {
+		w = &store.Writer{}
+	}
+	var last, token, batch int64
+	found, err := c.row(ctx, sqlLog, []any{&last, &token, &batch, &ended}, log, w.Session, w.ID)
 	switch {
 	case err != nil:
-		return err
-	case session != "" && token < seen:
-		return store.Fenced(log, session, token, seen)
-	case expect >= 0 && expect != last:
-		return changed(log, expect, last)
-	case !found && expect > 0:
-		return changed(log, expect, 0)
+		return 0, false, err
+	case fenced && w.Token < token:
+		return 0, false, store.Fenced(log, *w, token)
+	case fenced && w.Token == token && w.Batch > 0 && w.Batch <= batch:
+		return ended, true, nil
+	case expect >= 0 && expect != last, !found && expect > 0:
+		return 0, false, changed(log, expect, last)
 	}
-	return nil
+	return 0, false, nil
 }
 
 func changed(log string, expect, last int64) error {
@@ -224,7 +256,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 // bounds returns the bounds of a log; one that does not exist is empty.
 func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err error) {
 	first = 1
-	_, err = c.row(ctx, sqlLog, []any{&first, &last, new(int64)}, log, "")
+	_, err = c.row(ctx, sqlBounds, []any{&first, &last}, log)
 	return first, last, err
 }
 

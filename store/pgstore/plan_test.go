@@ -128,7 +128,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"queued":            {sqlQueued, []any{7, "turn", "turn"}, []string{"queue_id"}},
 		"cache":             {sqlCache, []any{"session-7"}, []string{"cache_pkey"}},
 		"append":            {sqlAppend, []any{"log-7", 1, -1, []string{"{}"}, "c", "o "}, []string{"logs_name"}},
-		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", "session", 1}, []string{"logs_name"}},
+		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", "session", 1, "writer", 1}, []string{"logs_name"}},
 		"events":            {sqlEvents, []any{"log-7", 100, 10}, []string{"logs_name", "events_pkey"}},
 		"trim":              {sqlTrim, []any{"log-7", 100, 1000}, []string{"logs_name", "events_pkey"}},
 		"drop":              {sqlDropLog, []any{"log-7"}, []string{"logs_name", "events_pkey"}},

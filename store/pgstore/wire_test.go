@@ -92,7 +92,7 @@ func TestAppendIsOneRoundTrip(t *testing.T) {
 	s := openAt(t, wire.url()+"&pool_max_conns=1", &Options{Schema: newSchema()})
 	ev := cairn.Event{Type: cairn.EventTextDelta, Text: "words"}
 	appendOne := func() {
-		if _, err := s.log.AppendFenced(t.Context(), "log", store.AnySequence, "session", 1, ev, ev); err != nil {
+		if _, err := s.log.AppendFenced(t.Context(), "log", store.AnySequence, store.Writer{Session: "session", Token: 1}, ev, ev); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -94,7 +94,18 @@ func TestLostAnswerOfAnAppend(t *testing.T) {
 					expect = int64(2 * n)
 				}
 				ev := cairn.Event{Type: cairn.EventTextDelta, Text: fmt.Sprint("attempt ", n)}
-				if last, err := s.log.Append(t.Context(), "log", expect, ev, ev); err != nil || last != int64(2*n+2) {
+				var last int64
+				var err error
+				switch n % 3 {
+				case 0:
+					last, err = s.log.Append(t.Context(), "log", expect, ev, ev)
+				case 1: // not numbered
+					last, err = s.log.AppendFenced(t.Context(), "log", expect, store.Writer{Session: "session", Token: 1}, ev, ev)
+				case 2:
+					w := store.Writer{Session: "session", Token: 1, ID: "writer", Batch: int64(n)}
+					last, err = s.log.AppendFenced(t.Context(), "log", expect, w, ev, ev)
+				}
+				if err != nil || last != int64(2*n+2) {
 					t.Fatalf("append %d ends at %d: %v", n, last, err)
 				}
 			}

@@ -19,11 +19,12 @@ var (
 )
 
 // Log is the event log of a Store: a stream for each log, whose entries have the events' sequences as ids. It is safe for
-// concurrent use. The appends of one Store to one log go one after the other.
+// concurrent use.
 type Log struct {
-	s        *Store
+	s *Store
+	// Appends without a number are given one, and take turns, because the client may send them twice.
 	turns    turns
-	attempts atomic.Int64 // numbers the appends
+	attempts atomic.Int64
 }
 
 // MaxEvent implements store.Log.
@@ -32,7 +33,7 @@ func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) > 0 {
-		return l.append(ctx, log, expect, "", 0, events)
+		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.s.news.origin}, events) // that no session is named
 	}
 	_, last, err = l.Bounds(ctx, log)
 	if err == nil && expect != store.AnySequence && expect != last {
@@ -42,13 +43,16 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 }
 
 // AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
-	return l.append(ctx, log, expect, session, token, events)
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+	if len(events) == 0 {
+		w.Batch = 0
+	}
+	return l.append(ctx, log, expect, w, events)
 }
 
-// append runs an append and tells this process's followers. Without a session it is not fenced.
-func (l *Log) append(ctx context.Context, log string, expect int64, session string, token int64, events []cairn.Event) (int64, error) {
-	args := make([]any, 8, 8+len(events))
+// append runs an append and tells this process's followers.
+func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
+	args := make([]any, 9, 9+len(events))
 	for i := range events {
 		ev := events[i]
 		ev.Sequence = 0
@@ -58,12 +62,15 @@ func (l *Log) append(ctx context.Context, log string, expect int64, session stri
 		}
 		args = append(args, raw)
 	}
-	release, err := l.turns.take(ctx, log)
-	if err != nil {
-		return 0, err
+	if w.Batch == 0 && len(events) > 0 {
+		release, err := l.turns.take(ctx, log)
+		if err != nil {
+			return 0, err
+		}
+		defer release()
+		w.ID, w.Batch = l.s.news.origin, l.attempts.Add(1)
 	}
-	defer release()
-	copy(args, []any{log, expect, l.attempts.Add(1), session, token, l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin})
+	copy(args, []any{log, expect, w.Session, w.Token, w.ID, w.Batch, l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin})
 	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOf(log), args...)
 	if err != nil {
 		l.s.hub.Wake(log) // nobody knows whether they are there
@@ -74,11 +81,14 @@ func (l *Log) append(ctx context.Context, log string, expect int64, session stri
 	case err != nil:
 		return 0, cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, r.text(1))
 	case r.word() == "fenced":
-		return 0, store.Fenced(log, session, token, last)
+		return 0, store.Fenced(log, w, last)
 	case r.word() == "stale":
 		return 0, changed(log, expect, last)
+	case r.word() == "there":
+		l.s.hub.Wake(log)
+	default:
+		l.publish(log, last, events)
 	}
-	l.publish(log, last, events)
 	return last, nil
 }
 

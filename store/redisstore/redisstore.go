@@ -15,7 +15,7 @@
 // the first one saw must still be so. A purge removes some hundred keys at a time.
 //
 // A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for removals and for
-// appends to the event log, too.
+// appends to the event log, too: those of a writer that does not number its batches are numbered here.
 //
 // # What survives
 //

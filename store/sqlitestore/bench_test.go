@@ -264,13 +264,15 @@ func BenchmarkState(b *testing.B) {
 
 // BenchmarkAppend is a flush of eight text deltas, as an answer streams.
 func BenchmarkAppend(b *testing.B) {
-	log := benchStore(b, nil).EventLog()
+	log := benchStore(b, nil).EventLog().(*Log)
+	w := store.Writer{Session: "session", Token: 1, ID: "writer"}
 	events := make([]cairn.Event, 8)
 	for i := range events {
 		events[i] = cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Time: time.Now(), Text: "some words"}
 	}
 	for b.Loop() {
-		if _, err := log.Append(b.Context(), "session", store.AnySequence, events...); err != nil {
+		w.Batch++
+		if _, err := log.AppendFenced(b.Context(), "session", store.AnySequence, w, events...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/cairn-agents/cairn"
@@ -9,17 +10,10 @@ import (
 )
 
 const (
-	// Gives out ?2 sequences if the log's last one is ?3, or whatever it is if ?3 is negative.
-	sqlAdvanceLog = `
-		UPDATE logs SET last = last + ?2
-		WHERE name = ?1 AND (?3 < 0 OR last = ?3)
-		RETURNING key, last`
-
-	sqlInsertLog = `INSERT INTO logs (name, first, last) VALUES (?1, 1, ?2) RETURNING key, last`
+	sqlInsertLog = `INSERT INTO logs (name, first, last) VALUES (?1, 1, ?2) RETURNING key`
+	sqlSetLast   = `UPDATE logs SET last = ?2 WHERE key = ?1`
 
 	sqlLog = `SELECT key, first, last FROM logs WHERE name = ?1`
-
-	sqlInsertEvent = `INSERT INTO events (log, sequence, data) VALUES (?1, ?2, ?3)`
 
 	sqlEvents = `
 		SELECT e.sequence, e.data
@@ -27,22 +21,21 @@ const (
 		WHERE l.name = ?1 AND e.sequence > ?2
 		ORDER BY e.sequence LIMIT ?3`
 
-	sqlFence = `
-		SELECT f.token
-		FROM logs l JOIN fences f ON f.log = l.key
-		WHERE l.name = ?1 AND f.session = ?2`
-
-	sqlRaiseFence = `
-		INSERT INTO fences (log, session, token) VALUES (?1, ?2, ?3)
-		ON CONFLICT (log, session) DO UPDATE SET token = excluded.token`
-
-	sqlDropFences = `DELETE FROM fences WHERE log = ?1`
-
 	sqlTrimEvents = `DELETE FROM events WHERE log = ?1 AND sequence < ?2`
 	sqlTrimLog    = `UPDATE logs SET first = ?2 WHERE key = ?1`
 	sqlDropEvents = `DELETE FROM events WHERE log = ?1`
 	sqlDropLog    = `DELETE FROM logs WHERE key = ?1`
 )
+
+// sqlInsertEvents insert one event, two, …: ?3 and those after it have the sequences from ?2 on.
+var sqlInsertEvents = func() (texts [16]string) {
+	text := "INSERT INTO events (log, sequence, data) VALUES (?1, ?2, ?3)"
+	for i := range texts {
+		texts[i] = text
+		text += fmt.Sprintf(", (?1, ?2 + %d, ?%d)", i+1, i+4)
+	}
+	return texts
+}()
 
 // trimBatch is how many events are removed at once, so that trimming a long log does not keep writers waiting.
 const trimBatch = 1000
@@ -58,41 +51,20 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	if len(events) == 0 {
 		return l.checkLast(ctx, log, expect)
 	}
-	return l.append(ctx, log, events, func(c *conn, data []string) (int64, error) {
-		key, last, err := advance(c, log, expect, len(data))
-		if err != nil {
-			return 0, err
-		}
-		return last, insertEvents(c, key, last, data)
-	})
+	return l.append(ctx, log, expect, nil, events)
 }
 
 // AppendFenced implements store.Fencer.
-func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, session string, token int64, events ...cairn.Event) (last int64, err error) {
-	return l.append(ctx, log, events, func(c *conn, data []string) (int64, error) {
-		seen := int64(0)
-		if _, err := c.row(sqlFence, func(cols *columns) { seen = cols.int64() }, log, session); err != nil {
-			return 0, err
-		}
-		if token < seen {
-			return 0, store.Fenced(log, session, token, seen)
-		}
-		key, last, err := advance(c, log, expect, len(data))
-		if err != nil {
-			return 0, err
-		}
-		if token > seen {
-			if _, err := c.exec(sqlRaiseFence, key, session, token); err != nil {
-				return 0, err
-			}
-		}
-		return last, insertEvents(c, key, last, data)
-	})
+func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
+	if len(events) == 0 {
+		w.Batch = 0
+	}
+	return l.append(ctx, log, expect, &w, events)
 }
 
-// append runs an append as one transaction and tells this process's followers.
-func (l *Log) append(ctx context.Context, log string, events []cairn.Event, do func(*conn, []string) (int64, error)) (last int64, err error) {
-	data := make([]string, len(events))
+// append adds events as one transaction and tells this process's followers. Without a writer it is not fenced.
+func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
+	data := make([]any, len(events))
 	for i := range events {
 		ev := events[i]
 		ev.Sequence = 0
@@ -102,13 +74,20 @@ func (l *Log) append(ctx context.Context, log string, events []cairn.Event, do f
 		}
 		data[i] = string(raw)
 	}
+	var added bool
 	err = l.s.writer.do(&job{
 		ctx: ctx,
 		run: func(c *conn) (err error) {
-			last, err = do(c, data)
+			last, added, err = add(c, log, expect, w, data)
 			return err
 		},
-		after: func() { l.publish(log, last, events) },
+		after: func() {
+			if added {
+				l.publish(log, last, events)
+			} else {
+				l.s.hub.Wake(log)
+			}
+		},
 	})
 	if err != nil {
 		return 0, fault("append events", err)
@@ -116,35 +95,45 @@ func (l *Log) append(ctx context.Context, log string, events []cairn.Event, do f
 	return last, nil
 }
 
-// advance gives out n sequences of a log, which it makes if there is none, and returns the last of them.
-func advance(c *conn, log string, expect int64, n int) (key, last int64, err error) {
-	read := func(cols *columns) { key, last = cols.int64(), cols.int64() }
-	found, err := c.row(sqlAdvanceLog, read, log, n, expect)
-	if err != nil {
-		return 0, 0, err
+// add adds events to a log, which it makes if there is none, unless it is the batch of a writer that is there already.
+func add(c *conn, log string, expect int64, w *store.Writer, data []any) (last int64, added bool, err error) {
+	at, err := findPlace(c, log, w)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case w != nil && w.Token < at.token:
+		return 0, false, store.Fenced(log, *w, at.token)
+	case w != nil && w.Token == at.token && w.Batch > 0 && w.Batch <= at.batch:
+		return at.ended, false, nil
+	case expect >= 0 && expect != at.last:
+		return 0, false, changed(log, expect, at.last)
 	}
-	if !found {
-		there, _, now, err := findLog(c, log)
-		if err != nil {
-			return 0, 0, err
-		}
-		if there != 0 || expect > 0 {
-			return 0, 0, changed(log, expect, now)
-		}
-		if _, err := c.row(sqlInsertLog, read, log, n); err != nil {
-			return 0, 0, err
-		}
+	last = at.last + int64(len(data))
+	if at.key == 0 {
+		c.wrote = true
+		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, log, last)
+	} else if len(data) > 0 {
+		_, err = c.exec(sqlSetLast, at.key, last)
 	}
-	c.wrote = true
-	return key, last, nil
+	if err == nil && w != nil {
+		err = at.note(c, w, last)
+	}
+	if err == nil {
+		err = insertEvents(c, at.key, at.last+1, data)
+	}
+	return last, true, err
 }
 
-func insertEvents(c *conn, key, last int64, data []string) error {
-	first := last - int64(len(data)) + 1
-	for i, text := range data {
-		if _, err := c.exec(sqlInsertEvent, key, first+int64(i), text); err != nil {
+// insertEvents stores events with the sequences from first on.
+func insertEvents(c *conn, log, first int64, data []any) error {
+	args := make([]any, 2, 2+len(sqlInsertEvents))
+	for len(data) > 0 {
+		n := min(len(data), len(sqlInsertEvents))
+		args = append(append(args[:0], log, first), data[:n]...)
+		if _, err := c.exec(sqlInsertEvents[n-1], args...); err != nil {
 			return err
 		}
+		data, first = data[n:], first+int64(n)
 	}
 	return nil
 }
@@ -274,7 +263,7 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 			if _, err := c.exec(sqlDropEvents, key); err != nil {
 				return err
 			}
-			if _, err := c.exec(sqlDropFences, key); err != nil {
+			if err := dropFences(c, key); err != nil {
 				return err
 			}
 			_, err = c.exec(sqlDropLog, key)

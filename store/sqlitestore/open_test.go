@@ -226,6 +226,15 @@ const firstRows = `
 // thirdRows is what version 3 has of the sessions beside that.
 const thirdRows = `UPDATE sessions SET secret = 'secret of the session ' || id || ', of some length';`
 
+// secondRows and fourthRows are what those versions have beside that: a log whose writers are fenced, and when it is worth
+// looking whether a session has expired.
+const (
+	secondRows = `
+		INSERT INTO logs (key, name, first, last) VALUES (1, 'old', 1, 0);
+		INSERT INTO fences (log, session, token) VALUES (1, 'old', 5);`
+	fourthRows = `UPDATE sessions SET sweep_at = expires_at WHERE parent_id = '' AND expires_at > 0;`
+)
+
 // Each version that ever was is brought up to date, with what is in it.
 func TestMigrateFromEachVersion(t *testing.T) {
 	scripts, err := migrations()
@@ -243,8 +252,10 @@ func TestMigrateFromEachVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows := firstRows
-			if version >= 3 {
-				rows += thirdRows
+			for since, more := range map[int]string{2: secondRows, 3: thirdRows, 4: fourthRows} {
+				if version >= since {
+					rows += more
+				}
 			}
 			if err := w.conn.run(rows); err != nil {
 				t.Fatal(err)
@@ -258,8 +269,18 @@ func TestMigrateFromEachVersion(t *testing.T) {
 				t.Errorf("schema version %d, %v: want %d", got, err, len(scripts))
 			}
 			checkFirstRows(t, s)
-			if _, err := s.EventLog().Append(t.Context(), "old", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
+			log, ev := s.EventLog().(*Log), cairn.Event{Type: cairn.EventCustom}
+			if _, err := log.Append(t.Context(), "old", 0, ev); err != nil {
 				t.Errorf("append: %v", err)
+			}
+			for range 2 { // the second time it is there
+				if last, err := log.AppendFenced(t.Context(), "old", 1, store.Writer{Session: "old", Token: 5, Batch: 1}, ev); err != nil || last != 2 {
+					t.Errorf("append of a batch: ends at %d, %v", last, err)
+				}
+			}
+			_, err = log.AppendFenced(t.Context(), "old", 2, store.Writer{Session: "old", Token: 4, Batch: 1}, ev)
+			if !errors.Is(err, cairn.ErrFenced) {
+				t.Errorf("append under an old token: %v", err)
 			}
 		})
 	}

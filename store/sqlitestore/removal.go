@@ -125,7 +125,7 @@ func hide(c *conn, tree []*record, removed *store.Removed) error {
 			return err
 		}
 	}
-	if _, err := c.exec(sqlDropFences, log); err != nil {
+	if err := dropFences(c, log); err != nil {
 		return err
 	}
 	_, err = c.exec(sqlDropLog, log) // its events stay, for the purge

@@ -127,7 +127,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	must(store.Create(t.Context(), s, &cairn.Session{ID: "child", Agent: "support", ParentID: "session", RootID: "session"}, nil))
 	must(store.AppendMessages(t.Context(), s, "child", slices.Repeat([]cairn.Message{cairn.User(cairn.TextPart("hello"))}, purgeBatch+1)...))
 	log := s.EventLog().(*Log)
-	must(log.AppendFenced(t.Context(), "session", 0, "session", 1, slices.Repeat([]cairn.Event{{Type: cairn.EventCustom}}, 2*purgeBatch+1)...))
+	must(log.AppendFenced(t.Context(), "session", 0, store.Writer{Session: "session", Token: 1}, slices.Repeat([]cairn.Event{{Type: cairn.EventCustom}}, 2*purgeBatch+1)...))
 
 	removed := must(s.Remove(t.Context(), "session", store.Deleted))
 	s.wantEmpty(t, "sessions", "heads", "calls", "assignments", "logs", "fences")

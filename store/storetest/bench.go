@@ -44,6 +44,7 @@ func BenchLog(b *testing.B, open OpenLog) {
 	for _, size := range []int{1, 16} {
 		b.Run(fmt.Sprintf("Append/events=%d", size), func(b *testing.B) { benchAppend(b, open, size, 0) })
 	}
+	b.Run("Append/numbered", func(b *testing.B) { benchAppendNumbered(b, open) })
 	for _, readers := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("Append/readers=%d", readers), func(b *testing.B) { benchAppend(b, open, 1, readers) })
 	}
@@ -297,6 +298,22 @@ func benchAppend(b *testing.B, open OpenLog, size, readers int) {
 	}
 	for b.Loop() {
 		if _, err := log.Append(b.Context(), "log", store.AnySequence, batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// benchAppendNumbered measures what a run appends with. A log that is not a Fencer has nothing to measure.
+func benchAppendNumbered(b *testing.B, open OpenLog) {
+	b.ReportAllocs()
+	log, ok := open(b).(store.Fencer)
+	if !ok {
+		return
+	}
+	w := store.Writer{Session: "log", Token: 1, ID: "writer"}
+	for b.Loop() {
+		w.Batch++
+		if _, err := log.AppendFenced(b.Context(), "log", store.AnySequence, w, say("a few words")); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -22,52 +22,52 @@ func fenced(h *logHarness, ls logs) {
 		}
 	}
 
-	last, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", 1, lines(1, 3)...)
+	last, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), lines(1, 3)...)
 	h.must(err)
 	if last != 2 {
 		h.Fatalf("last is %d, want 2", last)
 	}
-	if last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", 1, say("3")); err != nil || last != 3 {
+	if last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("3")); err != nil || last != 3 {
 		h.Fatalf("the same token: last %d, error %v", last, err)
 	}
 	// The lease is taken over: from now on the first holder's events are refused, its empty appends too.
-	last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", 2)
+	last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2))
 	if err != nil || last != 3 {
 		h.Fatalf("a higher token without events: last %d, error %v", last, err)
 	}
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", 1, say("lost"))
+	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("lost"))
 	refused("an old token", err)
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", 1)
+	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1))
 	refused("an old token without events", err)
 	// Other sessions of the tree, other logs, and writers without a lease are not concerned.
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "child", 1, say("4"))
+	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("child", 1), say("4"))
 	h.must(err)
-	_, err = zombie.AppendFenced(h.Context(), "another log", store.AnySequence, "session", 1, say("1"))
+	_, err = zombie.AppendFenced(h.Context(), "another log", store.AnySequence, holds("session", 1), say("1"))
 	h.must(err)
 	h.append("log", say("5"))
 	h.wantTexts("the log", h.all("log", 0), 1, "1", "2", "3", "4", "5")
 
 	// An expectation is held to as well; a fenced writer is told that it is fenced first.
-	if _, err := holder.AppendFenced(h.Context(), "log", 4, "session", 2, say("lost")); !errors.Is(err, cairn.ErrStale) {
+	if _, err := holder.AppendFenced(h.Context(), "log", 4, holds("session", 2), say("lost")); !errors.Is(err, cairn.ErrStale) {
 		h.Fatalf("an append at the wrong place: %v", err)
 	}
-	_, err = zombie.AppendFenced(h.Context(), "log", 4, "session", 1, say("lost"))
+	_, err = zombie.AppendFenced(h.Context(), "log", 4, holds("session", 1), say("lost"))
 	refused("an old token at the wrong place", err)
-	if last, err = holder.AppendFenced(h.Context(), "log", 5, "session", 2, say("6")); err != nil || last != 6 {
+	if last, err = holder.AppendFenced(h.Context(), "log", 5, holds("session", 2), say("6")); err != nil || last != 6 {
 		h.Fatalf("an append at the right place: last %d, error %v", last, err)
 	}
 
 	// An event that is too large changes nothing, the fence included.
 	huge := say(string(make([]byte, h.log.MaxEvent())))
-	if _, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", 9, huge); !errors.Is(err, cairn.ErrTooLarge) {
+	if _, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 9), huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("an oversized event: %v", err)
 	}
-	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", 2, say("7"))
+	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2), say("7"))
 	h.must(err)
 
 	// A dropped log begins anew.
 	h.must(h.log.Drop(h.Context(), "log"))
-	last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", 1, say("1"))
+	last, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("1"))
 	if err != nil || last != 1 {
 		h.Fatalf("after a drop: last %d, error %v", last, err)
 	}
@@ -83,6 +83,11 @@ func fenced(h *logHarness, ls logs) {
 	}
 }
 
+// holds is a writer that does not number what it appends.
+func holds(session string, token int64) store.Writer {
+	return store.Writer{Session: session, Token: token}
+}
+
 // fencedRace has holders of growing tokens and their zombies write at once: of each token's events those that are in
 // the log come before all of a higher token's.
 func fencedRace(h *logHarness, ls logs) {
@@ -91,7 +96,7 @@ func fencedRace(h *logHarness, ls logs) {
 	}
 	errs := race(racers, func(i int) error {
 		for n := range rounds(40) {
-			_, err := ls.of(i).(store.Fencer).AppendFenced(h.Context(), "log", store.AnySequence, "session", int64(n/4+1), say(fmt.Sprint(n/4+1)))
+			_, err := ls.of(i).(store.Fencer).AppendFenced(h.Context(), "log", store.AnySequence, holds("session", int64(n/4+1)), say(fmt.Sprint(n/4+1)))
 			if err != nil && !errors.Is(err, cairn.ErrFenced) {
 				return err
 			}

@@ -30,6 +30,8 @@ var logTests = []logTest{
 	{name: "Cancelled", run: logCancelled},
 	{name: "Fence", run: oneLog(fenced)},
 	{name: "FenceRace", run: oneLog(fencedRace)},
+	{name: "Batches", run: oneLog(numberedBatches)},
+	{name: "BatchRace", run: oneLog(batchRace)},
 
 	{name: "Follow/FromEveryCut", run: oneLog(followFromEveryCut)},
 	{name: "Follow/BeyondTheEnd", run: followBeyondEnd},
@@ -46,12 +48,16 @@ var logTests = []logTest{
 	{name: "TwoHandles/ConcurrentAppends", run: twoLogs(concurrentAppends), needs: needsSecondLog},
 	{name: "TwoHandles/Fence", run: twoLogs(fenced), needs: needsSecondLog},
 	{name: "TwoHandles/FenceRace", run: twoLogs(fencedRace), needs: needsSecondLog},
+	{name: "TwoHandles/Batches", run: twoLogs(numberedBatches), needs: needsSecondLog},
+	{name: "TwoHandles/BatchRace", run: twoLogs(batchRace), needs: needsSecondLog},
 	{name: "TwoHandles/ExpectRace", run: twoLogs(expectRace), needs: needsSecondLog},
 	{name: "TwoHandles/FollowFromEveryCut", run: twoLogs(followFromEveryCut), needs: needsSecondLog},
 	{name: "TwoHandles/FollowWhileManyWrite", run: twoLogs(followManyWriters), needs: needsSecondLog},
-	{name: "Reopen", run: reopenLog, needs: func(o *LogOptions) bool { return o.Reopen != nil }},
+	{name: "Reopen", run: reopenLog, needs: needsReopenLog},
+	{name: "ReopenBatches", run: reopenBatches, needs: needsReopenLog},
 }
 
+func needsReopenLog(o *LogOptions) bool { return o.Reopen != nil }
 func needsSecondLog(o *LogOptions) bool { return o.Second != nil }
 
 // logHarness is one test's log with the verbs the tests are written in.

@@ -309,7 +309,7 @@ func removeLog(h *harness) {
 	log := h.st.(store.LogProvider).EventLog()
 	fenced := func(name, session string, token int64) (int64, error) {
 		if f, ok := log.(store.Fencer); ok {
-			return f.AppendFenced(h.Context(), name, store.AnySequence, session, token, say("event"))
+			return f.AppendFenced(h.Context(), name, store.AnySequence, holds(session, token), say("event"))
 		}
 		return log.Append(h.Context(), name, store.AnySequence, say("event"))
 	}

@@ -1,39 +1,43 @@
--- Appends events to the log ARGV[1]: the data of each from ARGV[9] on. ARGV[2] is the sequence that the last event must
--- have, or -1; ARGV[3] numbers the attempts of the Store ARGV[8], which makes one at a time; ARGV[5] is the fencing token of the session ARGV[4], if that is not empty;
--- ARGV[6] is for how many milliseconds the events are kept, or 0. Followers hear of it on the channel ARGV[7], from ARGV[8].
+-- Appends events to the log ARGV[1]: the data of each from ARGV[10] on. ARGV[2] is the sequence that the last event must
+-- have, or -1; ARGV[4] is the fencing token of the session ARGV[3]; ARGV[6] is the number of the batch, which grows with each
+-- that the writer ARGV[5] sends, or 0 without events; ARGV[7] is for how many milliseconds the events are kept, or 0.
+-- Followers hear of it on the channel ARGV[8], from ARGV[9].
 --
 --   e:LOG  stream  events, with the ids SEQUENCE-0
---   l:LOG  hash    last: the last sequence; f<session>: the highest token seen;
---                  a<store>: its last attempt and the sequence that it ended at
-local log, expect, attempt, session, token, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6]
+--   l:LOG  hash    last: the last sequence; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
+--                  writers that held that token to the numbers of their last batches and the sequences they ended at
+local log, expect, session, token, writer, batch, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local meta, stream = P .. 'l:' .. log, P .. 'e:' .. log
-local found = call('HMGET', meta, 'last', 'a' .. ARGV[8], 'f' .. session)
-local last = tonumber(found[1]) or 0
+local found = call('HMGET', meta, 'last', 'f' .. session, 'b' .. session)
+local last, seen = tonumber(found[1]) or 0, tonumber(found[2]) or 0
 
-local attempted, ended = string.match(found[2] or '', '^(%d+) (%d+)$')
-if attempted and attempt <= tonumber(attempted) then
-	return { 'ok', ended } -- it was lost on its way back, or nobody waits for it any more
-end
-local seen = tonumber(found[3]) or 0
-if session ~= '' and token < seen then
+if token < seen then
 	return { 'fenced', text(seen) }
+end
+local batches = token == seen and found[3] and cmsgpack.unpack(found[3]) or {}
+local before = batches[writer]
+if batch > 0 and before and batch <= before[1] then
+	return { 'there', text(before[2]) }
 end
 if expect >= 0 and expect ~= last then
 	return { 'stale', text(last) }
 end
 
-for i = 9, #ARGV do
+for i = 10, #ARGV do
 	last = last + 1
 	call('XADD', stream, text(last) .. '-0', 'e', ARGV[i])
 end
-call('HSET', meta, 'last', text(last), 'a' .. ARGV[8], ARGV[3] .. ' ' .. text(last))
-if session ~= '' and token > seen then
-	call('HSET', meta, 'f' .. session, token)
+if batch > 0 then
+	batches[writer] = { batch, last }
+	call('HSET', meta, 'last', text(last), 'f' .. session, ARGV[4], 'b' .. session, cmsgpack.pack(batches))
+elseif token > seen then
+	call('HSET', meta, 'last', text(last), 'f' .. session, ARGV[4])
+	call('HDEL', meta, 'b' .. session)
 end
-if #ARGV >= 9 then
+if #ARGV >= 10 then
 	if keep ~= '0' then
 		call('PEXPIRE', stream, keep)
 	end
-	call('PUBLISH', ARGV[7], text(last) .. ' ' .. ARGV[8])
+	call('PUBLISH', ARGV[8], text(last) .. ' ' .. ARGV[9])
 end
 return { 'ok', text(last) }
