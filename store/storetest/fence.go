@@ -74,11 +74,11 @@ func fenced(h *logHarness, ls logs) {
 
 	// Tokens begin with a time in microseconds, every digit of which counts.
 	const token = 1763720000123456
-	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", token, say("2"))
+	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", token), say("2"))
 	h.must(err)
-	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, "session", token-1, say("lost"))
+	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", token-1), say("lost"))
 	refused("a token that was the current one just before", err)
-	if last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, "session", token, say("3")); err != nil || last != 3 {
+	if last, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", token), say("3")); err != nil || last != 3 {
 		h.Fatalf("a large token again: last %d, error %v", last, err)
 	}
 }
