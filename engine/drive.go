@@ -27,9 +27,11 @@ func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is cl
 // drive runs a turn that was begun, not before asked, in a goroutine of the engine. The caller has entered. The
 // context's values go along, its end does not: a client that goes away does not stop a run.
 func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run {
-	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, done: make(chan struct{})}
+	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	e.mu.Lock()
-	e.driving[r.id] = r
+	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile
+		e.driving[r.id] = r
+	}
 	e.mu.Unlock()
 	e.watchStops()
 	e.crew.run(func() {

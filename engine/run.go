@@ -21,6 +21,7 @@ type Run struct {
 	// queued says that the run may still have others before it.
 	queued bool
 
+	token  int64         // of the lease under which this process drives it
 	done   chan struct{} // closed when this process has stopped driving the run; nil if it never did
 	record *cairn.Run    // set before done is closed if the run came to its end here
 	err    error         // why it did not

@@ -51,3 +51,35 @@ func TestTakingOverDoesNotAdoptTheLeaseOfTheNext(t *testing.T) {
 		wantSound(t, dead.Store, "s")
 	})
 }
+
+// A process that takes a run over from itself, before the call that began it has returned, knows how the run came out.
+func TestTakingOverARunThatIsStillBeingBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		gate := make(chan struct{})
+		agent := bot(scripted.New(scripted.Reply(scripted.Gate(gate), scripted.Text("done"))))
+		eng := open(t, st, agent, shortLease)
+		var again *engine.Run
+		held := false
+		agent.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) {
+			if held {
+				return
+			}
+			held = true
+			time.Sleep(ttl)
+			var err error
+			if again, err = eng.Resume(t.Context(), "s"); err != nil {
+				t.Error(err)
+			}
+		}}
+		late := start(t, eng, "s", "go")
+		_, err := late.Wait(t.Context())
+		wantError(t, err, cairn.ErrFenced)
+		close(gate)
+		if res := wait(t, again); res.Text != "done" {
+			t.Errorf("outcome %+v", res)
+		}
+		wantSound(t, st, "s")
+	})
+}
