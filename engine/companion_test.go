@@ -206,6 +206,43 @@ func TestCompanionThatWaits(t *testing.T) {
 	})
 }
 
+// A companion that waits may have its answer before the parent, which is to wait for it, has committed that.
+func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		who := &cairn.Agent{Name: "scribe", Tools: []cairn.Tool{echo("act", cairn.RequireApproval())},
+			Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+				if req.Messages[len(req.Messages)-1].Role == cairn.RoleTool {
+					return scripted.Text("acted")
+				}
+				return scripted.Call("act", in{"done"})
+			})}
+		agent, _ := companions(cairn.Blocking, who, scripted.Reply(spawn("c1", "ann", "one"), scripted.Call("rest", in{})), scripted.Text("fine"))
+		agent.Tools = append(agent.Tools, tool("rest", func(context.Context, *cairn.Call, in) (string, error) {
+			time.Sleep(time.Hour)
+			return "rested", nil
+		}))
+		eng := open(t, st, agent)
+		go func() { _ = eng.Work(t.Context()) }()
+		start(t, eng, "s", "go")
+		time.Sleep(time.Minute)
+		page, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("inbox %+v, %v", page, err)
+		}
+		submit(t, eng, "s", cairn.Approve(page.Items[0].CallRef), cairn.OutcomeAccepted)
+		time.Sleep(2 * time.Hour)
+		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {
+			t.Fatalf("the parent is %s", row.Status)
+		}
+		if got := output(t, st, "s", "c1"); got != `"acted"` {
+			t.Errorf("the companion's answer: %s", got)
+		}
+		wantSound(t, st, "s")
+	})
+}
+
 func TestMessageInterruptsACompanion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -173,11 +173,15 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	}
 }
 
-// awaited reports whether a suspended parent waits for a child.
+// awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is at work
+// and may have seen a companion wait: then it goes on with it, or waits for it once its step is committed.
 func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
 	parent, err := e.store.Load(ctx, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
+	}
+	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Name != "" && e.mayAwait(parent.Agent) {
+		err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {
 		return false, err
@@ -187,6 +191,12 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 		return false, err
 	}
 	return run.Suspended != nil && slices.Contains(run.Suspended.Children, child.ID), nil
+}
+
+// mayAwait reports whether an agent may wait for companions. One that is not known here may.
+func (e *Engine) mayAwait(agent string) bool {
+	a := e.agents[agent]
+	return a == nil || slices.ContainsFunc(a.Companions, func(c cairn.Companion) bool { return c.Mode == cairn.Blocking })
 }
 
 // continueCompanion goes on with a companion that works by itself.
