@@ -127,7 +127,7 @@ func (r *reply) message(partial bool) *cairn.Message {
 			p.Text = strings.ToValidUTF8(text, "\uFFFD")
 		case cairn.PartToolUse:
 			input, ok := arguments(text)
-			if partial && !ok {
+			if partial && (!ok || strings.TrimSpace(text) == "") { // what was still to come is not known
 				continue
 			}
 			p.ToolUse.Input = input
