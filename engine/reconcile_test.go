@@ -245,3 +245,30 @@ func TestStoppedWaitIsToldOnce(t *testing.T) {
 		wantSound(t, st, "s")
 	})
 }
+
+// A run that began in place of a wait, waited itself and was stopped tells of each call that was withdrawn once, whoever
+// completes its log.
+func TestWithdrawnCallsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		agent := bot(scripted.New(scripted.Call("ask", in{}), scripted.Call("note", in{}), scripted.Call("ask", in{})), note(),
+			cairn.ClientTool[in, string]("ask", "Asks."))
+		eng := open(t, st, agent)
+		turn(t, eng, "s", "go")
+		wantStatus(t, turn(t, eng, "s", "no, this"), cairn.SuspendedClientTool, cairn.ReasonSuspended)
+		st.log.stepIn(func(context.Context, []cairn.Event) error {
+			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
+		})
+		_ = eng.Interrupt(t.Context(), "s", "stop") // which the log does not hear of
+		st.log.stepIn(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, err := range open(t, tapOn(st.Store), agent, named("b")).Events(ctx, "s", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantSound(t, st, "s")
+	})
+}

@@ -202,6 +202,33 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 	}
 }
 
+// Whoever looks whether the log is complete leaves a run alone that has told its end.
+func TestStepThatWasStoppedEndsWithItsRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		eng := open(t, st, bot(scripted.New(scripted.Pause(time.Hour))))
+		run := start(t, eng, "s", "go")
+		time.Sleep(time.Second)
+		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, run)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var last cairn.Event
+		for ev, err := range open(t, tapOn(st.Store), bot(scripted.New()), named("b")).Events(ctx, "s", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = ev
+		}
+		if !last.Ends(run.ID()) {
+			t.Errorf("the log ends with %+v", last)
+		}
+	})
+}
+
 func TestAbortOverridesInterruptAndNotTheOtherWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

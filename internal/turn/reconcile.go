@@ -217,14 +217,17 @@ func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) 
 // withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of
 // the wait, or by the stop that ended it.
 func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
-	limit := 0
+	from, limit := p.run.FirstMessage, 0
 	switch {
 	case p.run.Reason == cairn.ReasonInterrupted, p.run.Reason == cairn.ReasonAborted:
 		limit = 1000
+		if p.steps > 0 && p.run.Kind != cairn.RunResume { // what it began with was told before its first commit
+			from++
+		}
 	case p.run.Kind == cairn.RunExecute && p.steps == 0:
 		limit = 1 // it comes first of all
 	}
-	for from := p.run.FirstMessage; limit > 0; from += limit {
+	for ; limit > 0; from += limit {
 		page, err := fx.Store.Messages(ctx, id, from, limit)
 		if err != nil {
 			return nil, err
@@ -346,12 +349,12 @@ func (p *past) missing(m marks) []cairn.Event {
 			list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
 		}
 	}
+	if p.end != nil && m.ended(p.end) { // which also ends a step that was stopped before it said anything
+		return list
+	}
 	for _, n := range m.open {
 		list = append(list, cairn.Event{Type: cairn.EventStepDiscarded, Step: n})
 		m.forget(n)
-	}
-	if p.end != nil && m.ended(p.end) {
-		return list
 	}
 	for i := range p.calls {
 		if _, told := m.calls[callMark(&p.calls[i])]; !told {
