@@ -3,6 +3,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +24,12 @@ func nothingLost(h *History) error {
 	for i := range h.Messages {
 		replies[digestOf(&h.Messages[i])] = true
 	}
+	latest := map[string]record{} // by run: one that was suspended may end once more
+	for _, r := range h.Journal {
+		if r.Kind == committed && r.Ended != "" && r.Version > latest[r.Ended].Version {
+			latest[r.Ended] = r
+		}
+	}
 	for _, r := range h.Journal {
 		if r.Kind != committed {
 			continue
@@ -37,8 +44,8 @@ func nothingLost(h *History) error {
 		if _, ok := runs[r.Began]; r.Began != "" && !ok {
 			return fmt.Errorf("run %s was begun and does not exist", r.Began)
 		}
-		if status := runs[r.Ended]; r.Ended != "" && string(status) != r.Status {
-			return fmt.Errorf("run %s ended %s and is %q", r.Ended, r.Status, status)
+		if status, end := runs[r.Ended], latest[r.Ended]; r.Ended != "" && string(status) != end.Status && !endedAgain(end.Status, status) {
+			return fmt.Errorf("run %s ended %s and is %q", r.Ended, end.Status, status)
 		}
 		for _, d := range r.Digests {
 			if !replies[d] {
@@ -47,6 +54,11 @@ func nothingLost(h *History) error {
 		}
 	}
 	return nil
+}
+
+// endedAgain reports whether a run that was seen suspended may have been stopped by a process that died before it could say so.
+func endedAgain(seen string, is cairn.RunStatus) bool {
+	return cairn.RunStatus(seen).Suspends() && is == cairn.RunInterrupted
 }
 
 // oneWriter finds commits that should not both have succeeded: two that made the same version, or one under an old
@@ -96,7 +108,7 @@ func nothingCommittedAgain(h *History) error {
 }
 
 // stagedFirst finds replies and results of sessions with the durability PerTool that the process which got them
-// committed without having staged them.
+// committed without having staged them. Of a run that is stopped nothing is staged any more.
 func stagedFirst(h *History) error {
 	if !strings.HasPrefix(h.Session.Agent, "per-tool") {
 		return nil
@@ -117,6 +129,9 @@ func stagedFirst(h *History) error {
 				kept[name] = true
 			}
 		case committed:
+			if r.Status == string(cairn.RunInterrupted) {
+				continue
+			}
 			for _, name := range slices.Concat(r.Digests, r.Results) {
 				if got[r.Process][name] && !kept[name] {
 					return fmt.Errorf("process %s committed %s without having staged it", r.Process, name)
@@ -128,17 +143,30 @@ func stagedFirst(h *History) error {
 }
 
 // nothingStagedAgain finds model calls for replies that were staged before, and tools started for calls whose result
-// was.
+// was, unless what was staged has been dropped.
 func nothingStagedAgain(h *History) error {
 	replies, results := map[string]record{}, map[string]record{}
 	keys := map[string]string{} // by call
 	leases := leases{}
+	floor := int64(0) // what was staged under earlier leases has been dropped
+	late := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
 		leases.note(r)
 		switch r.Kind {
+		case committed:
+			if r.Took && r.Dropped {
+				floor = max(floor, r.Token)
+				maps.DeleteFunc(replies, late)
+				maps.DeleteFunc(results, late)
+			}
 		case staged:
+			if r.Token < floor {
+				continue
+			}
 			for _, d := range r.Digests {
-				replies[d] = r
+				if strings.HasPrefix(h.Session.Agent, "per-") { // else steps before it may have to be done again
+					replies[d] = r
+				}
 			}
 			if r.Call != "" {
 				results[r.Call] = r

@@ -59,7 +59,7 @@ var damages = map[string]map[string]func(*History){
 		"no id":         func(h *History) { h.Messages[2].ID = "" },
 		"another count": func(h *History) { h.Session.MessageCount++ },
 	},
-	"every tool use has one result right after it": {
+	"every tool use has one result before the next reply": {
 		"no results":      func(h *History) { h.drop(h.answered(), 1) },
 		"a result less":   func(h *History) { m := &h.Messages[h.answered()]; m.Parts = m.Parts[1:] },
 		"a result twice":  func(h *History) { m := &h.Messages[h.answered()]; m.Parts = append(m.Parts, m.Parts[0]) },
@@ -182,8 +182,10 @@ var damages = map[string]map[string]func(*History){
 			h.Session.Lease.Owner = "p"
 			h.Session.Lease.Until = h.Session.UpdatedAt
 		},
-		"active without one":   func(h *History) { h.Settled = false; h.Session.Status = cairn.SessionActive },
-		"a lease on the ended": func(h *History) { h.Session.Lease.Owner = "p" },
+		"active without one": func(h *History) { h.Settled = false; h.Session.Status = cairn.SessionActive },
+		"a lease on the ended": func(h *History) {
+			h.Session.Lease.Owner, h.Session.Lease.Until = "p", h.Session.UpdatedAt.Add(time.Minute)
+		},
 	},
 }
 

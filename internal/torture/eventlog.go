@@ -8,23 +8,25 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// eventsContiguous finds gaps in the log, events of strangers, and a session that is ahead of its log.
-func eventsContiguous(h *History) error {
-	runs := map[string]bool{}
-	for i := range h.Runs {
-		runs[h.Runs[i].ID] = true
+// eventsContiguous finds gaps in a tree's log, events of strangers, and sessions that are ahead of their log.
+func eventsContiguous(t *Tree) error {
+	runs := map[string]string{} // session by run
+	for _, h := range t.Sessions {
+		for i := range h.Runs {
+			runs[h.Runs[i].ID] = h.Session.ID
+		}
+		if n := int64(len(t.Events)); n < h.Session.LogSequence {
+			return fmt.Errorf("session %s is at event %d, the log has %d", h.Session.ID, h.Session.LogSequence, n)
+		}
 	}
-	for i := range h.Events {
-		ev := &h.Events[i]
+	for i := range t.Events {
+		ev := &t.Events[i]
 		if ev.Sequence != int64(i+1) {
 			return fmt.Errorf("event %d is in place %d", ev.Sequence, i+1)
 		}
-		if ev.SessionID != h.Session.ID || !runs[ev.RunID] {
+		if ev.RunID == "" || runs[ev.RunID] != ev.SessionID {
 			return fmt.Errorf("event %d (%s) is of session %q, run %q", ev.Sequence, ev.Type, ev.SessionID, ev.RunID)
 		}
-	}
-	if n := int64(len(h.Events)); n < h.Session.LogSequence {
-		return fmt.Errorf("the session is at event %d, the log has %d", h.Session.LogSequence, n)
 	}
 	return nil
 }
@@ -33,6 +35,8 @@ func eventsContiguous(h *History) error {
 type reader struct {
 	open map[string]*shown // by step id
 	kept map[string]*shown
+	// closed are the results of calls that were withdrawn, which no step tells, and how often they are told.
+	closed map[string]int
 }
 
 type shown struct {
@@ -60,8 +64,14 @@ func (r *reader) read(ev *cairn.Event) error {
 		}
 		r.kept[id] = s
 		delete(r.open, id)
+	case cairn.EventToolEnd:
+		if s == nil {
+			r.closed[told(ev.CallID, ev.Data, ev.IsError)]++
+			return nil
+		}
+		s.results[ev.CallID] = told(ev.CallID, ev.Data, ev.IsError)
 	case cairn.EventTextDelta, cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart,
-		cairn.EventToolEnd, cairn.EventStatePatch, cairn.EventUsage:
+		cairn.EventStatePatch, cairn.EventUsage:
 		if s == nil {
 			return fmt.Errorf("event %d (%s) is of step %s, which is not open", ev.Sequence, ev.Type, id)
 		}
@@ -69,17 +79,19 @@ func (r *reader) read(ev *cairn.Event) error {
 		if ev.Type == cairn.EventToolArgDelta {
 			s.text = strings.TrimSuffix(s.text, ev.Text)
 		}
-		if ev.Type == cairn.EventToolEnd {
-			s.results[ev.CallID] = fmt.Sprintf("%s %t", compact(ev.Data), ev.IsError)
-		}
 	}
 	return nil
+}
+
+// told is how a result reads, in the log as in the transcript.
+func told(call string, output json.RawMessage, isError bool) string {
+	return fmt.Sprintf("%s: %s %t", call, compact(output), isError)
 }
 
 // replayEqualsLive finds steps of which the log tells something else than the transcript, or more than once, or that it
 // takes back although they were committed.
 func replayEqualsLive(h *History) error {
-	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}}
+	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}, closed: map[string]int{}}
 	for i := range h.Events {
 		if err := r.read(&h.Events[i]); err != nil {
 			return err
@@ -89,29 +101,32 @@ func replayEqualsLive(h *History) error {
 		for i := range t.steps {
 			s := &t.steps[i]
 			id := stepID(t.run.ID, s.number)
-			told := r.kept[id]
+			if err := r.compare(r.kept[id], s, h.Settled); err != nil {
+				return err
+			}
 			delete(r.kept, id)
-			if told == nil {
-				if !h.Settled {
-					continue // the last commit's marks are still to come
+		}
+		if t.resumes && t.count(h.committedSteps(t.run)) > 0 {
+			delete(r.kept, stepID(t.run.ID, 1)) // it may have added nothing
+		}
+		if stopped(t.run) { // before the step said anything
+			delete(r.open, stepID(t.run.ID, t.run.Steps+1))
+		}
+		for _, m := range t.withdrawn {
+			for _, res := range m.ToolResults() {
+				word := told(res.CallID, res.Output, res.IsError)
+				if n := r.closed[word]; n > 1 || n == 0 && h.Settled {
+					return fmt.Errorf("run %s: the log tells %d times that %s", t.run.ID, n, word)
 				}
-				return fmt.Errorf("%s is committed, the log does not say so", s)
-			}
-			if told.text != s.reply.Text() {
-				return fmt.Errorf("%s says %q in the log, %q in the transcript", s, told.text, s.reply.Text())
-			}
-			if s.results == nil {
-				continue
-			}
-			for _, res := range s.results.ToolResults() {
-				if want := fmt.Sprintf("%s %t", compact(res.Output), res.IsError); told.results[res.CallID] != want {
-					return fmt.Errorf("%s: the result of %s is %q in the log, %q in the transcript", s, res.CallID, told.results[res.CallID], want)
-				}
+				delete(r.closed, word)
 			}
 		}
 	}
 	for id := range r.kept {
 		return fmt.Errorf("step %s is committed in the log and not in the transcript", id)
+	}
+	for word := range r.closed {
+		return fmt.Errorf("the log tells outside of any step that %s, the transcript does not", word)
 	}
 	if h.Settled {
 		for id := range r.open {
@@ -121,33 +136,64 @@ func replayEqualsLive(h *History) error {
 	return nil
 }
 
+// compare holds what a reader saw of a step, if anything, against the transcript.
+func (r *reader) compare(saw *shown, s *step, settled bool) error {
+	if saw == nil {
+		if !settled {
+			return nil // the last commit's marks are still to come
+		}
+		return fmt.Errorf("%s is committed, the log does not say so", s)
+	}
+	if s.reply != nil && saw.text != s.reply.Text() {
+		return fmt.Errorf("%s says %q in the log, %q in the transcript", s, saw.text, s.reply.Text())
+	}
+	if s.results == nil {
+		return nil
+	}
+	for _, res := range s.results.ToolResults() {
+		if want := told(res.CallID, res.Output, res.IsError); saw.results[res.CallID] != want {
+			return fmt.Errorf("%s: the log tells that %s, the transcript that %s", s, saw.results[res.CallID], want)
+		}
+	}
+	return nil
+}
+
 // marksOnce finds runs that begin or end twice in the log, or before they do; ends that it does not tell; and commits
-// that it tells twice.
+// that it tells twice. A run that waited and was stopped then ends once more.
 func marksOnce(h *History) error {
-	starts, ends, commits := map[string]int{}, map[string]int{}, map[string]int{}
+	starts, waits, ends, commits := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range h.Events {
 		ev := &h.Events[i]
-		switch ev.Type {
-		case cairn.EventRunStart, cairn.EventRunResumed:
+		switch {
+		case ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed:
 			starts[ev.RunID]++
-		case cairn.EventRunEnd:
+		case ev.Type == cairn.EventRunEnd && ev.Status.Suspends():
+			waits[ev.RunID]++
+		case ev.Type == cairn.EventRunEnd:
 			ends[ev.RunID]++
-		case cairn.EventStepCommitted:
+		case ev.Type == cairn.EventStepCommitted:
 			commits[stepID(ev.RunID, ev.Step)]++
-		default:
-			if ends[ev.RunID] > 0 {
-				return fmt.Errorf("event %d (%s) comes after the end of run %s", ev.Sequence, ev.Type, ev.RunID)
-			}
+		case ends[ev.RunID] > 0 || waits[ev.RunID] > 0 && ev.Type != cairn.EventToolEnd:
+			return fmt.Errorf("event %d (%s) comes after the end of run %s", ev.Sequence, ev.Type, ev.RunID)
 		}
 	}
 	for i := range h.Runs {
 		r := &h.Runs[i]
-		running := r.Status == cairn.RunRunning
 		if n := starts[r.ID]; n > 1 || n == 0 && h.Settled {
 			return fmt.Errorf("run %s begins %d times in the log", r.ID, n)
 		}
-		if n := ends[r.ID]; n > 1 || n == 1 && running || n == 0 && h.Settled && !running {
+		n, may := ends[r.ID], 1
+		if r.Status.Suspends() {
+			n, may = waits[r.ID], 1
+		}
+		if r.Status == cairn.RunRunning {
+			may = 0
+		}
+		if n > may || n < may && h.Settled {
 			return fmt.Errorf("run %s is %s and ends %d times in the log", r.ID, r.Status, n)
+		}
+		if extra := waits[r.ID]; !r.Status.Suspends() && (extra > 1 || extra == 1 && !stopped(r)) || r.Status.Suspends() && ends[r.ID] > 0 {
+			return fmt.Errorf("run %s is %s, the log tells %d times that it waits and %d times that it ended", r.ID, r.Status, extra, ends[r.ID])
 		}
 	}
 	for id, n := range commits {

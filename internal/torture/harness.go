@@ -40,17 +40,23 @@ type harness struct {
 	ways         map[string]int  // kills by plan
 	groups       [][]string      // sessions
 
-	journal map[string][]record // by session
-	read    int64               // how much of the file
+	journal map[string][]record        // by session
+	written map[string]map[string]bool // sessions that were committed to, by root
+	read    int64                      // how much of the file
 	tally   tally
 }
 
 // tally is what a run of the test has seen in the end.
-type tally struct{ sessions, runs, crashed, steps, events, discarded, staged, takenOver int }
+type tally struct {
+	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver, queued int
+	calls                                                                                        map[string]int // by what became of them
+}
 
 func (n tally) String() string {
-	return fmt.Sprintf("%d sessions, %d runs (%d given up, %d times taken over), %d steps, %d pieces staged, %d events, %d steps discarded",
-		n.sessions, n.runs, n.crashed, n.takenOver, n.steps, n.staged, n.events, n.discarded)
+	counts := join(slices.Sorted(maps.Keys(n.calls)), func(k string) string { return fmt.Sprintf("%s %d", k, n.calls[k]) })
+	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d times taken over, %d queued), %d steps, %d pieces staged, "+
+		"%d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.takenOver, n.queued, n.steps, n.staged,
+		n.events, n.discarded, counts)
 }
 
 // median returns the middle one of some times.
@@ -67,7 +73,7 @@ func (h *harness) wayCounts() string {
 	return join(slices.Sorted(maps.Keys(h.ways)), func(k string) string { return fmt.Sprintf("%s %d", k, h.ways[k]) })
 }
 
-// life starts a process or two and kills them.
+// life starts a process or two that drive sessions, mostly some that answer, and kills them.
 func (h *harness) life() {
 	if h.lives%livesPerGroup == 0 {
 		var group []string
@@ -81,6 +87,11 @@ func (h *harness) life() {
 	if h.rng.IntN(4) == 0 {
 		plans = pair(h.rng) // two processes that compete for the sessions
 	}
+	drivers := len(plans)
+	for range []int{1, 0, 1, 2}[h.rng.IntN(4)] {
+		plans = append(plans, newPlan(h.rng))
+		plans[len(plans)-1].kind = "clerk"
+	}
 	errs := make([]error, len(plans))
 	victims := make([]*victim, len(plans))
 	var killing sync.WaitGroup
@@ -88,7 +99,7 @@ func (h *harness) life() {
 		h.ways[p.kind]++
 		v := startVictim(h.t, &order{
 			Dir: h.dir, Name: fmt.Sprintf("%d%c", h.lives, 'a'+i), Sessions: h.groups[len(h.groups)-1],
-			LeaseTTL: time.Duration(100+100*h.rng.IntN(2)) * time.Millisecond, Seed: h.rng.Uint64(), Signal: p.signal,
+			LeaseTTL: time.Duration(100+100*h.rng.IntN(2)) * time.Millisecond, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
 		})
 		victims[i] = v
 		killing.Go(func() { errs[i] = v.kill(p) })
@@ -118,29 +129,31 @@ func (h *harness) inspect() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.check(st, h.groups[max(0, len(h.groups)-2):], false)
+	h.check(st, h.groups[max(0, len(h.groups)-2):], false, false)
 	if err := st.Close(); err != nil {
 		h.t.Error(err)
 	}
 }
 
-// finish has everything brought to its end, and checks all of it.
+// finish has everything brought to an end or a wait, and then answered until nothing waits any more, and checks all of it
+// each time.
 func (h *harness) finish() {
 	h.t.Helper()
 	o := order{Dir: h.dir, Name: "last", LeaseTTL: 300 * time.Millisecond}
-	st, eng, err := o.assemble(h.open, func(point) {})
+	j, st, eng, err := o.assemble(h.open, func(point) {})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(h.t.Context(), settleWithin)
-	defer cancel()
-	if err := h.settle(ctx, st, eng); err != nil {
-		h.t.Errorf("not everything came to its end within %s: %v", settleWithin, err)
+	c := &clerk{name: "last", eng: eng, journal: j, rng: h.rng}
+	for _, answer := range []*clerk{nil, c} {
+		if err := settle(h.t.Context(), st, eng, answer); err != nil {
+			h.t.Errorf("not everything came to its end within %s: %v", settleWithin, err)
+		}
+		h.check(st, h.groups, true, answer != nil)
 	}
-	if err := eng.Close(ctx); err != nil {
+	if err := eng.Close(h.t.Context()); err != nil {
 		h.t.Error(err)
 	}
-	h.check(st, h.groups, true)
 	if err := st.Close(); err != nil {
 		h.t.Error(err)
 	}
@@ -149,64 +162,83 @@ func (h *harness) finish() {
 	}
 }
 
-// settle works until no session is active and no log lacks the end of its session's last run.
-func (h *harness) settle(ctx context.Context, st store.Store, eng *engine.Engine) error {
-	ctx, stop := context.WithCancel(ctx)
-	var working sync.WaitGroup
-	working.Go(func() {
-		if err := eng.Work(ctx); err != nil {
-			h.t.Error(err)
-		}
-	})
-	defer working.Wait()
-	defer stop()
-	var rows []cairn.Session
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for active := 1; active > 0; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d sessions are active: %w", active, ctx.Err())
-		}
-		var err error
-		rows, err = pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
-			return st.List(ctx, store.SessionQuery{Cursor: q.Cursor})
-		})
-		if err != nil {
-			return err
-		}
-		active = 0
-		for i := range rows {
-			if rows[i].Status == cairn.SessionActive {
-				active++
-			}
-		}
+// settle works until nothing is due, and no log lacks the end of its session's last run. With a clerk it goes on until
+// everything that waits has been answered.
+func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	work, stop := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- eng.Work(work) }()
+	rows, err := quiet(ctx, st, answer)
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
+		return err
 	}
 	errs := make([]error, len(rows))
 	var following sync.WaitGroup
 	for i := range rows {
-		following.Go(func() { errs[i] = followToEnd(ctx, eng, &rows[i]) })
+		following.Go(func() { errs[i] = followToEnd(ctx, st, eng, &rows[i]) })
 	}
 	following.Wait()
 	return errors.Join(errs...)
 }
 
-// followToEnd reads what a session's log says after the last commit, until it tells the end of the last run.
-func followToEnd(ctx context.Context, eng *engine.Engine, row *cairn.Session) error {
-	for ev, err := range eng.Events(ctx, row.ID, row.LogSequence) {
+// quiet returns all sessions once none of them is active, nothing is due and, with a clerk, nothing waits.
+func quiet(ctx context.Context, st store.Store, answer *clerk) ([]cairn.Session, error) {
+	for {
+		due, err := st.Due(ctx, 10)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
+			return st.List(ctx, store.SessionQuery{Cursor: q.Cursor})
+		})
+		if err != nil {
+			return nil, err
+		}
+		active, paused := 0, 0
+		for i := range rows {
+			switch rows[i].Status {
+			case cairn.SessionActive:
+				active++
+			case cairn.SessionPaused:
+				paused++
+			}
+		}
+		if len(due) == 0 && active == 0 && (paused == 0 || answer == nil) {
+			return rows, nil
+		}
+		if answer != nil {
+			if err := answer.clear(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("%d sessions are active, %d paused, due are %+v: %w", active, paused, due, err)
+		}
+	}
+}
+
+// followToEnd reads what a session's log says after its last run began, until it tells the end of that.
+func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *cairn.Session) error {
+	run, err := st.Run(ctx, row.ID, row.RunID)
+	if err != nil {
+		return err
+	}
+	for ev, err := range eng.Events(ctx, row.ID, run.StartSequence) {
 		if err != nil {
 			return err
 		}
-		if ev.Ends(row.RunID) {
+		if ev.Ends(run.ID) && ev.Status == run.Status {
 			return nil
 		}
 	}
-	return fmt.Errorf("session %s: the log does not tell the end of run %s: %w", row.ID, row.RunID, ctx.Err())
+	return fmt.Errorf("session %s: the log does not tell that run %s is %s: %w", row.ID, run.ID, run.Status, ctx.Err())
 }
 
-// check applies the invariants to the sessions of some groups.
-func (h *harness) check(st store.Store, groups [][]string, settled bool) {
+// check applies the invariants to the trees of some groups.
+func (h *harness) check(st store.Store, groups [][]string, settled, answered bool) {
 	h.t.Helper()
 	records, read, err := readJournal(h.dir, h.read)
 	if err != nil {
@@ -215,62 +247,116 @@ func (h *harness) check(st store.Store, groups [][]string, settled bool) {
 	h.read = read
 	for _, r := range records {
 		h.journal[r.Session] = append(h.journal[r.Session], r)
+		if r.Kind != committed {
+			continue
+		}
+		if h.written[r.Root] == nil {
+			h.written[r.Root] = map[string]bool{}
+		}
+		h.written[r.Root][r.Session] = true
 	}
-	h.tally = tally{}
-	for _, id := range slices.Concat(groups...) {
-		history, err := load(h.t.Context(), st, id, h.journal[id], settled)
+	h.tally = tally{calls: map[string]int{}}
+	for _, root := range slices.Concat(groups...) {
+		tree, err := load(h.t.Context(), st, root, h.journal, settled)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if history == nil {
-			if len(h.journal[id]) > 0 && slices.ContainsFunc(h.journal[id], func(r record) bool { return r.Kind == committed }) {
-				h.t.Errorf("session %s was committed to and does not exist", id)
+		for id := range h.written[root] {
+			if tree == nil || tree.session(id) == nil {
+				h.t.Errorf("session %s of tree %s was committed to and does not exist", id, root)
 			}
+		}
+		if tree == nil {
 			continue
 		}
-		for _, err := range history.check() {
-			h.t.Errorf("after life %d, settled %t: %v\n%s", h.lives, settled, err, history.tail())
+		tree.Answered = answered
+		for _, err := range tree.check() {
+			h.t.Errorf("after life %d, settled %t, answered %t: %v\n%s", h.lives, settled, answered, err, tree.tail(err))
 		}
-		h.tally.add(history)
+		h.tally.add(tree)
 	}
 }
 
-func (n *tally) add(h *History) {
-	n.sessions++
-	n.runs += len(h.Runs)
-	n.events += len(h.Events)
-	for i := range h.Runs {
-		if h.Runs[i].Status == cairn.RunInterrupted {
-			n.crashed++
-		}
-	}
-	for _, t := range h.turns() {
-		n.steps += len(t.steps)
-	}
-	for i := range h.Events {
-		if h.Events[i].Type == cairn.EventStepDiscarded {
+func (n *tally) add(t *Tree) {
+	n.sessions += len(t.Sessions)
+	n.below += len(t.Sessions) - 1
+	n.events += len(t.Events)
+	for i := range t.Events {
+		if t.Events[i].Type == cairn.EventStepDiscarded {
 			n.discarded++
 		}
 	}
-	for _, r := range h.Journal {
-		if r.Kind == staged {
-			n.staged++
+	for _, h := range t.Sessions {
+		n.runs += len(h.Runs)
+		for i := range h.Runs {
+			switch {
+			case stopped(&h.Runs[i]):
+				n.stopped++
+			case h.Runs[i].Status == cairn.RunInterrupted:
+				n.crashed++
+			}
 		}
-		if r.Took && r.Began == "" {
-			n.takenOver++
+		for _, t := range h.turns() {
+			n.steps += len(t.steps)
+		}
+		for i := range h.Calls {
+			c := &h.Calls[i]
+			what := string(c.Status)
+			if c.Answer != nil {
+				what += " " + c.Answer.Verdict
+			}
+			n.calls[what]++
+		}
+		for _, r := range h.Journal {
+			switch {
+			case r.Kind == staged:
+				n.staged++
+			case r.Took && r.Began == "":
+				n.takenOver++
+			case r.Queued != "":
+				n.queued++
+			case r.Outcome == cairn.OutcomeLate:
+				n.calls["late"]++
+			}
 		}
 	}
 }
 
-// tail shows the last events and records of a history, for whoever has to find out what went wrong.
-func (h *History) tail() string {
-	const most = 60
+// tail shows the last events of a tree and those of which an error tells, and the last records of the sessions that it
+// names, for whoever has to find out what went wrong.
+func (t *Tree) tail(about error) string {
+	const most = 100
 	var b strings.Builder
-	for _, ev := range h.Events[max(0, len(h.Events)-most):] {
-		fmt.Fprintf(&b, "  %5d %s %-15s %s/%d %s %s %.60q\n", ev.Sequence, ev.Time.Format("05.000000"), ev.Type, ev.RunID, ev.Step, ev.CallID, ev.Tool, ev.Text)
+	names := func(id string) bool { return id != "" && strings.Contains(about.Error(), id) }
+	for i, ev := range t.Events {
+		if i < len(t.Events)-most && !names(ev.RunID) && !names(ev.CallID) {
+			continue
+		}
+		fmt.Fprintf(&b, "  %5d %s %-15s %s %s/%d %s %s %s %.60q\n", ev.Sequence, ev.Time.Format("05.000000"), ev.Type, ev.SessionID, ev.RunID, ev.Step,
+			ev.CallID, ev.Tool, ev.Status, ev.Text)
 	}
-	for _, r := range h.Journal[max(0, len(h.Journal)-most):] {
-		fmt.Fprintf(&b, "  %+v\n", r)
+	for _, h := range t.Sessions {
+		if !strings.Contains(about.Error(), h.Session.ID) {
+			continue
+		}
+		fmt.Fprintf(&b, "  %+v\n", *h.Session)
+		for i := range h.Runs {
+			fmt.Fprintf(&b, "  run %+v\n", h.Runs[i])
+		}
+		for i := max(0, len(h.Messages)-30); i < len(h.Messages); i++ {
+			m := &h.Messages[i]
+			fmt.Fprintf(&b, "  %d %s %s %s %q", i, m.ID, m.RunID, m.Role, m.Text())
+			for _, u := range m.ToolUses() {
+				fmt.Fprintf(&b, " use %s %s", u.CallID, u.Tool)
+			}
+			for _, r := range m.ToolResults() {
+				fmt.Fprintf(&b, " result %s %s %.60s", r.CallID, r.Tool, r.Output)
+			}
+			fmt.Fprintln(&b)
+		}
+		for _, r := range h.Journal[max(0, len(h.Journal)-most):] {
+			fmt.Fprintf(&b, "  %+v\n", r)
+		}
 	}
 	return b.String()
 }

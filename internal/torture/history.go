@@ -10,6 +10,19 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
+// Tree is what is left of a session and the sub-agents and companions below it.
+type Tree struct {
+	// Sessions are the root and then those below it, parents before their children.
+	Sessions []*History
+	// Events are the log that all of them write to.
+	Events []cairn.Event
+	// Settled says that nobody is at work in the tree and its log was completed. A tree that is not settled is one that dead
+	// processes left: a run may be open, and the last events may be missing.
+	Settled bool
+	// Answered says that moreover everything was answered until no session waited any more.
+	Answered bool
+}
+
 // History is what is left of one session: what its store holds, and what the journal says was acknowledged.
 type History struct {
 	Session     *cairn.Session
@@ -17,48 +30,85 @@ type History struct {
 	State       json.RawMessage
 	Runs        []cairn.Run
 	Checkpoints []cairn.Checkpoint
-	Events      []cairn.Event
-	Journal     []record
+	Calls       []cairn.PendingCall
+	Queue       []store.QueuedTurn
+	// Events are those of the log that the session wrote.
+	Events  []cairn.Event
+	Journal []record
 	// Sample is the state as of the checkpoint in the middle, if there is one.
 	Sample json.RawMessage
-	// Settled says that the session has been brought to its end and its log completed. A history that is not is one of
-	// dead processes: a run may be open, and its last events may be missing.
+	// Settled is the tree's.
 	Settled bool
 }
 
-// load reads the history of a session that nobody drives. It is nil if the session does not exist.
-func load(ctx context.Context, st store.Store, id string, journal []record, settled bool) (*History, error) {
-	if there, err := store.Exists(ctx, st, id); err != nil || !there {
+// load reads the tree of a root that nobody drives. It is nil if the session does not exist.
+func load(ctx context.Context, st store.Store, root string, journal map[string][]record, settled bool) (*Tree, error) {
+	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
 	}
-	snap, err := st.Snapshot(ctx, id, 0)
-	if err != nil {
-		return nil, err
-	}
-	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal, Settled: settled}
-	if h.Runs, err = pages(func(q store.PageQuery) (store.Page[cairn.Run], error) { return st.Runs(ctx, id, q) }); err != nil {
-		return nil, err
-	}
-	h.Checkpoints, err = pages(func(q store.PageQuery) (store.Page[cairn.Checkpoint], error) { return st.Checkpoints(ctx, id, q) })
-	if err != nil {
-		return nil, err
-	}
-	if n := len(h.Checkpoints); n > 0 {
-		if h.Sample, err = st.State(ctx, id, h.Checkpoints[n/2].ID); err != nil {
-			return nil, err
-		}
-	}
+	t := &Tree{Settled: settled}
 	log := st.(store.LogProvider).EventLog()
-	for last := int64(0); ; last = h.Events[len(h.Events)-1].Sequence {
-		batch, err := log.Read(ctx, snap.Session.RootID, last, 0)
+	for last := int64(0); ; last = t.Events[len(t.Events)-1].Sequence {
+		batch, err := log.Read(ctx, root, last, 0)
 		if err != nil {
 			return nil, err
 		}
 		if len(batch) == 0 {
-			return h, nil
+			break
 		}
-		h.Events = append(h.Events, batch...)
+		t.Events = append(t.Events, batch...)
 	}
+	calls, err := pages(func(q store.PageQuery) (store.Page[cairn.PendingCall], error) {
+		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: q.Cursor})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, t.add(ctx, st, root, calls, journal)
+}
+
+// add reads a session and those below it.
+func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
+	snap, err := st.Snapshot(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal[id], Settled: t.Settled}
+	if h.Runs, err = pages(func(q store.PageQuery) (store.Page[cairn.Run], error) { return st.Runs(ctx, id, q) }); err != nil {
+		return err
+	}
+	h.Checkpoints, err = pages(func(q store.PageQuery) (store.Page[cairn.Checkpoint], error) { return st.Checkpoints(ctx, id, q) })
+	if err != nil {
+		return err
+	}
+	if n := len(h.Checkpoints); n > 0 {
+		if h.Sample, err = st.State(ctx, id, h.Checkpoints[n/2].ID); err != nil {
+			return err
+		}
+	}
+	if h.Queue, err = st.Queue(ctx, id); err != nil {
+		return err
+	}
+	for i := range calls {
+		if calls[i].SessionID == id {
+			h.Calls = append(h.Calls, calls[i])
+		}
+	}
+	for i := range t.Events {
+		if t.Events[i].SessionID == id {
+			h.Events = append(h.Events, t.Events[i])
+		}
+	}
+	t.Sessions = append(t.Sessions, h)
+	children, err := pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
+		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: q.Cursor})
+	})
+	for i := range children {
+		if err == nil {
+			err = t.add(ctx, st, children[i].ID, calls, journal)
+		}
+	}
+	return err
 }
 
 func pages[T any](read func(store.PageQuery) (store.Page[T], error)) (all []T, err error) {
@@ -75,85 +125,169 @@ func pages[T any](read func(store.PageQuery) (store.Page[T], error)) (all []T, e
 	}
 }
 
-// Invariants are what holds of every history. Each returns what is wrong, or nil.
-var Invariants = []struct {
+// Invariant is something that holds of every tree. Check returns what is wrong, or nil.
+type Invariant struct {
 	Name  string
-	Check func(*History) error
-}{
-	{"no committed step lost", nothingLost},
-	{"one writer at a time", oneWriter},
-	{"no committed step run again", nothingCommittedAgain},
-	{"no staged result computed again", nothingStagedAgain},
-	{"per tool, all is staged before it is committed", stagedFirst},
-	{"no message twice", messagesOnce},
-	{"every tool use has one result right after it", usesAnswered},
-	{"the transcript is what the model says", transcriptScripted},
-	{"the state is the fold of the results", stateFolded},
-	{"run turns contiguous", runsContiguous},
-	{"usage adds up", usageAddsUp},
-	{"checkpoints in order", checkpointsOrdered},
-	{"events contiguous", eventsContiguous},
-	{"replay equals live", replayEqualsLive},
-	{"one mark per end", marksOnce},
-	{"patches lead to the state", patchesFolded},
-	{"no session running without a lease", nobodyLeftRunning},
+	Check func(*Tree) error
 }
 
-// check returns everything that is wrong with a history.
-func (h *History) check() []error {
+// Invariants are all there are.
+var Invariants = []Invariant{
+	{"no committed step lost", each(nothingLost)},
+	{"one writer at a time", each(oneWriter)},
+	{"no committed step run again", each(nothingCommittedAgain)},
+	{"no staged result computed again", each(nothingStagedAgain)},
+	{"per tool, all is staged before it is committed", each(stagedFirst)},
+	{"no message twice", each(messagesOnce)},
+	{"every tool use has one result before the next reply", each(usesAnswered)},
+	{"the transcript is what the model says", each(transcriptScripted)},
+	{"the state is the fold of the results", each(stateFolded)},
+	{"run turns contiguous", each(runsContiguous)},
+	{"usage adds up", each(usageAddsUp)},
+	{"checkpoints in order", each(checkpointsOrdered)},
+	{"events contiguous", eventsContiguous},
+	{"replay equals live", each(replayEqualsLive)},
+	{"one mark per end", each(marksOnce)},
+	{"patches lead to the state", each(patchesFolded)},
+	{"no session running without a lease", each(nobodyLeftRunning)},
+	{"of any number of answers one is used, once", each(answersUsedOnce)},
+	{"no tool runs before it is approved", each(nothingUnapproved)},
+	{"late answers are told once", each(lateToldOnce)},
+	{"open calls are what the session waits for", each(waitsAgree)},
+	{"children belong to a call of their parent", childrenBelong},
+	{"no child waits for a parent that ended", nobodyWaitsInVain},
+	{"what a child came to is the result of its call", childrenHeard},
+	{"queued turns run once, in order", each(queueInOrder)},
+	{"no session stuck", nobodyStuck},
+}
+
+// each holds every session of a tree to an invariant.
+func each(check func(*History) error) func(*Tree) error {
+	return func(t *Tree) error {
+		for _, h := range t.Sessions {
+			if err := check(h); err != nil {
+				return fmt.Errorf("session %s of %s: %w", h.Session.ID, h.Session.Agent, err)
+			}
+		}
+		return nil
+	}
+}
+
+// check returns everything that is wrong with a tree.
+func (t *Tree) check() []error {
 	var list []error
 	for _, inv := range Invariants {
-		if err := inv.Check(h); err != nil {
-			list = append(list, fmt.Errorf("session %s: %s: %w", h.Session.ID, inv.Name, err))
+		if err := inv.Check(t); err != nil {
+			list = append(list, fmt.Errorf("tree %s: %s: %w", t.Sessions[0].Session.ID, inv.Name, err))
 		}
 	}
 	return list
 }
 
+// session returns one of the tree's sessions, or nil.
+func (t *Tree) session(id string) *History {
+	for _, h := range t.Sessions {
+		if h.Session.ID == id {
+			return h
+		}
+	}
+	return nil
+}
+
 // step is one committed step as the transcript has it.
 type step struct {
-	run     *cairn.Run
-	number  int // in the run
-	at      int // index of the reply
+	run    *cairn.Run
+	number int              // in the run
+	from   int              // index of the first message
+	to     int              // index behind the last message
+	before []*cairn.Message // hidden rows ahead of the reply
+	// reply is nil if the step goes on with what a run before it suspended, and at is its index.
 	reply   *cairn.Message
-	results *cairn.Message   // nil if the reply calls no tools
+	at      int
+	results *cairn.Message   // nil if there are none
 	after   []*cairn.Message // hidden rows
 }
 
 // turn is what one run added to the transcript.
 type turn struct {
-	run   *cairn.Run
-	input []*cairn.Message
-	steps []step
+	run *cairn.Run
+	// resumes says that the run goes on with the step that the one before it suspended, whose messages may be none.
+	resumes bool
+	// withdrawn closes what was waited for: what the run before it waited for, or what it waited for itself.
+	withdrawn []*cairn.Message
+	input     []*cairn.Message
+	steps     []step
+	// loose are rows of a step that was stopped before it had a reply, strangers what belongs nowhere.
+	loose, strangers []*cairn.Message
 }
 
-// turns takes the transcript apart, without judging it.
+// turns takes the transcript apart, by the ids of its messages and without judging it.
 func (h *History) turns() []turn {
 	list := make([]turn, len(h.Runs))
 	byRun := map[string]*turn{}
 	for i := range h.Runs {
 		list[i].run = &h.Runs[i]
+		list[i].resumes = i > 0 && h.Runs[i].Kind == cairn.RunResume && h.Runs[i-1].Status.Suspends()
 		byRun[h.Runs[i].ID] = &list[i]
 	}
 	for i := range h.Messages {
-		m := &h.Messages[i]
-		t := byRun[m.RunID]
-		if t == nil {
-			continue
-		}
-		last := len(t.steps) - 1
-		switch {
-		case m.Role == cairn.RoleAssistant:
-			t.steps = append(t.steps, step{run: t.run, number: last + 2, at: i, reply: m})
-		case last < 0:
-			t.input = append(t.input, m)
-		case m.Role == cairn.RoleTool && t.steps[last].results == nil:
-			t.steps[last].results = m
-		default:
-			t.steps[last].after = append(t.steps[last].after, m)
+		if t := byRun[h.Messages[i].RunID]; t != nil {
+			t.add(&h.Messages[i], i)
 		}
 	}
 	return list
+}
+
+func (t *turn) add(m *cairn.Message, at int) {
+	rest, own := strings.CutPrefix(m.ID, t.run.ID+"/")
+	number, what := 0, ""
+	if own {
+		fmt.Sscanf(rest, "%d/%s", &number, &what)
+	}
+	switch {
+	case strings.Contains(m.ID, "/withdrawn"):
+		t.withdrawn = append(t.withdrawn, m)
+	case strings.HasPrefix(m.ID, "companion/"):
+		t.loose = append(t.loose, m)
+	case own && strings.HasPrefix(rest, "in"):
+		t.input = append(t.input, m)
+	case what != "":
+		s := t.step(number, at)
+		s.to = at + 1
+		switch {
+		case what == "reply" && s.reply == nil:
+			s.reply, s.at = m, at
+		case what == "results" && s.results == nil:
+			s.results = m
+		case m.Hidden:
+			s.after = append(s.after, m)
+		default:
+			t.strangers = append(t.strangers, m)
+		}
+	default:
+		t.strangers = append(t.strangers, m)
+	}
+}
+
+// step returns the last step of the turn, or begins the next one. What was heard before it belongs to it.
+func (t *turn) step(number, at int) *step {
+	if n := len(t.steps); n > 0 && t.steps[n-1].number == number {
+		return &t.steps[n-1]
+	}
+	t.steps = append(t.steps, step{run: t.run, number: number, from: at - len(t.loose), before: t.loose})
+	t.loose = nil
+	return &t.steps[len(t.steps)-1]
+}
+
+// count returns how many steps the turn has. The first one of a run that goes on may have added nothing.
+func (t *turn) count(committed int) int {
+	if n := len(t.steps); n > 0 {
+		return t.steps[n-1].number
+	}
+	if t.resumes {
+		return min(committed, 1)
+	}
+	return 0
 }
 
 // committedSteps is how many steps of a run the store says are committed.
@@ -162,6 +296,22 @@ func (h *History) committedSteps(run *cairn.Run) int {
 		return h.Session.Step
 	}
 	return run.Steps
+}
+
+// stopped reports whether somebody stopped a run.
+func stopped(run *cairn.Run) bool {
+	return run.Status == cairn.RunInterrupted && run.Reason == cairn.ReasonInterrupted
+}
+
+// results lists the results of the transcript by call.
+func (h *History) results() map[string][]*cairn.ToolResult {
+	list := map[string][]*cairn.ToolResult{}
+	for i := range h.Messages {
+		for _, r := range h.Messages[i].ToolResults() {
+			list[r.CallID] = append(list[r.CallID], r)
+		}
+	}
+	return list
 }
 
 func (s *step) String() string { return fmt.Sprintf("run %s step %d", s.run.ID, s.number) }

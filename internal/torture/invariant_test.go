@@ -3,6 +3,8 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -12,14 +14,15 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// sound returns the history of a session that had a few turns and no trouble.
-func sound(t *testing.T, kind string) *History {
+// sound returns the tree of a session that had a few turns and no trouble.
+func sound(t *testing.T, kind string) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
+	j, st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := &clerk{name: "p", eng: eng, journal: j, rng: rand.New(rand.NewPCG(1, 1))}
 	id := "group." + kind
 	for n := range 5 {
 		run, err := eng.Execute(t.Context(), id, kind, cairn.Text(fmt.Sprint("turn ", n)))
@@ -29,19 +32,37 @@ func sound(t *testing.T, kind string) *History {
 		if _, err := run.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if !kindOf(kind).waits {
+			continue
+		}
+		if err := settle(t.Context(), st, eng, c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := eng.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	journal, _, err := readJournal(o.Dir, 0)
+	tree := loadAll(t, st, o.Dir, id)
+	tree.Answered = true
+	return tree
+}
+
+// loadAll reads a tree that is settled, with the journal of its directory.
+func loadAll(t *testing.T, st store.Store, dir, root string) *Tree {
+	t.Helper()
+	list, _, err := readJournal(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := load(t.Context(), st, id, journal, true)
+	journal := map[string][]record{}
+	for _, r := range list {
+		journal[r.Session] = append(journal[r.Session], r)
+	}
+	tree, err := load(t.Context(), st, root, journal, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return tree
 }
 
 func TestSoundHistoriesAreAccepted(t *testing.T) {
@@ -56,33 +77,31 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 	}
 }
 
-// clone returns a copy that shares nothing with h.
-func (h *History) clone(t *testing.T) *History {
-	t.Helper()
-	raw, err := json.Marshal(h)
+// clone returns a copy that shares nothing with t.
+func (t *Tree) clone(tb testing.TB) *Tree {
+	tb.Helper()
+	raw, err := json.Marshal(t)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	c := new(History)
+	c := new(Tree)
 	if err := json.Unmarshal(raw, c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
 
 func TestEveryInvariantCanFail(t *testing.T) {
 	t.Parallel()
-	h := sound(t, "per-tool")
+	alone, family := sound(t, "per-tool"), soundFamily(t)
 	for _, inv := range Invariants {
-		damages := damages[inv.Name]
-		if len(damages) == 0 {
-			t.Errorf("%s: nothing makes it fail", inv.Name)
-		}
-		for what, damage := range damages {
+		fails := func(what string, c *Tree, damage func()) {
 			t.Run(inv.Name+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				c := h.clone(t)
-				damage(c)
+				if err := inv.Check(c); err != nil {
+					t.Fatalf("before: %v", err)
+				}
+				damage()
 				err := inv.Check(c)
 				if err == nil {
 					t.Fatal("it was accepted")
@@ -90,22 +109,39 @@ func TestEveryInvariantCanFail(t *testing.T) {
 				t.Log(err)
 			})
 		}
+		for what, damage := range damages[inv.Name] {
+			c := alone.clone(t)
+			fails(what, c, func() {
+				damage(c.Sessions[0])
+				c.Events = c.Sessions[0].Events
+			})
+		}
+		for what, damage := range familyDamages[inv.Name] {
+			c := family.clone(t)
+			fails(what, c, func() { damage(c) })
+		}
+		if len(damages[inv.Name])+len(familyDamages[inv.Name]) == 0 {
+			t.Errorf("%s: nothing makes it fail", inv.Name)
+		}
 	}
-	if len(damages) != len(Invariants) {
-		t.Errorf("damages for %d invariants, there are %d", len(damages), len(Invariants))
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(damages)), slices.Collect(maps.Keys(familyDamages))) {
+		if !slices.ContainsFunc(Invariants, func(inv Invariant) bool { return inv.Name == name }) {
+			t.Errorf("there is no invariant %q", name)
+		}
 	}
 }
 
 // A process that lost its lease and has not noticed may do again what another has acknowledged: its results are refused.
 func TestLateProcessesAreNoFault(t *testing.T) {
 	t.Parallel()
-	h := sound(t, "per-tool")
+	tree := sound(t, "per-tool")
+	h := tree.Sessions[0]
 	slices.Reverse(h.Journal) // the last ones of the session are what a late process repeats
 	tool, model := *h.record(toolStarted), *h.record(modelCalled)
 	slices.Reverse(h.Journal)
 	for name, again := range map[string]record{"tool": tool, "model": model} {
 		for token, fault := range map[int64]bool{1: false, h.Session.Lease.Token + 100: true} {
-			c := h.clone(t)
+			c := tree.clone(t).Sessions[0]
 			again.Process = "late"
 			c.Journal = append(c.Journal, record{Kind: committed, Process: "late", Took: true, Token: token}, again)
 			if err := nothingStagedAgain(c); (err != nil) != fault {
@@ -121,16 +157,18 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 // In a history that is not settled the last marks may be missing, and a run may be open.
 func TestUnsettledHistoriesMayLackTheirEnd(t *testing.T) {
 	t.Parallel()
-	h := sound(t, "per-step")
+	tree := sound(t, "per-step")
+	h := tree.Sessions[0]
 	last := slices.IndexFunc(h.Events, func(ev cairn.Event) bool {
 		return ev.Type == cairn.EventStepCommitted && ev.RunID == h.Session.RunID
 	})
 	h.Events, h.Session.LogSequence = h.Events[:last], int64(last)
-	if len(h.check()) == 0 {
-		t.Error("a settled history without its end was accepted")
+	tree.Events = h.Events
+	if len(tree.check()) == 0 {
+		t.Error("a settled tree without its end was accepted")
 	}
-	h.Settled = false
-	for _, err := range h.check() {
+	tree.Settled, h.Settled = false, false
+	for _, err := range tree.check() {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/cairn-agents/cairn"
 )
 
 // recordKind says what a record of the journal tells.
@@ -20,6 +22,8 @@ const (
 	// The store has acknowledged it.
 	staged    recordKind = "staged"
 	committed recordKind = "committed"
+	// An answer was submitted, and acknowledged.
+	answered recordKind = "answered"
 )
 
 // record is one line of the journal.
@@ -27,9 +31,16 @@ type record struct {
 	Kind    recordKind `json:"kind"`
 	Process string     `json:"process"`
 	Session string     `json:"session"`
+	Root    string     `json:"root,omitempty"` // of the session that was committed
 
-	Call string `json:"call,omitempty"` // of a tool, or whose result was staged
+	Call string `json:"call,omitempty"` // of a tool, whose result was staged, or that was answered
 	Key  string `json:"key,omitempty"`  // the call's idempotency key, or the key of what was staged
+
+	// Reviewer, Verdict and Value are of an answer, Outcome is what became of it.
+	Reviewer string          `json:"reviewer,omitempty"`
+	Verdict  string          `json:"verdict,omitempty"`
+	Value    json.RawMessage `json:"value,omitempty"`
+	Outcome  cairn.Outcome   `json:"outcome,omitempty"`
 
 	// Digests are those of the replies that the model is asked for, or that were staged or committed.
 	Digests []string `json:"digests,omitempty"`
@@ -39,6 +50,8 @@ type record struct {
 	// Token is the lease's: under which something was staged, or after the commit. Took says that the commit took it.
 	Token int64 `json:"token,omitempty"`
 	Took  bool  `json:"took,omitempty"`
+	// Dropped says that the commit removed what was staged.
+	Dropped bool `json:"dropped,omitempty"`
 	// Version and Messages are the session's after the commit.
 	Version  int64  `json:"version,omitempty"`
 	Messages int    `json:"messages,omitempty"`
@@ -46,6 +59,8 @@ type record struct {
 	Began    string `json:"began,omitempty"` // the run that the commit began
 	Ended    string `json:"ended,omitempty"` // the run that the commit ended
 	Status   string `json:"status,omitempty"`
+	Queued   string `json:"queued,omitempty"` // the turn that the commit put into the queue, and what it says
+	Text     string `json:"text,omitempty"`
 }
 
 // journal is a file that all processes append to. It needs no flushing: the machine outlives the processes.

@@ -2,12 +2,10 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,40 +13,6 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
-
-// ledger is the sessions' state. A write that is lost or done twice shows in Entries, one out of order in the others.
-type ledger struct {
-	Entries []entry `json:"entries"`
-	Total   int     `json:"total"`
-	Last    string  `json:"last"`
-}
-
-type entry struct {
-	Call string `json:"call"`
-	N    int    `json:"n"`
-}
-
-// amount is what the tools take, receipt what they answer: the total they wrote.
-type amount struct {
-	N int `json:"n"`
-}
-
-type receipt struct {
-	N     int `json:"n"`
-	Total int `json:"total"`
-}
-
-// The tools. Each adds to the ledger but toolFail.
-const (
-	toolAdd   = "add"
-	toolNote  = "note"  // also adds a context row
-	toolMark  = "mark"  // also asks for a checkpoint
-	toolFail  = "fail"  // is an error
-	toolClose = "close" // ends the turn
-)
-
-// longestTurn bounds the steps of a turn.
-const longestTurn = 5
 
 // line is what the scripted model says next. It follows from the conversation alone.
 type line struct {
@@ -61,75 +25,116 @@ type line struct {
 
 type use struct {
 	tool  string
-	input amount
+	input any
 }
 
 // next writes the line that follows a conversation. An agent with typed output ends its turns with cairn.FinishTool.
-func next(session string, messages []cairn.Message, typed bool) line {
+func next(session string, messages []cairn.Message, k *kind) line {
 	h := fnv.New64a()
 	io.WriteString(h, session)
-	from := 0
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == cairn.RoleAssistant {
-			io.WriteString(h, digestOf(&messages[i]))
-			from = i + 1
-			break
+	from := len(messages)
+	for from > 0 && messages[from-1].Role != cairn.RoleAssistant {
+		from--
+	}
+	var uses []*cairn.ToolUse
+	if from > 0 {
+		io.WriteString(h, digestOf(&messages[from-1]))
+		uses = messages[from-1].ToolUses()
+	}
+	results := map[string]*cairn.ToolResult{}
+	for i := range messages[from:] {
+		for _, r := range messages[from+i].ToolResults() {
+			results[r.CallID] = r
 		}
 	}
-	for i := range messages[from:] {
-		m := &messages[from+i]
-		fmt.Fprintf(h, "%s %t %q\n", m.Role, m.Hidden, m.Text())
-		for _, r := range m.ToolResults() {
+	for _, use := range uses { // the model is told in this order, whatever came first
+		if r := results[use.CallID]; r != nil {
 			fmt.Fprintf(h, "%s %s %s %t\n", r.CallID, r.Tool, r.Output, r.IsError)
 		}
 	}
+	for i := range messages[from:] {
+		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // which may come in while the model speaks
+			fmt.Fprintf(h, "%s %t %q\n", m.Role, m.Hidden, m.Text())
+		}
+	}
 	l := line{digest: fmt.Sprintf("#%016x", h.Sum64()), seed: h.Sum64()}
-	l.write(rand.New(rand.NewPCG(l.seed, 0)), stepsSince(messages), typed)
+	step, said := stepsSince(messages)
+	if wish, ok := strings.CutPrefix(said, please); ok {
+		l.obey(wish, step, k)
+	} else {
+		l.write(rand.New(rand.NewPCG(l.seed, 0)), step, k)
+	}
 	return l
 }
+
+// isLate reports whether a message tells of an answer that came after its deadline. Only those belong to no run.
+func isLate(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "answer_") }
 
 // digestOf returns the digest a reply begins with, or "".
 func digestOf(m *cairn.Message) string {
 	word, _, _ := strings.Cut(m.Text(), " ")
 	if m.Role != cairn.RoleAssistant || !strings.HasPrefix(word, "#") {
-		return ""
+		return "" // it was stopped before it said anything
 	}
 	return word
 }
 
-// stepsSince counts the replies since somebody spoke.
-func stepsSince(messages []cairn.Message) int {
-	n := 0
+// stepsSince counts the replies since somebody spoke, and says what that was.
+func stepsSince(messages []cairn.Message) (n int, said string) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		switch m := &messages[i]; {
 		case m.Role == cairn.RoleAssistant:
 			n++
 		case m.Role == cairn.RoleUser && !m.Hidden:
-			return n
+			return n, m.Text()
 		}
 	}
-	return n
+	return n, ""
+}
+
+// please begins what is said to have certain tools called, and then the turn ended: their names follow. What follows a
+// colon is for the agent that is consulted.
+const please = "please "
+
+func (l *line) obey(wish string, step int, k *kind) {
+	l.text = l.digest + " as you wish"
+	if l.ends = step > 0; l.ends {
+		if k.typed {
+			l.uses = append(l.uses, use{cairn.FinishTool, amount{1}})
+		}
+		return
+	}
+	for word := range strings.FieldsSeq(wish) {
+		tool, rest, _ := strings.Cut(word, ":")
+		switch {
+		case tool == k.mate:
+			l.uses = append(l.uses, use{cairn.CompanionSpawn, message{Agent: tool, Name: tool, Message: please + rest}})
+		case tool == k.consults:
+			l.uses = append(l.uses, use{tool, task{please + rest}})
+		default:
+			l.uses = append(l.uses, use{tool, amount{7}})
+		}
+	}
 }
 
 var words = strings.Fields("stone on stone beside the path where the way is not clear someone has been here before")
 
-func (l *line) write(rng *rand.Rand, step int, typed bool) {
+func (l *line) write(rng *rand.Rand, step int, k *kind) {
 	said := []string{l.digest}
 	for range 2 + rng.IntN(8) {
 		said = append(said, words[rng.IntN(len(words))])
 	}
 	l.text = strings.Join(said, " ")
-	l.ends = step >= longestTurn-1 || rng.IntN(10) < []int{1, 2, 4, 5}[step]
+	l.ends = step >= k.longest-1 || rng.IntN(10) < []int{1, 2, 4, 5}[step]
 	calls := 1 + rng.IntN(3)
-	if l.ends || typed && rng.IntN(6) == 0 {
+	if l.ends || k.typed && rng.IntN(6) == 0 {
 		calls = rng.IntN(3)
 	}
 	for range calls {
-		tool := []string{toolAdd, toolAdd, toolNote, toolMark, toolFail}[rng.IntN(5)]
-		l.uses = append(l.uses, use{tool, amount{rng.IntN(100)}})
+		l.uses = append(l.uses, k.draw(rng))
 	}
 	switch {
-	case l.ends && typed:
+	case l.ends && k.typed:
 		l.uses = append(l.uses, use{cairn.FinishTool, amount{rng.IntN(100)}})
 	case l.ends && (calls > 0 || rng.IntN(2) == 0):
 		l.uses = append(l.uses, use{toolClose, amount{rng.IntN(100)}})
@@ -153,46 +158,10 @@ func (l *line) step(fail bool) scripted.Step {
 	return scripted.Reply(parts...)
 }
 
-// actors returns the agents, one per session of a group, whose model and tools write to the journal.
-func actors(j *journal) []*cairn.Agent {
-	var list []*cairn.Agent
-	for _, kind := range kinds {
-		a := &cairn.Agent{
-			Name: kind.name, Durability: kind.durability, State: cairn.StateOf(ledger{}), Model: newModel(j, kind.typed),
-			Retry: &cairn.RetryPolicy{First: time.Millisecond},
-			Tools: []cairn.Tool{newTool(j, toolAdd), newTool(j, toolNote), newTool(j, toolMark), newTool(j, toolFail)},
-		}
-		if kind.typed {
-			a.Output = cairn.OutputOf[amount]()
-		} else {
-			a.Tools = append(a.Tools, newTool(j, toolClose, cairn.FinishWith()))
-		}
-		list = append(list, a)
-	}
-	return list
-}
-
-// kinds are the kinds of agents.
-var kinds = []struct {
-	name       string
-	durability cairn.Durability
-	typed      bool // has a typed output
-}{
-	{"per-step", cairn.PerStep, false},
-	{"per-step-typed", cairn.PerStep, true},
-	{"per-tool", cairn.PerTool, false},
-	{"per-tool-typed", cairn.PerTool, true},
-	{"interval", cairn.Interval(5 * time.Millisecond), false},
-	{"manual-typed", cairn.Manual, true},
-}
-
-// isTyped reports whether the sessions of an agent end their turns with cairn.FinishTool.
-func isTyped(agent string) bool { return strings.HasSuffix(agent, "-typed") }
-
-func newModel(j *journal, typed bool) cairn.Model {
+func newModel(j *journal, k *kind) cairn.Model {
 	var failed sync.Map
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
-		l := next(req.SessionID, req.Messages, typed)
+		l := next(req.SessionID, req.Messages, k)
 		fail := false
 		if l.seed%8 == 1 {
 			_, before := failed.LoadOrStore(l.digest, true)
@@ -202,38 +171,3 @@ func newModel(j *journal, typed bool) cairn.Model {
 		return l.step(fail)
 	})
 }
-
-func newTool(j *journal, name string, opts ...cairn.ToolOption) cairn.Tool {
-	return cairn.Func(name, "Adds to the ledger.", func(ctx context.Context, call *cairn.Call, in amount) (receipt, error) {
-		j.write(record{Kind: toolStarted, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
-		defer j.write(record{Kind: toolEnded, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
-		timer := time.NewTimer(time.Duration(in.N%20) * 100 * time.Microsecond)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return receipt{}, ctx.Err()
-		}
-		if name == toolFail {
-			return receipt{}, errors.New("failed " + strconv.Itoa(in.N))
-		}
-		s, err := cairn.State[ledger](call)
-		if err != nil {
-			return receipt{}, err
-		}
-		out := receipt{N: in.N, Total: s.Total + in.N}
-		switch name {
-		case toolMark:
-			call.Checkpoint()
-		case toolNote:
-			err = call.AddContext(note(call.ID))
-		}
-		return out, errors.Join(err,
-			call.Append([]string{"entries"}, entry{call.ID, in.N}),
-			call.Set([]string{"total"}, out.Total),
-			call.Set([]string{"last"}, call.ID))
-	}, opts...)
-}
-
-// note is the text of the context row that toolNote adds.
-func note(callID string) string { return "noted " + callID }

@@ -2,8 +2,9 @@
 // committed is lost or doubled.
 //
 // A test hands it a way to open its store. Its own binary, started again, is the victim: it drives turns with tools on
-// some sessions at once until it is killed. What it sees the store acknowledge goes to a journal outside the store; the
-// store and the journal together are a [History], which every one of [Invariants] must accept.
+// some sessions at once until it is killed, or answers what their calls wait for. What it sees the store acknowledge goes
+// to a journal outside the store; the store and the journal together are the [History] of each session of a [Tree], which
+// every one of [Invariants] must accept.
 package torture
 
 import (
@@ -34,6 +35,7 @@ type order struct {
 	Dir      string        `json:"dir"`
 	Name     string        `json:"name"` // of the process, in the journal
 	Sessions []string      `json:"sessions"`
+	Clerk    bool          `json:"clerk"` // answers calls instead of driving sessions
 	LeaseTTL time.Duration `json:"lease_ttl"`
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
@@ -66,7 +68,8 @@ func Run(t *testing.T, open Open) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	h := &harness{t: t, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{}, journal: map[string][]record{}}
+	h := &harness{t: t, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
+		journal: map[string][]record{}, written: map[string]map[string]bool{}}
 	t.Logf("-torture.seed=%d", seed)
 	began := time.Now()
 	for h.kills < *flagKills && !t.Failed() {

@@ -3,6 +3,8 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -29,31 +31,36 @@ func messagesOnce(h *History) error {
 	return nil
 }
 
-// usesAnswered finds tool uses that are not answered by exactly one result in the message right after theirs, and
-// results that answer nothing.
+// usesAnswered finds tool uses that do not have exactly one result before the next reply, results that answer nothing,
+// and somebody who speaks in between. Only uses of the last reply may have none, while the session waits or a run goes on
+// with what it waited for.
 func usesAnswered(h *History) error {
 	ids := map[string]bool{}
+	open := map[string]*cairn.ToolUse{}
 	for i := range h.Messages {
 		m := &h.Messages[i]
-		uses := m.ToolUses()
-		if m.Role == cairn.RoleAssistant && len(uses) > 0 {
-			var results []*cairn.ToolResult
-			if i+1 < len(h.Messages) && h.Messages[i+1].Role == cairn.RoleTool {
-				results = h.Messages[i+1].ToolResults()
+		for _, r := range m.ToolResults() {
+			if use := open[r.CallID]; use == nil || use.Tool != r.Tool {
+				return fmt.Errorf("message %s has a result of call %s of %s, which has none to come", m.ID, r.CallID, r.Tool)
 			}
-			if len(results) != len(uses) {
-				return fmt.Errorf("message %s: %d tool uses, %d results", m.ID, len(uses), len(results))
-			}
-			for n, use := range uses {
-				if results[n].CallID != use.CallID || results[n].Tool != use.Tool || ids[use.CallID] {
-					return fmt.Errorf("message %s: use %s of %s is answered by %s of %s, seen before: %t",
-						m.ID, use.CallID, use.Tool, results[n].CallID, results[n].Tool, ids[use.CallID])
-				}
-				ids[use.CallID] = true
-			}
+			delete(open, r.CallID)
 		}
-		if m.Role == cairn.RoleTool && (i == 0 || len(h.Messages[i-1].ToolUses()) == 0) {
-			return fmt.Errorf("message %s has results for no use", m.ID)
+		if m.Hidden || m.Role == cairn.RoleTool {
+			continue
+		}
+		for id := range open {
+			return fmt.Errorf("message %s comes before the result of call %s", m.ID, id)
+		}
+		for _, use := range m.ToolUses() {
+			if ids[use.CallID] {
+				return fmt.Errorf("message %s: call %s was there before", m.ID, use.CallID)
+			}
+			ids[use.CallID], open[use.CallID] = true, use
+		}
+	}
+	for id := range open {
+		if h.Session.SuspendedStep == "" {
+			return fmt.Errorf("call %s has no result, and nobody waits for one", id)
 		}
 	}
 	return nil
@@ -62,50 +69,87 @@ func usesAnswered(h *History) error {
 // transcriptScripted finds what is not exactly what the model says to what comes before it, in a turn that has too much
 // or too little.
 func transcriptScripted(h *History) error {
-	at := 0
+	for i := range h.Messages {
+		m := &h.Messages[i]
+		if !isLate(m) && !slices.ContainsFunc(h.Runs, func(r cairn.Run) bool { return r.ID == m.RunID }) {
+			return fmt.Errorf("message %s belongs to no run: %q", m.ID, m.RunID)
+		}
+	}
+	k := kindOf(h.Session.Agent)
+	at := 0 // how far the turns so far go
+	ended := false
 	for _, t := range h.turns() {
 		if err := t.begins(); err != nil {
 			return err
 		}
-		if t.run.FirstMessage != at || len(t.input) > 0 && h.Messages[at].ID != t.input[0].ID {
-			return fmt.Errorf("run %s begins at message %d, but says %d", t.run.ID, at, t.run.FirstMessage)
+		if t.run.FirstMessage < at {
+			return fmt.Errorf("run %s begins at message %d, those before it go to %d", t.run.ID, t.run.FirstMessage, at)
 		}
-		at += len(t.input)
-		ended := false
+		first := t.run.FirstMessage
+		if len(t.withdrawn) > 0 && h.follows(first, t.withdrawn[:1]) { // of the run before
+			first++
+		}
+		if len(t.input) > 0 && !h.follows(first, t.input) {
+			return fmt.Errorf("run %s begins at message %d, what it was told is not there", t.run.ID, t.run.FirstMessage)
+		}
+		for _, m := range t.input {
+			ended = ended && m.Hidden // else it goes on with the turn before
+		}
 		for i := range t.steps {
 			s := &t.steps[i]
+			if want := i + 1; s.number != want && !(t.resumes && t.steps[0].number == 2 && s.number == want+1) {
+				return fmt.Errorf("%s is in place %d", s, want)
+			}
+			if s.from < at || s.from < t.run.FirstMessage+len(t.input) {
+				return fmt.Errorf("%s is at message %d, not behind what comes before it", s, s.from)
+			}
+			at = s.to
+			if s.reply == nil {
+				if !t.resumes || s.number != 1 {
+					return fmt.Errorf("%s has no reply", s)
+				}
+				if err := s.rows(false); err != nil {
+					return fmt.Errorf("%s: %w", s, err)
+				}
+				continue
+			}
 			if ended {
 				return fmt.Errorf("%s comes after the turn's end", s)
 			}
-			if s.at != at {
-				return fmt.Errorf("%s is at message %d, not %d", s, s.at, at)
-			}
-			l := next(h.Session.ID, h.Messages[:at], isTyped(h.Session.Agent))
-			if err := s.matches(&l); err != nil {
+			l := next(h.Session.ID, h.Messages[:s.at], k)
+			cut := stopped(t.run) && i == len(t.steps)-1
+			if err := s.matches(&l, cut); err != nil {
 				return fmt.Errorf("%s: %w", s, err)
 			}
 			ended = l.ends
-			at += 1 + len(s.after)
-			if s.results != nil {
-				at++
-			}
 		}
-		if n := h.committedSteps(t.run); len(t.steps) != n {
-			return fmt.Errorf("run %s has %d steps in the transcript and says %d", t.run.ID, len(t.steps), n)
+		if err := h.ends(&t, ended); err != nil {
+			return err
 		}
-		if ended != (t.run.Status == cairn.RunCompleted) {
-			return fmt.Errorf("run %s is %s, the model was at its end: %t", t.run.ID, t.run.Status, ended)
-		}
-	}
-	if at != len(h.Messages) {
-		return fmt.Errorf("%d messages belong to no run", len(h.Messages)-at)
+		ended = ended && !stopped(t.run)
 	}
 	return nil
 }
 
+// follows reports whether messages are in the transcript one after the other from an index on.
+func (h *History) follows(at int, list []*cairn.Message) bool {
+	for i, m := range list {
+		if at+i >= len(h.Messages) || h.Messages[at+i].ID != m.ID {
+			return false
+		}
+	}
+	return true
+}
+
 // begins checks what a turn begins with: what a user says, or, if it goes on with the one before, at most a row that
-// says so.
+// says so; and that everything in it belongs somewhere.
 func (t *turn) begins() error {
+	if len(t.strangers) > 0 {
+		return fmt.Errorf("message %s of run %s belongs to none of its steps", t.strangers[0].ID, t.run.ID)
+	}
+	if len(t.loose) > 0 && !stopped(t.run) {
+		return fmt.Errorf("message %s of run %s comes before no reply", t.loose[0].ID, t.run.ID)
+	}
 	if t.run.Kind == cairn.RunResume && (len(t.input) == 0 || len(t.input) == 1 && t.input[0].Hidden) {
 		return nil
 	}
@@ -115,36 +159,61 @@ func (t *turn) begins() error {
 	return nil
 }
 
-// matches compares a step with the line the model had for it.
-func (s *step) matches(l *line) error {
-	if text := s.reply.Text(); text != l.text {
+// ends checks that a turn came as far as its run says; ended says that the model was at its end.
+func (h *History) ends(t *turn, ended bool) error {
+	committed := h.committedSteps(t.run)
+	if n := t.count(committed); n != committed {
+		return fmt.Errorf("run %s has %d steps in the transcript and says %d", t.run.ID, n, committed)
+	}
+	switch {
+	case t.run.Status == cairn.RunCompleted && !ended:
+		return fmt.Errorf("run %s is %s, the model was not at its end", t.run.ID, t.run.Status)
+	case ended && len(t.steps) > 0 && (t.run.Status == cairn.RunRunning || t.run.Status == cairn.RunInterrupted && !stopped(t.run)):
+		return fmt.Errorf("run %s is %s, the model was at its end", t.run.ID, t.run.Status)
+	}
+	return nil
+}
+
+// matches compares a step with the line the model had for it. One that was cut short has the beginning of it.
+func (s *step) matches(l *line, cut bool) error {
+	text := s.reply.Text()
+	if text != l.text && !(cut && strings.HasPrefix(l.text, text)) {
 		return fmt.Errorf("the reply is %q, not %q", text, l.text)
 	}
 	uses := s.reply.ToolUses()
-	if len(uses) != len(l.uses) || (s.results != nil) != (len(uses) > 0) {
+	if len(uses) > len(l.uses) || len(uses) < len(l.uses) && !cut || s.results != nil && len(uses) == 0 {
 		return fmt.Errorf("%d tool uses, not %d", len(uses), len(l.uses))
 	}
-	var rows []string
 	for i, use := range uses {
 		input, err := json.Marshal(l.uses[i].input)
 		if err != nil {
 			return err
 		}
-		if use.Tool != l.uses[i].tool || compact(use.Input) != string(input) {
+		if use.Tool != l.uses[i].tool || compact(use.Input) != compact(input) {
 			return fmt.Errorf("use %d is %s %s, not %s %s", i, use.Tool, use.Input, l.uses[i].tool, input)
 		}
-		if use.Tool == toolNote {
-			rows = append(rows, note(use.CallID))
+	}
+	return s.rows(len(uses) == 0 && !l.ends && (!cut || len(s.after) > 0))
+}
+
+// rows checks the rows after a step's results. If the model owes its output the engine asks for it in its own words.
+func (s *step) rows(owes bool) error {
+	var rows []string
+	if s.results != nil {
+		for _, r := range s.results.ToolResults() {
+			if r.Tool == toolNote && !r.IsError {
+				rows = append(rows, note(r.CallID))
+			}
 		}
 	}
-	if len(uses) == 0 && !l.ends { // the engine asks for the typed output in its own words
+	if owes {
 		rows = []string{""}
 	}
 	if len(s.after) != len(rows) {
 		return fmt.Errorf("%d rows after the results, not %d", len(s.after), len(rows))
 	}
 	for i, m := range s.after {
-		if !m.Hidden || m.Role != cairn.RoleUser || rows[i] != "" && m.Text() != rows[i] {
+		if m.Role != cairn.RoleUser || rows[i] != "" && m.Text() != rows[i] {
 			return fmt.Errorf("message %s is not the row %q", m.ID, rows[i])
 		}
 	}
@@ -168,13 +237,10 @@ func stateFolded(h *History) error {
 		}
 		before := sum.Total
 		for _, r := range h.Messages[i].ToolResults() {
-			if r.Tool == cairn.FinishTool || (r.Tool == toolFail) != r.IsError {
-				if r.Tool != cairn.FinishTool || r.IsError {
-					return fmt.Errorf("call %s of %s: %s", r.CallID, r.Tool, r.Output)
-				}
-				continue
+			if r.IsError != (r.Tool == toolFail) && !mayFail(r) {
+				return fmt.Errorf("call %s of %s: %s %s", r.CallID, r.Tool, r.Code, r.Output)
 			}
-			if r.IsError {
+			if r.IsError || !writesLedger(r.Tool) {
 				continue
 			}
 			var out receipt
@@ -192,6 +258,18 @@ func stateFolded(h *History) error {
 		}
 	}
 	return sum.equals(h.State)
+}
+
+// mayFail reports whether a call that its tool did not refuse may be an error: it was stopped or withdrawn, those who were
+// asked were against it or late, or an agent that was consulted was stopped.
+func mayFail(r *cairn.ToolResult) bool {
+	switch r.Tool {
+	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:
+		return r.IsError
+	case toolAdd, toolNote, toolMark, toolFail, toolClose, cairn.FinishTool:
+		return r.IsError && r.Code == cairn.CodeNotExecuted
+	}
+	return true
 }
 
 // equals compares a ledger with a stored one.

@@ -42,7 +42,7 @@ func (o *order) follow(open Open) error {
 		os.Exit(0)
 	}()
 	var passed atomic.Int64
-	st, eng, err := o.assemble(open, func(p point) {
+	j, st, eng, err := o.assemble(open, func(p point) {
 		if p == o.Signal.Point && passed.Add(1) == o.Signal.Nth {
 			pipe.Write([]byte{sayPoint})
 			if o.Signal.Stop {
@@ -54,11 +54,21 @@ func (o *order) follow(open Open) error {
 		return err
 	}
 	ctx := context.Background()
-	ended := make(chan error, len(o.Sessions)+1)
-	go func() { ended <- eng.Work(ctx) }()
-	for i, id := range o.Sessions {
-		rng := rand.New(rand.NewPCG(o.Seed, uint64(i)))
-		go func() { ended <- o.drive(ctx, st, eng, id, rng) }()
+	ended := make(chan error, 2*len(o.Sessions)+1)
+	if o.Clerk {
+		for n := range 2 { // who get in each other's way
+			c := &clerk{name: fmt.Sprintf("%s%d", o.Name, n), eng: eng, journal: j, rng: rand.New(rand.NewPCG(o.Seed, uint64(n)))}
+			go func() { ended <- c.serve(ctx, o.Sessions) }()
+		}
+	} else {
+		go func() { ended <- eng.Work(ctx) }()
+		for i, id := range o.Sessions {
+			rng, other := rand.New(rand.NewPCG(o.Seed, uint64(2*i))), rand.New(rand.NewPCG(o.Seed, uint64(2*i+1)))
+			go func() { ended <- o.drive(ctx, st, eng, id, rng) }()
+			if kindOf(agentOf(id)).waits {
+				go func() { ended <- o.interfere(ctx, st, eng, id, other) }()
+			}
+		}
 	}
 	if _, err := pipe.Write([]byte{sayReady}); err != nil {
 		return err
@@ -67,24 +77,24 @@ func (o *order) follow(open Open) error {
 }
 
 // assemble opens the store and makes an engine that keeps a journal.
-func (o *order) assemble(open Open, reach func(point)) (store.Store, *engine.Engine, error) {
+func (o *order) assemble(open Open, reach func(point)) (*journal, store.Store, *engine.Engine, error) {
 	j, err := openJournal(o.Dir, o.Name)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(o.Dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	st, err := open(o.Dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	eng, err := engine.New(&witness{st, j, reach}, actors(j), &engine.Options{
 		LeaseTTL: o.LeaseTTL, WorkInterval: 20 * time.Millisecond, MaxRecoveries: math.MaxInt, Coalesce: 2 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
 	})
-	return st, eng, err
+	return j, st, eng, err
 }
 
 // agentOf returns the agent's name from a session's id.
@@ -94,7 +104,7 @@ func agentOf(session string) string {
 }
 
 // drive has one turn after the other in a session. Where a dead process left a run behind it waits for a worker, takes
-// the run over, or starts the next turn in its place.
+// the run over, or starts the next turn in its place; where the session waits, mostly for somebody to answer.
 func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		run, err := o.begin(ctx, st, eng, id, fmt.Sprintf("%s.%d", o.Name, n), rng)
@@ -105,11 +115,8 @@ func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, i
 			return fmt.Errorf("session %s: %w", id, err)
 		}
 		if run == nil {
-			timer := time.NewTimer(5 * time.Millisecond)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := pause(ctx, 5*time.Millisecond); err != nil {
+				return err
 			}
 		}
 	}
@@ -117,18 +124,69 @@ func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, i
 
 func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, id, text string, rng *rand.Rand) (*engine.Run, error) {
 	row, err := st.Load(ctx, id)
-	crashed := err == nil && row.Crashed(time.Now())
-	switch {
-	case err != nil && !errors.Is(err, cairn.ErrNotFound):
+	if errors.Is(err, cairn.ErrNotFound) {
+		return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
+	}
+	if err != nil {
 		return nil, err
-	case err == nil && row.Status == cairn.SessionActive && !crashed:
+	}
+	resume := false
+	switch n := rng.IntN(60); {
+	case row.Crashed(time.Now()):
+		if n >= 20 {
+			return nil, nil // a worker's
+		}
+		resume = n < 10
+	case row.Status == cairn.SessionActive:
 		return nil, nil
-	case crashed && rng.IntN(3) > 0:
-		return nil, nil // a worker's
-	case crashed && rng.IntN(2) == 0:
+	case row.Status == cairn.SessionPaused:
+		if n >= 4 {
+			return nil, nil
+		}
+		resume = n < 3
+	case row.Status == cairn.SessionInterrupted:
+		resume = n < 20
+	}
+	if resume {
 		return eng.Resume(ctx, id)
 	}
 	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
+}
+
+// interfere adds turns while others are under way: behind them, or in their place.
+func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
+	for n := 0; ; n++ {
+		if err := pause(ctx, time.Duration(10+rng.IntN(90))*time.Millisecond); err != nil {
+			return err
+		}
+		row, err := st.Load(ctx, id)
+		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+			return err
+		}
+		if err != nil || !row.Running(time.Now()) {
+			continue
+		}
+		busy := engine.Enqueue
+		if rng.IntN(3) == 0 {
+			busy = engine.Interrupt
+		}
+		_, err = eng.Execute(ctx, id, agentOf(id), cairn.Text(fmt.Sprintf("%s, and %d", o.Name, n)), engine.WithOnBusy(busy))
+		if err != nil && !contended(err) {
+			return fmt.Errorf("session %s: %w", id, err)
+		}
+	}
+}
+
+// pause lets some time pass.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // contended reports whether another process was faster, or the machine too slow, which is no fault.

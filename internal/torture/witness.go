@@ -39,8 +39,11 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	if err != nil {
 		return row, err
 	}
-	r := record{Kind: committed, Session: id, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
-		Took: c.Lease.Action == store.LeaseTake}
+	r := record{Kind: committed, Session: id, Root: row.RootID, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
+		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged}
+	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
+		return row, nil // somebody else has begun the run before: nothing was written
+	}
 	for i := range c.Messages {
 		if d := digestOf(&c.Messages[i]); d != "" {
 			r.Digests = append(r.Digests, d)
@@ -57,6 +60,9 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	}
 	if c.EndRun != nil {
 		r.Ended, r.Status = c.EndRun.ID, string(c.EndRun.Status)
+	}
+	if c.Enqueue != nil {
+		r.Queued, r.Text = c.Enqueue.ID, c.Enqueue.Messages[0].Text()
 	}
 	w.journal.write(r)
 	return row, nil

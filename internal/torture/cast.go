@@ -1,0 +1,232 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// ledger is the sessions' state. A write that is lost or done twice shows in Entries, one out of order in the others.
+type ledger struct {
+	Entries []entry `json:"entries"`
+	Total   int     `json:"total"`
+	Last    string  `json:"last"`
+}
+
+type entry struct {
+	Call string `json:"call"`
+	N    int    `json:"n"`
+}
+
+// amount is what the tools take, receipt what they answer: the total they wrote.
+type amount struct {
+	N int `json:"n"`
+}
+
+type receipt struct {
+	N     int `json:"n"`
+	Total int `json:"total"`
+}
+
+// task is what a sub-agent's tool takes, message what the tools take through which companions are spoken to.
+type task struct {
+	Input string `json:"input"`
+}
+
+type message struct {
+	Agent   string `json:"agent,omitempty"`
+	Name    string `json:"name"`
+	Message string `json:"message,omitempty"`
+}
+
+// The tools. Each adds to the ledger but toolFail and those that somebody outside runs.
+const (
+	toolAdd   = "add"
+	toolNote  = "note"  // also adds a context row
+	toolMark  = "mark"  // also asks for a checkpoint
+	toolFail  = "fail"  // is an error
+	toolClose = "close" // ends the turn
+
+	toolPay     = "pay"      // once somebody has approved it
+	toolPaySoon = "pay_soon" // if somebody approves it soon
+	toolPayIf   = "pay_if"   // odd amounts once somebody has approved them
+	toolVote    = "vote"     // once most of the voters have approved it
+
+	toolAsk     = "ask" // somebody outside runs it
+	toolAskSoon = "ask_soon"
+)
+
+// voters decide together about the calls of toolVote.
+var voters = []string{"ann", "bob", "cy"}
+
+// soon is how long the tools that do not wait for ever do.
+const soon = 100 * time.Millisecond
+
+// kind is a kind of agent.
+type kind struct {
+	name       string
+	durability cairn.Durability
+	typed      bool // has a typed output
+	longest    int  // steps of a turn
+	// waits says that the agent has tools that wait for people.
+	waits bool
+	// consults names its sub-agent; mate and scout name its companions, for one of whom it waits while the other works by
+	// itself.
+	consults, mate, scout string
+}
+
+// kinds are those of roots: some on their own, some with people and a family.
+var kinds = []*kind{
+	{name: "per-step", durability: cairn.PerStep, longest: 5},
+	{name: "per-step-typed", durability: cairn.PerStep, longest: 5, typed: true},
+	{name: "per-tool", durability: cairn.PerTool, longest: 5},
+	{name: "per-tool-typed", durability: cairn.PerTool, longest: 5, typed: true},
+	{name: "interval", durability: cairn.Interval(5 * time.Millisecond), longest: 5},
+	{name: "manual-typed", durability: cairn.Manual, longest: 5, typed: true},
+	{name: "per-step-family", durability: cairn.PerStep, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
+	{name: "per-tool-family-typed", durability: cairn.PerTool, longest: 5, typed: true, waits: true, consults: child, mate: mate, scout: scout},
+	{name: "manual-family", durability: cairn.Manual, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
+}
+
+// The agents of families below their roots.
+const (
+	child      = "per-tool-child"
+	grandchild = "per-step-grandchild-typed"
+	mate       = "per-step-mate"
+	scout      = "per-tool-scout"
+)
+
+var relatives = []*kind{
+	{name: grandchild, durability: cairn.PerStep, longest: 2, typed: true, waits: true},
+	{name: child, durability: cairn.PerTool, longest: 3, waits: true, consults: grandchild},
+	{name: mate, durability: cairn.PerStep, longest: 2, waits: true},
+	{name: scout, durability: cairn.PerTool, longest: 2, waits: true},
+}
+
+// kindOf returns the kind of an agent.
+func kindOf(agent string) *kind {
+	for _, k := range slices.Concat(kinds, relatives) {
+		if k.name == agent {
+			return k
+		}
+	}
+	panic("no agent " + agent)
+}
+
+// draw draws a tool use.
+func (k *kind) draw(rng *rand.Rand) use {
+	plain := use{[]string{toolAdd, toolAdd, toolNote, toolMark, toolFail}[rng.IntN(5)], amount{rng.IntN(100)}}
+	if !k.waits || rng.IntN(10) < 4 {
+		return plain
+	}
+	name := strconv.Itoa(rng.IntN(2))
+	switch n := rng.IntN(20); {
+	case n < 10:
+		tool := []string{toolPay, toolPay, toolPaySoon, toolPayIf, toolVote, toolAsk, toolAsk, toolAsk, toolAskSoon, toolPayIf}[n]
+		return use{tool, amount{rng.IntN(100)}}
+	case n < 14 && k.consults != "":
+		return use{k.consults, task{"go on with it " + name}}
+	case n < 16 && k.mate != "":
+		return use{cairn.CompanionSpawn, message{Agent: k.mate, Name: "mate" + name, Message: "and then"}}
+	case n < 17 && k.mate != "":
+		tool := []string{cairn.CompanionWait, cairn.CompanionStatus}[rng.IntN(2)]
+		return use{tool, message{Name: "mate" + name}}
+	case n < 19 && k.scout != "":
+		return use{cairn.CompanionSpawn, message{Agent: k.scout, Name: "scout" + name, Message: "and then"}}
+	case k.scout != "":
+		return use{cairn.CompanionSend, message{Name: "scout" + name, Message: "what else"}}
+	}
+	return plain
+}
+
+// actors returns the agents, whose model and tools write to the journal.
+func actors(j *journal) []*cairn.Agent {
+	made := map[string]*cairn.Agent{}
+	var list []*cairn.Agent
+	for _, k := range slices.Concat(relatives, kinds) { // whoever is consulted comes first
+		a := &cairn.Agent{
+			Name: k.name, Durability: k.durability, State: cairn.StateOf(ledger{}), Model: newModel(j, k),
+			Retry: &cairn.RetryPolicy{First: time.Millisecond},
+			Tools: []cairn.Tool{newTool(j, toolAdd), newTool(j, toolNote), newTool(j, toolMark), newTool(j, toolFail)},
+		}
+		if k.typed {
+			a.Output = cairn.OutputOf[amount]()
+		} else {
+			a.Tools = append(a.Tools, newTool(j, toolClose, cairn.FinishWith()))
+		}
+		if k.waits {
+			a.Tools = append(a.Tools, waitingTools(j)...)
+		}
+		if k.consults != "" {
+			a.Tools = append(a.Tools, cairn.SubAgent(made[k.consults]))
+		}
+		if k.mate != "" {
+			a.Companions = []cairn.Companion{{Agent: made[k.mate]}, {Agent: made[k.scout], Mode: cairn.NonBlocking}}
+		}
+		made[k.name] = a
+		list = append(list, a)
+	}
+	return list
+}
+
+func waitingTools(j *journal) []cairn.Tool {
+	odd := func(_ context.Context, _ *cairn.Call, in amount) (bool, error) { return in.N%2 == 1, nil }
+	return []cairn.Tool{
+		newTool(j, toolPay, cairn.RequireApproval()),
+		newTool(j, toolPaySoon, cairn.RequireApproval(), cairn.WaitAtMost(soon)),
+		newTool(j, toolPayIf, cairn.RequireApprovalIf(odd)),
+		newTool(j, toolVote, cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, voters...)),
+		cairn.ClientTool[amount, amount](toolAsk, "Asks somebody."),
+		cairn.ClientTool[amount, amount](toolAskSoon, "Asks somebody who answers at once.", cairn.WaitAtMost(soon)),
+	}
+}
+
+func newTool(j *journal, name string, opts ...cairn.ToolOption) cairn.Tool {
+	return cairn.Func(name, "Adds to the ledger.", func(ctx context.Context, call *cairn.Call, in amount) (receipt, error) {
+		j.write(record{Kind: toolStarted, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
+		defer j.write(record{Kind: toolEnded, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
+		timer := time.NewTimer(time.Duration(in.N%20) * 100 * time.Microsecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return receipt{}, ctx.Err()
+		}
+		if name == toolFail {
+			return receipt{}, errors.New("failed " + strconv.Itoa(in.N))
+		}
+		s, err := cairn.State[ledger](call)
+		if err != nil {
+			return receipt{}, err
+		}
+		out := receipt{N: in.N, Total: s.Total + in.N}
+		switch name {
+		case toolMark:
+			call.Checkpoint()
+		case toolNote:
+			err = call.AddContext(note(call.ID))
+		}
+		return out, errors.Join(err,
+			call.Append([]string{"entries"}, entry{call.ID, in.N}),
+			call.Set([]string{"total"}, out.Total),
+			call.Set([]string{"last"}, call.ID))
+	}, opts...)
+}
+
+// note is the text of the context row that toolNote adds.
+func note(callID string) string { return fmt.Sprint("noted ", callID) }
+
+// writesLedger reports whether a tool adds to the ledger.
+func writesLedger(tool string) bool {
+	switch tool {
+	case toolAdd, toolNote, toolMark, toolClose, toolPay, toolPaySoon, toolPayIf, toolVote:
+		return true
+	}
+	return false
+}

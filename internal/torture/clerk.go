@@ -1,0 +1,161 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// clerk answers calls that wait, in good order and in bad. Only one goroutine uses it.
+type clerk struct {
+	name    string
+	eng     *engine.Engine
+	journal *journal
+	rng     *rand.Rand
+	answers int // so far
+}
+
+// serve goes through the inbox again and again, and now and then through the calls of some sessions that are closed.
+func (c *clerk) serve(ctx context.Context, sessions []string) error {
+	for {
+		q := store.CallQuery{Limit: 50}
+		if c.rng.IntN(4) == 0 {
+			q.RootID = sessions[c.rng.IntN(len(sessions))]
+			q.Statuses = []cairn.CallStatus{cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
+		}
+		page, err := c.eng.Inbox(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if c.rng.IntN(3) == 0 {
+				err = c.handle(ctx, &page.Items[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, time.Duration(1+c.rng.IntN(8))*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// clear answers everything that waits.
+func (c *clerk) clear(ctx context.Context) error {
+	calls, err := pages(func(q store.PageQuery) (store.Page[cairn.PendingCall], error) {
+		return c.eng.Inbox(ctx, store.CallQuery{Cursor: q.Cursor})
+	})
+	for i := range calls {
+		if err == nil {
+			_, err = c.submit(ctx, &calls[i], c.draw(&calls[i]))
+		}
+	}
+	return err
+}
+
+// handle does something with a call: mostly it answers it.
+func (c *clerk) handle(ctx context.Context, call *cairn.PendingCall) error {
+	s := c.draw(call)
+	switch c.rng.IntN(8) {
+	case 0: // somebody else does at the same time
+		other := c.draw(call)
+		var second error
+		var both sync.WaitGroup
+		both.Go(func() { _, second = c.submit(ctx, call, other) })
+		_, err := c.submit(ctx, call, s)
+		both.Wait()
+		return errors.Join(err, second)
+	case 1:
+		return c.mistake(ctx, call)
+	case 2:
+		_, err := c.eng.Claim(ctx, call.RootID, call.ID, s.Reviewer, time.Duration(1+c.rng.IntN(50))*time.Millisecond)
+		if err == nil && c.rng.IntN(2) == 0 {
+			_, err = c.eng.Release(ctx, call.RootID, call.ID, s.Reviewer)
+		}
+		if err != nil {
+			return expected(err)
+		}
+	}
+	_, err := c.submit(ctx, call, s)
+	return err
+}
+
+// draw draws an answer that fits the call. Its reviewer tells it from all others, but where several decide together.
+func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
+	c.answers++
+	by := fmt.Sprintf("%s-%d", c.name, c.answers)
+	if n := len(call.Reviewers); n > 0 {
+		by = call.Reviewers[c.rng.IntN(n)]
+	}
+	if call.Kind == cairn.CallClientTool {
+		if c.rng.IntN(5) == 0 {
+			return cairn.AnswerError(call.CallRef, "no answer from "+by).By(by)
+		}
+		return cairn.Answer(call.CallRef, amount{1000 + c.answers}).By(by)
+	}
+	s := cairn.Approve(call.CallRef)
+	switch n := c.rng.IntN(6); {
+	case n == 0:
+		s = cairn.Deny(call.CallRef, "says "+by)
+	case n < 3 && call.Quorum == cairn.AnyReviewer:
+		s = s.WithInput(amount{1000 + c.answers})
+	}
+	return s.By(by)
+}
+
+// submit gives an answer and notes what became of it.
+func (c *clerk) submit(ctx context.Context, call *cairn.PendingCall, s cairn.Submission) (cairn.Receipt, error) {
+	receipt, err := c.eng.Submit(ctx, call.RootID, s)
+	if err != nil {
+		return receipt, expected(err)
+	}
+	r := record{Kind: answered, Session: call.SessionID, Call: call.ID, Reviewer: s.Reviewer, Verdict: cairn.VerdictDenied, Outcome: receipt.Outcome}
+	switch {
+	case s.Approved:
+		r.Verdict, r.Value = cairn.VerdictApproved, s.Input
+	case s.Error != "":
+		r.Verdict = cairn.VerdictError
+	case s.Type == cairn.SubmitResult:
+		r.Verdict, r.Value = cairn.VerdictResult, s.Result
+	}
+	c.journal.write(r)
+	return receipt, nil
+}
+
+// mistake submits what does not fit the call.
+func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
+	right := c.draw(call)
+	wrong := right
+	switch {
+	case call.Kind == cairn.CallClientTool && c.rng.IntN(2) == 0:
+		wrong = cairn.Submission{Type: cairn.SubmitApproval, CallID: call.ID, ApprovalID: "approval", Approved: true}.By(right.Reviewer)
+	case call.Kind == cairn.CallClientTool:
+		wrong.Result, wrong.Error = json.RawMessage(`{"n":"many"}`), ""
+	case c.rng.IntN(2) == 0:
+		wrong = cairn.Submission{Type: cairn.SubmitResult, CallID: call.ID, Result: json.RawMessage(`{"n":1}`)}.By(right.Reviewer)
+	default:
+		wrong.ApprovalID = "another"
+	}
+	receipt, err := c.eng.Submit(ctx, call.RootID, wrong)
+	if receipt.Outcome == cairn.OutcomeAccepted || receipt.Outcome == cairn.OutcomeLate {
+		return fmt.Errorf("call %s of %s: %+v was %s", call.ID, call.SessionID, wrong, receipt.Outcome)
+	}
+	return expected(err)
+}
+
+// expected returns an error unless it says that the call is not, or no longer, to be answered like this.
+func expected(err error) error {
+	if errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrClaimed) || contended(err) {
+		return nil
+	}
+	return err
+}

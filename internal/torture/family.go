@@ -1,0 +1,132 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// talks reports whether a tool is one through which the agent talks to companions.
+func (k *kind) talks(tool string) bool { return k.mate != "" && strings.HasPrefix(tool, "companion__") }
+
+// callsOf returns, by child, the calls of their parents that consulted it, as the log tells.
+func (t *Tree) callsOf() map[string][]*cairn.Event {
+	list := map[string][]*cairn.Event{}
+	for i := range t.Events {
+		if ev := &t.Events[i]; ev.Type == cairn.EventSubagentStart {
+			list[ev.ChildID] = append(list[ev.ChildID], ev)
+		}
+	}
+	return list
+}
+
+// awaits reports whether a session waits for a child.
+func (h *History) awaits(child string) bool {
+	if len(h.Runs) == 0 || h.Session.Status != cairn.SessionPaused {
+		return false
+	}
+	s := h.Runs[len(h.Runs)-1].Suspended
+	return s != nil && slices.Contains(s.Children, child)
+}
+
+// childrenBelong finds sessions that nobody consulted, that were begun by more than one call though they are nobody's
+// companion, or that are in another tree than their parent.
+func childrenBelong(t *Tree) error {
+	calls := t.callsOf()
+	root := t.Sessions[0].Session.ID
+	for _, h := range t.Sessions[1:] {
+		s := h.Session
+		parent := t.session(s.ParentID)
+		if parent == nil || s.RootID != root {
+			return fmt.Errorf("session %s has the parent %q and the root %q, in the tree of %s", s.ID, s.ParentID, s.RootID, root)
+		}
+		by := map[string]bool{}
+		for _, ev := range calls[s.ID] {
+			if by[ev.CallID] = true; ev.SessionID != s.ParentID || ev.Name != s.Agent {
+				return fmt.Errorf("session %s of %s was begun by %s for %s", s.ID, s.ParentID, ev.SessionID, ev.Name)
+			}
+		}
+		if len(by) == 0 || len(by) > 1 && s.Name == "" {
+			return fmt.Errorf("session %s was begun by %d calls of its parent %s", s.ID, len(by), s.ParentID)
+		}
+	}
+	return nil
+}
+
+// nobodyWaitsInVain finds sub-agents that are not at their end although nobody waits for what they say. Companions go on
+// by themselves.
+func nobodyWaitsInVain(t *Tree) error {
+	if !t.Settled {
+		return nil
+	}
+	for _, h := range t.Sessions[1:] {
+		parent := t.session(h.Session.ParentID)
+		if h.Session.Name != "" || parent == nil || parent.awaits(h.Session.ID) {
+			continue
+		}
+		if s := h.Session.Status; s == cairn.SessionPaused || s == cairn.SessionActive {
+			return fmt.Errorf("session %s is %s, its parent %s is %s and does not wait for it", h.Session.ID, s, parent.Session.ID, parent.Session.Status)
+		}
+	}
+	return nil
+}
+
+// childrenHeard finds results of sub-agents that are not what their sessions came to.
+func childrenHeard(t *Tree) error {
+	children := map[string]*History{} // by call
+	for id, list := range t.callsOf() {
+		if h := t.session(id); h != nil && h.Session.Name == "" {
+			for _, ev := range list {
+				children[ev.CallID] = h
+			}
+		}
+	}
+	for _, h := range t.Sessions {
+		for id, list := range h.results() {
+			child := children[id]
+			if child == nil || list[0].IsError {
+				continue
+			}
+			last := &child.Runs[len(child.Runs)-1]
+			said, err := json.Marshal(last.Text)
+			if err != nil {
+				return err
+			}
+			if len(last.Output) > 0 {
+				said = last.Output
+			}
+			if last.Status != cairn.RunCompleted || compact(list[0].Output) != compact(said) {
+				return fmt.Errorf("session %s was told %s by call %s, whose session %s is %s with %s",
+					h.Session.ID, list[0].Output, id, child.Session.ID, last.Status, said)
+			}
+		}
+	}
+	return nil
+}
+
+// nobodyStuck finds sessions that are neither at their end nor wait for anybody who can still answer.
+func nobodyStuck(t *Tree) error {
+	if !t.Settled {
+		return nil
+	}
+	for _, h := range t.Sessions {
+		s := h.Session
+		if s.Status == cairn.SessionActive || t.Answered && s.Status == cairn.SessionPaused {
+			return fmt.Errorf("session %s of %s is %s, with %d calls open", s.ID, s.Agent, s.Status, s.OpenCalls)
+		}
+		if s.Status != cairn.SessionPaused {
+			continue
+		}
+		waits := slices.ContainsFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Status == cairn.CallOpen })
+		for _, child := range t.Sessions {
+			waits = waits || h.awaits(child.Session.ID) && child.Session.Status == cairn.SessionPaused
+		}
+		if !waits {
+			return fmt.Errorf("session %s of %s waits for nobody: %+v", s.ID, s.Agent, h.Runs[len(h.Runs)-1].Suspended)
+		}
+	}
+	return nil
+}

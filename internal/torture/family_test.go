@@ -1,0 +1,396 @@
+package torture
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// tale tells what happens in a session, in which everything goes well.
+type tale struct {
+	*testing.T
+	eng   *engine.Engine
+	clerk *clerk
+	id    string
+}
+
+// say has a turn in which the model calls certain tools, see please.
+func (s *tale) say(tools string, opts ...engine.RunOption) *engine.Run {
+	s.Helper()
+	run, err := s.eng.Execute(s.Context(), s.id, agentOf(s.id), cairn.Text(please+tools), opts...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return run
+}
+
+// ends waits for a run's end.
+func (s *tale) ends(run *engine.Run, status cairn.RunStatus) {
+	s.Helper()
+	res, err := run.Wait(s.Context())
+	if err != nil || res.Status != status {
+		s.Fatalf("%+v %v, not %s", res, err, status)
+	}
+}
+
+// goesOn resumes the session, which comes to an end.
+func (s *tale) goesOn() {
+	s.Helper()
+	run, err := s.eng.Resume(s.Context(), s.id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.ends(run, cairn.RunCompleted)
+}
+
+// answer answers the one open call of a tool.
+func (s *tale) answer(tool string, outcome cairn.Outcome, with func(cairn.CallRef) cairn.Submission) {
+	s.Helper()
+	page, err := s.clerk.eng.Inbox(s.Context(), store.CallQuery{Tool: tool})
+	if err != nil || len(page.Items) != 1 {
+		s.Fatalf("%d open calls of %s: %v", len(page.Items), tool, err)
+	}
+	receipt, err := s.clerk.submit(s.Context(), &page.Items[0], with(page.Items[0].CallRef))
+	if err != nil || receipt.Outcome != outcome {
+		s.Fatalf("%s: %+v %v", tool, receipt, err)
+	}
+}
+
+func approve(by string) func(cairn.CallRef) cairn.Submission {
+	return func(c cairn.CallRef) cairn.Submission { return cairn.Approve(c).By(by) }
+}
+
+func result(by string, n int) func(cairn.CallRef) cairn.Submission {
+	return func(c cairn.CallRef) cairn.Submission { return cairn.Answer(c, amount{n}).By(by) }
+}
+
+// soundFamily returns the tree of a session in which everything happens that can happen to a call: what is asked is
+// answered in each way, in time and late, withdrawn by the next turn, or still open; sub-agents and companions are
+// consulted and wait; and turns are queued.
+func soundFamily(t *testing.T) *Tree {
+	t.Helper()
+	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
+	var busy func() // what happens at the next write to the log
+	j, st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(p point) {
+		if happens := busy; p == beforeAppend && happens != nil {
+			busy = nil
+			happens()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	anHourLater, err := engine.New(st, nil, &engine.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	s := &tale{t, eng, &clerk{name: "p", eng: eng, journal: j, rng: rng}, "group.per-step-family"}
+	late := &tale{t, eng, &clerk{name: "late", eng: anHourLater, journal: j, rng: rng}, s.id}
+
+	s.ends(s.say("ask pay vote note"), cairn.SuspendedStepPartially)
+	s.answer(toolAsk, cairn.OutcomeAccepted, result("a", 1001))
+	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Approve(c).WithInput(amount{1002}).By("b") })
+	s.answer(toolVote, cairn.OutcomeAccepted, approve("ann"))
+	s.answer(toolVote, cairn.OutcomeAccepted, approve("bob"))
+	s.goesOn()
+
+	s.ends(s.say("ask pay"), cairn.SuspendedClientTool)
+	s.answer(toolAsk, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("c") })
+	s.answer(toolPay, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, "too much").By("d") })
+	s.goesOn()
+
+	s.ends(s.say("ask_soon"), cairn.SuspendedClientTool)
+	late.answer(toolAskSoon, cairn.OutcomeLate, result("e", 1003))
+	s.goesOn()
+
+	s.ends(s.say("per-tool-child:per-step-grandchild-typed:ask per-step-mate:pay add"), cairn.SuspendedChildren)
+	s.answer(toolAsk, cairn.OutcomeAccepted, result("f", 1004))
+	s.answer(toolPay, cairn.OutcomeAccepted, approve("g"))
+	s.goesOn()
+
+	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
+	s.answer(toolAsk, cairn.OutcomeAccepted, result("h", 1005))
+	s.answer(toolPay, cairn.OutcomeAccepted, approve("i"))
+	var queued []*engine.Run
+	busy = func() {
+		for _, tools := range []string{"ask", "pay per-tool-child:ask", "add"} {
+			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.Enqueue)))
+		}
+	}
+	s.ends(s.say("add"), cairn.RunCompleted) // in place of the wait
+	s.ends(queued[0], cairn.SuspendedClientTool)
+	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
+	s.goesOn()
+	s.ends(queued[1], cairn.SuspendedStepPartially)
+	if err := eng.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return loadAll(t, st, o.Dir, s.id)
+}
+
+func TestSoundFamilyIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, err := range soundFamily(t).check() {
+		t.Error(err)
+	}
+}
+
+// call returns the first call of a tool that has come so far, with its session.
+func (t *Tree) call(tool string, status cairn.CallStatus, verdict string) (*History, *cairn.PendingCall) {
+	for _, h := range t.Sessions {
+		for i := range h.Calls {
+			c := &h.Calls[i]
+			if c.Tool == tool && c.Status == status && (c.Answer == nil && verdict == "" || c.Answer != nil && c.Answer.Verdict == verdict) {
+				return h, c
+			}
+		}
+	}
+	panic("no such call of " + tool)
+}
+
+// told returns the result of a call, and the message it is in.
+func (h *History) told(call string) (*cairn.Message, *cairn.ToolResult) {
+	for i := range h.Messages {
+		for _, r := range h.Messages[i].ToolResults() {
+			if r.CallID == call {
+				return &h.Messages[i], r
+			}
+		}
+	}
+	panic("no result of call " + call)
+}
+
+// onCall is a damage to the first call of a tool that has come so far.
+func onCall(tool string, status cairn.CallStatus, verdict string, damage func(*History, *cairn.PendingCall)) func(*Tree) {
+	return func(t *Tree) { damage(t.call(tool, status, verdict)) }
+}
+
+// onResult is a damage to its result.
+func onResult(tool string, status cairn.CallStatus, verdict string, damage func(*cairn.ToolResult)) func(*Tree) {
+	return onCall(tool, status, verdict, func(h *History, c *cairn.PendingCall) {
+		_, r := h.told(c.ID)
+		damage(r)
+	})
+}
+
+// onRoot is a damage to the root.
+func onRoot(damage func(*History)) func(*Tree) {
+	return func(t *Tree) { damage(t.Sessions[0]) }
+}
+
+// of returns the first session of an agent.
+func (t *Tree) of(agent string) *History {
+	i := slices.IndexFunc(t.Sessions, func(h *History) bool { return h.Session.Agent == agent })
+	return t.Sessions[i]
+}
+
+// queued returns the indexes of the records of turns that were queued.
+func (h *History) queued() (list []int) {
+	for i := range h.Journal {
+		if h.Journal[i].Queued != "" {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// late returns the index of the row that tells of a late answer.
+func (h *History) late() int {
+	return slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return isLate(&m) })
+}
+
+// withdrawal returns the index of the event that tells of the first call that was withdrawn.
+func (h *History) withdrawal() int {
+	i := slices.IndexFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Status == cairn.CallDropped })
+	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventToolEnd && ev.CallID == h.Calls[i].ID })
+}
+
+// waitEnd returns the index of the first event that tells that a run waits.
+func (h *History) waitEnd() int {
+	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.Status.Suspends() })
+}
+
+// begun returns the event with which a session was begun.
+func (t *Tree) begun(child *History) *cairn.Event {
+	i := slices.IndexFunc(t.Events, func(ev cairn.Event) bool {
+		return ev.Type == cairn.EventSubagentStart && ev.ChildID == child.Session.ID
+	})
+	return &t.Events[i]
+}
+
+// suspended returns what the last run waits for.
+func (h *History) suspended() *cairn.Suspension { return h.Runs[len(h.Runs)-1].Suspended }
+
+// familyDamages are ways to make each invariant fail that has to do with people and families.
+var familyDamages = map[string]map[string]func(*Tree){
+	"of any number of answers one is used, once": {
+		"two were accepted": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+			r := record{Kind: answered, Call: c.ID, Reviewer: "other", Verdict: c.Answer.Verdict, Value: c.Answer.Value, Outcome: cairn.OutcomeAccepted}
+			h.Journal = append(h.Journal, r)
+		}),
+		"another one's":     onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Answer.Reviewer = "other" }),
+		"another verdict":   onCall(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictTimeout }),
+		"another value":     onCall(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Value = nil }),
+		"decided twice":     onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
+		"a vote lost":       onCall(toolVote, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = c.Trail[1:] }),
+		"voted twice":       onCall(toolVote, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
+		"decided by nobody": onCall(toolAsk, cairn.CallSettled, cairn.VerdictError, func(_ *History, c *cairn.PendingCall) { c.Trail = nil }),
+		"no answer":         onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Answer = nil }),
+		"lost by its call": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) {
+			c.Status, c.Answer, c.Trail = cairn.CallDropped, nil, nil
+		}),
+		"a call lost": onRoot(func(h *History) { h.Calls = h.Calls[1:] }),
+		"completed by nobody": onCall(toolPay, cairn.CallOpen, "", func(h *History, c *cairn.PendingCall) {
+			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeAlreadyCompleted})
+		}),
+		"not told": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+			m, _ := h.told(c.ID)
+			m.Parts = slices.DeleteFunc(m.Parts, func(p cairn.Part) bool { return p.Result.CallID == c.ID })
+		}),
+		"told twice": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+			m, _ := h.told(c.ID)
+			m.Parts = append(m.Parts, m.Parts...)
+		}),
+		"told otherwise":         onResult(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":1}`) }),
+		"told an error":          onResult(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(r *cairn.ToolResult) { r.IsError = true }),
+		"no error told":          onResult(toolAsk, cairn.CallSettled, cairn.VerdictError, func(r *cairn.ToolResult) { r.Code = cairn.CodeDenied }),
+		"denied and run":         onResult(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(r *cairn.ToolResult) { r.Code = "" }),
+		"too late and told":      onResult(toolAskSoon, cairn.CallSettled, cairn.VerdictTimeout, func(r *cairn.ToolResult) { r.Code = "" }),
+		"run with other input":   onResult(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":7}`) }),
+		"withdrawn and run":      onResult(toolPay, cairn.CallDropped, cairn.VerdictApproved, func(r *cairn.ToolResult) { r.Code = "" }),
+		"told and still open":    onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Status = cairn.CallAnswered }),
+		"open with an answer":    onCall(toolPay, cairn.CallOpen, "", func(_ *History, c *cairn.PendingCall) { c.Answer = &cairn.CallAnswer{} }),
+		"withdrawn and answered": onCall(toolPay, cairn.CallDropped, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictDenied }),
+	},
+	"no tool runs before it is approved": {
+		"open": onCall(toolPay, cairn.CallOpen, "", func(h *History, c *cairn.PendingCall) {
+			h.Journal = append(h.Journal, record{Kind: toolStarted, Call: c.ID})
+		}),
+		"denied": onCall(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(h *History, c *cairn.PendingCall) {
+			h.Journal = append(h.Journal, record{Kind: toolStarted, Call: c.ID})
+		}),
+		"in a child": onCall(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictDenied }),
+	},
+	"late answers are told once": {
+		"not told":   onRoot(func(h *History) { h.drop(h.late(), 1) }),
+		"told twice": onRoot(func(h *History) { h.Messages = append(h.Messages, h.Messages[h.late()]) }),
+		"of nobody":  onRoot(func(h *History) { h.Messages[h.late()].ID = "answer_other" }),
+		"lost": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeLate})
+		}),
+		"two of a call": onCall(toolAskSoon, cairn.CallSettled, cairn.VerdictTimeout, func(_ *History, c *cairn.PendingCall) {
+			c.Trail = append(c.Trail, c.Trail[len(c.Trail)-1])
+		}),
+	},
+	"open calls are what the session waits for": {
+		"one too few":      onRoot(func(h *History) { h.Session.OpenCalls-- }),
+		"one too many":     onRoot(func(h *History) { h.suspended().Children = nil }),
+		"another step":     onRoot(func(h *History) { h.Session.SuspendedStep = "other" }),
+		"another run":      onRoot(func(h *History) { h.suspended().StepID = "other" }),
+		"not paused":       onRoot(func(h *History) { h.Session.Status = cairn.SessionInterrupted }),
+		"ended and paused": onRoot(func(h *History) { h.Runs[len(h.Runs)-1].Status = cairn.RunInterrupted }),
+		"ended and counts": func(t *Tree) { t.of(mate).Session.OpenCalls = 1 },
+		"another's step":   onCall(toolPay, cairn.CallOpen, "", func(_ *History, c *cairn.PendingCall) { c.StepID = "other" }),
+		"a call of no use": onCall(toolPay, cairn.CallOpen, "", func(_ *History, c *cairn.PendingCall) { c.ID = "other" }),
+		"a use of no call": onRoot(func(h *History) { h.Messages[h.answered()].Parts = nil }),
+		"no deadline":      onCall(toolPay, cairn.CallOpen, "", func(_ *History, c *cairn.PendingCall) { c.Deadline = c.CreatedAt }),
+		"too late": onCall(toolPay, cairn.CallOpen, "", func(h *History, c *cairn.PendingCall) {
+			c.Deadline, h.Session.NextDeadline = c.CreatedAt, c.CreatedAt.Add(1)
+		}),
+	},
+	"children belong to a call of their parent": {
+		"of nobody":       func(t *Tree) { t.begun(t.of(child)).ChildID = "other" },
+		"of two calls":    func(t *Tree) { ev := *t.begun(t.of(child)); ev.CallID = "other"; t.Events = append(t.Events, ev) },
+		"of another":      func(t *Tree) { t.begun(t.of(grandchild)).SessionID = t.Sessions[0].Session.ID },
+		"another agent's": func(t *Tree) { t.begun(t.of(child)).Name = grandchild },
+		"a lost parent":   func(t *Tree) { t.of(child).Session.ParentID = "other" },
+		"another tree":    func(t *Tree) { t.of(mate).Session.RootID = "other" },
+	},
+	"no child waits for a parent that ended": {
+		"its parent ended":  onRoot(func(h *History) { h.Session.Status = cairn.SessionInterrupted }),
+		"for another child": onRoot(func(h *History) { h.suspended().Children[0] = "other" }),
+		"still at work":     func(t *Tree) { t.of(grandchild).Session.Status = cairn.SessionActive },
+	},
+	"what a child came to is the result of its call": {
+		"another text": func(t *Tree) { h := t.of(grandchild); h.Runs[len(h.Runs)-1].Output = json.RawMessage(`{"n":-1}`) },
+		"another result": func(t *Tree) {
+			t.session(t.of(grandchild).Session.ParentID).result(grandchild).Output = json.RawMessage(`"what"`)
+		},
+		"not at its end": func(t *Tree) { h := t.of(grandchild); h.Runs[len(h.Runs)-1].Status = cairn.RunInterrupted },
+	},
+	"queued turns run once, in order": {
+		"one lost":        onRoot(func(h *History) { h.Queue, h.Session.Queued = nil, 0 }),
+		"miscounted":      onRoot(func(h *History) { h.Session.Queued++ }),
+		"begun and there": onRoot(func(h *History) { h.Queue[0].ID = h.Runs[len(h.Runs)-1].ID }),
+		"twice":           onRoot(func(h *History) { h.Queue = append(h.Queue, h.Queue[0]); h.Session.Queued++ }),
+		"another text":    onRoot(func(h *History) { h.Journal[h.queued()[0]].Text = "other" }),
+		"another order": onRoot(func(h *History) {
+			at := h.queued()
+			h.Journal[at[0]].Version, h.Journal[at[1]].Version = h.Journal[at[1]].Version, h.Journal[at[0]].Version
+		}),
+		"left behind": onRoot(func(h *History) { h.Session.Status = cairn.SessionCompleted }),
+	},
+	"no session stuck": {
+		"active":              onRoot(func(h *History) { h.Session.Status = cairn.SessionActive }),
+		"a child active":      func(t *Tree) { t.of(mate).Session.Status = cairn.SessionActive },
+		"paused after all":    func(t *Tree) { t.Answered = true },
+		"everything answered": func(t *Tree) { _, c := t.call(toolAsk, cairn.CallOpen, ""); c.Status = cairn.CallAnswered },
+		"for a child that ended": func(t *Tree) {
+			_, c := t.call(toolPay, cairn.CallOpen, "")
+			c.Status = cairn.CallAnswered
+			t.session(t.Sessions[0].suspended().Children[0]).Session.Status = cairn.SessionCompleted
+		},
+	},
+	"every tool use has one result before the next reply": {
+		"nobody waits": onRoot(func(h *History) { h.Session.SuspendedStep = "" }),
+		"somebody speaks in between": onRoot(func(h *History) {
+			at := h.answered()
+			h.Messages = slices.Insert(h.Messages, at, cairn.Message{ID: "other", Role: cairn.RoleUser})
+		}),
+	},
+	"the transcript is what the model says": {
+		"no reply to go on with":   onRoot(func(h *History) { h.Runs[0].Status = cairn.RunCompleted }),
+		"a step that is not there": onRoot(func(h *History) { h.Runs[1].Steps++ }),
+		"a row too many": onRoot(func(h *History) {
+			i := slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return m.Hidden && !isLate(&m) })
+			m := h.Messages[i]
+			m.ID += "2"
+			h.Messages = slices.Insert(h.Messages, i+1, m)
+		}),
+	},
+	"replay equals live": {
+		"a withdrawal not told":   onRoot(func(h *History) { h.remove(h.withdrawal()) }),
+		"a withdrawal told twice": onRoot(func(h *History) { at := h.withdrawal(); h.insert(at, h.Events[at]) }),
+		"another withdrawn":       onRoot(func(h *History) { h.Events[h.withdrawal()].CallID = "other" }),
+	},
+	"one mark per end": {
+		"a wait not told":   onRoot(func(h *History) { h.remove(h.waitEnd()) }),
+		"a wait told twice": onRoot(func(h *History) { at := h.waitEnd(); h.insert(at, h.Events[at]) }),
+		"a wait of the ended": onRoot(func(h *History) {
+			ev := h.Events[h.waitEnd()]
+			ev.RunID = h.Runs[1].ID
+			h.insert(len(h.Events), ev)
+		}),
+		"ended and waits": onRoot(func(h *History) {
+			ev := h.Events[h.waitEnd()]
+			ev.Status = cairn.RunInterrupted
+			h.insert(len(h.Events), ev)
+		}),
+	},
+	"events contiguous": {
+		"of another tree":  func(t *Tree) { t.Events[3].SessionID = "other" },
+		"of another's run": func(t *Tree) { t.Events[3].SessionID = t.of(mate).Session.ID },
+		"a child ahead":    func(t *Tree) { t.of(mate).Session.LogSequence = int64(len(t.Events)) + 1 },
+	},
+	"usage adds up": {
+		"of a run that went on": onRoot(func(h *History) { h.Runs[1].Usage.ModelCalls++; h.Session.Usage.ModelCalls++ }),
+	},
+}

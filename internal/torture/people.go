@@ -1,0 +1,276 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// answersUsedOnce finds answers that were accepted and are not kept, calls that took more than one, and answers that the
+// model was not told exactly once.
+func answersUsedOnce(h *History) error {
+	rows := map[string]*cairn.PendingCall{}
+	results := h.results()
+	for i := range h.Calls {
+		rows[h.Calls[i].ID] = &h.Calls[i]
+		if err := usedOnce(&h.Calls[i], results[h.Calls[i].ID]); err != nil {
+			return err
+		}
+	}
+	for _, r := range h.Journal {
+		if r.Kind != answered {
+			continue
+		}
+		c := rows[r.Call]
+		switch {
+		case c == nil:
+			return fmt.Errorf("call %s was answered (%s) and does not exist", r.Call, r.Outcome)
+		case r.Outcome == cairn.OutcomeAccepted:
+			if err := accepted(c, &r); err != nil {
+				return fmt.Errorf("call %s: the answer of %s was accepted: %w", c.ID, r.Reviewer, err)
+			}
+		case r.Outcome == cairn.OutcomeAlreadyCompleted && c.Quorum == cairn.AnyReviewer && c.Answer == nil:
+			return fmt.Errorf("call %s was completed before %s answered, and has no answer", c.ID, r.Reviewer)
+		}
+	}
+	return nil
+}
+
+// accepted checks that an answer that was accepted is the one that a call has or, where several decide, one of them.
+func accepted(c *cairn.PendingCall, r *record) error {
+	n := 0
+	for _, d := range c.Trail {
+		if d.Reviewer == r.Reviewer && d.Decision == r.Verdict {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return fmt.Errorf("the trail has it %d times: %+v", n, c.Trail)
+	case c.Quorum != cairn.AnyReviewer:
+		return nil
+	case c.Answer == nil || c.Answer.Reviewer != r.Reviewer || c.Answer.Verdict != r.Verdict || compact(c.Answer.Value) != compact(r.Value):
+		return fmt.Errorf("it was %s %s, the call has %+v", r.Verdict, r.Value, c.Answer)
+	}
+	return nil
+}
+
+// usedOnce checks that a call's row and its results in the transcript tell one story.
+func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
+	votes := map[string]int{} // decisions by reviewer
+	for _, d := range c.Trail {
+		switch d.Decision {
+		case cairn.VerdictApproved, cairn.VerdictDenied, cairn.VerdictResult, cairn.VerdictError, cairn.VerdictTimeout:
+			who := d.Reviewer
+			if c.Quorum == cairn.AnyReviewer {
+				who = "" // the first decides
+			}
+			if votes[who]++; votes[who] > 1 {
+				return fmt.Errorf("call %s was decided twice: %+v", c.ID, c.Trail)
+			}
+		}
+	}
+	switch {
+	case c.Answer != nil && len(votes) == 0:
+		return fmt.Errorf("call %s has an answer that is not in its trail", c.ID)
+	case c.Answer == nil && len(votes) > 0 && c.Quorum == cairn.AnyReviewer,
+		(c.Status == cairn.CallAnswered || c.Status == cairn.CallSettled) && c.Answer == nil,
+		c.Status == cairn.CallOpen && c.Answer != nil:
+		return fmt.Errorf("call %s is %s with the answer %+v and the trail %+v", c.ID, c.Status, c.Answer, c.Trail)
+	}
+	waits := c.Status == cairn.CallOpen || c.Status == cairn.CallAnswered
+	if waits != (len(results) == 0) || len(results) > 1 {
+		return fmt.Errorf("call %s is %s and has %d results", c.ID, c.Status, len(results))
+	}
+	switch {
+	case waits:
+		return nil
+	case c.Status == cairn.CallDropped && results[0].Code != cairn.CodeNotExecuted:
+		return fmt.Errorf("call %s was dropped, but its result is %s", c.ID, results[0].Output)
+	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Verdict != cairn.VerdictApproved:
+		return fmt.Errorf("call %s was dropped although it was answered: %+v", c.ID, c.Answer)
+	case c.Status == cairn.CallSettled && !tells(results[0], c):
+		return fmt.Errorf("call %s was answered %s %s %q, its result is %+v", c.ID, c.Answer.Verdict, c.Answer.Value, c.Answer.Text, results[0])
+	}
+	return nil
+}
+
+// tells reports whether a result is what an answered call comes to.
+func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
+	switch a := c.Answer; a.Verdict {
+	case cairn.VerdictResult:
+		return !r.IsError && compact(r.Output) == compact(a.Value)
+	case cairn.VerdictError:
+		return r.Code == cairn.CodeTool
+	case cairn.VerdictDenied:
+		return r.Code == cairn.CodeDenied
+	case cairn.VerdictTimeout:
+		return r.Code == cairn.CodeTimeout
+	case cairn.VerdictApproved:
+		input, in, out := c.Input, amount{}, receipt{}
+		if len(a.Value) > 0 {
+			input = a.Value
+		}
+		return !r.IsError && json.Unmarshal(input, &in) == nil && json.Unmarshal(r.Output, &out) == nil && in.N == out.N
+	}
+	return false
+}
+
+// nothingUnapproved finds tools that were started though a call of them waits, or that somebody was against.
+func nothingUnapproved(h *History) error {
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Answer != nil && c.Answer.Verdict == cairn.VerdictApproved {
+			continue
+		}
+		if slices.ContainsFunc(h.Journal, func(r record) bool { return r.Kind == toolStarted && r.Call == c.ID }) {
+			return fmt.Errorf("call %s of %s was started, its answer is %+v", c.ID, c.Tool, c.Answer)
+		}
+	}
+	return nil
+}
+
+// lateToldOnce finds answers after the deadline that the model was not told exactly once, and rows that tell of others.
+func lateToldOnce(h *History) error {
+	rows := map[string]int{}
+	for i := range h.Messages {
+		if m := &h.Messages[i]; isLate(m) {
+			rows[m.ID]++
+		}
+	}
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		late := 0
+		for _, d := range c.Trail {
+			if d.Decision != cairn.VerdictLate {
+				continue
+			}
+			if late++; late > 1 || rows[d.ID] != 1 {
+				return fmt.Errorf("call %s has %d late answers, of the last of which the model was told %d times", c.ID, late, rows[d.ID])
+			}
+			delete(rows, d.ID)
+		}
+		for _, r := range h.Journal {
+			if r.Kind == answered && r.Call == c.ID && r.Outcome == cairn.OutcomeLate && late == 0 {
+				return fmt.Errorf("call %s: the late answer of %s is lost", c.ID, r.Reviewer)
+			}
+		}
+	}
+	for id := range rows {
+		return fmt.Errorf("message %s tells of a late answer that nobody gave", id)
+	}
+	return nil
+}
+
+// waitsAgree finds a session's row that says something else of its wait than its run, the rows of its calls and the
+// transcript.
+func waitsAgree(h *History) error {
+	s := h.Session
+	if len(h.Runs) == 0 {
+		return nil
+	}
+	last := &h.Runs[len(h.Runs)-1]
+	paused := s.Status == cairn.SessionPaused
+	switch {
+	case paused != last.Status.Suspends():
+		return fmt.Errorf("the session is %s, its run %s", s.Status, last.Status)
+	case paused && (last.Suspended == nil || s.SuspendedStep == "" || last.Suspended.StepID != s.SuspendedStep):
+		return fmt.Errorf("the session waits with step %q, its run says %+v", s.SuspendedStep, last.Suspended)
+	case !paused && s.Status != cairn.SessionActive && (s.SuspendedStep != "" || s.OpenCalls != 0 || !s.NextDeadline.IsZero()):
+		return fmt.Errorf("the session is %s, its step %q waits for %d calls until %s", s.Status, s.SuspendedStep, s.OpenCalls, s.NextDeadline)
+	}
+	waiting := map[string]bool{}
+	open, deadline := 0, time.Time{}
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		if c.Status != cairn.CallOpen && c.Status != cairn.CallAnswered {
+			continue
+		}
+		if waiting[c.ID] = true; c.StepID != s.SuspendedStep {
+			return fmt.Errorf("call %s of step %s is %s, the session waits with step %q", c.ID, c.StepID, c.Status, s.SuspendedStep)
+		}
+		if c.Status == cairn.CallAnswered {
+			continue
+		}
+		open++
+		if !c.Deadline.IsZero() && (deadline.IsZero() || c.Deadline.Before(deadline)) {
+			deadline = c.Deadline
+		}
+	}
+	if !paused {
+		return nil
+	}
+	if n := open + len(last.Suspended.Children); s.OpenCalls != n {
+		return fmt.Errorf("the session waits for %d calls, there are %d: %d of its own, and %d children", s.OpenCalls, n, open, len(last.Suspended.Children))
+	}
+	if !deadline.IsZero() && (s.NextDeadline.IsZero() || s.NextDeadline.After(deadline)) {
+		return fmt.Errorf("a call has until %s, the session says %s", deadline, s.NextDeadline)
+	}
+	return h.restWaits(waiting)
+}
+
+// restWaits checks that the tool uses without a result are the calls that wait, those of children, and those that would
+// end the turn; and that all that wait are among them.
+func (h *History) restWaits(waiting map[string]bool) error {
+	k, results := kindOf(h.Session.Agent), h.results()
+	for i := range h.Messages {
+		for _, use := range h.Messages[i].ToolUses() {
+			switch {
+			case len(results[use.CallID]) > 0:
+			case waiting[use.CallID]:
+				delete(waiting, use.CallID)
+			case use.Tool == toolClose, use.Tool == cairn.FinishTool, use.Tool == k.consults, k.talks(use.Tool):
+			default:
+				return fmt.Errorf("call %s of %s has no result and waits for nobody", use.CallID, use.Tool)
+			}
+		}
+	}
+	for id := range waiting {
+		return fmt.Errorf("call %s waits and is not in the transcript", id)
+	}
+	return nil
+}
+
+// queueInOrder finds queued turns that were lost, that ran twice or not in their order, and rows that miscount them.
+func queueInOrder(h *History) error {
+	if len(h.Queue) != h.Session.Queued {
+		return fmt.Errorf("the session says that %d turns are queued, there are %d", h.Session.Queued, len(h.Queue))
+	}
+	if h.Settled && len(h.Queue) > 0 && h.Session.Status != cairn.SessionPaused {
+		return fmt.Errorf("the session is %s, %d turns are queued", h.Session.Status, len(h.Queue))
+	}
+	said := map[string]string{}
+	var order []string
+	for _, t := range h.turns() {
+		order = append(order, t.run.ID)
+		if len(t.input) == 1 {
+			said[t.run.ID] = t.input[0].Text()
+		}
+	}
+	for _, q := range h.Queue {
+		if slices.Contains(order, q.ID) {
+			return fmt.Errorf("turn %s is queued and has begun, or twice", q.ID)
+		}
+		order = append(order, q.ID)
+		said[q.ID] = q.Messages[0].Text()
+	}
+	queued := slices.DeleteFunc(slices.Clone(h.Journal), func(r record) bool { return r.Kind != committed || r.Queued == "" })
+	slices.SortFunc(queued, func(a, b record) int { return int(a.Version - b.Version) })
+	before := -1
+	for _, r := range queued {
+		at := slices.Index(order, r.Queued)
+		switch {
+		case at < 0:
+			return fmt.Errorf("turn %s was queued and is lost", r.Queued)
+		case at < before:
+			return fmt.Errorf("turn %s was queued after %s and is before it", r.Queued, order[before])
+		case said[r.Queued] != r.Text:
+			return fmt.Errorf("turn %s was queued with %q and says %q", r.Queued, r.Text, said[r.Queued])
+		}
+		before = at
+	}
+	return nil
+}
