@@ -243,6 +243,32 @@ func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
 	})
 }
 
+// Steps that a crash makes a process do again may talk to another companion by a call of the same id: its run is another.
+func TestRunsOfCompanionsDifferWhenStepsAreDoneAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		agent, _ := companions(cairn.Blocking, scribe(0), scripted.Call("note", in{}), spawn("c1", "ann", "one"), scripted.Reply(scripted.Do(st.cut), scripted.Text("lost")))
+		agent.Durability, agent.Tools = cairn.Manual, []cairn.Tool{note()}
+		_, err := start(t, open(t, st, agent, shortLease), "s", "go").Wait(t.Context())
+		if err == nil {
+			t.Fatal("the run came to an end")
+		}
+		time.Sleep(ttl)
+		next := tapOn(st.Store)
+		agent, _ = companions(cairn.Blocking, scribe(0), spawn("c0", "bob", "one"), spawn("c1", "bob", "two"), scripted.Text("done"))
+		agent.Durability, agent.Tools = cairn.Manual, []cairn.Tool{note()}
+		wantStatus(t, resume(t, open(t, next, agent, named("b")), "s"), cairn.RunCompleted, cairn.ReasonReply)
+		page, err := next.List(t.Context(), store.SessionQuery{ParentID: "s"})
+		if err != nil || len(page.Items) != 2 {
+			t.Fatalf("companions %+v, %v", page.Items, err)
+		}
+		if bob, ann := page.Items[0], page.Items[1]; bob.RunID == ann.RunID {
+			t.Errorf("%s and %s both have run %s", bob.Name, ann.Name, bob.RunID)
+		}
+	})
+}
+
 func TestMessageInterruptsACompanion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -130,8 +130,10 @@ func soundFamily(t *testing.T) *Tree {
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.goesOn()
 	s.ends(queued[1], cairn.SuspendedStepPartially)
-	if err := eng.Close(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, e := range []*engine.Engine{eng, anHourLater} {
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return loadAll(t, st, o.Dir, s.id)
 }

@@ -77,31 +77,31 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 	}
 }
 
-// clone returns a copy that shares nothing with t.
-func (t *Tree) clone(tb testing.TB) *Tree {
-	tb.Helper()
-	raw, err := json.Marshal(t)
+// copies returns a function that makes copies of a tree, which share nothing with it.
+func copies(t *testing.T, tree *Tree) func() *Tree {
+	t.Helper()
+	raw, err := json.Marshal(tree)
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
-	c := new(Tree)
-	if err := json.Unmarshal(raw, c); err != nil {
-		tb.Fatal(err)
+	return func() *Tree {
+		c := new(Tree)
+		if err := json.Unmarshal(raw, c); err != nil {
+			panic(err)
+		}
+		return c
 	}
-	return c
 }
 
 func TestEveryInvariantCanFail(t *testing.T) {
 	t.Parallel()
-	alone, family := sound(t, "per-tool"), soundFamily(t)
+	alone, family := copies(t, sound(t, "per-tool")), copies(t, soundFamily(t))
 	for _, inv := range Invariants {
-		fails := func(what string, c *Tree, damage func()) {
+		fails := func(what string, tree func() *Tree, damage func(*Tree)) {
 			t.Run(inv.Name+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				if err := inv.Check(c); err != nil {
-					t.Fatalf("before: %v", err)
-				}
-				damage()
+				c := tree()
+				damage(c)
 				err := inv.Check(c)
 				if err == nil {
 					t.Fatal("it was accepted")
@@ -110,15 +110,13 @@ func TestEveryInvariantCanFail(t *testing.T) {
 			})
 		}
 		for what, damage := range damages[inv.Name] {
-			c := alone.clone(t)
-			fails(what, c, func() {
+			fails(what, alone, func(c *Tree) {
 				damage(c.Sessions[0])
 				c.Events = c.Sessions[0].Events
 			})
 		}
 		for what, damage := range familyDamages[inv.Name] {
-			c := family.clone(t)
-			fails(what, c, func() { damage(c) })
+			fails(what, family, damage)
 		}
 		if len(damages[inv.Name])+len(familyDamages[inv.Name]) == 0 {
 			t.Errorf("%s: nothing makes it fail", inv.Name)
@@ -135,13 +133,13 @@ func TestEveryInvariantCanFail(t *testing.T) {
 func TestLateProcessesAreNoFault(t *testing.T) {
 	t.Parallel()
 	tree := sound(t, "per-tool")
-	h := tree.Sessions[0]
+	clone, h := copies(t, tree), tree.Sessions[0]
 	slices.Reverse(h.Journal) // the last ones of the session are what a late process repeats
 	tool, model := *h.record(toolStarted), *h.record(modelCalled)
 	slices.Reverse(h.Journal)
 	for name, again := range map[string]record{"tool": tool, "model": model} {
 		for token, fault := range map[int64]bool{1: false, h.Session.Lease.Token + 100: true} {
-			c := tree.clone(t).Sessions[0]
+			c := clone().Sessions[0]
 			again.Process = "late"
 			c.Journal = append(c.Journal, record{Kind: committed, Process: "late", Took: true, Token: token}, again)
 			if err := nothingStagedAgain(c); (err != nil) != fault {

@@ -202,8 +202,9 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	return v.converse(kind, name, func() (Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
 }
 
-// runID is the id of the run that the call begins: the same when the call is tried again.
-func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.l.row.ID, v.c.use.CallID) }
+// runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a
+// step that is done again may give another one's call the same id.
+func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.c.child, v.c.use.CallID) }
 
 // send gives a companion a message, interrupting what it does.
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
