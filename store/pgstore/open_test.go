@@ -189,12 +189,35 @@ func TestMigrateGoesOn(t *testing.T) {
 	scripts := must(migrations())
 	for version := range scripts {
 		opts := &openVersion(t, scripts[:version]).opts
+		wantMigrations(t, opts, version, len(scripts))
 		if err := Migrate(t.Context(), testenv.FastPostgres(t), opts); err != nil {
 			t.Fatalf("from version %d: %v", version, err)
 		}
+		wantMigrations(t, opts, len(scripts), len(scripts))
 		st := newStepper(t, openAt(t, testenv.FastPostgres(t), opts), "session", nil)
 		if err := st.step(); err != nil {
 			t.Errorf("from version %d: %v", version, err)
+		}
+	}
+}
+
+func TestMigrationsOfNoSchema(t *testing.T) {
+	t.Parallel()
+	opts := &Options{Schema: newSchema()}
+	wantMigrations(t, opts, 0, len(must(migrations())))
+	wantMigrations(t, opts, 0, len(must(migrations()))) // looking at it made nothing
+}
+
+// wantMigrations checks that the first migrations of all are told to be applied to a schema.
+func wantMigrations(t *testing.T, opts *Options, applied, all int) {
+	t.Helper()
+	list, err := Migrations(t.Context(), testenv.FastPostgres(t), opts)
+	if err != nil || len(list) != all {
+		t.Fatalf("%d migrations, %v: want %d", len(list), err, all)
+	}
+	for i, m := range list {
+		if m.Version != i+1 || m.Name == "" || m.Applied != (i < applied) || m.AppliedAt.IsZero() == m.Applied {
+			t.Errorf("with %d applied: %+v", applied, m)
 		}
 	}
 }

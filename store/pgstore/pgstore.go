@@ -127,6 +127,19 @@ var (
 // has no connection left ErrUnavailable, and a schema that is not ours, is missing although NoMigrate is set, or is from a
 // newer version ErrSchema; nothing is changed then.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	s, err := connect(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepareSchema(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect makes a store with a pool of its own, and leaves the schema to the caller.
+func connect(ctx context.Context, url string, opts *Options) (*Store, error) {
 	config, err := parseURL("url", url)
 	if err != nil {
 		return nil, err
@@ -141,7 +154,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fault("open", err)
 	}
-	s, err := New(ctx, pool, opts)
+	s, err := newStore(pool, opts)
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -152,6 +165,17 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 
 // New does what Open does on a pool of the caller's, which stays the caller's: Close leaves it open.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
+	s, err := newStore(pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepareSchema(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	simple := pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 	o, err := opts.withDefaults(simple)
 	if err != nil {
@@ -170,9 +194,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 			return nil, err
 		}
 		s.listen = config.ConnConfig
-	}
-	if err := s.prepareSchema(ctx); err != nil {
-		return nil, err
 	}
 	return s, nil
 }

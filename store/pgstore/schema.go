@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -30,6 +32,8 @@ const (
 				WHERE n.nspname = $1 AND c.relname = 'sessions')`
 
 	sqlVersion = `SELECT coalesce(max(version), 0) FROM {schema}.cairn_migrations`
+
+	sqlMigrations = `SELECT version, applied_at FROM {schema}.cairn_migrations ORDER BY version`
 
 	// Until the transaction ends, so it works through a proxy as well.
 	sqlLockMigrations = `SELECT pg_advisory_xact_lock($1)::text`
@@ -193,6 +197,46 @@ func Migrate(ctx context.Context, url string, opts *Options) error {
 		return err
 	}
 	return s.Close()
+}
+
+// Migrations tells which changes of a schema are applied to the database at url, and changes nothing. To a schema that is
+// not there none is. The error is the one of Open for a database that cannot be used.
+func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
+	s, err := connect(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	scripts, err := migrations()
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	c := &conn{s: s, q: s.pool}
+	at, err := c.inspect(ctx)
+	if err != nil {
+		return nil, fault("open", err)
+	}
+	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
+		return nil, err
+	}
+	dir, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.Migrations(dir, at.version)
+	if err != nil || !at.ours {
+		return list, err
+	}
+	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
+		var version int
+		var appliedAt time.Time
+		err := rows.Scan(&version, &appliedAt)
+		if err == nil && version >= 1 && version <= at.version {
+			list[version-1].AppliedAt = appliedAt.UTC()
+		}
+		return err
+	})
+	return list, fault("read the schema's migrations", err)
 }
 
 // SchemaVersion returns the number of the last migration that was applied to the schema.

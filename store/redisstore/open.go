@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -27,13 +29,51 @@ var scriptSchema = alone("schema", "open")
 // unix:///path/to/socket?db=0. For a cluster it is that of any of its nodes. The first Open with a prefix writes the
 // layout's version under it. Keys of a newer version are an ErrSchema error, and nothing is changed.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
-	o, err := opts.withDefaults()
+	s, at, err := connect(ctx, url, opts)
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := parse(url)
+	if err := s.layout(ctx, at); err != nil {
+		s.client.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Migrations tells whether there is a layout of the keys under a prefix, and changes nothing. The errors are those of Open.
+func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
+	s, at, err := connect(ctx, url, opts)
 	if err != nil {
 		return nil, err
+	}
+	defer s.client.Close()
+	list := []store.Migration{{Version: schemaVersion, Name: "layout"}}
+	version, err := s.client.HGet(ctx, s.schemaKey(), "version").Int64()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return list, nil
+	case err != nil:
+		return nil, s.fault(ctx, at.doing, err)
+	}
+	list[0].Applied = true
+	return list, s.checkLayout(at, version)
+}
+
+// place is what the server at a URL turned out to be.
+type place struct {
+	doing   string // for errors
+	buckets int    // how many a prefix gets that is first used there
+}
+
+// connect returns a store for what is at a URL, and leaves the layout of the keys to the caller.
+func connect(ctx context.Context, url string, opts *Options) (*Store, place, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, place{}, err
+	}
+	parsed, err := parse(url)
+	if err != nil {
+		return nil, place{}, err
 	}
 	if o.Connections > 0 {
 		parsed.PoolSize = o.Connections
@@ -44,11 +84,12 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s := &Store{url: url, opts: o, client: redis.NewClient(parsed), closed: make(chan struct{})}
 	s.log = &Log{s: s}
 	s.news.s, s.news.origin = s, newOrigin()
-	if err := s.greet(ctx, parsed); err != nil {
+	at, err := s.greet(ctx, parsed)
+	if err != nil {
 		s.client.Close()
-		return nil, err
+		return nil, place{}, err
 	}
-	return s, nil
+	return s, at, nil
 }
 
 // parse reads a URL. The error does not repeat it, since it may hold a password.
@@ -67,12 +108,12 @@ func parse(text string) (*redis.Options, error) {
 	return opts, nil
 }
 
-// greet looks at what kind of server there is, and at the layout of the keys.
-func (s *Store) greet(ctx context.Context, opts *redis.Options) error {
-	doing := "open " + opts.Addr
+// greet looks at what kind of server there is.
+func (s *Store) greet(ctx context.Context, opts *redis.Options) (at place, err error) {
+	at = place{doing: "open " + opts.Addr, buckets: 1}
 	text, err := s.client.Info(ctx, "everything").Result()
 	if err != nil {
-		return s.fault(ctx, doing, err)
+		return at, s.fault(ctx, at.doing, err)
 	}
 	info := facts(text)
 	major, _, _ := strings.Cut(info["redis_version"], ".")
@@ -80,19 +121,18 @@ func (s *Store) greet(ctx context.Context, opts *redis.Options) error {
 	policy := info["maxmemory_policy"]
 	switch {
 	case err != nil || version < oldestServer:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the server has version %q; at least %d is needed", doing, info["redis_version"], oldestServer)
+		return at, cairn.Errorf(cairn.CodeSchema, "%s: the server has version %q; at least %d is needed", at.doing, info["redis_version"], oldestServer)
 	case info["role"] == "slave":
-		return cairn.Errorf(cairn.CodeUnavailable, "%s: the server is a read-only replica", doing)
+		return at, cairn.Errorf(cairn.CodeUnavailable, "%s: the server is a read-only replica", at.doing)
 	case strings.HasPrefix(policy, "allkeys") && info["maxmemory"] != "0":
-		return cairn.Errorf(cairn.CodeInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction", doing, policy)
+		return at, cairn.Errorf(cairn.CodeInvalid, "%s: maxmemory-policy is %q, so the server would lose sessions; set it to noeviction", at.doing, policy)
 	}
-	buckets := 1
 	if info["redis_mode"] == "cluster" {
-		buckets = clusterBuckets
+		at.buckets = clusterBuckets
 		s.client.Close()
 		s.client = redis.NewClusterClient(clusterOptions(opts))
 	}
-	return s.layout(ctx, doing, buckets)
+	return at, nil
 }
 
 // facts reads what INFO answers.
@@ -116,22 +156,30 @@ func clusterOptions(o *redis.Options) *redis.ClusterOptions {
 	}
 }
 
+// schemaKey is the key of the layout's version.
+func (s *Store) schemaKey() string { return s.opts.Prefix + ":schema" }
+
 // layout reads the version of the keys' layout and how many buckets there are, which the first one to open the prefix
 // writes.
-func (s *Store) layout(ctx context.Context, doing string, buckets int) error {
-	list, err := s.eval(ctx, scriptSchema, s.opts.Prefix+":schema", schemaVersion, buckets).Int64Slice()
+func (s *Store) layout(ctx context.Context, at place) error {
+	list, err := s.eval(ctx, scriptSchema, s.schemaKey(), schemaVersion, at.buckets).Int64Slice()
 	if err != nil {
-		return s.fault(ctx, doing, err)
+		return s.fault(ctx, at.doing, err)
 	}
-	switch {
-	case len(list) != 2 || list[1] < 1:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s:schema is not this store's", doing, s.opts.Prefix)
-	case list[0] > schemaVersion:
-		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
-			doing, s.opts.Prefix, list[0], schemaVersion)
+	if len(list) != 2 || list[1] < 1 {
+		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s is not this store's", at.doing, s.schemaKey())
 	}
 	for i := range list[1] {
 		s.buckets = append(s.buckets, fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i))
+	}
+	return s.checkLayout(at, list[0])
+}
+
+// checkLayout refuses keys that a newer program wrote.
+func (s *Store) checkLayout(at place, version int64) error {
+	if version > schemaVersion {
+		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
+			at.doing, s.opts.Prefix, version, schemaVersion)
 	}
 	return nil
 }

@@ -113,6 +113,27 @@ func TestOpenOfAnotherSchema(t *testing.T) {
 	wantError(t, refused(t, s.url, &Options{Prefix: "foreign"}), cairn.ErrSchema, "foreign:schema")
 }
 
+func TestMigrations(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	none := &Options{Prefix: s.opts.Prefix + "-none"}
+	for range 2 { // looking at it makes nothing
+		list, err := Migrations(t.Context(), s.url, none)
+		if err != nil || len(list) != 1 || list[0].Applied {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}
+	list, err := Migrations(t.Context(), s.url, &s.opts)
+	if err != nil || len(list) != 1 || !list[0].Applied || list[0].Version != schemaVersion {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := s.client.HSet(t.Context(), s.schemaKey(), "version", schemaVersion+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Migrations(t.Context(), s.url, &s.opts)
+	wantError(t, err, cairn.ErrSchema, "newer program")
+}
+
 func TestKeysOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,7 +265,9 @@ func TestMigrateFromEachVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 
+			wantMigrations(t, path, version, len(scripts))
 			s := openAt(t, path, nil)
+			wantMigrations(t, path, len(scripts), len(scripts))
 			if got, err := s.SchemaVersion(t.Context()); err != nil || got != len(scripts) {
 				t.Errorf("schema version %d, %v: want %d", got, err, len(scripts))
 			}
@@ -283,6 +286,28 @@ func TestMigrateFromEachVersion(t *testing.T) {
 				t.Errorf("append under an old token: %v", err)
 			}
 		})
+	}
+}
+
+func TestMigrationsOfNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	wantMigrations(t, path, 0, len(must(migrations())))
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("looking at it made the file: %v", err)
+	}
+}
+
+// wantMigrations checks that the first migrations of all are told to be applied to a file.
+func wantMigrations(t *testing.T, path string, applied, all int) {
+	t.Helper()
+	list, err := Migrations(path, nil)
+	if err != nil || len(list) != all {
+		t.Fatalf("%d migrations, %v: want %d", len(list), err, all)
+	}
+	for i, m := range list {
+		if m.Version != i+1 || m.Name == "" || m.Applied != (i < applied) {
+			t.Errorf("with %d applied: %+v", applied, m)
+		}
 	}
 }
 

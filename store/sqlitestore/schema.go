@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // applicationID marks a database file as Cairn's: "Crn1".
@@ -83,34 +84,55 @@ func (id identity) check(path string, newest int) error {
 	return nil
 }
 
-// inspect looks at a file without changing anything in it.
-func inspect(path string, busyTimeout time.Duration, newest int) error {
+// inspect looks at a file without changing anything in it. A file that is not there is an empty database.
+func inspect(path string, busyTimeout time.Duration, newest int) (id identity, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return id, nil
 	case err != nil:
-		return cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
+		return id, cairn.Errorf(cairn.CodeUnavailable, "open database: %w", err)
 	case info.IsDir():
-		return cairn.Errorf(cairn.CodeSchema, "%s is a directory, not a database file", path)
+		return id, cairn.Errorf(cairn.CodeSchema, "%s is a directory, not a database file", path)
 	case info.Size() == 0:
-		return nil
+		return id, nil
 	case info.Size() < minFile: // SQLite would take it for an empty database
-		return cairn.Errorf(cairn.CodeSchema, "open %s: not an SQLite database", path)
+		return id, cairn.Errorf(cairn.CodeSchema, "open %s: not an SQLite database", path)
 	}
 	c, err := connect(dataSource(path, "ro"), busyPragma(busyTimeout))
 	if err != nil {
-		return fault("open "+path, err)
+		return id, fault("open "+path, err)
 	}
 	defer c.close()
-	id, err := identify(c)
-	if readOnly(err) {
-		return nil // a process died in the middle of a write, which has to be taken back first; migrate looks again
+	if id, err = identify(c); err != nil {
+		return id, fault("open "+path, err)
 	}
+	return id, id.check(path, newest)
+}
+
+// Migrations tells which changes of the schema are applied to the database file at path, and changes nothing. To a file
+// that is not there none is. The error is the one of Open for a file that is not ours or from a newer version.
+func Migrations(path string, opts *Options) ([]store.Migration, error) {
+	o, err := opts.withDefaults()
 	if err != nil {
-		return fault("open "+path, err)
+		return nil, err
 	}
-	return id.check(path, newest)
+	if path, err = absolute(path); err != nil {
+		return nil, err
+	}
+	scripts, err := migrations()
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	id, err := inspect(path, o.BusyTimeout, len(scripts))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return store.Migrations(dir, int(id.version))
 }
 
 // migrate brings the database up to date. Any number of processes may do it at once: each looks again when it holds the

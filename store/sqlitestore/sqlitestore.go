@@ -112,17 +112,16 @@ func Open(path string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path == "" {
-		return nil, cairn.Invalid("path", "is empty")
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, cairn.Invalid("path", "%v", err)
+	if path, err = absolute(path); err != nil {
+		return nil, err
 	}
 	scripts, err := migrations()
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
 	}
-	if err := inspect(path, o.BusyTimeout, len(scripts)); err != nil {
+	// Where a process died in the middle of a write, that has to be taken back before the file can be read; migrate looks
+	// again.
+	if _, err := inspect(path, o.BusyTimeout, len(scripts)); err != nil && !readOnly(err) {
 		return nil, err
 	}
 	w, err := openWriter(path, &o)
@@ -140,6 +139,17 @@ func Open(path string, opts *Options) (*Store, error) {
 	s.log = &Log{s: s}
 	s.poller.s = s
 	return s, nil
+}
+
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", cairn.Invalid("path", "is empty")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", cairn.Invalid("path", "%v", err)
+	}
+	return path, nil
 }
 
 // openWriter opens the write connection.
