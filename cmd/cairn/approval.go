@@ -186,23 +186,20 @@ func (c *chat) farewell(ctx context.Context) {
 	if err != nil || len(calls) == 0 { // an error has no better place than the one that ended the conversation
 		return
 	}
-	db := ""
-	if c.desk.db != defaultDB {
-		db = " --db " + quoted(c.desk.db)
-	}
+	at := c.desk.at.option()
 	c.screen.note("Nothing has to run while it waits. To go on, approve it from any terminal (or deny it) and start the demo again:")
 	for i := range calls {
 		verb := "approve"
 		if calls[i].Kind != cairn.CallApproval {
 			verb = "answer"
 		}
-		c.screen.print(fmt.Sprintf("  %s inbox %s %s%s\n", c.program, verb, calls[i].ID, db))
+		c.screen.print(fmt.Sprintf("  %s inbox %s %s%s\n", c.program, verb, calls[i].ID, at))
 	}
 	demo := c.program + " demo"
 	if c.session != defaultSession {
 		demo += " --session " + quoted(c.session)
 	}
-	c.screen.print("  " + demo + db + "\n")
+	c.screen.print("  " + demo + at + "\n")
 	if !c.prompting && !c.yes {
 		c.screen.note("With --yes the demo approves everything by itself.")
 	}

@@ -32,6 +32,7 @@ type grammar struct {
 	Inbox    inboxCmd    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
 	Work     workCmd     `cmd:"" help:"Go on with the demo's sessions that are ready or whose process died, until interrupted."`
 	Removal  removalCmds `embed:""`
+	Migrate  migrateCmd  `cmd:"" help:"Make the tables of a store, or tell how far they are."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
@@ -68,7 +69,7 @@ func (a *app) run(args []string) (code int) {
 		kong.Writers(a.stdout, a.stderr),
 		kong.Exit(func(code int) { panic(helpShown(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"db": orElse(a.env("CAIRN_DB"), defaultDB), "model": defaultModel(a.env), "session": defaultSession},
+		kong.Vars{"model": defaultModel(a.env), "session": defaultSession},
 		kong.Bind(a),
 	)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCairn) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
@@ -34,6 +35,8 @@ type bench struct {
 	dir   string
 	env   map[string]string
 	names map[string]string // of ids in scripts
+	// everyday has commands use the time and the ids of everyday use.
+	everyday bool
 
 	mu    sync.Mutex
 	clock time.Time
@@ -72,7 +75,9 @@ func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code i
 	a := &app{
 		env:   func(name string) string { return b.env[name] },
 		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
-		engine: engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1},
+	}
+	if !b.everyday {
+		a.engine = engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1}
 	}
 	code = a.run(args)
 	return strings.ReplaceAll(out.String(), b.dir, "DIR"), strings.ReplaceAll(errs.String(), b.dir, "DIR"), code

@@ -14,7 +14,6 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/shop"
 	"github.com/cairn-agents/cairn/cmd/cairn/support"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
 // leaseTTL is short, so that a demo that was killed goes on a moment after it is started again.
@@ -59,16 +58,23 @@ func (f modelFlags) pick(a *app) (cairn.Model, error) {
 
 // desk is the support agent with all it needs: its sessions, its shop and an engine.
 type desk struct {
-	db    string
+	at    *address
 	model cairn.ModelInfo
-	store *sqlitestore.Store
+	store opened
 	shop  *shop.Shop
 	eng   *engine.Engine
 }
 
+// deskFlags say where the desk's sessions and orders are, and which model answers.
+type deskFlags struct {
+	storeFlags
+	modelFlags
+	Shop string `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: beside the file of the sessions, else cairn-demo-shop.db in the current directory."`
+}
+
 // openDesk opens the databases, making what is missing. change may set options of the engine; nil leaves them.
-func openDesk(ctx context.Context, a *app, db database, flags modelFlags, change func(*engine.Options)) (*desk, error) {
-	path, err := db.path()
+func openDesk(ctx context.Context, a *app, flags deskFlags, change func(*engine.Options)) (*desk, error) {
+	at, err := flags.address(a)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +82,11 @@ func openDesk(ctx context.Context, a *app, db database, flags modelFlags, change
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{db: path, model: model.Info()}
-	if d.store, err = db.open(a); err != nil {
+	d := &desk{at: at, model: model.Info()}
+	if d.store, err = at.open(ctx, a); err != nil {
 		return nil, err
 	}
-	if d.shop, err = shop.Open(ctx, shopPath(path), a.engine.Now); err != nil {
+	if d.shop, err = shop.Open(ctx, orElse(flags.Shop, at.shopPath()), a.engine.Now); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
 	opts := a.engine
@@ -109,8 +115,7 @@ func (d *desk) close(ctx context.Context, grace time.Duration) error {
 const defaultSession = "demo"
 
 type demoCmd struct {
-	database
-	modelFlags
+	deskFlags
 	Session string `default:"${session}" help:"Session to begin or go on with. Default: demo."`
 	User    string `help:"Who the customer is: the first name, as in ada, is enough."`
 	Yes     bool   `short:"y" help:"Approve every refund without asking."`
@@ -130,7 +135,7 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 	if err := cairn.CheckSessionID(cmd.Session); err != nil {
 		return err
 	}
-	d, err := openDesk(ctx, a, cmd.database, cmd.modelFlags, nil)
+	d, err := openDesk(ctx, a, cmd.deskFlags, nil)
 	if err != nil {
 		return err
 	}
@@ -141,7 +146,7 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 	if d.model.Provider != model {
 		model = d.model.Provider + ":" + model
 	}
-	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.db, model))
+	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.at, model))
 	if d.model.Name == usualModel && a.env("OPENAI_MODEL") == "" {
 		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
 	}

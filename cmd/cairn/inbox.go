@@ -14,7 +14,7 @@ import (
 
 // inboxCmd holds what its commands have in common.
 type inboxCmd struct {
-	database
+	storeFlags
 	JSON bool `name:"json" help:"Print JSON: a page of calls, a call, or the receipt of an answer."`
 
 	List    inboxListCmd `cmd:"" help:"List calls that wait, the oldest first."`

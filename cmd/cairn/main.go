@@ -1,7 +1,14 @@
-// Command cairn talks to a demo agent, looks at and changes stored sessions, answers calls that wait for somebody, and goes
-// on with what is ready or was left by a dead process.
+// Command cairn talks to a demo agent, looks at and changes stored sessions, answers calls that wait for somebody, goes on
+// with what is ready or was left by a dead process, and looks after the stores that hold all this.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)) }
+	"github.com/redis/go-redis/v9/logging"
+)
+
+func main() {
+	logging.Disable() // the errors that commands end with say it all
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}

@@ -30,7 +30,7 @@ type process struct {
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"]}
+	p.cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"], "CAIRN_STORE=" + b.env["CAIRN_STORE"]}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func wantTranscript(t *testing.T, b *bench, want []string) {
 // wantRefunds checks how many refunds the shop has paid for the dozen orders.
 func wantRefunds(t *testing.T, b *bench, want int) {
 	t.Helper()
-	s, err := shop.Open(t.Context(), shopPath(b.env["CAIRN_DB"]), nil)
+	s, err := shop.Open(t.Context(), (&address{place: b.env["CAIRN_DB"]}).shopPath(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

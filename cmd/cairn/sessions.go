@@ -14,7 +14,7 @@ import (
 
 // sessionsCmd holds what its commands have in common.
 type sessionsCmd struct {
-	database
+	storeFlags
 	JSON bool `name:"json" help:"Print JSON: one document, but for events --follow, which prints one event per line."`
 
 	List        listCmd        `cmd:"" help:"List sessions, newest first."`

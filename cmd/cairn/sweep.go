@@ -18,7 +18,7 @@ type removalCmds struct {
 }
 
 type sweepCmd struct {
-	database
+	storeFlags
 	JSON      bool          `name:"json" help:"Print JSON."`
 	Retention time.Duration `default:"720h" help:"Keep what was deleted or has expired for so long; 0s keeps nothing. Default: 720h."`
 }
@@ -71,7 +71,7 @@ func items[T any](all ...T) iter.Seq2[T, error] {
 }
 
 type eraseCmd struct {
-	database
+	storeFlags
 	one
 	JSON bool `name:"json" help:"Print the session that was erased, as JSON."`
 	Yes  bool `short:"y" help:"Do not ask."`

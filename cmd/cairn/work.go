@@ -12,8 +12,7 @@ import (
 )
 
 type workCmd struct {
-	database
-	modelFlags
+	deskFlags
 }
 
 // drain is how long runs may go on when the worker is asked to end.
@@ -24,7 +23,7 @@ func (cmd *workCmd) Run(a *app) (err error) {
 	ctx, stop := untilStopped()
 	defer stop()
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
-	d, err := openDesk(ctx, a, cmd.database, cmd.modelFlags, func(o *engine.Options) {
+	d, err := openDesk(ctx, a, cmd.deskFlags, func(o *engine.Options) {
 		o.Logger = log
 		ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
 			log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)
@@ -38,6 +37,6 @@ func (cmd *workCmd) Run(a *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close(ctx, drain)) }()
-	fmt.Fprintf(a.stderr, "Going on with what is ready in %s: approved, denied, out of time, or left by a dead process. Ctrl-C ends.\n", d.db)
+	fmt.Fprintf(a.stderr, "Going on with what is ready in %s: approved, denied, out of time, or left by a dead process. Ctrl-C ends.\n", d.at)
 	return d.eng.Work(ctx)
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/redis/go-redis/v9"
+)
+
+// places are the servers of the tests, each time with a schema or prefix of its own.
+func places(t *testing.T) map[string]string {
+	name := fmt.Sprintf("t%d", placeNumber.Add(1))
+	return map[string]string{
+		"postgres": withQuery(testenv.FastPostgres(t), "schema", name),
+		"redis":    withQuery(testenv.Redis(t), "prefix", name),
+	}
+}
+
+var placeNumber atomic.Int64
+
+func withQuery(text, name, value string) string {
+	u := must(url.Parse(text))
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// newServerBench is a bench whose sessions are on a server, with the time and the ids of everyday use.
+func newServerBench(t *testing.T, store string) *bench {
+	b := newBench(t)
+	b.everyday = true
+	b.env["CAIRN_STORE"] = store
+	return b
+}
+
+// want performs one command line, which must succeed, and returns what it prints.
+func (b *bench) want(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := b.run(stdin, args...)
+	if code != exitOK {
+		t.Fatalf("cairn %q: exit %d\n%s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not said:\n%s", word, text)
+		}
+	}
+}
+
+// The whole way on a server: without tables, with them, a conversation that waits, the answer and the worker's part.
+func TestServerStores(t *testing.T) {
+	t.Parallel()
+	for name, place := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newServerBench(t, place)
+			shop := "--shop=" + filepath.Join(b.dir, "shop.db")
+
+			stdout, stderr, code := b.run("", "sessions", "list")
+			if code != exitFailure || stdout != "" {
+				t.Errorf("list of nothing: exit %d, %s", code, stdout)
+			}
+			wantWords(t, stderr, "CAIRN_STORE: ", "has no tables of Cairn yet", "migrate up --store ")
+			wantWords(t, b.want(t, "", "migrate", "status"), "VERSION", "pending")
+			wantWords(t, b.want(t, "", "migrate", "up"), "Applied ")
+			wantWords(t, b.want(t, "", "migrate", "up"), "Nothing to do")
+			wantWords(t, b.want(t, "", "migrate", "status", "--json"), `"applied": true`)
+
+			stdout = b.want(t, "Order 42 arrived broken\n", "demo", shop)
+			wantWords(t, stdout, "inbox approve call_", " --store ")
+			calls := b.want(t, "", "inbox", "list", "--json")
+			call := secretID.FindString(calls)
+			b.want(t, "", "inbox", "approve", call)
+			b.work(t, "demo", shop)
+			wantWords(t, b.want(t, "", "sessions", "list"), "demo", "completed")
+			wantWords(t, b.want(t, "", "sessions", "messages", "demo"), "Order 42 arrived broken")
+			wantWords(t, b.want(t, "", "sessions", "events", "demo"), "run_end")
+			b.want(t, "", "sessions", "branch", "demo", "other")
+			b.want(t, "", "sessions", "delete", "demo", "--yes")
+			b.want(t, "", "sessions", "show", "other")
+			if _, _, code := b.run("", "sessions", "show", "demo"); code != exitNotFound {
+				t.Errorf("after the deletion: exit %d", code)
+			}
+		})
+	}
+}
+
+// work has a worker go on with what is ready until the run of a session has ended.
+func (b *bench) work(t *testing.T, session string, args ...string) {
+	t.Helper()
+	worker := b.start(t, append([]string{"work"}, args...)...)
+	readUntil(t, worker.stderr, `"run ended" session=`+session)
+	worker.signal(syscall.SIGTERM)
+	if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {
+		t.Errorf("the worker: exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// Every way to name a store wrongly is told in one line, with the name of the flag and without a password.
+func TestWrongStores(t *testing.T) {
+	t.Parallel()
+	server := testenv.NewPostgres(t)
+	replica := server.Replica(t)
+	locked := testenv.RedisServer(t, "--appendonly", "no", "--requirepass", "right")
+	newer := redis.NewClient(must(redis.ParseURL(testenv.Redis(t))))
+	defer newer.Close()
+	if err := newer.HSet(t.Context(), "newer:schema", "version", 99, "buckets", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "s3cr3t-word"
+	for name, c := range map[string]struct {
+		args  []string
+		code  int
+		words []string
+	}{
+		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, exitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
+		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, exitUsage, []string{"--store", "--db"}},
+		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, exitUsage, []string{"--db: ", "--store"}},
+		"no path":              {[]string{"--store", "sqlite:"}, exitUsage, []string{"--store: the path is empty"}},
+		"no URL":               {[]string{"--store", "postgres:db"}, exitUsage, []string{"--store: ", "postgres://HOST/DATABASE"}},
+		"a broken URL":         {[]string{"--store", "redis://ada:" + secret + "@host:port:port"}, exitUsage, []string{"--store: ", "redis://HOST/0"}},
+		"no schema's name":     {[]string{"--store", "postgres://host/db?schema="}, exitUsage, []string{"--store: ?schema="}},
+		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, exitUsage, []string{"--store: schema: "}},
+		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, exitUsage, []string{"--store: ", "colour"}},
+		"nobody listens":       {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, exitFailure, []string{"--store: ", "cannot be reached"}},
+		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, exitFailure, []string{"--store: ", "cannot be reached"}},
+		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, exitUsage, []string{"--store: ", "nobody_knows"}},
+		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, exitFailure, []string{"--store: ", "refuses the user or password"}},
+		"no tables":            {[]string{"--store", withQuery(server.URL(), "password", secret)}, exitFailure, []string{"--store: ", "run ", " migrate up --store 'postgres:"}},
+		"a replica":            {[]string{"--store", replica.URL()}, exitFailure, []string{"--store: ", "only reads"}},
+		"newer keys":           {[]string{"--store", withQuery(testenv.Redis(t), "prefix", "newer")}, exitFailure, []string{"--store: ", "use a newer program"}},
+		"no file":              {[]string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, exitNotFound, []string{"there is no database"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stdout, stderr, code := newBench(t).run("", append([]string{"sessions", "list"}, c.args...)...)
+			if code != c.code || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, secret) {
+				t.Errorf("exit %d, want %d\n%s%s", code, c.code, stdout, stderr)
+			}
+			wantWords(t, stderr, c.words...)
+		})
+	}
+}
