@@ -207,9 +207,9 @@ func NotFound(id string) error {
 
 // StateChange is a change of state: operations, and the whole value after them where a keyframe is due.
 type StateChange struct {
-	Ops []cairn.Op
+	Ops []cairn.Op `json:"ops,omitempty"`
 	// Keyframe is the whole state after Ops. If it is set the store keeps it instead of Ops.
-	Keyframe json.RawMessage
+	Keyframe json.RawMessage `json:"keyframe,omitempty"`
 }
 
 // KeyframeDue reports whether a change of the given size should be stored as a keyframe: when the changes since the

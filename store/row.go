@@ -120,6 +120,19 @@ func (c *Commit) calls(row *cairn.Session, now time.Time) []cairn.PendingCall {
 	return list
 }
 
+// DueKindOf says why a session that is not active needs a worker, or will when the time has come; empty for never.
+func DueKindOf(row *cairn.Session) DueKind {
+	switch {
+	case row.Ready():
+		return DueReady
+	case row.Status == cairn.SessionPaused && !row.NextDeadline.IsZero():
+		return DueDeadline
+	case row.Status != cairn.SessionPaused && row.Status != cairn.SessionActive && row.Queued > 0:
+		return DueQueued
+	}
+	return ""
+}
+
 // CallConflict returns the error for a pending call that is not at the version its writer saw.
 func CallConflict(row *cairn.Session, id string) error {
 	return Conflict(cairn.CodeStale, row, "session %q: call %q has changed", row.ID, id)

@@ -103,10 +103,10 @@ func (ses *session) apply(c *store.Commit, now time.Time) ([]cairn.PendingCall, 
 		return nil, err
 	}
 	// Nothing fails from here on.
-	switch kind := dueKind(row); {
+	switch kind := store.DueKindOf(row); {
 	case kind == store.DueDeadline:
 		ses.dueAt = row.NextDeadline
-	case kind != dueKind(ses.row):
+	case kind != store.DueKindOf(ses.row):
 		ses.dueAt = now
 	}
 	if c.Context != nil {

@@ -55,7 +55,7 @@ type session struct {
 	calls       map[string]*cairn.PendingCall // by id
 	queue       []store.QueuedTurn
 	cache       map[string]store.CacheEntry // by key
-	dueAt       time.Time                   // the time from which it is due, if it has a dueKind
+	dueAt       time.Time                   // the time from which it is due, if it has a DueKindOf
 	sweepAt     time.Time                   // the time from which it is stale; zero for never
 }
 
@@ -391,23 +391,10 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 	return due[:min(len(due), max(limit, 0))], nil
 }
 
-// dueKind says why a session that is not active needs a worker, or will when the time has come; empty for never.
-func dueKind(row *cairn.Session) store.DueKind {
-	switch {
-	case row.Ready():
-		return store.DueReady
-	case row.Status == cairn.SessionPaused && !row.NextDeadline.IsZero():
-		return store.DueDeadline
-	case row.Status != cairn.SessionPaused && row.Status != cairn.SessionActive && row.Queued > 0:
-		return store.DueQueued
-	}
-	return ""
-}
-
 // due returns why and from when on a session needs a worker; Kind is empty if it needs none.
 func (ses *session) due() store.Due {
 	row := ses.row
-	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: dueKind(row), Since: ses.dueAt}
+	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: ses.dueAt}
 	if row.Status == cairn.SessionActive {
 		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
 	}

@@ -202,7 +202,7 @@ func (w *write) newHeadArgument(name string) any {
 	case "new_due":
 		queued := *row
 		queued.Queued = w.more
-		return string(dueKind(&queued))
+		return string(store.DueKindOf(&queued))
 	case "new_status":
 		return string(row.Status)
 	case "new_run":

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
@@ -32,19 +31,6 @@ const (
 			LIMIT $1) h
 			JOIN {schema}.sessions s ON s.key = h.session`
 )
-
-// dueKind says why a session that is not active needs a worker, or will when the time has come; empty for never.
-func dueKind(s *cairn.Session) store.DueKind {
-	switch {
-	case s.Ready():
-		return store.DueReady
-	case s.Status == cairn.SessionPaused && !s.NextDeadline.IsZero():
-		return store.DueDeadline
-	case s.Status != cairn.SessionPaused && s.Status != cairn.SessionActive && s.Queued > 0:
-		return store.DueQueued
-	}
-	return ""
-}
 
 // Due implements store.Store.
 func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {

@@ -162,7 +162,7 @@ func customSum(column string) string {
 				GROUP BY u.key) sums)`
 }
 
-// The kind of a session that is due, or will be, as dueKind says, after the change. @status and what @suspends says is
+// The kind of a session that is due, or will be, as store.DueKindOf says, after the change. @status and what @suspends says is
 // there come from the commit, or else stay.
 const (
 	sqlNewDeadline = `CASE WHEN @suspends::boolean THEN @next_deadline::timestamptz ELSE h.next_deadline END`

@@ -25,27 +25,14 @@ const (
 		ORDER BY h.due_at LIMIT ?2`
 )
 
-// dueKind says why a session that is not active needs a worker, or will when the time has come; empty for never.
-func dueKind(s *cairn.Session) store.DueKind {
-	switch {
-	case s.Ready():
-		return store.DueReady
-	case s.Status == cairn.SessionPaused && !s.NextDeadline.IsZero():
-		return store.DueDeadline
-	case s.Status != cairn.SessionPaused && s.Status != cairn.SessionActive && s.Queued > 0:
-		return store.DueQueued
-	}
-	return ""
-}
-
 // dueAt returns the time from which a session, whose record was before, is due in its stored form.
 func (r *record) dueAt(before *record) int64 {
-	switch kind := dueKind(r.session); {
+	switch kind := store.DueKindOf(r.session); {
 	case kind == "":
 		return 0
 	case kind == store.DueDeadline:
 		return micros(r.session.NextDeadline)
-	case kind == dueKind(before.session):
+	case kind == store.DueKindOf(before.session):
 		return before.wait.Due
 	}
 	return micros(r.session.UpdatedAt)
@@ -54,7 +41,7 @@ func (r *record) dueAt(before *record) int64 {
 func readDue(c *columns) store.Due {
 	row := cairn.Session{ID: c.text(), RootID: c.text(), Agent: c.text(), Status: cairn.SessionStatus(c.text())}
 	readWait(c, &row)
-	kind := dueKind(&row)
+	kind := store.DueKindOf(&row)
 	if row.Status == cairn.SessionActive {
 		kind = store.DueCrashed
 	}

@@ -24,13 +24,14 @@ const (
 type harness struct {
 	*testing.T
 	st     store.Store
+	open   OpenStore // of further stores
 	opts   *Options
 	serial *atomic.Int64 // shared by all harnesses of a test
 }
 
 // on returns a harness for another handle on the same data.
 func (h *harness) on(st store.Store) *harness {
-	return &harness{T: h.T, st: st, opts: h.opts, serial: h.serial}
+	return &harness{T: h.T, st: st, open: h.open, opts: h.opts, serial: h.serial}
 }
 
 // sweeper returns the store as a Sweeper; only tests that need one call it.

@@ -84,6 +84,13 @@ func randomHistory(h *harness, stream uint64) {
 	for _, m := range g.sessions {
 		g.compare(m, fmt.Sprintf("seed %d, at the end", seed), true)
 	}
+	if h.opts.imports {
+		to := h.other()
+		for _, m := range g.sessions {
+			to.imports(h, m.row.ID)
+			to.compare(m, fmt.Sprintf("seed %d, copied at the end", seed), true)
+		}
+	}
 	if !h.opts.sweeps {
 		return
 	}

@@ -36,6 +36,7 @@ type Options struct {
 	watchesStops bool // the store is a StopWatcher
 	sweeps       bool // the store is a Sweeper
 	bringsLog    bool // the store is a LogProvider
+	imports      bool // the store is an Importer
 }
 
 // LogOptions declares what an event log can do beyond the contract. nil declares nothing.
@@ -56,15 +57,16 @@ func Run(t *testing.T, open OpenStore, opts *Options) {
 	_, declared.watchesStops = st.(store.StopWatcher)
 	_, declared.sweeps = st.(store.Sweeper)
 	_, declared.bringsLog = st.(store.LogProvider)
+	_, declared.imports = st.(store.Importer)
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
 			for _, test := range c.tests {
-				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps {
+				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps || c.imports && !declared.imports {
 					continue
 				}
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
-					test.run(&harness{T: t, st: open(t), opts: &declared, serial: new(atomic.Int64)})
+					test.run(&harness{T: t, st: open(t), open: open, opts: &declared, serial: new(atomic.Int64)})
 				})
 			}
 		})
@@ -88,9 +90,10 @@ func RunLog(t *testing.T, open OpenLog, opts *LogOptions) {
 }
 
 type chapter struct {
-	name   string
-	tests  []storeTest
-	sweeps bool // the chapter is for stores that are Sweepers
+	name    string
+	tests   []storeTest
+	sweeps  bool // the chapter is for stores that are Sweepers
+	imports bool // the chapter is for stores that are Importers
 }
 
 type storeTest struct {
@@ -129,6 +132,7 @@ var chapters = []chapter{
 	{name: "Removal", tests: removalTests, sweeps: true},
 	{name: "Purge", tests: purgeTests, sweeps: true},
 	{name: "Expiry", tests: expiryTests, sweeps: true},
+	{name: "Import", tests: importTests, imports: true},
 	{name: "Context", tests: contextTests},
 	{name: "Hostile", tests: hostileTests},
 	{name: "History", tests: historyTests},

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Copy copies a session tree with everything it owns, its event log with the same sequences, and compares what was read
+// with what can be read of the copy. copied is false for a tree that is there already and the same, so that a copy that was
+// cut short can be begun again. If another tree of that id is there the error is ErrExists and nothing is written. A tree
+// that a run holds, by its lease and the clock of this process, is ErrAlreadyRunning, one that changes meanwhile ErrStale. If
+// the copy is not equal the error is ErrCorrupt; it stays for whoever wants to look at it.
+func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
+	rows, err := Tree(ctx, from, root)
+	if err != nil {
+		return false, err
+	}
+	now := time.Now()
+	for i := range rows {
+		if rows[i].Running(now) {
+			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait until its run has ended", rows[i].ID)
+		}
+	}
+	there, err := Exists(ctx, to, root)
+	if err != nil {
+		return false, err
+	}
+	if there {
+		difference, err := Compare(ctx, from, to, root)
+		if err == nil && difference != "" {
+			err = cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
+		}
+		return false, err
+	}
+	if err := to.Import(ctx, root, Export(ctx, from, root)); err != nil {
+		return false, err
+	}
+	difference, err := Compare(ctx, from, to, root)
+	if err == nil && difference != "" {
+		err = cairn.Errorf(cairn.CodeCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
+	}
+	return err == nil, err
+}
+
+// Compare reads a session tree in two stores and tells the first kind of thing in which they differ; empty if they do not.
+// TTLs count only where both stores are Sweepers. A tree that only one of them has is an error.
+func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
+	_, aSweeps := a.(Sweeper)
+	_, bSweeps := b.(Sweeper)
+	next, stop := iter.Pull2(Export(ctx, b, root))
+	defer stop()
+	for part, err := range Export(ctx, a, root) {
+		if err != nil {
+			return "", err
+		}
+		other, err, more := next()
+		switch {
+		case err != nil:
+			return "", err
+		case !more:
+			return part.kind(), nil
+		}
+		one, err1 := part.encoded(aSweeps && bSweeps)
+		two, err2 := other.encoded(aSweeps && bSweeps)
+		if err := errors.Join(err1, err2); err != nil {
+			return "", cairn.Errorf(cairn.CodeCorrupt, "session %q: %w", root, err)
+		}
+		if !bytes.Equal(one, two) {
+			return part.kind(), nil
+		}
+	}
+	other, err, more := next()
+	if more && err == nil {
+		difference = other.kind()
+	}
+	return difference, err
+}
+
+// kind says what a part is, for messages.
+func (p *Part) kind() string {
+	switch {
+	case p.Session != nil:
+		return fmt.Sprintf("the row of session %q", p.Session.Row.ID)
+	case len(p.States) > 0:
+		return "states"
+	case len(p.Messages) > 0:
+		return "messages"
+	case len(p.Runs) > 0:
+		return "runs"
+	case len(p.Checkpoints) > 0:
+		return "checkpoints"
+	case len(p.Calls) > 0:
+		return "calls"
+	case len(p.Events) > 0:
+		return "events"
+	}
+	return "the queue, what is staged or the cache"
+}
+
+// kept is a time as every store keeps it: in UTC, with microseconds.
+func kept(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}

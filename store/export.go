@@ -1,0 +1,267 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// How much of a session is held at once while a tree is read.
+const (
+	exportPage   = 100
+	exportStates = 10 // each may be a whole state
+)
+
+// Export yields a session tree with its event log in parts of bounded size. Its messages, states, runs, checkpoints, calls
+// and events come in pages; the sessions' rows, queues, staged pieces and caches are held whole. If the tree has changed by
+// the time its end is reached the error is ErrStale; a root that is not one is ErrInvalid. The parts of two stores that have
+// the same tree are the same.
+func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, error] {
+	return func(yield func(*Part, error) bool) {
+		x := exporter{ctx: ctx, st: st, root: root, yield: yield}
+		if err := x.tree(); err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}
+
+// errEnough ends an export that nobody reads any more.
+var errEnough = errors.New("enough")
+
+type exporter struct {
+	ctx   context.Context // of one call
+	st    Importer
+	root  string
+	yield func(*Part, error) bool
+}
+
+func (x *exporter) give(p *Part) error {
+	if !x.yield(p, nil) {
+		return errEnough
+	}
+	return nil
+}
+
+func (x *exporter) tree() error {
+	rows, err := Tree(x.ctx, x.st, x.root)
+	if err != nil {
+		return err
+	}
+	extent, err := x.extent()
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		var log *LogExtent
+		if i == 0 {
+			log = extent
+		}
+		if err := x.session(&rows[i], log); err != nil {
+			return err
+		}
+	}
+	for after := extent.First - 1; after < extent.Last; {
+		events, err := x.st.EventLog().Read(x.ctx, x.root, after, int(min(exportPage, extent.Last-after)))
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return x.changed()
+		}
+		after = events[len(events)-1].Sequence
+		if err := x.give(&Part{Events: events}); err != nil {
+			return err
+		}
+	}
+	return x.unchanged(rows, extent)
+}
+
+func (x *exporter) extent() (*LogExtent, error) {
+	first, last, err := x.st.EventLog().Bounds(x.ctx, x.root)
+	return &LogExtent{First: first, Last: last}, err
+}
+
+// unchanged looks again whether the tree is as it was at the beginning.
+func (x *exporter) unchanged(rows []cairn.Session, extent *LogExtent) error {
+	now, err := Tree(x.ctx, x.st, x.root)
+	if err != nil {
+		return err
+	}
+	last, err := x.extent()
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, rows) || *last != *extent {
+		return x.changed()
+	}
+	return nil
+}
+
+func (x *exporter) changed() error {
+	return cairn.Errorf(cairn.CodeStale, "session %q has changed while it was read", x.root)
+}
+
+// session yields everything of one session.
+func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
+	id := row.ID
+	inside, err := x.st.Inside(x.ctx, id, 0, exportStates)
+	if err != nil {
+		return err
+	}
+	head := &SessionPart{Row: *row, Secret: row.Secret, Inside: *inside, Log: log}
+	head.Inside.States = nil
+	if err := x.give(&Part{Session: head}); err != nil {
+		return err
+	}
+	for from := inside.FirstState; len(inside.States) > 0; {
+		if err := x.give(&Part{States: inside.States}); err != nil {
+			return err
+		}
+		if from += int64(len(inside.States)); from > row.State.Position {
+			break
+		}
+		if inside, err = x.st.Inside(x.ctx, id, from, exportStates); err != nil {
+			return err
+		}
+	}
+	for from := 0; from < row.MessageCount; {
+		messages, err := x.st.Messages(x.ctx, id, from, exportPage)
+		if err != nil {
+			return err
+		}
+		if len(messages) == 0 {
+			return x.changed()
+		}
+		from += len(messages)
+		if err := x.give(&Part{Messages: messages}); err != nil {
+			return err
+		}
+	}
+	if err := exportPages(x, func(cursor string) (Page[cairn.Run], error) {
+		return x.st.Runs(x.ctx, id, PageQuery{Cursor: cursor, Limit: exportPage})
+	}, func(p *Part, list []cairn.Run) { p.Runs = list }); err != nil {
+		return err
+	}
+	if err := exportPages(x, func(cursor string) (Page[cairn.Checkpoint], error) {
+		return x.st.Checkpoints(x.ctx, id, PageQuery{Cursor: cursor, Limit: exportPage})
+	}, func(p *Part, list []cairn.Checkpoint) { p.Checkpoints = list }); err != nil {
+		return err
+	}
+	if err := exportPages(x, func(cursor string) (Page[cairn.PendingCall], error) {
+		return x.st.Calls(x.ctx, CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor, Limit: exportPage})
+	}, func(p *Part, list []cairn.PendingCall) { p.Calls = list }); err != nil {
+		return err
+	}
+	return x.small(id)
+}
+
+// small yields what is read whole.
+func (x *exporter) small(id string) error {
+	queue, err := x.st.Queue(x.ctx, id)
+	if err != nil {
+		return err
+	}
+	snap, err := x.st.Snapshot(x.ctx, id, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	if len(queue)+len(snap.Staged)+len(snap.Cache) == 0 {
+		return nil
+	}
+	return x.give(&Part{Queue: queue, Staged: snap.Staged, Cache: snap.Cache})
+}
+
+// exportPages yields a list page by page.
+func exportPages[T any](x *exporter, read func(cursor string) (Page[T], error), put func(*Part, []T)) error {
+	for cursor := ""; ; {
+		page, err := read(cursor)
+		if err != nil {
+			return err
+		}
+		if len(page.Items) > 0 {
+			p := &Part{}
+			put(p, page.Items)
+			if err := x.give(p); err != nil {
+				return err
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// Tree returns the rows of a session tree: the root, and parents before their children, which come by creation and id. A
+// session that is not a root is ErrInvalid, one whose parent is missing ErrCorrupt.
+func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
+	row, err := st.Load(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if row.RootID != root {
+		return nil, NotRoot(row)
+	}
+	children := map[string][]cairn.Session{} // by parent, the newest first
+	total := 1
+	for q := (SessionQuery{RootID: root, Limit: 1000}); ; {
+		page, err := st.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if s := &page.Items[i]; s.ID != root {
+				children[s.ParentID] = append(children[s.ParentID], *s)
+				total++
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	rows := []cairn.Session{*row}
+	for i := 0; i < len(rows); i++ {
+		for _, child := range slices.Backward(children[rows[i].ID]) {
+			rows = append(rows, child)
+		}
+	}
+	if len(rows) != total {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: %d sessions of its tree have no parent there", root, total-len(rows))
+	}
+	return rows, nil
+}
+
+// encoded returns a part as it is compared: times as stores keep them, and without what only a Sweeper keeps unless ttl is
+// set.
+func (p *Part) encoded(ttl bool) ([]byte, error) {
+	own := *p
+	if own.Session != nil {
+		head := *own.Session
+		row := &head.Row
+		if !ttl {
+			row.TTL = 0
+		}
+		row.ExpiresAt, row.NextDeadline, row.Lease.Until = kept(row.ExpiresAt), kept(row.NextDeadline), kept(row.Lease.Until)
+		if len(row.Tags) == 0 {
+			row.Tags = nil
+		}
+		if head.Inside.Stop != nil {
+			stop := *head.Inside.Stop
+			stop.At = kept(stop.At)
+			head.Inside.Stop = &stop
+		}
+		head.Inside.DueSince = kept(head.Inside.DueSince)
+		own.Session = &head
+	}
+	own.Calls = slices.Clone(own.Calls)
+	for i := range own.Calls {
+		call := &own.Calls[i]
+		call.Deadline, call.ClaimedUntil = kept(call.Deadline), kept(call.ClaimedUntil)
+	}
+	return json.Marshal(own)
+}

@@ -1,0 +1,270 @@
+package store
+
+import (
+	"encoding/json"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// CheckImport yields the parts of a tree as long as they are those of a whole one, for implementers of [Importer]. What is
+// missing, twice or out of order is ErrInvalid and names the kind of thing; an event that has more than maxEvent bytes is
+// ErrTooLarge.
+func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.Seq2[*Part, error] {
+	return func(yield func(*Part, error) bool) {
+		c := importCheck{root: root, maxEvent: maxEvent, sessions: map[string]bool{}, calls: map[string]bool{}}
+		for part, err := range parts {
+			if err == nil {
+				err = c.part(part)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(part, nil) {
+				return
+			}
+		}
+		if err := c.end(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// importCheck is how far the parts of a tree have come.
+type importCheck struct {
+	root     string
+	maxEvent int
+	sessions map[string]bool // those begun so far
+	calls    map[string]bool // those of the tree, by id
+	log      LogExtent
+	sequence int64 // of the last event
+
+	// Of the session under way.
+	session     *SessionPart
+	states      int64
+	messages    int
+	runs        map[string]bool
+	checkpoints map[string]bool
+	steps       map[string]bool
+	number      int64 // of the last checkpoint
+	queue       map[string]bool
+	staged      map[[2]string]bool
+	cache       map[string]bool
+}
+
+func (c *importCheck) part(p *Part) error {
+	if p.Session != nil {
+		if err := c.begin(p.Session); err != nil {
+			return err
+		}
+	}
+	if c.session == nil {
+		return cairn.Invalid("session", "the first part does not begin the session %q", c.root)
+	}
+	for _, check := range []func(*Part) error{c.state, c.history, c.runsOf, c.checkpointsOf, c.callsOf, c.rest, c.events} {
+		if err := check(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin ends the session under way and checks the row of the next one.
+func (c *importCheck) begin(s *SessionPart) error {
+	if err := c.whole(); err != nil {
+		return err
+	}
+	row := &s.Row
+	if err := cairn.CheckSessionID(row.ID); err != nil {
+		return err
+	}
+	isRoot := len(c.sessions) == 0
+	switch {
+	case isRoot && (row.ID != c.root || row.ParentID != ""):
+		return cairn.Invalid("session", "%q comes first and is not the root %q", row.ID, c.root)
+	case row.RootID != c.root:
+		return cairn.Invalid("session", "%q belongs to the tree of %q, not of %q", row.ID, row.RootID, c.root)
+	case c.sessions[row.ID]:
+		return cairn.Invalid("session", "%q comes twice", row.ID)
+	case !isRoot && !c.sessions[row.ParentID]:
+		return cairn.Invalid("session", "%q comes without its parent %q", row.ID, row.ParentID)
+	case isRoot && (s.Log == nil || s.Log.First < 1 || s.Log.Last < s.Log.First-1):
+		return cairn.Invalid("events", "the root %q does not tell how far its event log goes", row.ID)
+	case !isRoot && s.Log != nil || c.sequence > 0:
+		return cairn.Invalid("events", "they come before the session %q or belong to it alone", row.ID)
+	case s.Secret == "":
+		return cairn.Invalid("session", "%q has no secret", row.ID)
+	case row.Version < 1:
+		return cairn.Invalid("session", "%q has version %d", row.ID, row.Version)
+	case s.Inside.FirstState < 0 || s.Inside.FirstState > row.State.Position:
+		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d", row.ID, s.Inside.FirstState, row.State.Position)
+	}
+	if isRoot {
+		c.log = *s.Log
+	}
+	c.sessions[row.ID] = true
+	c.session, c.states, c.messages, c.number = s, 0, 0, 0
+	c.runs, c.checkpoints, c.steps = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	c.queue, c.staged, c.cache = map[string]bool{}, map[[2]string]bool{}, map[string]bool{}
+	return nil
+}
+
+func (c *importCheck) state(p *Part) error {
+	for i := range p.States {
+		change := &p.States[i]
+		switch {
+		case c.states == 0 && change.Keyframe == nil:
+			return cairn.Invalid("states", "session %q: the oldest one is not a whole state", c.session.Row.ID)
+		case change.Keyframe != nil && !json.Valid(change.Keyframe):
+			return cairn.Invalid("states", "session %q: the one at %d is not valid JSON", c.session.Row.ID, c.session.Inside.FirstState+c.states)
+		}
+		c.states++
+	}
+	return nil
+}
+
+func (c *importCheck) history(p *Part) error {
+	c.messages += len(p.Messages)
+	for i := range p.Messages {
+		if p.Messages[i].CreatedAt.IsZero() {
+			return cairn.Invalid("messages", "session %q: one has no time", c.session.Row.ID)
+		}
+	}
+	return nil
+}
+
+func (c *importCheck) runsOf(p *Part) error {
+	for i := range p.Runs {
+		run := &p.Runs[i]
+		if run.ID == "" || c.runs[run.ID] || run.Turn != len(c.runs)+1 || run.SessionID != c.session.Row.ID {
+			return cairn.Invalid("runs", "session %q: turn %d comes after turn %d as run %q of session %q",
+				c.session.Row.ID, run.Turn, len(c.runs), run.ID, run.SessionID)
+		}
+		c.runs[run.ID] = true
+	}
+	return nil
+}
+
+func (c *importCheck) checkpointsOf(p *Part) error {
+	row, inside := &c.session.Row, &c.session.Inside
+	for i := range p.Checkpoints {
+		cp := &p.Checkpoints[i]
+		switch {
+		case cp.ID == "" || c.checkpoints[cp.ID] || cp.SessionID != row.ID || cp.Number <= c.number || cp.Number > inside.Checkpoints:
+			return cairn.Invalid("checkpoints", "session %q: number %d comes after number %d of %d as checkpoint %q of session %q",
+				row.ID, cp.Number, c.number, inside.Checkpoints, cp.ID, cp.SessionID)
+		case cp.StepID != "" && c.steps[cp.StepID]:
+			return cairn.Invalid("checkpoints", "session %q: two are of step %q", row.ID, cp.StepID)
+		case cp.MessageCount < 0 || cp.MessageCount > row.MessageCount:
+			return cairn.Invalid("checkpoints", "session %q: %q has %d messages of %d", row.ID, cp.ID, cp.MessageCount, row.MessageCount)
+		case cp.StatePosition < inside.FirstState || cp.StatePosition > row.State.Position:
+			return cairn.Invalid("checkpoints", "session %q: the state of %q at %d is not among those from %d to %d",
+				row.ID, cp.ID, cp.StatePosition, inside.FirstState, row.State.Position)
+		}
+		c.checkpoints[cp.ID], c.number = true, cp.Number
+		if cp.StepID != "" {
+			c.steps[cp.StepID] = true
+		}
+	}
+	return nil
+}
+
+func (c *importCheck) callsOf(p *Part) error {
+	row := &c.session.Row
+	for i := range p.Calls {
+		call := &p.Calls[i]
+		if call.ID == "" || c.calls[call.ID] || call.SessionID != row.ID || call.RootID != row.RootID || call.Version < 1 {
+			return cairn.Invalid("calls", "session %q: %q of session %q and root %q is not one of its own, comes twice or has no version",
+				row.ID, call.ID, call.SessionID, call.RootID)
+		}
+		c.calls[call.ID] = true
+	}
+	return nil
+}
+
+// rest checks what has nothing but a name.
+func (c *importCheck) rest(p *Part) error {
+	id := c.session.Row.ID
+	for i := range p.Queue {
+		if turn := p.Queue[i].ID; c.queue[turn] {
+			return cairn.Invalid("queue", "session %q: turn %q comes twice", id, turn)
+		}
+		c.queue[p.Queue[i].ID] = true
+	}
+	for i := range p.Staged {
+		name := [2]string{p.Staged[i].StepID, p.Staged[i].Key}
+		if c.staged[name] || !json.Valid(p.Staged[i].Data) {
+			return cairn.Invalid("staged", "session %q: the piece %q of step %q comes twice or is not valid JSON", id, name[1], name[0])
+		}
+		c.staged[name] = true
+	}
+	for i := range p.Cache {
+		if key := p.Cache[i].Key; c.cache[key] {
+			return cairn.Invalid("cache", "session %q: %q comes twice", id, key)
+		}
+		c.cache[p.Cache[i].Key] = true
+	}
+	return nil
+}
+
+func (c *importCheck) events(p *Part) error {
+	for i := range p.Events {
+		ev := &p.Events[i]
+		if c.sequence == 0 {
+			c.sequence = c.log.First - 1
+		}
+		if c.sequence++; ev.Sequence != c.sequence {
+			return cairn.Invalid("events", "session %q: sequence %d comes where %d should", c.root, ev.Sequence, c.sequence)
+		}
+		if err := CheckEvent(ev, c.maxEvent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole checks that nothing is missing of the session under way.
+func (c *importCheck) whole() error {
+	if c.session == nil {
+		return nil
+	}
+	row := &c.session.Row
+	missing := func(field string, have, want any) error {
+		return cairn.Invalid(field, "session %q has %v, where its row tells of %v", row.ID, have, want)
+	}
+	switch kept := row.State.Position - c.session.Inside.FirstState + 1; {
+	case c.states != kept:
+		return missing("states", c.states, kept)
+	case c.messages != row.MessageCount:
+		return missing("messages", c.messages, row.MessageCount)
+	case len(c.runs) != row.Turn:
+		return missing("runs", len(c.runs), row.Turn)
+	case len(c.queue) != row.Queued:
+		return missing("queue", len(c.queue), row.Queued)
+	case row.RunID != "" && !c.runs[row.RunID]:
+		return missing("runs", "others", row.RunID)
+	case row.CheckpointID != "" && !c.checkpoints[row.CheckpointID]:
+		return missing("checkpoints", "others", row.CheckpointID)
+	}
+	return nil
+}
+
+// end checks that nothing is missing of the tree.
+func (c *importCheck) end() error {
+	if c.session == nil {
+		return cairn.Invalid("session", "there is no part of %q", c.root)
+	}
+	if err := c.whole(); err != nil {
+		return err
+	}
+	if last := max(c.sequence, c.log.First-1); last != c.log.Last {
+		return cairn.Invalid("events", "session %q: they end at %d instead of %d", c.root, last, c.log.Last)
+	}
+	return nil
+}
+
+// LogExists returns the error for a tree whose root has the name of an event log that has events already.
+func LogExists(log string) error {
+	return cairn.Errorf(cairn.CodeExists, "there is an event log of the name %q already", log)
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Importer is a Store, with an event log of its own, that takes in session trees from other stores as they are there. No
+// commit can do that, since a commit sets times, turns, numbers and versions itself.
+type Importer interface {
+	Store
+	LogProvider
+	// Inside returns what the store keeps of a session beside what the methods of Store tell, with at most limit changes of
+	// its state from the position from on, or from the oldest one there is.
+	Inside(ctx context.Context, id string, from int64, limit int) (*Inside, error)
+	// Import adds a session tree and its event log, which parts tells in the order of [Export]. Readers see all of the tree
+	// or nothing; an error means that nothing was added, or that the answer was lost, which is ErrUnavailable. Versions,
+	// times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions' fencing tokens. If
+	// there is a session of one of the ids, or a log of the root's id with any events, the error is ErrExists; for parts that
+	// are not a whole tree it is the one of [CheckImport]. parts may be ranged over several times, and no more than one part
+	// is held at once.
+	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
+}
+
+// Inside is what a store keeps of a session beside what the methods of Store tell.
+type Inside struct {
+	// FirstState is the position of the oldest change of state that is kept.
+	FirstState int64 `json:"first_state"`
+	// Checkpoints is how many checkpoints were ever written: the last number given out.
+	Checkpoints int64 `json:"checkpoints"`
+	// Stop is the stop request aimed at the run that holds the session, or nil.
+	Stop *cairn.Stop `json:"stop,omitempty"`
+	// DueSince is the time from which a session that has a [DueKindOf] needs a worker; zero for any other one.
+	DueSince time.Time `json:"due_since,omitzero"`
+	// States are changes of state, as they are kept: operations on the state before, or a keyframe, as the oldest one is.
+	States []StateChange `json:"states,omitempty"`
+}
+
+// Part is a piece of a session tree that goes from one store to another. A tree begins with its root; the other sessions
+// follow, parents before children. A part with Session begins a session, and everything up to the next one belongs to it;
+// the events come last and belong to all.
+type Part struct {
+	Session     *SessionPart        `json:"session,omitempty"`
+	States      []StateChange       `json:"states,omitempty"`
+	Messages    []cairn.Message     `json:"messages,omitempty"`
+	Runs        []cairn.Run         `json:"runs,omitempty"`
+	Checkpoints []cairn.Checkpoint  `json:"checkpoints,omitempty"`
+	Calls       []cairn.PendingCall `json:"calls,omitempty"`
+	Queue       []QueuedTurn        `json:"queue,omitempty"`
+	Staged      []Staged            `json:"staged,omitempty"`
+	Cache       []CacheEntry        `json:"cache,omitempty"`
+	Events      []cairn.Event       `json:"events,omitempty"`
+}
+
+// SessionPart begins a session.
+type SessionPart struct {
+	Row cairn.Session `json:"row"`
+	// Secret is the row's own.
+	Secret string `json:"secret"`
+	// Inside is without the States, which are parts of their own.
+	Inside Inside `json:"inside"`
+	// Log is the extent of the tree's event log; only the root has one.
+	Log *LogExtent `json:"log,omitempty"`
+}
+
+// LogExtent are the sequences of a log's first and last event, as Log.Bounds tells them.
+type LogExtent struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}

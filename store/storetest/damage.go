@@ -1,0 +1,186 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// parts returns those of a tree, which are the test's own.
+func (h *harness) parts(root string) (list []*store.Part) {
+	h.Helper()
+	for part, err := range store.Export(h.Context(), h.importer(), root) {
+		h.must(err)
+		raw, err := json.Marshal(part)
+		h.must(err)
+		own := &store.Part{}
+		h.must(json.Unmarshal(raw, own))
+		list = append(list, own)
+	}
+	return list
+}
+
+func given(list []*store.Part) iter.Seq2[*store.Part, error] {
+	return func(yield func(*store.Part, error) bool) {
+		for _, part := range list {
+			if !yield(part, nil) {
+				return
+			}
+		}
+	}
+}
+
+// partWith returns the first part that has something.
+func partWith(list []*store.Part, has func(*store.Part) bool) *store.Part {
+	return list[slices.IndexFunc(list, has)]
+}
+
+// importDamaged imports trees that are not whole: each is refused with the name of what is wrong, and leaves nothing.
+func importDamaged(h *harness) {
+	ids := h.grown("root")
+	to := h.other()
+	head := func(list []*store.Part) *store.SessionPart { return list[0].Session }
+	child := func(list []*store.Part) *store.SessionPart {
+		return partWith(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID == "child of root" }).Session
+	}
+	for what, damage := range map[string]func(list []*store.Part) []*store.Part{
+		"nothing":      func([]*store.Part) []*store.Part { return nil },
+		"no beginning": func(list []*store.Part) []*store.Part { return list[1:] },
+		"no end":       func(list []*store.Part) []*store.Part { return list[:len(list)-1] },
+		"children without root": func(list []*store.Part) []*store.Part {
+			return list[slices.IndexFunc(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID != "root" }):]
+		},
+		"another root": func(list []*store.Part) []*store.Part { head(list).Row.ID = "another"; return list },
+		"another tree": func(list []*store.Part) []*store.Part { child(list).Row.RootID = "another"; return list },
+		"no parent":    func(list []*store.Part) []*store.Part { child(list).Row.ParentID = "another"; return list },
+		"an empty id":  func(list []*store.Part) []*store.Part { child(list).Row.ID = ""; return list },
+		"a session twice": func(list []*store.Part) []*store.Part {
+			child(list).Row.ID, child(list).Row.ParentID = "root", "root"
+			return list
+		},
+		"no secret":        func(list []*store.Part) []*store.Part { head(list).Secret = ""; return list },
+		"no extent":        func(list []*store.Part) []*store.Part { head(list).Log = nil; return list },
+		"a wrong extent":   func(list []*store.Part) []*store.Part { head(list).Log.Last++; return list },
+		"no version":       func(list []*store.Part) []*store.Part { head(list).Row.Version = 0; return list },
+		"too few messages": func(list []*store.Part) []*store.Part { head(list).Row.MessageCount++; return list },
+		"too few turns":    func(list []*store.Part) []*store.Part { head(list).Row.Queued++; return list },
+		"too few states":   func(list []*store.Part) []*store.Part { head(list).Row.State.Position++; return list },
+		"too many states":  func(list []*store.Part) []*store.Part { head(list).Inside.FirstState++; return list },
+		"another run":      func(list []*store.Part) []*store.Part { head(list).Row.RunID = "another"; return list },
+		"another place":    func(list []*store.Part) []*store.Part { head(list).Row.CheckpointID = "another"; return list },
+		"no whole state": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0] = store.StateChange{}
+			return list
+		},
+		"a state that is no JSON": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage("{")
+			return list
+		},
+		"a message without time": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0].CreatedAt = time.Time{}
+			return list
+		},
+		"a run twice": func(list []*store.Part) []*store.Part {
+			runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
+			runs[1].ID = runs[0].ID
+			return list
+		},
+		"a turn too many": func(list []*store.Part) []*store.Part {
+			runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
+			runs[1].Turn++
+			return list
+		},
+		"a checkpoint twice": func(list []*store.Part) []*store.Part {
+			cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
+			cps[1].ID = cps[0].ID
+			return list
+		},
+		"a step twice": func(list []*store.Part) []*store.Part {
+			cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
+			cps[1].StepID = cps[0].StepID
+			return list
+		},
+		"a checkpoint beyond the messages": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].MessageCount = 1000
+			return list
+		},
+		"a checkpoint without state": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].StatePosition = 1000
+			return list
+		},
+		"somebody else's call": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Calls) > 0 }).Calls[0].SessionID = "another"
+			return list
+		},
+		"a call twice": func(list []*store.Part) []*store.Part {
+			calls := partWith(list, func(p *store.Part) bool { return len(p.Calls) > 1 }).Calls
+			calls[1].ID = calls[0].ID
+			return list
+		},
+		"a cached result twice": func(list []*store.Part) []*store.Part {
+			p := partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 })
+			p.Cache = append(p.Cache, p.Cache[0])
+			return list
+		},
+		"a piece that is no JSON": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Staged) > 0 }).Staged[0].Data = json.RawMessage("{")
+			return list
+		},
+		"a turn to follow twice": func(list []*store.Part) []*store.Part {
+			p := partWith(list, func(p *store.Part) bool { return len(p.Queue) > 0 })
+			p.Queue = append(p.Queue, p.Queue[0])
+			return list
+		},
+		"a gap in the events": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[2].Sequence++
+			return list
+		},
+		"events before a session": func(list []*store.Part) []*store.Part {
+			return append([]*store.Part{list[0], list[len(list)-1]}, list[1:]...)
+		},
+	} {
+		err := to.importer().Import(h.Context(), "root", given(damage(h.parts("root"))))
+		to.wantError(err, cairn.ErrInvalid, what)
+		var e *cairn.Error
+		if errors.As(err, &e) && e.Field == "" {
+			h.Errorf("%s: the error %q names no field", what, err)
+		}
+		to.absent("root", ids, what)
+	}
+	list := h.parts("root")
+	huge := partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 })
+	huge.Events[1].Text = string(make([]byte, to.importer().EventLog().MaxEvent()))
+	to.wantError(to.importer().Import(h.Context(), "root", given(list)), cairn.ErrTooLarge, "an event that is too large")
+	to.absent("root", ids, "an event that is too large")
+	to.must(to.importer().Import(h.Context(), "root", given(h.parts("root")))) // none of that was in the way
+	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
+}
+
+// importCut has the source fail after each of its parts.
+func importCut(h *harness) {
+	ids := h.grown("root")
+	list := h.parts("root")
+	broken := errors.New("the source broke")
+	to := h.other()
+	for n := range list {
+		err := to.importer().Import(h.Context(), "root", func(yield func(*store.Part, error) bool) {
+			for _, part := range list[:n] {
+				if !yield(part, nil) {
+					return
+				}
+			}
+			yield(nil, broken)
+		})
+		if !errors.Is(err, broken) {
+			h.Fatalf("after %d parts: error %v", n, err)
+		}
+		to.absent("root", ids, fmt.Sprintf("a source that fails after %d parts", n))
+	}
+	to.imports(h, "root")
+}
