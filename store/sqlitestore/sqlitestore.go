@@ -101,6 +101,7 @@ var (
 	_ store.Store       = (*Store)(nil)
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
+	_ store.Importer    = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)
 )
 

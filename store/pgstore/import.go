@@ -1,0 +1,368 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// By the key of state.
+	sqlFirstState = `SELECT min(position) FROM {schema}.state WHERE session = $1`
+
+	// By the key of state.
+	sqlStates = `
+		SELECT keyframe, data FROM {schema}.state
+		WHERE session = $1 AND position >= $2
+		ORDER BY position
+		LIMIT $3`
+
+	// By the key of heads.
+	sqlDueAt = `SELECT due_at FROM {schema}.heads WHERE session = $1`
+
+	sqlImportSession = `
+		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
+			secret, context, created_at)
+		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, 0, $12::timestamptz)
+		ON CONFLICT (id) DO NOTHING
+		RETURNING key`
+
+	sqlImportHead = `
+		INSERT INTO {schema}.heads (session, version, epoch, message_count, turn, step, recoveries, checkpoints, log_sequence,
+			lease_token, state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until,
+			next_deadline, due_at, usage, run_usage, usage_custom, run_usage_custom, status, run_id, checkpoint_id,
+			checkpoint_before, lease_owner, suspended_step, due, stop_run, stop)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, $16::timestamptz, $17::timestamptz,
+			$18::timestamptz, $19::timestamptz, $20::bigint[], $21::bigint[], $22::jsonb, $23::jsonb, $24, $25, $26, '', $27, $28,
+			$29, $30, $31)`
+
+	sqlImportState = `INSERT INTO {schema}.state (session, position, keyframe, data) VALUES ($1, $2, $3, $4)`
+
+	sqlImportMessage = `INSERT INTO {schema}.messages (session, number, created_at, data) VALUES ($1, $2, $3::timestamptz, $4)`
+
+	sqlImportRun = `
+		INSERT INTO {schema}.runs (session, turn, id, started_at, ended_at, start_sequence, first_message, before_checkpoint,
+			before_position, data)
+		VALUES ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6, $7, $8, $9, $10)`
+
+	sqlImportCheckpoint = `
+		INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
+			id, step_id, run_id, parent_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz, $9, $10, $11, $12)`
+
+	sqlImportCall = `
+		INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
+			step_id, user_id, agent, tool, kind, status, reviewers, data)
+		VALUES ($1, $2, $3, $4, $5::timestamptz, $6::timestamptz, $7::timestamptz, $8::timestamptz, $9, $10, $11, $12, $13, $14,
+			$15, $16::jsonb, $17)`
+
+	sqlImportAssignment = `
+		INSERT INTO {schema}.assignments (reviewer, created_at, root_id, id) VALUES ($1, $2::timestamptz, $3, $4)
+		ON CONFLICT DO NOTHING`
+
+	sqlImportTurn = `INSERT INTO {schema}.queue (session, id, data) VALUES ($1, $2, $3)`
+
+	sqlImportStaged = `INSERT INTO {schema}.staged (session, step_id, key, data) VALUES ($1, $2, $3, $4)`
+
+	sqlImportCached = `INSERT INTO {schema}.cache (session, key, data) VALUES ($1, $2, $3)`
+
+	// A log of that name that has no events yet is taken over.
+	sqlImportLog = `
+		INSERT INTO {schema}.logs AS l (name, first, last) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}'
+		WHERE l.last = 0
+		RETURNING key`
+
+	// By the key of logs.
+	sqlImportFence = `UPDATE {schema}.logs SET fences = fences || jsonb_build_object($2::text, $3::bigint) WHERE key = $1`
+
+	sqlImportEvent = `INSERT INTO {schema}.events (log, sequence, data) VALUES ($1, $2, $3)`
+
+	// Tells the followers of a log how far it is.
+	sqlTell = `SELECT pg_notify($1::text, $2::text)::text`
+)
+
+// Inside implements store.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
+	var in *store.Inside
+	err := s.try(ctx, "look into a session", reads, func(ctx context.Context, c *conn) error {
+		r, err := c.find(ctx, id)
+		if err != nil {
+			return err
+		}
+		in = &store.Inside{Checkpoints: r.checkpoints}
+		if in.Stop, err = r.stop.decode(); err != nil {
+			return err
+		}
+		var due *time.Time
+		if _, err := c.row(ctx, sqlDueAt, []any{&due}, r.key); err != nil {
+			return err
+		}
+		in.DueSince = instant(due)
+		if _, err := c.row(ctx, sqlFirstState, []any{&in.FirstState}, r.key); err != nil {
+			return err
+		}
+		return c.query(ctx, sqlStates, func(rows pgx.Rows) error {
+			change, err := readChange(rows)
+			in.States = append(in.States, change)
+			return err
+		}, r.key, from, max(limit, 0))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+func readChange(rows pgx.Rows) (change store.StateChange, err error) {
+	var keyframe bool
+	var data string
+	if err := rows.Scan(&keyframe, &data); err != nil {
+		return change, err
+	}
+	if keyframe {
+		change.Keyframe = json.RawMessage(data)
+		return change, nil
+	}
+	return change, decode("state change", data, &change.Ops)
+}
+
+// Import implements store.Importer. It is one transaction, for which nobody else has to wait but who makes a session of one
+// of the ids.
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
+		return c.transact(patient, func(c *conn) error {
+			m := importing{c: c}
+			for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+				if err == nil {
+					err = ctx.Err()
+				}
+				if err == nil {
+					err = m.add(patient, part)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err == nil {
+		s.hub.Wake(root)
+	}
+	return err
+}
+
+// importing is a tree that is being imported.
+type importing struct {
+	c   *conn
+	log int64 // the key of its event log
+
+	// Of the session under way.
+	key      int64
+	position int64 // of the next state
+	message  int   // the number of the next message
+
+	batch pgx.Batch
+	err   error // of a statement of the batch that may not be sent
+}
+
+// queue has a statement run with the part's others.
+func (m *importing) queue(text string, args ...any) {
+	if m.err == nil {
+		m.err = m.c.check(text)
+	}
+	m.batch.Queue(m.c.s.texts.of(text), args...)
+}
+
+func (m *importing) add(ctx context.Context, p *store.Part) error {
+	if p.Session != nil {
+		if err := m.begin(ctx, p.Session); err != nil {
+			return err
+		}
+	}
+	m.batch = pgx.Batch{}
+	for _, add := range []func(*store.Part) error{m.history, m.records, m.calls, m.waits, m.events} {
+		if err := add(p); err != nil {
+			return err
+		}
+	}
+	if m.err != nil || m.batch.Len() == 0 {
+		return m.err
+	}
+	return m.c.q.SendBatch(ctx, &m.batch).Close()
+}
+
+// begin adds the row of a session.
+func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
+	row := &p.Row
+	usage, err := usageCustom(&row.Usage)
+	if err != nil {
+		return err
+	}
+	runUsage, err := usageCustom(&row.RunUsage)
+	if err != nil {
+		return err
+	}
+	var request stop
+	if p.Inside.Stop != nil {
+		request.run = p.Inside.Stop.RunID
+		if request.data, err = encode("stop request", p.Inside.Stop); err != nil {
+			return err
+		}
+	}
+	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
+		mapText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
+		timestamp(row.CreatedAt))
+	if err != nil {
+		return err
+	}
+	if !made {
+		return m.exists(ctx, row.ID)
+	}
+	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Epoch, int64(row.MessageCount), int64(row.Turn), int64(row.Step),
+		int64(row.Recoveries), p.Inside.Checkpoints, row.LogSequence, row.Lease.Token, row.State.Position, row.State.KeyframeBytes,
+		row.State.ChangeBytes, int64(row.OpenCalls), int64(row.Queued), timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
+		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), usageList(&row.Usage), usageList(&row.RunUsage), usage, runUsage,
+		string(row.Status), row.RunID, row.CheckpointID, row.Lease.Owner, row.SuspendedStep, string(store.DueKindOf(row)),
+		request.run, request.data)
+	if err != nil {
+		return err
+	}
+	m.position, m.message = p.Inside.FirstState, 0
+	if p.Log != nil {
+		if err := m.beginLog(ctx, row.ID, p.Log); err != nil {
+			return err
+		}
+	}
+	if row.Lease.Token == 0 {
+		return nil
+	}
+	_, err = m.c.exec(ctx, sqlImportFence, m.log, row.ID, row.Lease.Token)
+	return err
+}
+
+func (m *importing) exists(ctx context.Context, id string) error {
+	there, err := m.c.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
+}
+
+// beginLog makes the tree's event log, and has its followers told of it once it can be seen.
+func (m *importing) beginLog(ctx context.Context, root string, extent *store.LogExtent) error {
+	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, root, extent.First, extent.Last)
+	if err != nil {
+		return err
+	}
+	if !made {
+		return store.LogExists(root)
+	}
+	told := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), root)
+	_, err = m.c.row(ctx, sqlTell, []any{new(string)}, m.c.s.channel(), told)
+	return err
+}
+
+func (m *importing) history(p *store.Part) error {
+	for i := range p.States {
+		data, err := encodeChange(&p.States[i])
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportState, m.key, m.position, p.States[i].Keyframe != nil, data)
+		m.position++
+	}
+	for i := range p.Messages {
+		data, err := encode("message", &p.Messages[i])
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportMessage, m.key, int64(m.message), timestamp(p.Messages[i].CreatedAt), data)
+		m.message++
+	}
+	return nil
+}
+
+func (m *importing) records(p *store.Part) error {
+	for i := range p.Runs {
+		run := &p.Runs[i]
+		data, err := encode("run", run)
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportRun, m.key, int64(run.Turn), run.ID, timestamp(run.StartedAt), timestamp(run.EndedAt), run.StartSequence,
+			int64(run.FirstMessage), run.Before.CheckpointID, run.Before.StatePosition, data)
+	}
+	for i := range p.Checkpoints {
+		cp := &p.Checkpoints[i]
+		m.queue(sqlImportCheckpoint, m.key, cp.Number, int64(cp.Turn), int64(cp.Step), int64(cp.MessageCount), cp.StatePosition,
+			cp.LogSequence, timestamp(cp.CreatedAt), cp.ID, cp.StepID, cp.RunID, cp.ParentID)
+	}
+	return nil
+}
+
+func (m *importing) calls(p *store.Part) error {
+	var columns callColumns
+	writes := make([]store.CallWrite, len(p.Calls))
+	for i := range p.Calls {
+		writes[i].Call = p.Calls[i]
+	}
+	if err := columns.fill(writes); err != nil {
+		return err
+	}
+	for i := range p.Calls {
+		call := &p.Calls[i]
+		created := timestamp(call.CreatedAt)
+		m.queue(sqlImportCall, call.RootID, call.ID, m.key, call.Version, created, timestamp(call.UpdatedAt), columns.deadline[i],
+			columns.claimedUntil[i], call.ClaimedBy, call.StepID, call.UserID, call.Agent, call.Tool, columns.kind[i],
+			columns.status[i], columns.reviewers[i], columns.data[i])
+		if call.Status != cairn.CallOpen {
+			continue
+		}
+		for _, reviewer := range call.Reviewers {
+			m.queue(sqlImportAssignment, reviewer, created, call.RootID, call.ID)
+		}
+	}
+	return nil
+}
+
+func (m *importing) waits(p *store.Part) error {
+	for i := range p.Queue {
+		data, err := encode("queued turn", p.Queue[i].Messages)
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportTurn, m.key, p.Queue[i].ID, data)
+	}
+	for i := range p.Staged {
+		m.queue(sqlImportStaged, m.key, p.Staged[i].StepID, p.Staged[i].Key, string(p.Staged[i].Data))
+	}
+	for i := range p.Cache {
+		data, err := encode("cached result", &p.Cache[i])
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportCached, m.key, p.Cache[i].Key, data)
+	}
+	return nil
+}
+
+func (m *importing) events(p *store.Part) error {
+	for i := range p.Events {
+		ev := p.Events[i]
+		ev.Sequence = 0
+		data, err := encode("event", &ev)
+		if err != nil {
+			return err
+		}
+		m.queue(sqlImportEvent, m.log, p.Events[i].Sequence, data)
+	}
+	return nil
+}

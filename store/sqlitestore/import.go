@@ -1,0 +1,237 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+const (
+	sqlStates = `
+		SELECT keyframe, data FROM state
+		WHERE session = ?1 AND position >= ?2
+		ORDER BY position LIMIT ?3`
+
+	sqlFirstState = `SELECT min(position) FROM state WHERE session = ?1`
+
+	sqlImportLog = `INSERT INTO logs (name, first, last) VALUES (?1, ?2, ?3) RETURNING key`
+)
+
+// Inside implements store.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
+	in := &store.Inside{}
+	err := s.readers.view(ctx, func(c *conn) error {
+		r, err := find(c, id)
+		if err != nil {
+			return err
+		}
+		in.Checkpoints, in.DueSince = r.checkpoints, fromMicros(r.wait.Due)
+		if in.Stop, err = decodeStop(r.stop); err != nil {
+			return err
+		}
+		if _, err := c.row(sqlFirstState, func(cols *columns) { in.FirstState = cols.int64() }, r.key); err != nil {
+			return err
+		}
+		return c.query(ctx, sqlStates, func(cols *columns) bool {
+			in.States = append(in.States, readChange(cols))
+			return true
+		}, r.key, from, max(limit, 0))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+func readChange(c *columns) (change store.StateChange) {
+	if c.int64() != 0 {
+		change.Keyframe = json.RawMessage(c.text())
+	} else {
+		c.json("state change", &change.Ops)
+	}
+	return change
+}
+
+// Import implements store.Importer. It is one transaction, for as long as the parts take; other writers wait.
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+	err := s.writer.do(&job{
+		ctx:     ctx,
+		durable: true,
+		run:     func(c *conn) error { return s.importTree(ctx, c, root, parts) },
+		after:   func() { s.hub.Wake(root) },
+	})
+	return fault("import", err)
+}
+
+func (s *Store) importTree(ctx context.Context, c *conn, root string, parts iter.Seq2[*store.Part, error]) error {
+	log, _, last, err := findLog(c, root)
+	switch {
+	case err != nil:
+		return err
+	case last > 0:
+		return store.LogExists(root)
+	case log != 0: // there is nothing in it but fencing tokens
+		for _, text := range []string{sqlDropFences, sqlDropLog} {
+			if _, err := c.exec(text, log); err != nil {
+				return err
+			}
+		}
+	}
+	m := importing{c: c}
+	for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = m.add(part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// importing is a tree that is being imported.
+type importing struct {
+	c   *conn
+	log int64 // the key of its event log
+
+	// Of the session under way.
+	key      int64
+	position int64 // of the next state
+	message  int   // the number of the next message
+}
+
+func (m *importing) add(p *store.Part) error {
+	if p.Session != nil {
+		if err := m.begin(p.Session); err != nil {
+			return err
+		}
+	}
+	for i := range p.States {
+		ch, err := encodeChange(&p.States[i])
+		if err != nil {
+			return err
+		}
+		if err := insertState(m.c, m.key, m.position, ch); err != nil {
+			return err
+		}
+		m.position++
+	}
+	for i := range p.Messages {
+		data, err := encode("message", &p.Messages[i])
+		if err != nil {
+			return err
+		}
+		if _, err := m.c.exec(sqlInsertMessage, m.key, m.message, data); err != nil {
+			return err
+		}
+		m.message++
+	}
+	for i := range p.Runs {
+		if err := insertRun(m.c, m.key, &p.Runs[i]); err != nil {
+			return err
+		}
+	}
+	for i := range p.Checkpoints {
+		if err := insertCheckpoint(m.c, m.key, &p.Checkpoints[i]); err != nil {
+			return err
+		}
+	}
+	if err := m.waits(p); err != nil {
+		return err
+	}
+	return m.events(p.Events)
+}
+
+// begin adds the row of a session.
+func (m *importing) begin(p *store.SessionPart) error {
+	there, err := find(m.c, p.Row.ID)
+	if err == nil {
+		return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", p.Row.ID)
+	}
+	if !errors.Is(err, cairn.ErrNotFound) {
+		return err
+	}
+	row := p.Row
+	row.Secret = p.Secret
+	r := &record{session: &row, checkpoints: p.Inside.Checkpoints}
+	if p.Inside.Stop != nil {
+		if r.stop, err = encode("stop request", p.Inside.Stop); err != nil {
+			return err
+		}
+	}
+	r.normalize(r)
+	r.wait.Due = micros(p.Inside.DueSince)
+	if err := r.insert(m.c); err != nil {
+		return err
+	}
+	m.key, m.position, m.message = r.key, p.Inside.FirstState, 0
+	if p.Log != nil {
+		if _, err := m.c.row(sqlImportLog, func(cols *columns) { m.log = cols.int64() }, row.ID, p.Log.First, p.Log.Last); err != nil {
+			return err
+		}
+	}
+	if row.Lease.Token == 0 {
+		return nil
+	}
+	_, err = m.c.exec(sqlRaiseFence, m.log, row.ID, row.Lease.Token)
+	return err
+}
+
+// waits adds what waiting needs.
+func (m *importing) waits(p *store.Part) error {
+	for i := range p.Calls {
+		rows := []callRow{{}}
+		if err := encodeCalls(rows, p.Calls[i:i+1]); err != nil {
+			return err
+		}
+		if err := rows[0].write(m.c, m.key); err != nil {
+			return err
+		}
+	}
+	for i := range p.Queue {
+		data, err := encode("queued turn", p.Queue[i].Messages)
+		if err != nil {
+			return err
+		}
+		if _, err := m.c.exec(sqlEnqueue, m.key, p.Queue[i].ID, data); err != nil {
+			return err
+		}
+	}
+	for i := range p.Staged {
+		if _, err := m.c.exec(sqlStage, m.key, p.Staged[i].StepID, p.Staged[i].Key, string(p.Staged[i].Data)); err != nil {
+			return err
+		}
+	}
+	for i := range p.Cache {
+		data, err := encode("cached result", &p.Cache[i])
+		if err != nil {
+			return err
+		}
+		if _, err := m.c.exec(sqlPutCache, m.key, p.Cache[i].Key, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *importing) events(list []cairn.Event) error {
+	for i := range list {
+		ev := list[i]
+		ev.Sequence = 0
+		data, err := encode("event", &ev)
+		if err != nil {
+			return err
+		}
+		if _, err := m.c.exec(sqlInsertEvent, m.log, list[i].Sequence, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
