@@ -120,6 +120,7 @@ var (
 	_ store.Sweeper     = (*Store)(nil)
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
+	_ store.Importer    = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)
 	_ store.Fencer      = (*Log)(nil)
 )

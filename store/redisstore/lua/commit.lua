@@ -133,14 +133,7 @@ if created then
 	call('HSET', row_key, 'born', stamp)
 	push(states_key, { initial }, 1)
 	head.keyframe = #initial
-	local names = { 'all', 'agent:' .. unpacked.agent, 'root:' .. unpacked.root }
-	if unpacked.parent then
-		table.insert(names, 'parent:' .. unpacked.parent)
-	end
-	if unpacked.user then
-		table.insert(names, 'user:' .. unpacked.user)
-	end
-	for _, name in ipairs(names) do
+	for _, name in ipairs(listed(unpacked)) do
 		call('ZADD', P .. 'i:' .. name, stamp, id)
 	end
 end

@@ -16,7 +16,8 @@
 --   h:ID  hash    tool-result cache
 --
 --   w:ROOT  hash  pending calls of a tree: id -> record
---   x:NAME        an attempt to commit that was successful
+--   x:NAME        an attempt to commit or import that was successful
+--   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it goes by itself if that fails
 --   to:ID         the bucket of a session that is kept with its root in another one
 --   i:NAME  zset  an index: sessions or calls by creation, sessions by the time they are due; sweep: roots by the time
 --                 from which they may have expired; removed: removals by time
@@ -99,12 +100,25 @@ local function header(record)
 	return cjson.decode(string.match(record, '^[^\n]*'))
 end
 
+-- listed names the indexes that a session is in from its creation on.
+local function listed(row)
+	local names = { 'all', 'agent:' .. row.agent, 'root:' .. row.root }
+	if row.parent then
+		table.insert(names, 'parent:' .. row.parent)
+	end
+	if row.user then
+		table.insert(names, 'user:' .. row.user)
+	end
+	return names
+end
+
 -- unlist takes a session and its pending calls out of the indexes.
 local function unlist(id, row)
-	for _, name in ipairs({ 'all', 'due', 'sweep', 'agent:' .. row.agent, 'root:' .. row.root, 'parent:' .. (row.parent or ''),
-		'user:' .. (row.user or '') }) do
+	for _, name in ipairs(listed(row)) do
 		call('ZREM', P .. 'i:' .. name, id)
 	end
+	call('ZREM', P .. 'i:due', id)
+	call('ZREM', P .. 'i:sweep', id)
 	for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do
 		for _, name in ipairs(header(call('HGET', P .. 'w:' .. row.root, pending))[7]) do
 			call('ZREM', P .. 'i:' .. name, row.root .. '\n' .. pending)

@@ -1,0 +1,468 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var (
+	scriptInside  = reader("inside", "look into a session")
+	scriptPut     = writer("put", "import")
+	scriptImport  = writer("import", "import")
+	scriptDiscard = writer("discard", "import")
+)
+
+const (
+	// importKept is for how long the parts of an import stay that nothing is added to.
+	importKept = time.Hour
+	// discardWithin bounds how long an import that failed takes to clean up.
+	discardWithin = 5 * time.Second
+)
+
+// Inside implements store.Importer.
+func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
+	r, err := s.ask(ctx, scriptInside, id, from, max(limit, 0))
+	if err != nil {
+		return nil, err
+	}
+	list := reply(r.list(1))
+	rec, err := readRecord(id, list)
+	if err != nil {
+		return nil, err
+	}
+	in := &store.Inside{Checkpoints: rec.checkpoints}
+	if text := list.text(5); text != "" {
+		if in.Stop, err = readStop(text); err != nil {
+			return nil, err
+		}
+	}
+	if in.FirstState, err = strconv.ParseInt(list.text(6), 10, 64); err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+	}
+	if store.DueKindOf(rec.session) != "" {
+		due, err := strconv.ParseInt(list.text(7), 10, 64)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
+		}
+		in.DueSince = fromMicros(due)
+	}
+	for _, item := range r.list(2) {
+		change, err := readChange(plain(item))
+		if err != nil {
+			return nil, err
+		}
+		in.States = append(in.States, change)
+	}
+	return in, nil
+}
+
+// readChange reads an element of a chain of states. A state is an object; a change is a list.
+func readChange(text string) (change store.StateChange, err error) {
+	if !strings.HasPrefix(text, "[") {
+		change.Keyframe = json.RawMessage(text)
+		return change, nil
+	}
+	return change, decode("state change", text, &change.Ops)
+}
+
+// Import implements store.Importer. The parts lie under names that nobody looks at until one script renames them all, in a
+// time that grows with the number of sessions and calls, but not with their history. On a cluster, a session that somebody
+// makes meanwhile under the id of one of the tree's children, but in another tree, is not noticed.
+func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) (err error) {
+	m := &importing{s: s, ctx: ctx, root: root, bucket: s.bucketOf(root), token: rand.Text(), sizes: map[string]int{}}
+	defer func() {
+		if err != nil {
+			m.discard()
+		}
+	}()
+	for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
+		if err == nil {
+			err = m.add(part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.finish()
+}
+
+// importing is a tree that is being imported.
+type importing struct {
+	s        *Store
+	ctx      context.Context // of one call
+	root     string
+	bucket   int
+	token    string
+	sessions []string
+	keys     []string       // in the order in which they were begun
+	sizes    map[string]int // of the keys
+	log      []any          // the fields of the log's hash
+
+	// Of the session under way.
+	part   *store.SessionPart
+	chain  []chainPlace // by position, from the first state on
+	queued int
+	staged int
+}
+
+// chainPlace is what belongs to a position in the chain of states.
+type chainPlace struct {
+	frame             int64 // the position of the keyframe
+	keyframe, changes int64 // sizes
+}
+
+// put adds elements to a key.
+func (m *importing) put(kind, key string, elements ...any) error {
+	if len(elements) == 0 {
+		return nil
+	}
+	n := len(elements)
+	if kind != "list" {
+		n /= 2
+	}
+	before, begun := m.sizes[key]
+	if !begun {
+		m.keys = append(m.keys, key)
+	}
+	m.sizes[key] = before + n
+	args := append([]any{m.token + ":" + key, kind, before, importKept.Milliseconds()}, elements...)
+	r, err := m.s.run(m.ctx, scriptPut, m.bucket, args...)
+	if err == nil && r.word() != "ok" {
+		err = m.lost()
+	}
+	return err
+}
+
+func (m *importing) lost() error {
+	return cairn.Errorf(cairn.CodeUnavailable, "import: session %q: the server lost a part of it, which nothing was added to for %s", m.root, importKept)
+}
+
+// own adds elements to a key of the session under way.
+func (m *importing) own(kind, letter string, elements ...any) error {
+	return m.put(kind, letter+":"+m.part.Row.ID, elements...)
+}
+
+func (m *importing) add(p *store.Part) error {
+	if p.Session != nil {
+		if err := m.endSession(); err != nil {
+			return err
+		}
+		if err := m.begin(p.Session); err != nil {
+			return err
+		}
+	}
+	for _, add := range []func(*store.Part) error{m.history, m.runs, m.checkpoints, m.calls, m.waits, m.events} {
+		if err := add(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin looks whether the id of a session is free, everywhere.
+func (m *importing) begin(p *store.SessionPart) error {
+	id := p.Row.ID
+	there, err := m.s.Load(m.ctx, id)
+	if err == nil {
+		return store.Conflict(cairn.CodeExists, there, "session %q already exists", id)
+	}
+	if !errors.Is(err, cairn.ErrNotFound) {
+		return err
+	}
+	m.sessions = append(m.sessions, id)
+	m.part, m.chain, m.queued, m.staged = p, nil, 0, 0
+	if p.Log != nil {
+		m.log = append(m.log, "last", p.Log.Last)
+	}
+	if p.Row.Lease.Token > 0 {
+		m.log = append(m.log, "f"+id, p.Row.Lease.Token)
+	}
+	return nil
+}
+
+func (m *importing) history(p *store.Part) error {
+	var states, messages []any
+	for i := range p.States {
+		text, kind, err := encodeChange(&p.States[i])
+		if err != nil {
+			return err
+		}
+		states = append(states, text)
+		place := chainPlace{frame: m.part.Inside.FirstState + int64(len(m.chain)), keyframe: int64(len(text))}
+		if kind != "keyframe" {
+			place = m.chain[len(m.chain)-1]
+			place.changes += int64(len(text))
+		}
+		m.chain = append(m.chain, place)
+	}
+	for i := range p.Messages {
+		text, err := encode("message", &p.Messages[i])
+		if err != nil {
+			return err
+		}
+		messages = append(messages, text)
+	}
+	if err := m.own("list", "f", states...); err != nil {
+		return err
+	}
+	return m.own("list", "m", messages...)
+}
+
+// at returns what belongs to a position of the state. Of one that is gone it is a keyframe before the first that is kept.
+func (m *importing) at(position int64) chainPlace {
+	i := position - m.part.Inside.FirstState
+	if i < 0 || i >= int64(len(m.chain)) {
+		return chainPlace{frame: min(position, m.part.Inside.FirstState-1)}
+	}
+	return m.chain[i]
+}
+
+func (m *importing) runs(p *store.Part) error {
+	var ids, fields []any
+	for i := range p.Runs {
+		run := &p.Runs[i]
+		place := m.at(run.Before.StatePosition)
+		origin, err := encode("run", []any{run.Turn, micros(run.StartedAt), run.StartSequence, run.FirstMessage, run.Before.StatePosition,
+			map[string]int64{"frame": place.frame, "keyframe": place.keyframe, "changes": place.changes}, run.Before.CheckpointID})
+		if err != nil {
+			return err
+		}
+		data, err := encode("run", run)
+		if err != nil {
+			return err
+		}
+		if !run.EndedAt.IsZero() {
+			data = strconv.FormatInt(micros(run.EndedAt), 10) + data
+		}
+		ids, fields = append(ids, run.ID), append(fields, "o"+run.ID, origin, "d"+run.ID, data)
+	}
+	if err := m.own("list", "o", ids...); err != nil {
+		return err
+	}
+	return m.own("hash", "r", fields...)
+}
+
+func (m *importing) checkpoints(p *store.Part) error {
+	var fields, numbers []any
+	for i := range p.Checkpoints {
+		cp := &p.Checkpoints[i]
+		place := m.at(cp.StatePosition)
+		before, behind := checkpointRecord(cp, &record{frame: place.frame,
+			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.keyframe, ChangeBytes: place.changes}}})
+		fields = append(fields, "c"+cp.ID, before+strconv.FormatInt(micros(cp.CreatedAt), 10)+behind)
+		if cp.StepID != "" {
+			fields = append(fields, "s"+cp.StepID, cp.ID)
+		}
+		numbers = append(numbers, cp.Number, cp.ID)
+	}
+	if err := m.own("hash", "c", fields...); err != nil {
+		return err
+	}
+	return m.own("zset", "n", numbers...)
+}
+
+func (m *importing) calls(p *store.Part) error {
+	var records, steps []any
+	for i := range p.Calls {
+		call := &p.Calls[i]
+		indexes := append(callIndexes(call), "tree:"+call.RootID, "session:"+call.SessionID)
+		head, err := encode("call", []any{call.Version, micros(call.CreatedAt), micros(call.UpdatedAt), call.SessionID, call.UserID,
+			call.Agent, indexes})
+		if err != nil {
+			return err
+		}
+		data, err := encode("call", call)
+		if err != nil {
+			return err
+		}
+		records, steps = append(records, call.ID, head+"\n"+data), append(steps, call.ID, call.StepID)
+	}
+	if err := m.put("hash", "w:"+m.root, records...); err != nil {
+		return err
+	}
+	return m.own("hash", "k", steps...)
+}
+
+func (m *importing) waits(p *store.Part) error {
+	var turns, pieces, cached []any
+	for i := range p.Queue {
+		data, err := encode("queued turn", p.Queue[i].Messages)
+		if err != nil {
+			return err
+		}
+		m.queued++
+		turns = append(turns, p.Queue[i].ID, fmt.Sprintf("%d:%s", m.queued, data))
+	}
+	for i := range p.Staged {
+		name, err := encode("piece", [2]string{p.Staged[i].StepID, p.Staged[i].Key})
+		if err != nil {
+			return err
+		}
+		m.staged++
+		pieces = append(pieces, name, fmt.Sprintf("%d:%s", m.staged, p.Staged[i].Data))
+	}
+	for i := range p.Cache {
+		data, err := encode("cached result", &p.Cache[i])
+		if err != nil {
+			return err
+		}
+		cached = append(cached, p.Cache[i].Key, data)
+	}
+	if err := m.own("hash", "q", turns...); err != nil {
+		return err
+	}
+	if err := m.own("hash", "g", pieces...); err != nil {
+		return err
+	}
+	return m.own("hash", "h", cached...)
+}
+
+func (m *importing) events(p *store.Part) error {
+	var entries []any
+	for i := range p.Events {
+		ev := p.Events[i]
+		ev.Sequence = 0
+		data, err := encode("event", &ev)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, p.Events[i].Sequence, data)
+	}
+	return m.put("stream", "e:"+m.root, entries...)
+}
+
+// endSession adds the row of the session under way, whose states are known by now.
+func (m *importing) endSession() error {
+	if m.part == nil {
+		return nil
+	}
+	row, inside := &m.part.Row, &m.part.Inside
+	r := record{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints, kind: string(store.DueKindOf(row)),
+		turns: int64(m.queued)}
+	due := inside.DueSince
+	if row.Status == cairn.SessionActive {
+		r.kind, due = string(store.DueCrashed), row.Lease.Until
+	}
+	base, err := packBase(row, m.part.Secret)
+	if err != nil {
+		return err
+	}
+	stop := ""
+	if inside.Stop != nil {
+		if stop, err = encode("stop request", inside.Stop); err != nil {
+			return err
+		}
+		stop = strconv.FormatInt(micros(inside.Stop.At), 10) + stop
+	}
+	return m.own("hash", "s", "head", r.head(), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
+		"until", micros(row.Lease.Until), "stop", stop, "first", inside.FirstState, "due", micros(due))
+}
+
+// packBase returns what of a row only its creation and its context say.
+func packBase(row *cairn.Session, secret string) ([]byte, error) {
+	p := newPacker()
+	p.text("agent", row.Agent)
+	p.text("root", row.RootID)
+	p.text("secret", secret)
+	p.someText("user", row.UserID)
+	p.someText("trace", row.TraceParent)
+	p.someText("parent", row.ParentID)
+	p.someText("name", row.Name)
+	p.some("expires", micros(row.ExpiresAt))
+	p.int64("created", micros(row.CreatedAt))
+	if len(row.Tags) > 0 {
+		text, err := encode("tags", row.Tags)
+		if err != nil {
+			return nil, err
+		}
+		p.text("tags", text)
+	}
+	if len(row.Metadata) > 0 {
+		text, err := encode("metadata", row.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		p.text("metadata", text)
+	}
+	return p.done(), nil
+}
+
+// finish makes everything visible at once.
+func (m *importing) finish() error {
+	if err := m.endSession(); err != nil {
+		return err
+	}
+	if err := m.put("hash", "l:"+m.root, m.log...); err != nil {
+		return err
+	}
+	if err := m.claim(); err != nil {
+		return err
+	}
+	opts := &m.s.opts
+	args := []any{m.token, m.root, m.s.eventChannel(m.root), opts.Retention.Milliseconds(), opts.EventRetention.Milliseconds(), len(m.sessions)}
+	for _, id := range m.sessions {
+		args = append(args, id)
+	}
+	for _, key := range m.keys {
+		args = append(args, key)
+	}
+	r, err := m.s.run(m.ctx, scriptImport, m.bucket, args...)
+	if err != nil {
+		return err
+	}
+	switch r.word() {
+	case "exists":
+		there, err := readRow(r.text(2), r.list(1))
+		if err != nil {
+			return err
+		}
+		return store.Conflict(cairn.CodeExists, there, "session %q already exists", r.text(2))
+	case "log":
+		return store.LogExists(m.root)
+	case "lost":
+		return m.lost()
+	}
+	for _, id := range m.sessions {
+		m.s.known.forget(id)
+	}
+	m.s.hub.Wake(m.root)
+	return nil
+}
+
+// claim notes, on a cluster, the bucket of the children, so that they are found by their ids, which have just been seen to
+// be free.
+func (m *importing) claim() error {
+	for _, id := range m.sessions {
+		if m.s.bucketOf(id) == m.bucket {
+			continue
+		}
+		if err := m.s.claim(m.ctx, id, m.bucket, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes what an import that failed has left. What it does not reach goes by itself.
+func (m *importing) discard() {
+	if len(m.keys) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), discardWithin)
+	defer cancel()
+	args := []any{m.token}
+	for _, key := range m.keys {
+		args = append(args, key)
+	}
+	m.s.run(ctx, scriptDiscard, m.bucket, args...)
+}

@@ -1,0 +1,54 @@
+-- Makes a session tree, which put.lua has left under names that begin with ARGV[1], those that everybody sees. ARGV[2] is the
+-- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5] events
+-- after the last one, both 0 for ever; ARGV[6] is the number of sessions, whose ids follow, and then the names of the keys.
+local token, root, channel, keep, keep_events, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local done = P .. 'x:' .. token
+if call('EXISTS', done) == 1 then
+	return { 'ok' }
+end
+for i = 7, 6 + n do
+	local there = stored(ARGV[i])
+	if there[1] then
+		return { 'exists', there, ARGV[i] }
+	end
+end
+if tonumber(call('HGET', P .. 'l:' .. root, 'last') or '0') > 0 then
+	return { 'log' }
+end
+for i = 7 + n, #ARGV do
+	if call('EXISTS', P .. 'y:' .. token .. ':' .. ARGV[i]) == 0 then
+		return { 'lost' }
+	end
+end
+
+-- Nothing fails from here on.
+call('UNLINK', P .. 'l:' .. root) -- it has fencing tokens at most
+for i = 7 + n, #ARGV do
+	call('RENAME', P .. 'y:' .. token .. ':' .. ARGV[i], P .. ARGV[i])
+	call('PERSIST', P .. ARGV[i])
+end
+for i = 7, 6 + n do
+	local id = ARGV[i]
+	local row = load(id)
+	for _, name in ipairs(listed(row)) do
+		call('ZADD', P .. 'i:' .. name, text(row.created), id)
+	end
+	if row.kind then
+		call('ZADD', P .. 'i:due', text(row.due), id)
+	end
+	for _, letter in ipairs(keep > 0 and (row.expires or 0) > 0 and everything or {}) do
+		call('PEXPIREAT', P .. letter .. ':' .. id, text(math.floor(row.expires / 1000) + keep))
+	end
+end
+for _, pending in ipairs(call('HKEYS', P .. 'w:' .. root)) do
+	local about = header(call('HGET', P .. 'w:' .. root, pending))
+	for _, name in ipairs(about[7]) do
+		call('ZADD', P .. 'i:' .. name, text(about[2]), root .. '\n' .. pending)
+	end
+end
+if keep_events > 0 then
+	call('PEXPIRE', P .. 'e:' .. root, keep_events)
+end
+call('SET', done, '', 'PX', 120000)
+call('PUBLISH', channel, (call('HGET', P .. 'l:' .. root, 'last') or '0') .. ' ')
+return { 'ok' }
