@@ -13,10 +13,28 @@ import (
 
 // Copy copies a session tree with everything it owns, its event log with the same sequences, and compares what was read
 // with what can be read of the copy. copied is false for a tree that is there already and the same, so that a copy that was
-// cut short can be begun again. If another tree of that id is there the error is ErrExists and nothing is written. A tree
-// that a run holds, by its lease and the clock of this process, is ErrAlreadyRunning, one that changes meanwhile ErrStale. If
-// the copy is not equal the error is ErrCorrupt; it stays for whoever wants to look at it.
+// cut short can be begun again. The errors are those of [Copied], ErrStale for a tree that changes meanwhile, and ErrCorrupt
+// if the copy is not equal, which then stays for whoever wants to look at it. Both stores have the tree afterwards; to go on
+// with it is safe in one of them only.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
+	there, err := Copied(ctx, from, to, root)
+	if there || err != nil {
+		return false, err
+	}
+	if err := to.Import(ctx, root, Export(ctx, from, root)); err != nil {
+		return false, err
+	}
+	difference, err := Compare(ctx, from, to, root)
+	if err == nil && difference != "" {
+		err = cairn.Errorf(cairn.CodeCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
+	}
+	return err == nil, err
+}
+
+// Copied reports whether a session tree is in another store, and the same there. If another tree of that id is there the
+// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock of this process, is ErrAlreadyRunning, since it
+// will not stay as it is.
+func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	rows, err := Tree(ctx, from, root)
 	if err != nil {
 		return false, err
@@ -27,23 +45,16 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait until its run has ended", rows[i].ID)
 		}
 	}
+	if to == nil {
+		return false, nil
+	}
 	there, err := Exists(ctx, to, root)
-	if err != nil {
-		return false, err
-	}
-	if there {
-		difference, err := Compare(ctx, from, to, root)
-		if err == nil && difference != "" {
-			err = cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
-		}
-		return false, err
-	}
-	if err := to.Import(ctx, root, Export(ctx, from, root)); err != nil {
+	if !there || err != nil {
 		return false, err
 	}
 	difference, err := Compare(ctx, from, to, root)
 	if err == nil && difference != "" {
-		err = cairn.Errorf(cairn.CodeCorrupt, "session %q was copied, but its copy differs in %s", root, difference)
+		err = cairn.Errorf(cairn.CodeExists, "session %q is there already, and differs in %s", root, difference)
 	}
 	return err == nil, err
 }

@@ -32,6 +32,7 @@ type grammar struct {
 	Inbox    inboxCmd    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
 	Work     workCmd     `cmd:"" help:"Go on with the demo's sessions that are ready or whose process died, until interrupted."`
 	Removal  removalCmds `embed:""`
+	Store    storeCmd    `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  migrateCmd  `cmd:"" help:"Make the tables of a store, or tell how far they are."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }

@@ -169,11 +169,8 @@ func (at *address) option() string {
 	return ""
 }
 
-// opened is a store that is open, with its event log.
-type opened interface {
-	store.Store
-	store.LogProvider
-}
+// opened is a store that is open, with its event log. Each kind of store can take in what another one has.
+type opened = store.Importer
 
 // open opens the store, making it or bringing its schema up to date as need be.
 func (at *address) open(ctx context.Context, a *app) (st opened, err error) {

@@ -104,6 +104,45 @@ func TestServerStores(t *testing.T) {
 	}
 }
 
+// A session that waits in a file is copied to PostgreSQL, answered and carried on there, and then goes on in Redis.
+func TestSessionMoves(t *testing.T) {
+	t.Parallel()
+	b := newServerBench(t, "")
+	servers := places(t)
+	file, postgres, redis := filepath.Join(b.dir, "cairn.db"), servers["postgres"], servers["redis"]
+	shop := "--shop=" + filepath.Join(b.dir, "shop.db")
+	wantWords(t, b.want(t, "Order 42 arrived broken\n", "demo", "--db", file, shop), "waits for approval")
+	for _, server := range servers {
+		b.want(t, "", "migrate", "up", "--store", server)
+	}
+
+	wantWords(t, b.want(t, "", "store", "copy", file, postgres), "demo", "copied")
+	b.env["CAIRN_STORE"] = postgres
+	call := secretID.FindString(b.want(t, "", "inbox", "list", "--json"))
+	b.want(t, "", "inbox", "approve", call)
+	b.work(t, "demo", shop)
+	refunded := b.want(t, "", "sessions", "messages", "demo")
+	wantWords(t, refunded, "Order 42 arrived broken", "refund")
+
+	wantWords(t, b.want(t, "", "store", "copy", postgres, redis), "demo", "copied")
+	b.env["CAIRN_STORE"] = redis
+	if moved := b.want(t, "", "sessions", "messages", "demo"); moved != refunded {
+		t.Errorf("on PostgreSQL:\n%s\non Redis:\n%s", refunded, moved)
+	}
+	wantWords(t, b.want(t, "Where is order 44?\n", "demo", shop), "order 44")
+	wantWords(t, b.want(t, "", "sessions", "runs", "demo"), "3     run_")
+
+	// What stayed behind still waits, and the copy does not go back over it.
+	b.env["CAIRN_STORE"] = ""
+	b.env["CAIRN_DB"] = file
+	wantWords(t, b.want(t, "", "sessions", "list"), "paused")
+	stdout, _, code := b.run("", "store", "copy", redis, file)
+	if code != exitFailure {
+		t.Errorf("copy over what waits: exit %d", code)
+	}
+	wantWords(t, stdout, "failed: already_exists")
+}
+
 // work has a worker go on with what is ready until the run of a session has ended.
 func (b *bench) work(t *testing.T, session string, args ...string) {
 	t.Helper()
