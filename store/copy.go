@@ -32,8 +32,8 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 }
 
 // Copied reports whether a session tree is in another store, and the same there. If another tree of that id is there the
-// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock of this process, is ErrAlreadyRunning, since it
-// will not stay as it is.
+// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock of
+// this process, is ErrAlreadyRunning, since it will not stay as it is.
 func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	rows, err := Tree(ctx, from, root)
 	if err != nil {
@@ -42,7 +42,7 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	now := time.Now()
 	for i := range rows {
 		if rows[i].Running(now) {
-			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait until its run has ended", rows[i].ID)
+			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
 		}
 	}
 	if to == nil {

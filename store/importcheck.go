@@ -98,7 +98,8 @@ func (c *importCheck) begin(s *SessionPart) error {
 	case row.Version < 1:
 		return cairn.Invalid("session", "%q has version %d", row.ID, row.Version)
 	case s.Inside.FirstState < 0 || s.Inside.FirstState > row.State.Position:
-		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d", row.ID, s.Inside.FirstState, row.State.Position)
+		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d",
+			row.ID, s.Inside.FirstState, row.State.Position)
 	}
 	if isRoot {
 		c.log = *s.Log
@@ -117,7 +118,8 @@ func (c *importCheck) state(p *Part) error {
 		case c.states == 0 && change.Keyframe == nil:
 			return cairn.Invalid("states", "session %q: the oldest one is not a whole state", c.session.Row.ID)
 		case change.Keyframe != nil && !json.Valid(change.Keyframe):
-			return cairn.Invalid("states", "session %q: the one at %d is not valid JSON", c.session.Row.ID, c.session.Inside.FirstState+c.states)
+			return cairn.Invalid("states", "session %q: the one at %d is not valid JSON",
+				c.session.Row.ID, c.session.Inside.FirstState+c.states)
 		}
 		c.states++
 	}
@@ -175,7 +177,7 @@ func (c *importCheck) callsOf(p *Part) error {
 	for i := range p.Calls {
 		call := &p.Calls[i]
 		if call.ID == "" || c.calls[call.ID] || call.SessionID != row.ID || call.RootID != row.RootID || call.Version < 1 {
-			return cairn.Invalid("calls", "session %q: %q of session %q and root %q is not one of its own, comes twice or has no version",
+			return cairn.Invalid("calls", "session %q: %q of session %q and root %q is not its own, comes twice or has no version",
 				row.ID, call.ID, call.SessionID, call.RootID)
 		}
 		c.calls[call.ID] = true

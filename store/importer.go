@@ -20,8 +20,8 @@ type Importer interface {
 	// or nothing; an error means that nothing was added, or that the answer was lost, which is ErrUnavailable. Versions,
 	// times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions' fencing tokens. If
 	// there is a session of one of the ids, or a log of the root's id with any events, the error is ErrExists; for parts that
-	// are not a whole tree it is the one of [CheckImport]. parts may be ranged over several times, and no more than one part
-	// is held at once.
+	// are not a whole tree it is the one of [CheckImport]. parts may be ranged over several times. A store that does not keep
+	// everything in memory holds one part at once, and the ids of what came before.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 

@@ -25,9 +25,10 @@ type copyCmd struct {
 
 // Help is what --help adds.
 func (copyCmd) Help() string {
-	return `A session is copied with its sub-agents, companions and event log, all at once or not at all, and read back from both stores.
-One that is there already and the same is skipped, so a copy that was interrupted can simply be run again. One that is there
-and differs is left alone, and so is one that is running: stop it, or wait. The other sessions are copied all the same.
+	return `A session is copied with its sub-agents, companions and event log, all at once or not at all, and then read back from both
+stores. One that is there already and the same is skipped, so a copy that was interrupted can simply be run again. One that
+is there and differs is left alone, and so is one that is running: stop it, or wait. The other sessions are copied all the
+same.
 
 Nothing is removed from the store that is copied from. Go on with a session in one of the stores only.`
 }

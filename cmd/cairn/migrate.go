@@ -50,10 +50,11 @@ func (migrateUpCmd) Run(a *app, all *migrateCmd) error {
 	if all.JSON {
 		return printArray(a.stdout, items(after...))
 	}
-	if n := countApplied(after) - countApplied(before); n > 0 {
-		_, err = fmt.Fprintf(a.stdout, "Applied %s to %s: its schema has version %d.\n", count(n, "migration"), at, countApplied(after))
+	version := countApplied(after)
+	if n := version - countApplied(before); n > 0 {
+		_, err = fmt.Fprintf(a.stdout, "Applied %s to %s: its schema has version %d.\n", count(n, "migration"), at, version)
 	} else {
-		_, err = fmt.Fprintf(a.stdout, "Nothing to do: the schema of %s has version %d.\n", at, countApplied(after))
+		_, err = fmt.Fprintf(a.stdout, "Nothing to do: the schema of %s has version %d.\n", at, version)
 	}
 	return err
 }

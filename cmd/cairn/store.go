@@ -96,7 +96,8 @@ func parseAddress(given, text string) (*address, error) {
 	case "redis", "rediss", "unix":
 		return parseServer(given, text, inRedis, "prefix")
 	}
-	return nil, misuse("%s: %q is no kind of store; there are postgres:, redis:, rediss:, unix: for the socket of a Redis server, and sqlite:", given, name)
+	return nil, misuse("%s: %q is no kind of store; there are sqlite:, postgres:, redis:, rediss:, and unix: for Redis on a socket",
+		given, name)
 }
 
 // parseFile reads the path of a file, which may begin with sqlite:.
@@ -117,7 +118,8 @@ func parseFile(given, text string) (*address, error) {
 func parseServer(given, text string, k kind, parameter string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
-		return nil, misuse("%s: not a URL of the form %s", given, map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0"}[k])
+		form := map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0"}[k]
+		return nil, misuse("%s: not a URL of the form %s", given, form)
 	}
 	query := u.Query()
 	at := &address{given: given, kind: k, name: query.Get(parameter)}

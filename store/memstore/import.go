@@ -90,7 +90,8 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*s
 func imported(p *store.SessionPart) *session {
 	row := copyOf(&p.Row)
 	row.Secret = p.Secret
-	return &session{row: row, stop: p.Inside.Stop, firstChange: p.Inside.FirstState, numbers: p.Inside.Checkpoints, dueAt: p.Inside.DueSince,
+	in := &p.Inside
+	return &session{row: row, stop: in.Stop, firstChange: in.FirstState, numbers: in.Checkpoints, dueAt: in.DueSince,
 		runIndex: map[string]int{}, steps: map[string]struct{}{}, calls: map[string]*cairn.PendingCall{}}
 }
 

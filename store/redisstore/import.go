@@ -144,7 +144,8 @@ func (m *importing) put(kind, key string, elements ...any) error {
 }
 
 func (m *importing) lost() error {
-	return cairn.Errorf(cairn.CodeUnavailable, "import: session %q: the server lost a part of it, which nothing was added to for %s", m.root, importKept)
+	return cairn.Errorf(cairn.CodeUnavailable, "import: session %q: the server lost a part that nothing was added to for %s",
+		m.root, importKept)
 }
 
 // own adds elements to a key of the session under way.
@@ -347,8 +348,8 @@ func (m *importing) endSession() error {
 		return nil
 	}
 	row, inside := &m.part.Row, &m.part.Inside
-	r := record{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints, kind: string(store.DueKindOf(row)),
-		turns: int64(m.queued)}
+	r := record{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints,
+		kind: string(store.DueKindOf(row)), turns: int64(m.queued)}
 	due := inside.DueSince
 	if row.Status == cairn.SessionActive {
 		r.kind, due = string(store.DueCrashed), row.Lease.Until
@@ -409,7 +410,8 @@ func (m *importing) finish() error {
 		return err
 	}
 	opts := &m.s.opts
-	args := []any{m.token, m.root, m.s.eventChannel(m.root), opts.Retention.Milliseconds(), opts.EventRetention.Milliseconds(), len(m.sessions)}
+	args := []any{m.token, m.root, m.s.eventChannel(m.root), opts.Retention.Milliseconds(), opts.EventRetention.Milliseconds(),
+		len(m.sessions)}
 	for _, id := range m.sessions {
 		args = append(args, id)
 	}

@@ -236,7 +236,8 @@ func importTakenOver(h *harness) {
 		h.Fatalf("due as %+v", due)
 	}
 	before := to.load("child of root")
-	s := to.commit("child of root", &store.Commit{Guard: store.Guard{Lapsed: true}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Hour}})
+	s := to.commit("child of root", &store.Commit{Guard: store.Guard{Lapsed: true},
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "heir", TTL: time.Hour}})
 	if s.Lease.Token != before.Lease.Token+1 {
 		h.Fatalf("token %d after %d", s.Lease.Token, before.Lease.Token)
 	}

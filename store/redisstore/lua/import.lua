@@ -1,7 +1,8 @@
 -- Makes a session tree, which put.lua has left under names that begin with ARGV[1], those that everybody sees. ARGV[2] is the
 -- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5] events
 -- after the last one, both 0 for ever; ARGV[6] is the number of sessions, whose ids follow, and then the names of the keys.
-local token, root, channel, keep, keep_events, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local token, root, channel = ARGV[1], ARGV[2], ARGV[3]
+local keep, keep_events, n = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local done = P .. 'x:' .. token
 if call('EXISTS', done) == 1 then
 	return { 'ok' }
