@@ -71,7 +71,7 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*s
 			if part.Session.Log != nil {
 				log.last = part.Session.Log.Last
 			}
-			log.see(root, ses.row.ID, ses.row.Lease.Token)
+			log.fenceOf(root, ses.row.ID).token = ses.row.Lease.Token
 		}
 		if err := tree[len(tree)-1].add(part); err != nil {
 			return nil, nil, err

@@ -28,8 +28,9 @@ const (
 
 	sqlImportSession = `
 		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
-			secret, context, created_at)
-		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, 0, $12::timestamptz)
+			secret, context, created_at, ttl, sweep_at)
+		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, 0, $12::timestamptz, $13::interval,
+			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END)
 		ON CONFLICT (id) DO NOTHING
 		RETURNING key`
 
@@ -75,7 +76,7 @@ const (
 	// A log of that name that has no events yet is taken over.
 	sqlImportLog = `
 		INSERT INTO {schema}.logs AS l (name, first, last) VALUES ($1, $2, $3)
-		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}'
+		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}', batches = '{}'
 		WHERE l.last = 0
 		RETURNING key`
 
@@ -219,7 +220,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
 		mapText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
-		timestamp(row.CreatedAt))
+		timestamp(row.CreatedAt), orNull(row.TTL, row.TTL > 0), timestamp(row.UpdatedAt))
 	if err != nil {
 		return err
 	}

@@ -380,6 +380,7 @@ func packBase(row *cairn.Session, secret string) ([]byte, error) {
 	p.someText("parent", row.ParentID)
 	p.someText("name", row.Name)
 	p.some("expires", micros(row.ExpiresAt))
+	p.some("ttl", row.TTL.Microseconds())
 	p.int64("created", micros(row.CreatedAt))
 	if len(row.Tags) > 0 {
 		text, err := encode("tags", row.Tags)

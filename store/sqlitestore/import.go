@@ -75,10 +75,11 @@ func (s *Store) importTree(ctx context.Context, c *conn, root string, parts iter
 	case last > 0:
 		return store.LogExists(root)
 	case log != 0: // there is nothing in it but fencing tokens
-		for _, text := range []string{sqlDropFences, sqlDropLog} {
-			if _, err := c.exec(text, log); err != nil {
-				return err
-			}
+		if err := dropFences(c, log); err != nil {
+			return err
+		}
+		if _, err := c.exec(sqlDropLog, log); err != nil {
+			return err
 		}
 	}
 	m := importing{c: c}
@@ -229,7 +230,7 @@ func (m *importing) events(list []cairn.Event) error {
 		if err != nil {
 			return err
 		}
-		if _, err := m.c.exec(sqlInsertEvent, m.log, list[i].Sequence, data); err != nil {
+		if _, err := m.c.exec(sqlInsertEvents[0], m.log, list[i].Sequence, data); err != nil {
 			return err
 		}
 	}

@@ -343,9 +343,9 @@ func importTrimmed(h *harness) {
 		if !ok {
 			continue
 		}
-		_, err = f.AppendFenced(h.Context(), root, store.AnySequence, root, s.Lease.Token-1, say("late"))
+		_, err = f.AppendFenced(h.Context(), root, store.AnySequence, holds(root, s.Lease.Token-1), say("late"))
 		h.wantError(err, cairn.ErrFenced, "an event of an earlier holder")
-		if last, err := f.AppendFenced(h.Context(), root, 10, root, s.Lease.Token, say("next")); err != nil || last != 11 {
+		if last, err := f.AppendFenced(h.Context(), root, 10, holds(root, s.Lease.Token), say("next")); err != nil || last != 11 {
 			h.Fatalf("the next event has sequence %d, %v", last, err)
 		}
 	}

@@ -332,13 +332,7 @@ if base_changed then
 	row[2] = cmsgpack.pack(unpacked)
 	call('HSET', row_key, 'base', row[2])
 	if unpacked.root == id then
-		-- What store.SweepAt says of a root that nobody holds.
-		local sweep = math.min((unpacked.expires or 0) ~= 0 and unpacked.expires or math.huge, now + (unpacked.ttl or math.huge))
-		if sweep < math.huge then
-			call('ZADD', P .. 'i:sweep', text(sweep), id)
-		else
-			call('ZREM', P .. 'i:sweep', id)
-		end
+		sweeping(id, unpacked, now)
 	end
 end
 call('HSET', row_key, 'head', row[1], 'version', row[3], 'updated', row[4], 'until', row[5], 'stop', row[6] or '', 'first', text(first),

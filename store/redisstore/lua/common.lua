@@ -58,7 +58,8 @@ local function load(id)
 	for field, value in pairs(cmsgpack.unpack(list[1])) do
 		row[field] = value
 	end
-	row.till, row.stop, row.first, row.due = tonumber(list[5]), list[6] or '', tonumber(list[7]), tonumber(list[8])
+	row.updated, row.till, row.stop = tonumber(list[4]), tonumber(list[5]), list[6] or ''
+	row.first, row.due = tonumber(list[7]), tonumber(list[8])
 	return row, list
 end
 
@@ -110,6 +111,16 @@ local function listed(row)
 		table.insert(names, 'user:' .. row.user)
 	end
 	return names
+end
+
+-- sweeping lists a root from when on it may have expired: what store.SweepAt says of one that nobody holds.
+local function sweeping(id, row, updated)
+	local at = math.min((row.expires or 0) ~= 0 and row.expires or math.huge, updated + (row.ttl or math.huge))
+	if at < math.huge then
+		call('ZADD', P .. 'i:sweep', text(at), id)
+	else
+		call('ZREM', P .. 'i:sweep', id)
+	end
 end
 
 -- unlist takes a session and its pending calls out of the indexes.

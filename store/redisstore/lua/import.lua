@@ -37,6 +37,9 @@ for i = 7, 6 + n do
 	if row.kind then
 		call('ZADD', P .. 'i:due', text(row.due), id)
 	end
+	if id == root then
+		sweeping(id, row, row.updated)
+	end
 	for _, letter in ipairs(keep > 0 and (row.expires or 0) > 0 and everything or {}) do
 		call('PEXPIREAT', P .. letter .. ':' .. id, text(math.floor(row.expires / 1000) + keep))
 	end
