@@ -1,7 +1,7 @@
 # What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
 
 .POSIX:
-.PHONY: help demo build test check bench fuzz tidy
+.PHONY: help demo build test check bench bench-peers fuzz tidy
 .DEFAULT_GOAL := help
 
 TIMEOUT = 20m
@@ -11,7 +11,7 @@ HOUSE = go run ./internal/check
 ARGS =
 
 help: ## Print this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard input too)
 	go run ./cmd/cairn demo $(ARGS)
@@ -29,6 +29,10 @@ check: ## Check format, vet, staticcheck, modules, imports, docs (ARGS='floors l
 bench: ## Run the benchmarks (BENCH=regexp)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -timeout=1h $(ARGS) \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
+
+bench-peers: ## Compare with other systems side by side and write docs/BENCHMARKS.md (needs node and npm; ARGS='-rounds 3')
+	sh internal/testenv/ensure.sh
+	go run ./bench $(ARGS)
 
 fuzz: ## Run each fuzz target for a while (FUZZTIME=10s)
 	grep -r --include='*_test.go' '^func Fuzz' . | sed 's,/[^/]*:func \([A-Za-z0-9_]*\).*, \1,' | while read -r dir name; do \

@@ -57,10 +57,13 @@ func PostgresIn(variable string) func() error {
 // ends.
 func NewPostgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
-	s := must(tb)(startPostgres("postgres-own", initPostgres))
+	s := must(tb)(StartPostgres())
 	tb.Cleanup(s.remove)
 	return s
 }
+
+// StartPostgres starts a durable server for a program, which may stop it; it is removed when [Run] returns.
+func StartPostgres() (*PostgresServer, error) { return startPostgres("postgres-own", initPostgres) }
 
 // Replica starts a server that follows this one and only reads. It is removed when the test ends.
 func (p *PostgresServer) Replica(tb testing.TB) *PostgresServer {

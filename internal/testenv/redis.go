@@ -40,12 +40,17 @@ var sharedRedis = sync.OnceValues(func() (*RedisProcess, error) { return startRe
 // otherwise.
 func RedisServer(tb testing.TB, settings ...string) *RedisProcess {
 	tb.Helper()
-	s, err := startRedis("redis-own", append([]string{"--appendonly", "yes", "--appendfsync", "always"}, settings...)...)
+	s, err := StartRedis(settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(s.Stop)
 	return s
+}
+
+// StartRedis starts a server as [RedisServer] does for a program, which may stop it; it is removed when [Run] returns.
+func StartRedis(settings ...string) (*RedisProcess, error) {
+	return startRedis("redis-own", append([]string{"--appendonly", "yes", "--appendfsync", "always"}, settings...)...)
 }
 
 // RedisProcess is a Redis server.

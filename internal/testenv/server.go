@@ -4,6 +4,8 @@
 // A package that uses one calls [Main] from its TestMain:
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
+//
+// A program that is no test, such as one that measures, has them within [Run].
 package testenv
 
 import (
@@ -40,27 +42,40 @@ const (
 // servers are the servers of this process.
 var servers struct {
 	sync.Mutex
-	managed bool // Main runs
+	managed bool // Run does
 	list    []*Server
 }
 
 // Main runs the tests of a package, stops the servers they used, and exits. What before does comes first; it is for what
 // examples need, which have no way to ask for it.
 func Main(m *testing.M, before ...func() error) {
+	code := 1
+	err := Run(func() error {
+		if err := prepare(before); err != nil {
+			return err
+		}
+		code = m.Run()
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// Run calls do, which may start servers, and stops them when it has returned.
+func Run(do func() error) error {
 	servers.Lock()
 	servers.managed = true
 	servers.Unlock()
-	code := 1
-	if err := prepare(before); err == nil {
-		code = m.Run()
-	} else {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	err := do()
 	servers.Lock()
+	defer servers.Unlock()
 	for _, s := range servers.list {
 		s.remove()
 	}
-	os.Exit(code)
+	servers.managed, servers.list = false, nil
+	return err
 }
 
 func prepare(list []func() error) error {
@@ -101,7 +116,7 @@ func launch(what program) (*Server, error) {
 	servers.Lock()
 	defer servers.Unlock()
 	if !servers.managed {
-		return nil, fmt.Errorf("testenv: %s: TestMain of this package must call testenv.Main", what.name)
+		return nil, fmt.Errorf("testenv: %s: TestMain of this package must call testenv.Main, or a program testenv.Run", what.name)
 	}
 	sweep()
 	s := &Server{program: what}

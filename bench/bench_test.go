@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test ./bench -args -update writes it):\n%s", name, got)
+	}
+}
+
+// newTestArena has every system that is written in Go.
+func newTestArena(t *testing.T) *arena {
+	t.Helper()
+	a, err := newArena(t.Context(), testenv.NewPostgres(t), testenv.RedisServer(t), 2, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func TestEachSystemKeepsTheConversation(t *testing.T) {
+	a := newTestArena(t)
+	for i := range a.contenders {
+		x := &a.contenders[i]
+		if err := verify(t.Context(), x, a.conversation); err != nil {
+			t.Errorf("%s on %s: %v", x.name, x.on, err)
+		}
+		const long = templateEvents + 50
+		s, err := x.open(t.Context(), "long", long)
+		if err != nil {
+			t.Fatalf("%s on %s: %v", x.name, x.on, err)
+		}
+		if err := s.step(t.Context()); err != nil {
+			t.Fatalf("%s on %s: %v", x.name, x.on, err)
+		}
+		got, err := s.read(t.Context())
+		if err != nil || len(got.Messages) != long+2 {
+			t.Errorf("%s on %s: %d messages after a step after %d, %v", x.name, x.on, len(got.Messages), long, err)
+		}
+	}
+}
+
+func TestMeasureFillsEveryCell(t *testing.T) {
+	a := newTestArena(t)
+	p := plan{lengths: []int{2, 20}, writers: []int{1, 2}, rounds: 2, slice: time.Nanosecond, budget: time.Hour}
+	r, err := measure(t.Context(), a.contenders, a.conversation, p, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range a.contenders {
+		for _, n := range p.lengths {
+			if r.bytes[bytesKey{i, n}] <= 0 {
+				t.Errorf("%s on %s: a step after %d messages takes %g bytes", x.name, x.on, n, r.bytes[bytesKey{i, n}])
+			}
+			for _, writers := range p.writers {
+				if c := r.cells[cellKey{i, n, writers}]; c == nil || len(c.rates) != p.rounds || c.rate() <= 0 {
+					t.Errorf("%s on %s, %d messages, %d writers: %+v", x.name, x.on, n, writers, c)
+				}
+			}
+		}
+	}
+}
+
+// fake is a system in memory.
+type fake struct {
+	conversation *conversation
+	fault        error
+	sessions     []*fakeSession
+}
+
+type fakeSession struct {
+	system   *fake
+	n, steps int
+	forgets  bool
+}
+
+func (f *fake) open(_ context.Context, _ string, n int) (session, error) {
+	s := &fakeSession{system: f, n: n}
+	f.sessions = append(f.sessions, s)
+	return s, nil
+}
+
+func (f *fake) stored(context.Context) (int64, error) { return 0, nil }
+func (f *fake) close() error                          { return nil }
+
+func (s *fakeSession) step(context.Context) error {
+	s.steps++
+	return s.system.fault
+}
+
+func (s *fakeSession) read(context.Context) (transcript, error) {
+	return s.system.conversation.after(s.n, s.steps), nil
+}
+
+func TestASlowSystemIsCutOff(t *testing.T) {
+	f := &fake{conversation: newConversation()}
+	p := plan{lengths: []int{10}, writers: []int{1}, rounds: 5, slice: time.Nanosecond, budget: time.Nanosecond}
+	r, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, p, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(r.cells[cellKey{0, 10, 1}].rates); got != 1 {
+		t.Errorf("%d rounds, want 1", got)
+	}
+}
+
+func TestAHistoryStaysAboutAsLong(t *testing.T) {
+	f := &fake{conversation: newConversation()}
+	p := plan{lengths: []int{10, 1000}, writers: []int{2}, rounds: 3, slice: time.Hour, budget: time.Hour}
+	if _, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, p, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range f.sessions[1:] { // the first is verified
+		if s.steps > room(s.n) {
+			t.Errorf("a session with %d messages was taken %d steps further", s.n, s.steps)
+		}
+	}
+}
+
+func TestMeasureTellsWhoFailed(t *testing.T) {
+	f := &fake{conversation: newConversation(), fault: errors.New("disk full")}
+	_, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, plan{}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "fake on Redis: disk full") {
+		t.Errorf("measure: %v", err)
+	}
+}
+
+func TestVerifyFindsWhatIsNotKept(t *testing.T) {
+	c := newConversation()
+	other := *c
+	other.Exchanges = append(slices.Clone(c.Exchanges[1:]), c.Exchanges[0])
+	for name, wrong := range map[string]*conversation{
+		"the state": &other,
+		"messages":  {Question: "?", Answer: c.Answer, Exchanges: c.Exchanges, State: c.State},
+	} {
+		err := verify(t.Context(), &contender{name, onRedis, &fake{conversation: wrong}}, c)
+		if err == nil || !strings.Contains(err.Error(), "read back") {
+			t.Errorf("%s: verify: %v", name, err)
+		}
+	}
+}
+
+func TestTheConversationHasItsSizes(t *testing.T) {
+	c := newConversation()
+	for i, e := range c.Exchanges {
+		if len(e.Text) != textBytes || len(encode(e.Input)) != inputBytes || len(e.Result) != resultBytes || len(e.Value) != fieldBytes {
+			t.Errorf("step %d: %d, %d, %d, %d bytes", i, len(e.Text), len(encode(e.Input)), len(e.Result), len(e.Value))
+		}
+	}
+	if len(c.State) != fields {
+		t.Errorf("%d fields", len(c.State))
+	}
+	if a, b := encode(c), encode(newConversation()); string(a) != string(b) {
+		t.Error("the conversation is another one each time")
+	}
+}
+
+// madeUp are results that were never measured.
+func madeUp() ([]contender, *results) {
+	list := []contender{{floorName, onPostgres, nil}, {cairnName, onPostgres, nil}, {"LangGraph", onPostgres, nil},
+		{floorName, onRedis, nil}, {cairnName, onRedis, nil}}
+	r := &results{plan: plan{lengths: []int{10, 1000, 10_000}, writers: []int{1, 16}, rounds: 3, slice: 400 * time.Millisecond},
+		cells: map[cellKey]*cell{}, bytes: map[bytesKey]float64{}}
+	for i := range list {
+		for _, n := range r.plan.lengths {
+			speed := []float64{2000, 1800, 5000 / float64(n), 20_000, 16_000}[i]
+			for _, writers := range r.plan.writers {
+				at := speed * float64(writers) / 2
+				r.cells[cellKey{i, n, writers}] = &cell{rates: []float64{1.1 * at, at, 0.8 * at}}
+			}
+			r.bytes[bytesKey{i, n}] = 3_000_000 / speed
+		}
+	}
+	r.cells[cellKey{2, 10_000, 16}].rates = []float64{0.4, 0.6}
+	return list, r
+}
+
+func TestTables(t *testing.T) {
+	golden(t, "tables.md", tables(madeUp()))
+}
+
+func TestPlot(t *testing.T) {
+	golden(t, "plot.svg", drawing(madeUp()))
+}
+
+func TestReportReplacesWhatIsBetweenItsMarks(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, benchmarksFile)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, r := madeUp()
+	where := setting{Date: "2026-01-02", Machine: "2 processors", Versions: map[string]string{}}
+	for _, name := range []string{"Go", "PostgreSQL", "Redis", "Node.js", "@langchain/langgraph", "@langchain/langgraph-checkpoint-postgres",
+		"google.golang.org/adk/v2", "trpc.group/trpc-go/trpc-agent-go", "trpc.group/trpc-go/trpc-agent-go/session/redis"} {
+		where.Versions[name] = "v1"
+	}
+	write("# Benchmarks\n\n" + beginMark + "\nold\n" + endMark + "\n\n## More\n")
+	if err := writeReport(dir, list, r, where); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.md.golden", string(got))
+	if strings.Contains(string(got), "<no value>") {
+		t.Error("a version is missing")
+	}
+	if svg, err := os.ReadFile(filepath.Join(dir, plotFile)); err != nil || string(svg) != drawing(list, r) {
+		t.Errorf("the plot is not there: %v", err)
+	}
+	write("# Benchmarks\n")
+	if err := writeReport(dir, list, r, where); err == nil || !strings.Contains(err.Error(), beginMark) {
+		t.Errorf("a page without marks: %v", err)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, c := range []struct{ flag, value, want string }{
+		{"-lengths", "10,11", `-lengths: "11" is not a positive multiple of 2`},
+		{"-lengths", "", `-lengths: "" is not`},
+		{"-writers", "0", `-writers: "0" is not`},
+		{"-rounds", "0", "-rounds: 0 is less than 1"},
+		{"-slice", "0s", "-slice and -budget"},
+	} {
+		err := run(t.Context(), []string{c.flag, c.value}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %q: %v, want %q", c.flag, c.value, err, c.want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for v, want := range map[float64]string{0.0123: "0.012", 0.5: "0.50", 1: "1.0", 9.94: "9.9", 31.4: "31", 1234567: "1,234,567"} {
+		if got := number(v); got != want {
+			t.Errorf("%g is written %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestLangGraphIsPinned(t *testing.T) {
+	type manifest struct {
+		Dependencies map[string]string
+	}
+	var direct manifest
+	var lock struct{ Packages map[string]manifest }
+	for name, to := range map[string]any{"package.json": &direct, "package-lock.json": &lock} {
+		data, err := langgraphFiles.ReadFile("langgraph/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, version := range direct.Dependencies {
+		if strings.Trim(version, "0123456789.") != "" {
+			t.Errorf("%s is %q, which is not one version", name, version)
+		}
+	}
+	if !maps.Equal(direct.Dependencies, lock.Packages[""].Dependencies) {
+		t.Error("package-lock.json is of another package.json")
+	}
+}
+
+func TestInstallLangGraphTellsWhatFailed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := installLangGraph(t.Context(), t.TempDir(), io.Discard)
+	if err == nil || !strings.Contains(fmt.Sprint(err), "npm ci") {
+		t.Errorf("without npm: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// The sizes in bytes of what a step writes, before a system encodes it.
+const (
+	textBytes   = 240 // the reply's text
+	inputBytes  = 160 // the arguments of its tool call, a JSON object
+	resultBytes = 1024
+	fieldBytes  = 200 // the one field of the state that a step replaces
+	fields      = 20
+)
+
+// toolName is the one tool of the conversation.
+const toolName = "look_up_order"
+
+// variants is how many different steps there are before they repeat: enough for a server to find nothing to compress in
+// one message that it has seen in the last.
+const variants = 64
+
+// message is an entry of the conversation as any system can keep it.
+type message struct {
+	Role   cairn.Role `json:"role"`
+	Text   string     `json:"text,omitempty"`
+	Call   string     `json:"call,omitempty"`   // the call that is asked for, or answered
+	Input  input      `json:"input,omitzero"`   // of the call
+	Result string     `json:"result,omitempty"` // of the call
+}
+
+// input is the arguments of a call.
+type input struct {
+	Order string `json:"order,omitempty"`
+	Note  string `json:"note,omitempty"`
+}
+
+// exchange is what one step adds: a reply with a tool call, its result, and a field of the state.
+type exchange struct {
+	Text   string `json:"text"`
+	Input  input  `json:"input"`
+	Result string `json:"result"`
+	Value  string `json:"value"`
+}
+
+// conversation is what every system is given to write. Its steps count from 0.
+type conversation struct {
+	Question  string            `json:"question"`
+	Answer    string            `json:"answer"`
+	Exchanges []exchange        `json:"exchanges"`
+	State     map[string]string `json:"state"` // at the beginning
+}
+
+// newConversation makes up the same conversation each time.
+func newConversation() *conversation {
+	source := rand.New(rand.NewPCG(1, 2))
+	c := &conversation{Question: prose(source, fieldBytes), Answer: prose(source, textBytes+inputBytes), State: map[string]string{}}
+	for range variants {
+		e := exchange{Text: prose(source, textBytes), Result: prose(source, resultBytes), Value: prose(source, fieldBytes)}
+		e.Input = input{Order: fmt.Sprint(10_000 + source.IntN(90_000))}
+		e.Input.Note = prose(source, inputBytes-len(encode(e.Input))-len(`,"note":""`))
+		c.Exchanges = append(c.Exchanges, e)
+	}
+	for i := range fields {
+		c.State[field(i)] = prose(source, fieldBytes)
+	}
+	return c
+}
+
+var words = strings.Fields(`the order arrived broken customer asks for a refund of one item that was delivered late parcel
+	carrier address street invoice number paid by card twice replacement sent on monday please check stock of blue large
+	cotton shirts warehouse answered today nothing is known about it supplier will call back before noon thanks again`)
+
+// prose returns a text of words.
+func prose(source *rand.Rand, size int) string {
+	var b strings.Builder
+	for b.Len() < size {
+		fmt.Fprintf(&b, "%s %d ", words[source.IntN(len(words))], source.IntN(1000))
+	}
+	return b.String()[:size-1] + "."
+}
+
+// field returns the name of the field that a step replaces.
+func field(step int) string { return fmt.Sprintf("field_%02d", step%fields) }
+
+// call returns the id of a step's call.
+func call(step int) string { return fmt.Sprintf("call-%06d", step) }
+
+func (c *conversation) exchange(step int) exchange { return c.Exchanges[step%len(c.Exchanges)] }
+
+// messages returns what a step adds to the transcript.
+func (c *conversation) messages(step int) []message {
+	e := c.exchange(step)
+	return []message{
+		{Role: cairn.RoleAssistant, Text: e.Text, Call: call(step), Input: e.Input},
+		{Role: cairn.RoleTool, Call: call(step), Result: e.Result},
+	}
+}
+
+// history returns the first n messages: a question, an answer, and what the steps before the first that is measured said.
+// n is even.
+func (c *conversation) history(n int) []message {
+	out := []message{{Role: cairn.RoleUser, Text: c.Question}, {Role: cairn.RoleAssistant, Text: c.Answer}}
+	for step := range firstStep(n) {
+		out = append(out, c.messages(step)...)
+	}
+	return out
+}
+
+// firstStep returns the number of the first step after a history of n messages.
+func firstStep(n int) int { return n/2 - 1 }
+
+// transcript is a session as it is read back.
+type transcript struct {
+	Messages []message         `json:"messages"`
+	State    map[string]string `json:"state"`
+}
+
+// after returns the transcript that some steps after a history of n messages lead to.
+func (c *conversation) after(n, steps int) transcript {
+	out := transcript{Messages: c.history(n), State: map[string]string{}}
+	for name, value := range c.State {
+		out.State[name] = value
+	}
+	for step := firstStep(n); step < firstStep(n)+steps; step++ {
+		out.Messages = append(out.Messages, c.messages(step)...)
+		out.State[field(step)] = c.exchange(step).Value
+	}
+	return out
+}
+
+// encode returns the JSON of a value that has one.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+)
+
+// A floor writes the bytes of Cairn's step into Cairn's tables or keys with the one statement or script that somebody would
+// write by hand who knows that it is this step and no other: one update that is its own guard, texts that are ready, and
+// nothing returned but whether it was done. The session is made by Cairn.
+
+//go:embed floor.sql
+var floorSQL string
+
+// sqlFloor is the floor on PostgreSQL.
+type sqlFloor struct {
+	*cairnSystem
+	pool *pgxpool.Pool
+}
+
+type sqlFloorSession struct {
+	*cairnSession
+	pool         *pgxpool.Pool
+	key, version int64
+	checkpoints  int
+	at           cairn.StatePosition
+}
+
+func (f *sqlFloor) open(ctx context.Context, id string, n int) (session, error) {
+	begun, err := f.begin(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	s := &sqlFloorSession{cairnSession: begun, pool: f.pool, version: begun.row.Version, at: begun.row.State}
+	return s, f.pool.QueryRow(ctx, "SELECT key FROM cairn.sessions WHERE id = $1", id).Scan(&s.key)
+}
+
+func (s *sqlFloorSession) step(ctx context.Context) error {
+	n := s.next
+	list, keyframe := s.state.change(n, s.at)
+	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
+	s.at = store.Advance(s.at, keyframe != nil, len(text))
+	s.checkpoints++
+	name := fmt.Sprintf("step-%06d", n)
+	usage := []int64{900, 80, 0, 0, 0, 1, 1, 0, 0, 0}
+	now := time.Now()
+	err := s.pool.QueryRow(ctx, floorSQL, s.key, s.version, now, 2*n+4, n+1, s.checkpoints, "checkpoint-"+name, 10*n, now.Add(lease),
+		usage, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, messages[:], keyframe != nil, text, name, "run").Scan(&s.version)
+	if err == nil {
+		s.next++
+	}
+	return err
+}
+
+//go:embed floor.lua
+var floorLua string
+
+var floorScript = redis.NewScript(floorLua)
+
+// redisFloor is the floor on Redis.
+type redisFloor struct {
+	*cairnSystem
+	client *redis.Client
+}
+
+type redisFloorSession struct {
+	*cairnSession
+	client      *redis.Client
+	keys        []string
+	head        string
+	checkpoints int
+	at          cairn.StatePosition
+}
+
+func (f *redisFloor) open(ctx context.Context, id string, n int) (session, error) {
+	begun, err := f.begin(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	s := &redisFloorSession{cairnSession: begun, client: f.client, at: begun.row.State}
+	for _, letter := range "smfcng" { // session, messages, state, checkpoints, their order, staged
+		s.keys = append(s.keys, "cairn:{0}:"+string(letter)+":"+id)
+	}
+	s.head, err = f.client.HGet(ctx, s.keys[0], "head").Result()
+	return s, err
+}
+
+func (s *redisFloorSession) step(ctx context.Context) error {
+	n := s.next
+	list, keyframe := s.state.change(n, s.at)
+	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
+	s.at = store.Advance(s.at, keyframe != nil, len(text))
+	s.checkpoints++
+	name, stamp := fmt.Sprintf("step-%06d", n), strconv.FormatInt(time.Now().UnixMicro(), 10)
+	record := fmt.Sprintf(`[%d,1,%d,%d,0,%d,%d,%s,"",{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d}]`,
+		s.checkpoints, 2*n+4, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, stamp, name, n+1, 10*n)
+	done, err := floorScript.Run(ctx, s.client, s.keys, s.checkpoints, s.checkpoints+1, s.head, stamp, stamp+messages[0], stamp+messages[1],
+		text, "s"+name, "checkpoint-"+name, "ccheckpoint-"+name, record).Bool()
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return fmt.Errorf("floor: %s: the guard does not hold", s.row.ID)
+	}
+	s.next++
+	return nil
+}
+
+// read folds the chain of the state itself, since the row's head stays as it was.
+func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error) {
+	pipe := s.client.Pipeline()
+	messages, chain := pipe.LRange(ctx, s.keys[1], 0, -1), pipe.LRange(ctx, s.keys[2], 0, -1)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return out, err
+	}
+	for _, text := range messages.Val() {
+		var m cairn.Message
+		if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &m); err != nil { // the time is before it
+			return out, err
+		}
+		found, err := fromCairn(m)
+		if err != nil {
+			return out, err
+		}
+		out.Messages = append(out.Messages, found)
+	}
+	var keyframe json.RawMessage
+	var changes [][]cairn.Op
+	for _, text := range chain.Val() {
+		if strings.HasPrefix(text, "{") {
+			keyframe, changes = json.RawMessage(text), nil
+			continue
+		}
+		var list []cairn.Op
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return out, err
+		}
+		changes = append(changes, list)
+	}
+	raw, err := store.FoldState(keyframe, changes)
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(raw, &out.State)
+}
+
+// stepTexts returns what the store keeps of a step's change of the state, and of its messages.
+func stepTexts(c *conversation, step int, list []cairn.Op, keyframe []byte) (change string, messages [2]string) {
+	change = string(keyframe)
+	if keyframe == nil {
+		change = string(encode(list))
+	}
+	for i, m := range c.cairn(step) {
+		messages[i] = string(encode(m))
+	}
+	return change, messages
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+//go:embed langgraph
+var langgraphFiles embed.FS
+
+// installLangGraph puts the driver and its packages into a directory below dir, unless they are there, and returns it.
+func installLangGraph(ctx context.Context, dir string, progress io.Writer) (string, error) {
+	sum := sha256.New()
+	entries, err := langgraphFiles.ReadDir("langgraph")
+	if err != nil {
+		return "", err
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		data, err := langgraphFiles.ReadFile("langgraph/" + e.Name())
+		if err != nil {
+			return "", err
+		}
+		files[e.Name()] = data
+		fmt.Fprintf(sum, "%s %d\n%s", e.Name(), len(data), data)
+	}
+	dir = filepath.Join(dir, fmt.Sprintf("langgraph-%x", sum.Sum(nil)[:8]))
+	done := filepath.Join(dir, "installed")
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return "", err
+		}
+	}
+	fmt.Fprintln(progress, "install LangGraph's packages")
+	npm := exec.CommandContext(ctx, "npm", "ci", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return dir, os.WriteFile(done, nil, 0o644)
+}
+
+// langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph, and so one
+// checkpoint, which is on the server before the next step begins. One process drives all writers, as JavaScript does.
+type langGraph struct {
+	database *postgresDatabase
+	command  *exec.Cmd
+	in       io.WriteCloser
+
+	mu  sync.Mutex // a request is answered before the next one
+	out *bufio.Reader
+}
+
+type langGraphSession struct {
+	system *langGraph
+	id     string
+}
+
+func newLangGraph(ctx context.Context, c *conversation, dir string, db *postgresDatabase, writers int) (*langGraph, error) {
+	command := exec.CommandContext(ctx, "node", "--max-old-space-size=4096", "driver.mjs")
+	command.Dir, command.Stderr = dir, os.Stderr
+	in, err1 := command.StdinPipe()
+	out, err2 := command.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	l := &langGraph{database: db, command: command, in: in, out: bufio.NewReader(out)}
+	err := l.ask(map[string]any{"op": "setup", "host": db.dir, "database": db.name, "writers": writers, "tool": toolName, "conversation": c}, &struct{}{})
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// ask sends a request and decodes its answer.
+func (l *langGraph) ask(request, answer any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.in.Write(append(encode(request), '\n')); err != nil {
+		return fmt.Errorf("langgraph: %w", err)
+	}
+	line, err := l.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("langgraph: %w", err)
+	}
+	var failure struct{ Error string }
+	if err := json.Unmarshal(line, &failure); err != nil {
+		return fmt.Errorf("langgraph: %w", err)
+	}
+	if failure.Error != "" {
+		return fmt.Errorf("langgraph: %s", failure.Error)
+	}
+	return json.Unmarshal(line, answer)
+}
+
+func (l *langGraph) open(_ context.Context, id string, n int) (session, error) {
+	return &langGraphSession{l, id}, l.ask(map[string]any{"op": "open", "id": id, "messages": n}, &struct{}{})
+}
+
+func (l *langGraph) drive(_ context.Context, lanes []lane, d time.Duration) ([]pace, error) {
+	type job struct {
+		ID    string `json:"id"`
+		Steps int    `json:"steps"`
+	}
+	jobs := make([][]job, len(lanes))
+	for i, lane := range lanes {
+		for _, e := range lane {
+			jobs[i] = append(jobs[i], job{e.session.(*langGraphSession).id, e.left})
+		}
+	}
+	var answer struct {
+		Lanes []struct {
+			Steps   []int
+			Seconds float64
+		}
+	}
+	if err := l.ask(map[string]any{"op": "drive", "lanes": jobs, "milliseconds": d.Milliseconds()}, &answer); err != nil {
+		return nil, err
+	}
+	out := make([]pace, len(lanes))
+	for i, done := range answer.Lanes {
+		for j, steps := range done.Steps {
+			lanes[i][j].left -= steps
+			out[i].steps += steps
+		}
+		out[i].spent = time.Duration(done.Seconds * float64(time.Second))
+	}
+	return out, nil
+}
+
+func (l *langGraph) stored(ctx context.Context) (int64, error) { return l.database.stored(ctx) }
+
+func (l *langGraph) close() error {
+	l.in.Close()
+	return l.command.Wait()
+}
+
+func (s *langGraphSession) step(ctx context.Context) error {
+	_, err := s.system.drive(ctx, []lane{{{session: s, left: 1}}}, time.Minute)
+	return err
+}
+
+func (s *langGraphSession) read(context.Context) (out transcript, err error) {
+	return out, s.system.ask(map[string]any{"op": "read", "id": s.id}, &out)
+}

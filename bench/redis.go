@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// redisDatabase is a numbered database that one system has to itself.
+type redisDatabase struct {
+	url    string
+	client *redis.Client // of the harness and of the floor
+}
+
+func newRedisDatabase(s *testenv.RedisProcess, number, writers int) (*redisDatabase, error) {
+	url := fmt.Sprintf("%s?db=%d", s.URL(), number)
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	opts.PoolSize = writers
+	return &redisDatabase{url: url, client: redis.NewClient(opts)}, nil
+}
+
+// stored returns the bytes that the server's memory spends on the keys.
+func (d *redisDatabase) stored(ctx context.Context) (sum int64, err error) {
+	keys := d.client.Scan(ctx, 0, "", 1000).Iterator()
+	for keys.Next(ctx) {
+		size, err := d.client.MemoryUsage(ctx, keys.Val(), 0).Result()
+		if err != nil {
+			return 0, err
+		}
+		sum += size
+	}
+	return sum, keys.Err()
+}
+
+// copy copies the keys of one session to another, whose name takes the place of its own in them. Keys that are there stay.
+func (d *redisDatabase) copy(ctx context.Context, from, to string) error {
+	keys := d.client.Scan(ctx, 0, "*"+from, 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := d.client.Copy(ctx, keys.Val(), strings.TrimSuffix(keys.Val(), from)+to, d.client.Options().DB, false).Err(); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}
+
+func newCairnOnRedis(ctx context.Context, c *conversation, db *redisDatabase, writers int) (*cairnSystem, error) {
+	st, err := redisstore.Open(ctx, db.url, &redisstore.Options{Connections: writers})
+	if err != nil {
+		return nil, err
+	}
+	return &cairnSystem{conversation: c, store: st, bytes: db.stored}, nil
+}
