@@ -12,6 +12,7 @@ import (
 // series is a line of the plot.
 type series struct {
 	name   string
+	colour string // a class of plotStyle
 	dashed bool
 	points []point
 }
@@ -34,16 +35,15 @@ const plotStyle = `
 	.grid { stroke: #d1d9e0; stroke-width: 1 }
 	.line { fill: none; stroke-width: 2.5 }
 	.dashed { stroke-dasharray: 7 4 }
-	.s0 { stroke: #59636e; fill: #59636e } .s1 { stroke: #0969da; fill: #0969da } .s2 { stroke: #bc4c00; fill: #bc4c00 }
-	.s3 { stroke: #8250df; fill: #8250df } .s4 { stroke: #59636e; fill: #59636e } .s5 { stroke: #0969da; fill: #0969da }
-	.s6 { stroke: #1a7f37; fill: #1a7f37 }
+	.floor { stroke: #59636e; fill: #59636e } .cairn { stroke: #0969da; fill: #0969da }
+	.peer0 { stroke: #bc4c00; fill: #bc4c00 } .peer1 { stroke: #8250df; fill: #8250df } .peer2 { stroke: #1a7f37; fill: #1a7f37 }
 	.leader { stroke-width: 1; opacity: 0.5 }
 	@media (prefers-color-scheme: dark) {
 		text { fill: #f0f6fc }
 		.ground { fill: #0d1117 }
 		.grid { stroke: #3d444d }
-		.s0, .s4 { stroke: #9198a1; fill: #9198a1 } .s1, .s5 { stroke: #4493f8; fill: #4493f8 }
-		.s2 { stroke: #f0883e; fill: #f0883e } .s3 { stroke: #ab7df8; fill: #ab7df8 } .s6 { stroke: #3fb950; fill: #3fb950 }
+		.floor { stroke: #9198a1; fill: #9198a1 } .cairn { stroke: #4493f8; fill: #4493f8 }
+		.peer0 { stroke: #f0883e; fill: #f0883e } .peer1 { stroke: #ab7df8; fill: #ab7df8 } .peer2 { stroke: #3fb950; fill: #3fb950 }
 	}
 	.line.line { fill: none }
 	.mark { stroke: none }
@@ -77,16 +77,16 @@ func plot(title, xName, yName string, lines []series) string {
 		for _, p := range s.points {
 			path = append(path, fmt.Sprintf("%.1f,%.1f", xs.place(p.x), ys.place(p.y)))
 		}
-		class := fmt.Sprintf("s%d", i)
+		class := s.colour
 		if s.dashed {
 			class += " dashed"
 		}
 		fmt.Fprintf(&b, "<polyline class=\"line %s\" points=\"%s\"/>\n", class, strings.Join(path, " "))
 		for _, p := range s.points {
-			fmt.Fprintf(&b, "<circle class=\"mark s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", i, xs.place(p.x), ys.place(p.y))
+			fmt.Fprintf(&b, "<circle class=\"mark %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", s.colour, xs.place(p.x), ys.place(p.y))
 		}
 		end := s.points[len(s.points)-1]
-		fmt.Fprintf(&b, "\n<line class=\"leader s%d\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", i, xs.place(end.x)+6, ys.place(end.y),
+		fmt.Fprintf(&b, "\n<line class=\"leader %s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", s.colour, xs.place(end.x)+6, ys.place(end.y),
 			xs.place(end.x)+22, labels[i])
 		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", xs.place(end.x)+26, labels[i]+4, html.EscapeString(s.name))
 	}

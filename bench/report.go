@@ -78,8 +78,18 @@ func between(page, text string) (string, error) {
 func drawing(list []contender, r *results) string {
 	writers := r.plan.writers[0]
 	var lines []series
+	peers := 0
 	for i, x := range list {
 		s := series{name: fmt.Sprintf("%s (%s)", x.name, x.on), dashed: x.on == onRedis}
+		switch x.name {
+		case floorName:
+			s.colour = "floor"
+		case cairnName:
+			s.colour = "cairn"
+		default:
+			s.colour = fmt.Sprintf("peer%d", peers)
+			peers++
+		}
 		for _, n := range r.plan.lengths {
 			s.points = append(s.points, point{float64(n), 1000 / r.cells[cellKey{i, n, writers}].rate()})
 		}
