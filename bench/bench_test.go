@@ -39,9 +39,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// newTestArena has every system that is written in Go.
-func newTestArena(t *testing.T) *arena {
-	t.Helper()
+func TestEachSystemKeepsTheConversation(t *testing.T) {
 	a, err := newArena(t.Context(), testenv.NewPostgres(t), testenv.RedisServer(t), 2, "")
 	if err != nil {
 		t.Fatal(err)
@@ -51,49 +49,36 @@ func newTestArena(t *testing.T) *arena {
 			t.Error(err)
 		}
 	})
-	return a
-}
-
-func TestEachSystemKeepsTheConversation(t *testing.T) {
-	a := newTestArena(t)
-	for i := range a.contenders {
-		x := &a.contenders[i]
-		if err := verify(t.Context(), x, a.conversation); err != nil {
-			t.Errorf("%s on %s: %v", x.name, x.on, err)
-		}
-		const long = templateEvents + 50
-		s, err := x.open(t.Context(), "long", long)
-		if err != nil {
-			t.Fatalf("%s on %s: %v", x.name, x.on, err)
-		}
-		if err := s.step(t.Context()); err != nil {
-			t.Fatalf("%s on %s: %v", x.name, x.on, err)
-		}
-		got, err := s.read(t.Context())
-		if err != nil || len(got.Messages) != long+2 {
-			t.Errorf("%s on %s: %d messages after a step after %d, %v", x.name, x.on, len(got.Messages), long, err)
-		}
-	}
-}
-
-func TestMeasureFillsEveryCell(t *testing.T) {
-	a := newTestArena(t)
-	p := plan{lengths: []int{2, 20}, writers: []int{1, 2}, rounds: 2, slice: time.Nanosecond, budget: time.Hour}
-	r, err := measure(t.Context(), a.contenders, a.conversation, p, io.Discard)
+	p := plan{lengths: []int{2, 20}, writers: []int{1, 2}, steps: 12, rounds: 2, slice: time.Nanosecond, budget: time.Hour}
+	r, err := measure(t.Context(), a.contenders, a.conversation, p, io.Discard) // it verifies each first
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, x := range a.contenders {
-		for _, n := range p.lengths {
-			if r.bytes[bytesKey{i, n}] <= 0 {
-				t.Errorf("%s on %s: a step after %d messages takes %g bytes", x.name, x.on, n, r.bytes[bytesKey{i, n}])
-			}
-			for _, writers := range p.writers {
-				if c := r.cells[cellKey{i, n, writers}]; c == nil || len(c.rates) != p.rounds || c.rate() <= 0 {
-					t.Errorf("%s on %s, %d messages, %d writers: %+v", x.name, x.on, n, writers, c)
+		t.Run(fmt.Sprintf("%s/%s", x.on, x.name), func(t *testing.T) {
+			for _, n := range p.lengths {
+				if r.bytes[bytesKey{i, n}] <= 0 {
+					t.Errorf("a step after %d messages takes %g bytes", n, r.bytes[bytesKey{i, n}])
+				}
+				for _, writers := range p.writers {
+					if c := r.cells[cellKey{i, n, writers}]; c == nil || len(c.rates) != p.rounds || c.rate() <= 0 {
+						t.Errorf("%d messages, %d writers: %+v", n, writers, c)
+					}
 				}
 			}
-		}
+			const long = templateEvents + 50
+			s, err := x.open(t.Context(), "long", long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.read(t.Context())
+			if err != nil || len(got.Messages) != long+2 {
+				t.Errorf("%d messages after a step after %d, %v", len(got.Messages), long, err)
+			}
+		})
 	}
 }
 
@@ -130,7 +115,7 @@ func (s *fakeSession) read(context.Context) (transcript, error) {
 
 func TestASlowSystemIsCutOff(t *testing.T) {
 	f := &fake{conversation: newConversation()}
-	p := plan{lengths: []int{10}, writers: []int{1}, rounds: 5, slice: time.Nanosecond, budget: time.Nanosecond}
+	p := plan{lengths: []int{10}, writers: []int{1}, steps: 1, rounds: 5, slice: time.Nanosecond, budget: time.Nanosecond}
 	r, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, p, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +127,7 @@ func TestASlowSystemIsCutOff(t *testing.T) {
 
 func TestAHistoryStaysAboutAsLong(t *testing.T) {
 	f := &fake{conversation: newConversation()}
-	p := plan{lengths: []int{10, 1000}, writers: []int{2}, rounds: 3, slice: time.Hour, budget: time.Hour}
+	p := plan{lengths: []int{10, 1000}, writers: []int{2}, steps: 100, rounds: 3, slice: time.Hour, budget: time.Hour}
 	if _, err := measure(t.Context(), []contender{{"fake", onRedis, f}}, f.conversation, p, io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	p := plan{rounds: *rounds, slice: *slice, budget: *budget}
+	p := plan{steps: 100, rounds: *rounds, slice: *slice, budget: *budget}
 	var err1, err2 error
 	p.lengths, err1 = numbers("lengths", *lengths, 2)
 	p.writers, err2 = numbers("writers", *writers, 1)

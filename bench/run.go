@@ -20,23 +20,18 @@ type contender struct {
 type plan struct {
 	lengths []int // of the history, in messages; each is even
 	writers []int
+	steps   int           // that a writer has before it, at the least, when it is its system's turn
 	rounds  int           // of which the median counts
 	slice   time.Duration // how long a system runs until it is the next one's turn
 	budget  time.Duration // how long a system may take for one cell, filling included, until it gets no further round
 }
 
-// lapSteps is how many steps a writer has before it, at the least, when it is its system's turn.
-const lapSteps = 100
-
 // room is how many steps a session with a history of n messages may be taken further by, so that its history is still about
 // as long.
 func room(n int) int { return max(10, n/20) }
 
-// To find out what a step takes on the server so many are made, or as many as there is time for.
-const (
-	storageSteps = 100
-	storageTime  = 2 * time.Second
-)
+// storageTime is how long a system writes to show how many bytes a step adds, unless the plan's number of steps is enough.
+const storageTime = 2 * time.Second
 
 // results are the measurements of a plan.
 type results struct {
@@ -77,7 +72,7 @@ func measure(ctx context.Context, list []contender, c *conversation, p plan, pro
 	}
 	for _, n := range p.lengths {
 		for i := range list {
-			size, err := list[i].bytesPerStep(ctx, n)
+			size, err := list[i].bytesPerStep(ctx, n, p.steps)
 			if err != nil {
 				return nil, fmt.Errorf("%s on %s: %w", list[i].name, list[i].on, err)
 			}
@@ -122,7 +117,7 @@ func (c *cell) round(ctx context.Context, x *contender, name string, n int, p pl
 		for _, e := range sessions {
 			steps += e.left
 		}
-		for steps < lapSteps {
+		for steps < p.steps {
 			s, err := x.open(ctx, fmt.Sprintf("%s-%d", name, c.made), n)
 			if err != nil {
 				return err
@@ -142,15 +137,15 @@ func (c *cell) round(ctx context.Context, x *contender, name string, n int, p pl
 	return nil
 }
 
-// bytesPerStep measures how much the data on the server grows by a step.
-func (x *contender) bytesPerStep(ctx context.Context, n int) (float64, error) {
+// bytesPerStep measures how much the data on the server grows by each of some steps.
+func (x *contender) bytesPerStep(ctx context.Context, n, steps int) (float64, error) {
 	var l lane
-	for i := range (storageSteps + room(n) - 1) / room(n) {
+	for i := range (steps + room(n) - 1) / room(n) {
 		s, err := x.open(ctx, fmt.Sprintf("bytes-%d-%d", n, i), n)
 		if err != nil {
 			return 0, err
 		}
-		l = append(l, &entry{s, min(room(n), storageSteps)})
+		l = append(l, &entry{s, min(room(n), steps)})
 	}
 	before, err := x.stored(ctx)
 	if err != nil {

@@ -45,24 +45,21 @@ func trpcKey(id string) trpcsession.Key {
 	return trpcsession.Key{AppName: appName, UserID: userName, SessionID: id}
 }
 
-// open makes the session with the service, copies the events of a template into it and reads it, as the runner does before
-// each turn.
+// open makes the session with the service and copies the events of a template into it. It does not read them, since the
+// service cannot read ten thousand: the session in memory is that of the process which wrote them.
 func (t *trpcSystem) open(ctx context.Context, id string, n int) (session, error) {
 	template, err := t.templates.of(n, func(id string) error { return t.fill(ctx, id, n) })
 	if err != nil {
 		return nil, err
 	}
-	if _, err := t.create(ctx, id, n); err != nil {
-		return nil, err
-	}
-	if err := t.database.copy(ctx, template, id); err != nil {
-		return nil, err
-	}
-	found, err := t.service.GetSession(ctx, trpcKey(id))
+	s, err := t.create(ctx, id, n)
 	if err != nil {
 		return nil, err
 	}
-	return &trpcSession{system: t, session: found, next: firstStep(n)}, nil
+	for _, m := range t.conversation.history(n) {
+		s.UpdateUserSession(m.trpc())
+	}
+	return &trpcSession{system: t, session: s, next: firstStep(n)}, t.database.copy(ctx, template, id)
 }
 
 func (t *trpcSystem) create(ctx context.Context, id string, n int) (*trpcsession.Session, error) {
