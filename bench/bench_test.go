@@ -10,12 +10,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -54,6 +56,14 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("the floors write what Cairn writes", func(t *testing.T) {
+		if floor, cairn := tableRows(t, a.databases[0]), tableRows(t, a.databases[1]); !slices.Equal(floor, cairn) {
+			t.Errorf("PostgreSQL: %s", firstDifference(floor, cairn))
+		}
+		if floor, cairn := keyValues(t, a.keyspaces[0]), keyValues(t, a.keyspaces[1]); !slices.Equal(floor, cairn) {
+			t.Errorf("Redis: %s", firstDifference(floor, cairn))
+		}
+	})
 	for i, x := range a.contenders {
 		t.Run(fmt.Sprintf("%s/%s", x.on, x.name), func(t *testing.T) {
 			for _, n := range p.lengths {
@@ -82,6 +92,57 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 	}
 }
 
+// tableRows returns what the verified session has in tables, but for times.
+func tableRows(t *testing.T, db *postgresDatabase) (out []string) {
+	t.Helper()
+	for _, query := range []string{
+		"SELECT number, data FROM cairn.messages",
+		"SELECT position, keyframe, data FROM cairn.state",
+		"SELECT number, turn, step, message_count, state_position, log_sequence, id, step_id, run_id, parent_id FROM cairn.checkpoints",
+		"SELECT version, message_count, step, checkpoints, checkpoint_id, checkpoint_before, log_sequence, state_position, keyframe_bytes, change_bytes FROM cairn.heads",
+	} {
+		rows, err := db.pool.Query(t.Context(), "SELECT r::text FROM ("+query+" WHERE session = (SELECT key FROM cairn.sessions WHERE id = 'verified') ORDER BY 1) r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, list...)
+	}
+	return out
+}
+
+// keyValues returns what the verified session has in keys, but for times and for its row.
+func keyValues(t *testing.T, db *redisDatabase) []string {
+	t.Helper()
+	key := func(letter string) string { return "cairn:{0}:" + letter + ":verified" }
+	pipe := db.client.Pipeline()
+	messages, state := pipe.LRange(t.Context(), key("m"), 0, -1), pipe.LRange(t.Context(), key("f"), 0, -1)
+	checkpoints, order := pipe.HGetAll(t.Context(), key("c")), pipe.ZRange(t.Context(), key("n"), 0, -1)
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out := slices.Concat(messages.Val(), state.Val(), order.Val())
+	for _, name := range slices.Sorted(maps.Keys(checkpoints.Val())) {
+		out = append(out, name+" "+checkpoints.Val()[name])
+	}
+	for i := range out {
+		out[i] = regexp.MustCompile(`\b\d{16}\b|^\d{16}`).ReplaceAllString(out[i], "TIME")
+	}
+	return out
+}
+
+func firstDifference(a, b []string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("%.300s\nand\n%.300s", a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d and %d entries", len(a), len(b))
+}
+
 // fake is a system in memory.
 type fake struct {
 	conversation *conversation
@@ -92,7 +153,6 @@ type fake struct {
 type fakeSession struct {
 	system   *fake
 	n, steps int
-	forgets  bool
 }
 
 func (f *fake) open(_ context.Context, _ string, n int) (session, error) {

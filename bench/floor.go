@@ -79,7 +79,9 @@ type redisFloorSession struct {
 	keys        []string
 	head        string
 	checkpoints int
+	parent      string // the checkpoint before
 	at          cairn.StatePosition
+	frame       int64 // the position of the last keyframe
 }
 
 func (f *redisFloor) open(ctx context.Context, id string, n int) (session, error) {
@@ -100,12 +102,17 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	list, keyframe := s.state.change(n, s.at)
 	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
 	s.at = store.Advance(s.at, keyframe != nil, len(text))
-	s.checkpoints++
+	if keyframe != nil {
+		s.frame = s.at.Position
+	}
 	name, stamp := fmt.Sprintf("step-%06d", n), strconv.FormatInt(time.Now().UnixMicro(), 10)
-	record := fmt.Sprintf(`[%d,1,%d,%d,0,%d,%d,%s,"",{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d}]`,
-		s.checkpoints, 2*n+4, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, stamp, name, n+1, 10*n)
+	checkpoint := "checkpoint-" + name
+	s.checkpoints++
+	record := fmt.Sprintf(`[%d,1,%d,%d,%d,%d,%d,%s,%q,{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d}]`,
+		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, stamp, s.parent, name, n+1, 10*n)
+	s.parent = checkpoint
 	done, err := floorScript.Run(ctx, s.client, s.keys, s.checkpoints, s.checkpoints+1, s.head, stamp, stamp+messages[0], stamp+messages[1],
-		text, "s"+name, "checkpoint-"+name, "ccheckpoint-"+name, record).Bool()
+		text, "s"+name, checkpoint, "c"+checkpoint, record).Bool()
 	switch {
 	case err != nil:
 		return err
