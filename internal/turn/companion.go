@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,13 +86,14 @@ func (v *visit) tell(value any, err error) (*cairn.ToolResult, error) {
 	return &cairn.ToolResult{CallID: v.c.use.CallID, Tool: v.c.use.Tool, Output: raw}, nil
 }
 
-// companion returns the latest session of a companion by its name; nil if there is none.
+// companion returns the session of a companion by its name: the one that has not failed, of which there is at most one, or
+// the latest; nil if there is none.
 func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name string) (found *cairn.Session, err error) {
 	err = fx.eachCompanion(ctx, parent, func(row *cairn.Session) bool {
-		if row.Name == name {
+		if row.Name == name && (found == nil || row.Status != cairn.SessionFailed) {
 			found = row
 		}
-		return found == nil
+		return found == nil || found.Status == cairn.SessionFailed
 	})
 	return found, err
 }
@@ -135,18 +137,85 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 }
 
 func (v *visit) list() (*cairn.ToolResult, error) {
-	list, seen := []companionStatus{}, map[string]bool{}
-	var failed error
+	var rows []*cairn.Session // the latest of each name, and in its place one that has not failed
+	at := map[string]int{}
 	err := v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
-		if seen[row.Name] { // an earlier one that failed
-			return true
+		switch i, seen := at[row.Name]; {
+		case !seen:
+			at[row.Name] = len(rows)
+			rows = append(rows, row)
+		case row.Status != cairn.SessionFailed:
+			rows[i] = row
 		}
-		seen[row.Name] = true
-		s, err := v.status(row)
-		list, failed = append(list, s), err
-		return err == nil
+		return true
 	})
-	return v.tell(list, errors.Join(err, failed))
+	list := []companionStatus{}
+	for _, row := range rows {
+		s, failed := v.status(row)
+		list, err = append(list, s), errors.Join(err, failed)
+	}
+	return v.tell(list, err)
+}
+
+// company is the companions of a session, as far as spawning another one depends on them.
+type company struct {
+	count, alive map[string]int            // by agent: how many there were, and how many have not failed
+	named        map[string]*cairn.Session // those that have not failed, by name
+}
+
+func (c *company) add(row *cairn.Session) {
+	c.count[row.Agent]++
+	if row.Status != cairn.SessionFailed {
+		c.alive[row.Agent]++
+		c.named[row.Name] = row
+	}
+}
+
+// name returns the name that the model asks for, or one that is free.
+func (c *company) name(args companionArgs) string {
+	if name := strings.TrimSpace(args.Name); name != "" {
+		return name
+	}
+	for n := c.count[args.Agent] + 1; ; n++ {
+		if name := fmt.Sprintf("%s-%d", args.Agent, n); c.named[name] == nil {
+			return name
+		}
+	}
+}
+
+// company returns the companions there are for the call. Calls of one reply run side by side: each counts those before it
+// as if they had begun, and none counts those after it. The session that an earlier try of the call itself has begun is
+// returned apart.
+func (v *visit) company() (all company, begun *cairn.Session, err error) {
+	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
+	siblings := map[string]bool{}
+	for _, c := range v.l.step.calls {
+		siblings[v.l.childID(c)] = true
+	}
+	mine := v.l.childID(v.c)
+	err = v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
+		switch {
+		case row.ID == mine:
+			begun = row
+		case !siblings[row.ID]:
+			all.add(row)
+		}
+		return true
+	})
+	for _, c := range v.l.step.calls {
+		if c == v.c {
+			break
+		}
+		var args companionArgs
+		if c.use.Tool != cairn.CompanionSpawn || c.tool == nil || c.tool.Check(c.use.Input) != nil || json.Unmarshal(c.use.Input, &args) != nil {
+			continue
+		}
+		name := all.name(args)
+		if kind, ok := v.a.Companion(args.Agent); ok && all.named[name] == nil && all.alive[args.Agent] < kind.Limit() {
+			all.add(&cairn.Session{Name: name, Agent: args.Agent})
+		}
+	}
+	return all, begun, err
 }
 
 // spawn begins a companion, or goes on with the one of that name unless it failed.
@@ -155,50 +224,32 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	if !ok { // the schema admits only those that there are
 		return errorResult(v.c.use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
-	fresh := ids.Derive("child", v.l.row.Secret, v.l.row.ID, v.c.use.CallID)
-	name, alive := strings.TrimSpace(args.Name), 0
-	var there *cairn.Session
-	seen := map[string]bool{}
-	count := 0
-	err := v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
-		if row.Agent == args.Agent {
-			count++
-			if !seen[row.Name] && row.Status != cairn.SessionFailed {
-				alive++
-			}
-		}
-		if there == nil && (row.ID == fresh || name != "" && row.Name == name) {
-			there = row
-		}
-		seen[row.Name] = true
-		return true
-	})
+	all, begun, err := v.company()
 	if err != nil {
 		return nil, err
 	}
+	name := all.name(args)
+	there := cmp.Or(begun, all.named[name])
 	switch {
-	case there != nil && there.ID != fresh && there.Status == cairn.SessionFailed:
-		there = nil
-	case there != nil && there.Agent != args.Agent:
+	case there == nil:
+	case there.Agent != args.Agent:
 		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
-	}
-	if there != nil {
+	case there.ID == "":
+		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
+	default:
 		v.c.child = there.ID
-		if there.ID == fresh || v.l.step.told { // begun by an earlier try of this call
+		if there == begun || v.l.step.told {
 			return v.converse(kind, there.Name, nil)
 		}
 		return v.send(there, args.Message)
 	}
-	if name == "" {
-		name = fmt.Sprintf("%s-%d", args.Agent, count+1)
-	}
 	if problem := ids.Check(name); problem != "" {
 		return errorResult(v.c.use, cairn.CodeArguments, "name: "+problem), nil
 	}
-	if alive >= kind.Limit() {
-		return errorResult(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", alive, args.Agent)), nil
+	if n := all.alive[args.Agent]; n >= kind.Limit() {
+		return errorResult(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
-	v.c.child = fresh
+	v.c.child = v.l.childID(v.c)
 	return v.converse(kind, name, func() (Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
 }
 
