@@ -28,10 +28,10 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 		return err
 	}
 	if row.Status == cairn.SessionPaused {
-		if err := e.stopCompanions(ctx, row, kind, reason); err != nil {
+		if err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()}); err != nil {
 			return err
 		}
-		return e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()})
+		return e.stopCompanions(ctx, row, kind, reason)
 	}
 	if row.Status != cairn.SessionActive {
 		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", sessionID, row.Status)
@@ -47,9 +47,9 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 	return e.stopCompanions(ctx, row, kind, reason)
 }
 
-// stopCompanions stops those of a session's companions that are at work.
+// stopCompanions stops those of a session's companions that are at work or wait.
 func (e *Engine) stopCompanions(ctx context.Context, row *cairn.Session, kind cairn.StopKind, reason string) error {
-	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionActive}}
+	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused}}
 	for {
 		page, err := e.store.List(ctx, q)
 		if err != nil {

@@ -383,7 +383,8 @@ func (fx *Effects) leaveChildren(ctx context.Context, row *cairn.Session, before
 	return fx.withdrawChildren(ctx, row, cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}, before)
 }
 
-// withdrawChildren ends the sub-agents that a session left waiting; those from before a time, unless that is zero.
+// withdrawChildren ends the wait of the sub-agents that a session waited for; of those from before a time, unless that is
+// zero.
 func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused}}
 	for {
@@ -393,7 +394,11 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 		}
 		for i := range page.Items {
 			child := &page.Items[i]
-			if child.Name != "" || !before.IsZero() && !child.CreatedAt.Before(before) {
+			since := child.CreatedAt
+			if child.Name != "" { // it may have been consulted again since
+				since = child.UpdatedAt
+			}
+			if !before.IsZero() && !since.Before(before) || !fx.awaits(row, child) {
 				continue
 			}
 			stop.RunID = child.RunID
@@ -405,4 +410,18 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 			return nil
 		}
 	}
+}
+
+// awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
+// its own account.
+func (fx *Effects) awaits(parent, child *cairn.Session) bool {
+	if child.Name == "" {
+		return true
+	}
+	a, ok := fx.Agents(parent.Agent)
+	if !ok {
+		return false
+	}
+	kind, ok := a.Companion(child.Agent)
+	return ok && kind.Mode == cairn.Blocking
 }
