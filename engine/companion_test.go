@@ -52,10 +52,10 @@ func about(id, tool, name string) scripted.Step {
 	return scripted.Call(tool, map[string]string{"name": name}).ID(id)
 }
 
-// output returns the output of a call as text.
-func output(t *testing.T, st store.Store, session, callID string) string {
+// output returns the output of a session's nth call, from 1, as text.
+func output(t *testing.T, st store.Store, session string, n int) string {
 	t.Helper()
-	return string(result(t, messages(t, st, session), callID).Output)
+	return string(result(t, messages(t, st, session), callOf(t, st, session, n-1)).Output)
 }
 
 func TestBlockingCompanionRemembers(t *testing.T) {
@@ -71,20 +71,20 @@ func TestBlockingCompanionRemembers(t *testing.T) {
 		eng := open(t, st, agent)
 		turn(t, eng, "s", "go")
 		wantStatus(t, turn(t, eng, "s", "again"), cairn.RunCompleted, cairn.ReasonReply)
-		for call, want := range map[string]string{
-			"c1": `"1: one"`, "c2": `"2: one, two"`, "c3": `"3: one, two, three"`, "c8": `"3: one, two, three"`,
-			"c9": `"there is no companion \"nobody\""`,
-			"c7": `{"name":"ann","agent":"scribe","status":"completed","turn":3,"answer":"3: one, two, three"}`,
+		for call, want := range map[int]string{
+			1: `"1: one"`, 2: `"2: one, two"`, 3: `"3: one, two, three"`, 8: `"3: one, two, three"`,
+			9: `"there is no companion \"nobody\""`,
+			7: `{"name":"ann","agent":"scribe","status":"completed","turn":3,"answer":"3: one, two, three"}`,
 		} {
 			if got := output(t, st, "s", call); got != want {
-				t.Errorf("%s: %s, want %s", call, got, want)
+				t.Errorf("call %d: %s, want %s", call, got, want)
 			}
 		}
-		one, two := output(t, st, "s", "c4"), output(t, st, "s", "c5") // parallel: one of them is over the limit
-		if strings.Contains(one, "terminate one first") == strings.Contains(two, "terminate one first") {
-			t.Errorf("c4 %s, c5 %s", one, two)
+		one, two := output(t, st, "s", 4), output(t, st, "s", 5) // side by side: the second of them is over the limit
+		if one != `"1: else"` || !strings.Contains(two, "terminate one first") {
+			t.Errorf("call 4: %s, call 5: %s", one, two)
 		}
-		if n := len(decode[[]map[string]any](t, json.RawMessage(output(t, st, "s", "c6")))); n != 2 {
+		if n := len(decode[[]map[string]any](t, json.RawMessage(output(t, st, "s", 6)))); n != 2 {
 			t.Errorf("%d companions are listed", n)
 		}
 		var names []string
@@ -106,10 +106,10 @@ func TestFailedCompanionIsStartedFresh(t *testing.T) {
 		scripted.Text("done"))
 	eng := open(t, st, agent)
 	turn(t, eng, "s", "go")
-	if got := output(t, st, "s", "c3"); !strings.Contains(got, "spawn it again") {
+	if got := output(t, st, "s", 3); !strings.Contains(got, "spawn it again") {
 		t.Errorf("a message to a terminated companion: %s", got)
 	}
-	if got := output(t, st, "s", "c4"); got != `"1: three"` {
+	if got := output(t, st, "s", 4); got != `"1: three"` {
 		t.Errorf("spawned again: %s", got)
 	}
 	wantSound(t, st, "s")
@@ -187,7 +187,7 @@ func TestCompanionThatWaits(t *testing.T) {
 		go func() { _ = two.Work(t.Context()) }()
 		submit(t, two, "s", cairn.Approve(res.Suspended.Calls[0]), cairn.OutcomeAccepted)
 		time.Sleep(time.Hour)
-		if got := output(t, st, "s", "c1"); got != `"it was \"done\""` {
+		if got := output(t, st, "s", 1); got != `"it was \"done\""` {
 			t.Errorf("the first consultation: %s", got)
 		}
 		page, err := two.Inbox(t.Context(), store.CallQuery{RootID: "s"})
@@ -196,7 +196,7 @@ func TestCompanionThatWaits(t *testing.T) {
 		}
 		submit(t, two, "s", cairn.Deny(page.Items[0].CallRef, "enough"), cairn.OutcomeAccepted)
 		time.Sleep(time.Hour)
-		if got := output(t, st, "s", "c2"); !strings.Contains(got, "not approved by the user: enough") {
+		if got := output(t, st, "s", 2); !strings.Contains(got, "not approved by the user: enough") {
 			t.Errorf("the second consultation: %s", got)
 		}
 		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {

@@ -199,7 +199,7 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 		}
 		out.usage.ToolCalls++
 		out.usage.ToolCacheHits += l.remember(c, fx.Now())
-		if c.delegates() {
+		if c.consults() {
 			out.usage.SubAgentRuns++
 		}
 		if c.result.IsError {

@@ -86,6 +86,16 @@ func (c *call) delegates() bool {
 	return c.tool != nil && (c.tool.Agent() != nil || c.tool.TalksToCompanion())
 }
 
+// consults reports whether the call gives an agent something to do.
+func (c *call) consults() bool {
+	return c.delegates() && (c.tool.Agent() != nil || consultsCompanion(c.use.Tool))
+}
+
+// consultsCompanion reports whether a tool is one of those that give a companion something to do.
+func consultsCompanion(tool string) bool {
+	return tool == cairn.CompanionSpawn || tool == cairn.CompanionSend
+}
+
 // ask makes the model call and leaves its outcome on the step. An error fails the run.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
 	handle := l.handle(st.scope)
@@ -230,7 +240,7 @@ func instructions(ctx context.Context, a *cairn.Agent, handle *cairn.Step) (text
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
 // away answer to says nothing but that somebody was given it.
 func (r *reply) callID(provider, tool string) string {
-	if t, ok := r.agent.Tool(tool); ok && (t.Waits() != "" || t.Agent() != nil) {
+	if t, ok := r.agent.Tool(tool); ok && (t.Waits() != "" || t.Agent() != nil) || !ok && consultsCompanion(tool) {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.row.Secret, r.live.row.ID, r.live.run.ID, provider)
 	}
