@@ -18,6 +18,7 @@ var answers = []scenario{
 	{"deadline-partly", (*scene).deadlinePartly},
 	{"late-answer", (*scene).lateAnswer},
 	{"late-answer-first", (*scene).lateAnswerFirst},
+	{"late-answer-child", (*scene).lateAnswerChild},
 }
 
 func (s *scene) clientTool() {
@@ -137,4 +138,18 @@ func (s *scene) lateAnswerFirst() {
 	p.submit("s", cairn.Answer(call, place{"Oslo"}), cairn.OutcomeLate)
 	p.submit("s", cairn.Answer(call, place{"Rome"}), cairn.OutcomeAlreadyCompleted)
 	p.resume("s")
+}
+
+// A late answer to a sub-agent's call is noted with its session.
+func (s *scene) lateAnswerChild() {
+	s.family(s.refund(cairn.WaitAtMost(s.soon)))
+	one, two := s.process(), s.process()
+	one.turn("s", "refund it")
+	call := s.open("s", "refund")
+	s.later()
+	two.work()
+	s.hearEnd("s", 2)
+	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeLate)
+	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeAlreadyCompleted)
+	one.turn("s", "and now?")
 }

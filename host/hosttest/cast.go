@@ -28,22 +28,29 @@ func agent(name string, model cairn.Model, tools ...cairn.Tool) *cairn.Agent {
 
 // plays returns a model whose n-th reply in a session is the n-th step, whichever process asks. It refuses a request that
 // no provider would take.
-func plays(steps ...scripted.Step) cairn.Model {
-	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+func plays(steps ...scripted.Step) cairn.Model { return scripted.Func(script(steps)) }
+
+func script(steps []scripted.Step) func(context.Context, *cairn.Request) scripted.Step {
+	return func(_ context.Context, req *cairn.Request) scripted.Step {
 		if err := wellFormed(req.Messages); err != nil {
 			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "malformed request: %w", err))
 		}
-		n := 0
-		for i := range req.Messages {
-			if req.Messages[i].Role == cairn.RoleAssistant {
-				n++
-			}
-		}
+		n := replies(req)
 		if n >= len(steps) {
 			return scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "reply %d is beyond the script", n+1))
 		}
 		return steps[n]
-	})
+	}
+}
+
+// replies counts what the model has said before.
+func replies(req *cairn.Request) (n int) {
+	for i := range req.Messages {
+		if req.Messages[i].Role == cairn.RoleAssistant {
+			n++
+		}
+	}
+	return n
 }
 
 // wellFormed reports the first tool use whose result is not in the message right after it.

@@ -133,6 +133,9 @@ func runLine(r *cairn.Run) string {
 	if r.Usage.ToolErrors > 0 {
 		fmt.Fprintf(&b, " of which %d failed", r.Usage.ToolErrors)
 	}
+	if r.Usage.ToolCacheHits > 0 {
+		fmt.Fprintf(&b, " and %d cached", r.Usage.ToolCacheHits)
+	}
 	if r.Usage.SubAgentRuns > 0 {
 		fmt.Fprintf(&b, ", %d sub-agents", r.Usage.SubAgentRuns)
 	}

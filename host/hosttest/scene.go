@@ -220,6 +220,14 @@ func (p *process) resume(session string, opts ...engine.RunOption) *cairn.Result
 	return p.s.outcome(run)
 }
 
+// retry retries a session's failed turn and returns the outcome.
+func (p *process) retry(session string, opts ...engine.RunOption) *cairn.Result {
+	p.s.Helper()
+	run, err := p.Retry(p.s.Context(), session, opts...)
+	p.s.must(err)
+	return p.s.outcome(run)
+}
+
 // outcome waits for a run's outcome.
 func (s *scene) outcome(run *engine.Run) *cairn.Result {
 	s.Helper()
@@ -250,12 +258,24 @@ func (p *process) submit(root string, answer cairn.Submission, want cairn.Outcom
 // open returns the one open call of a tree that is of a tool.
 func (s *scene) open(root, tool string) cairn.CallRef {
 	s.Helper()
-	page, err := s.st.Calls(s.Context(), store.CallQuery{RootID: root, Tool: tool, Statuses: []cairn.CallStatus{cairn.CallOpen}})
-	s.must(err)
-	if len(page.Items) != 1 {
-		s.Fatalf("%d open calls of %s in the tree of %s, want one", len(page.Items), tool, root)
+	var list []cairn.CallRef
+	for _, call := range s.openCalls(root) {
+		if call.Tool == tool {
+			list = append(list, call.CallRef)
+		}
 	}
-	return page.Items[0].CallRef
+	if len(list) != 1 {
+		s.Fatalf("%d open calls of %s in the tree of %s, want one", len(list), tool, root)
+	}
+	return list[0]
+}
+
+// openCalls returns the open calls of a tree.
+func (s *scene) openCalls(root string) []cairn.PendingCall {
+	s.Helper()
+	page, err := s.st.Calls(s.Context(), store.CallQuery{RootID: root, Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	s.must(err)
+	return page.Items
 }
 
 // hear follows a tree's log until an event for which heard says so, and returns it.
@@ -290,7 +310,7 @@ func (s *scene) tail(root string) string {
 func (s *scene) hearEnd(session string, n int) {
 	s.Helper()
 	ends := 0
-	s.hear(session, fmt.Sprintf("the end of run %d of %s", n, session), func(ev *cairn.Event) bool {
+	s.hear(s.row(session).RootID, fmt.Sprintf("the end of run %d of %s", n, session), func(ev *cairn.Event) bool {
 		if ev.Type == cairn.EventRunEnd && ev.SessionID == session {
 			ends++
 		}
