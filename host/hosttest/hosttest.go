@@ -96,6 +96,7 @@ var scenarios = slices.Concat(
 	answers,
 	refusals,
 	children,
+	companions,
 	stops,
 	crashes,
 	workers,
