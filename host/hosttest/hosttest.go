@@ -97,6 +97,7 @@ var scenarios = slices.Concat(
 	refusals,
 	children,
 	companions,
+	turnsInTheWay,
 	stops,
 	crashes,
 	workers,

@@ -1,0 +1,197 @@
+package hosttest
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// turnsInTheWay come while another one is under way.
+var turnsInTheWay = []scenario{
+	{"busy-reject", (*scene).busyReject},
+	{"busy-enqueue", (*scene).busyEnqueue},
+	{"busy-enqueue-waiting", (*scene).busyEnqueueWaiting},
+	{"busy-enqueue-interrupted", (*scene).busyEnqueueInterrupted},
+	{"busy-enqueue-crash", (*scene).busyEnqueueCrash},
+	{"busy-interrupt", (*scene).busyInterrupt},
+	{"busy-interrupt-child", (*scene).busyInterruptChild},
+	{"busy-rollback", (*scene).busyRollback},
+	{"busy-rollback-child", (*scene).busyRollbackChild},
+	{"busy-rollback-first", (*scene).busyRollbackFirst},
+}
+
+// occupied is the agent whose reply to "one" is half said until the returned function is called. To everything else it
+// says what it was told.
+func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
+	gate := make(chan struct{})
+	s.agents = []*cairn.Agent{bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		last := req.Messages[len(req.Messages)-1]
+		switch {
+		case last.Role == cairn.RoleTool:
+			return scripted.Reply(scripted.Text("One is "), scripted.Gate(gate), scripted.Text("done."))
+		case last.Text() == "one":
+			return asks("c1", tools[0].Name(), "one")
+		}
+		return scripted.Text("I heard " + last.Text() + ".")
+	}), tools...)}
+	return func() { close(gate) }
+}
+
+// occupy begins a turn of an occupied bot and returns when it is in the middle of its second reply.
+func (s *scene) occupy(p *process) *engine.Run {
+	s.Helper()
+	run := p.start("s", "one")
+	s.hear("s", "the bot to say something", func(ev *cairn.Event) bool { return ev.Text == "is " })
+	return run
+}
+
+// own checks that the events of a run, as its handle yields them, begin and end with it.
+func (s *scene) own(run *engine.Run) {
+	s.Helper()
+	var first, last cairn.Event
+	for ev, err := range run.Events(s.Context()) {
+		s.must(err)
+		if first.Type == "" {
+			first = ev
+		}
+		last = ev
+	}
+	if first.Type != cairn.EventRunStart || first.RunID != run.ID() || !last.Ends(run.ID()) {
+		s.Errorf("events of run %s: from %s of %s to %s of %s", run.ID(), first.Type, first.RunID, last.Type, last.RunID)
+	}
+}
+
+// Whoever comes in between is sent away, and changes nothing.
+func (s *scene) busyReject() {
+	free := s.occupied(s.note())
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	for _, p := range []*process{one, two} {
+		_, err := p.Execute(s.Context(), "s", "bot", cairn.Text("two"))
+		s.want("a turn in the way", err, cairn.ErrAlreadyRunning)
+		_, err = p.Resume(s.Context(), "s")
+		s.want("a resume in the way", err, cairn.ErrAlreadyRunning)
+		_, err = p.Retry(s.Context(), "s")
+		s.want("a retry in the way", err, cairn.ErrAlreadyRunning)
+		_, err = p.Rewind(s.Context(), "s", s.row("s").CheckpointID)
+		s.want("a rewind in the way", err, cairn.ErrAlreadyRunning)
+		s.want("a deletion in the way", p.Delete(s.Context(), "s"), cairn.ErrAlreadyRunning)
+	}
+	free()
+	s.outcome(run)
+}
+
+// enqueue puts a turn of the bot behind those before it.
+func (p *process) enqueue(text string) *engine.Run {
+	p.s.Helper()
+	return p.start("s", text, engine.WithOnBusy(engine.Enqueue))
+}
+
+// Turns that come in between follow in their order, whichever process they came to.
+func (s *scene) busyEnqueue() {
+	free := s.occupied(s.note())
+	one, two := s.process(), s.process()
+	runs := []*engine.Run{s.occupy(one), two.enqueue("two"), one.enqueue("three"), two.enqueue("four")}
+	s.say("%d turns are queued", s.row("s").Queued)
+	free()
+	for _, run := range runs {
+		s.outcome(run)
+		s.own(run)
+	}
+}
+
+// While the session waits for a person, so do they.
+func (s *scene) busyEnqueueWaiting() {
+	gate := make(chan struct{})
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(scripted.Text("One is "), scripted.Gate(gate), asks("c1", "refund", "42")),
+		scripted.Text("I paid."), scripted.Text("I heard two.")), s.refund())}
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	queued := two.enqueue("two")
+	close(gate)
+	s.outcome(run)
+	s.say("%d turns are queued, the session is %s", s.row("s").Queued, s.row("s").Status)
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	one.resume("s")
+	s.outcome(queued)
+}
+
+// A stop is of the run under way. The next turn follows.
+func (s *scene) busyEnqueueInterrupted() {
+	s.occupied(s.note())
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	queued := two.enqueue("two")
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	s.outcome(queued)
+}
+
+// The process that was to begin the next turn dies when the turn before has ended: a worker begins it.
+func (s *scene) busyEnqueueCrash() {
+	free := s.occupied(s.note())
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	queued := two.enqueue("two")
+	one.dieAfter(func(o operation) bool { return o.ends("s") })
+	free()
+	s.awaitDeath(run)
+	two.work()
+	s.outcome(queued)
+}
+
+// What was said is kept.
+func (s *scene) busyInterrupt() {
+	s.occupied(s.note())
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.Interrupt)))
+	s.outcome(run)
+}
+
+// So is the sub-agent's session, which ends with the run that consulted it.
+func (s *scene) busyInterruptChild() { s.busyChild(engine.Interrupt) }
+
+func (s *scene) busyRollbackChild() { s.busyChild(engine.Rollback) }
+
+func (s *scene) busyChild(way engine.OnBusy) {
+	helper := agent("helper", plays(asks("c1", "note", "n"), asks("c2", "slow", "")), s.note(), s.slow())
+	s.agents = []*cairn.Agent{bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if last := req.Messages[len(req.Messages)-1]; last.Text() != "one" {
+			return scripted.Text("I heard " + last.Text() + ".")
+		}
+		return scripted.Reply(delegates("c1", "helper"), asks("c2", "note", "m"))
+	}), cairn.SubAgent(helper), s.note())}
+	one, two := s.process(), s.process()
+	one.turn("s", "hello")
+	run := one.start("s", "one")
+	s.atWork("slow")
+	s.hear("s", "the end of the bot's own tool", func(ev *cairn.Event) bool {
+		return ev.SessionID == "s" && ev.Type == cairn.EventToolEnd
+	})
+	s.outcome(two.start("s", "two", engine.WithOnBusy(way)))
+	s.outcome(run)
+}
+
+// What the run did is taken back: its messages, its state and its checkpoints, but not those of the turns before it.
+func (s *scene) busyRollback() {
+	s.occupied(s.note())
+	one, two := s.process(), s.process()
+	one.turn("s", "hello")
+	run := s.occupy(one)
+	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.Rollback)))
+	s.outcome(run)
+	one.turn("s", "three")
+}
+
+// A session of which nothing is left begins anew.
+func (s *scene) busyRollbackFirst() {
+	s.occupied(s.note())
+	p := s.process()
+	run := s.occupy(p)
+	s.outcome(p.start("s", "two", engine.WithOnBusy(engine.Rollback)))
+	s.outcome(run)
+}
