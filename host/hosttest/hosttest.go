@@ -98,6 +98,7 @@ var scenarios = slices.Concat(
 	children,
 	companions,
 	turnsInTheWay,
+	caches,
 	stops,
 	crashes,
 	workers,
