@@ -99,6 +99,7 @@ var scenarios = slices.Concat(
 	companions,
 	turnsInTheWay,
 	caches,
+	asides,
 	stops,
 	crashes,
 	workers,

@@ -1,0 +1,140 @@
+package hosttest
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// asides tell the model something that is no part of the chat: what it should know, and which tools it may use.
+var asides = []scenario{
+	{"context", (*scene).context},
+	{"context-running", (*scene).contextRunning},
+	{"context-waiting", (*scene).contextWaiting},
+	{"switch", (*scene).switches},
+	{"switch-hook", (*scene).switchHook},
+	{"switch-running", (*scene).switchRunning},
+	{"switch-waiting", (*scene).switchWaiting},
+	{"switch-crash", (*scene).switchCrash},
+}
+
+// remark is a tool that tells the model something beside its result.
+func (s *scene) remark() cairn.Tool {
+	return s.tool("remark", func(_ context.Context, call *cairn.Call, in words) (string, error) {
+		return "done", call.AddContext("The tool says " + in.Text + ".")
+	})
+}
+
+// Tools, hooks and everybody else can add to what the model knows.
+func (s *scene) context() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "remark", "x"), asks("c2", "remark", "y")), scripted.Text("I see."), scripted.Text("I know.")),
+		s.remark())}
+	s.agents[0].Hooks = &cairn.Hooks{AfterTool: func(_ context.Context, call *cairn.Call, _ *cairn.ToolResult) {
+		s.must(call.AddContext("A hook heard of " + call.ID + "."))
+	}}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(two.AddContext(s.Context(), "s", "It rains.", "It pours."))
+	one.turn("s", "and now?")
+}
+
+// What is added during a step is there from the next one on, and the step is committed on top of it.
+func (s *scene) contextRunning() {
+	gate := make(chan struct{})
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(scripted.Text("One is "), scripted.Gate(gate), asks("c1", "note", "n")), scripted.Text("I see.")), s.note())}
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	s.must(two.AddContext(s.Context(), "s", "It rains."))
+	close(gate)
+	s.outcome(run)
+}
+
+// What is added to a session that waits comes after what it waits for, for the model.
+func (s *scene) contextWaiting() {
+	s.family(s.refund())
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(two.AddContext(s.Context(), "s", "It rains."))
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.must(one.AddContext(s.Context(), "s", "It pours."))
+	one.resume("s")
+}
+
+// switcher is a tool that switches another one off.
+func (s *scene) switcher(name string, on bool) cairn.Tool {
+	return s.tool(name, func(_ context.Context, call *cairn.Call, in words) (string, error) {
+		return "done", call.SwitchTools(map[string]bool{in.Text: on})
+	})
+}
+
+// A tool that is off is not run, from the step after on. It can be switched on again, by anybody.
+func (s *scene) switches() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "forbid", "note"), asks("c2", "note", "1")),
+		scripted.Reply(asks("c3", "note", "2"), asks("c4", "allow", "note")), asks("c5", "note", "3"), scripted.Text("Done."),
+		scripted.Reply(asks("c6", "note", "4"), asks("c7", "allow", "nothing")), scripted.Text("Done again."),
+		asks("c8", "note", "5"), scripted.Text("Done for good.")),
+		s.note(), s.switcher("forbid", false), s.switcher("allow", true))}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(two.SwitchTools(s.Context(), "s", map[string]bool{"note": false}))
+	one.turn("s", "go on")
+	s.must(one.SwitchTools(s.Context(), "s", map[string]bool{"note": true, "forbid": false}))
+	two.turn("s", "go on")
+	s.want("a switch of an unknown tool", two.SwitchTools(s.Context(), "s", map[string]bool{"nothing": false}), cairn.ErrInvalid)
+}
+
+func (s *scene) switchHook() {
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(asks("c1", "note", "1"), asks("c2", "note", "2")), asks("c3", "note", "3"), scripted.Text("Once was enough.")),
+		s.note())}
+	s.agents[0].Hooks = &cairn.Hooks{AfterTool: func(_ context.Context, call *cairn.Call, _ *cairn.ToolResult) {
+		if call.ID == "c1" {
+			s.must(call.SwitchTools(map[string]bool{"note": false}))
+		}
+	}}
+	s.process().turn("s", "go")
+}
+
+// What counts is what the model had been told when it made the call.
+func (s *scene) switchRunning() {
+	gate := make(chan struct{})
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(scripted.Text("One is "), scripted.Gate(gate), asks("c1", "note", "1")), asks("c2", "note", "2"),
+		scripted.Text("I see.")), s.note())}
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	s.must(two.SwitchTools(s.Context(), "s", map[string]bool{"note": false}))
+	close(gate)
+	s.outcome(run)
+}
+
+// A call that waits was made while its tool was on: it is carried out. The next one asks nobody.
+func (s *scene) switchWaiting() {
+	s.agents = []*cairn.Agent{bot(plays(
+		asks("c1", "refund", "1"), scripted.Reply(asks("c2", "refund", "2"), asks("c3", "locate", "here")), scripted.Text("No more."),
+		asks("c4", "refund", "3")),
+		s.refund(), locate())}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(two.SwitchTools(s.Context(), "s", map[string]bool{"refund": false, "locate": false}))
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.resume("s")
+	s.must(one.SwitchTools(s.Context(), "s", map[string]bool{"refund": true}))
+	one.turn("s", "once more")
+}
+
+// That holds for a process that goes on with a call as well, though the tool was switched off since.
+func (s *scene) switchCrash() {
+	s.agents = []*cairn.Agent{bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), scripted.Text("I see.")), s.note())}
+	s.agents[0].Durability = cairn.PerTool
+	one, two := s.process(s.mortal()), s.process()
+	one.dieAfter(func(o operation) bool { return o.name == "Stage" })
+	s.awaitDeath(one.start("s", "go"))
+	s.must(two.SwitchTools(s.Context(), "s", map[string]bool{"note": false}))
+	two.work()
+	s.hearEnd("s", 1)
+}
