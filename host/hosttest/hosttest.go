@@ -100,6 +100,7 @@ var scenarios = slices.Concat(
 	turnsInTheWay,
 	caches,
 	asides,
+	returns,
 	stops,
 	crashes,
 	workers,
