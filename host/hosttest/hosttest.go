@@ -101,6 +101,7 @@ var scenarios = slices.Concat(
 	caches,
 	asides,
 	returns,
+	endings,
 	stops,
 	crashes,
 	workers,
