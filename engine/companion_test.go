@@ -236,7 +236,7 @@ func TestCompanionIsAnsweredBeforeItsParentWaits(t *testing.T) {
 		if row := load(t, st, "s"); row.Status != cairn.SessionCompleted {
 			t.Fatalf("the parent is %s", row.Status)
 		}
-		if got := output(t, st, "s", "c1"); got != `"acted"` {
+		if got := output(t, st, "s", 1); got != `"acted"` {
 			t.Errorf("the companion's answer: %s", got)
 		}
 		wantSound(t, st, "s")

@@ -139,10 +139,8 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if child.Name != "" {
-		if awaited, err := e.awaited(ctx, child); err != nil || !awaited {
-			return e.continueCompanion(ctx, child, err)
-		}
+	if alone, err := e.worksAlone(ctx, child); err != nil || alone {
+		return e.continueCompanion(ctx, child, err)
 	}
 	root, err := e.store.Load(ctx, d.RootID)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
@@ -180,7 +178,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
-	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Name != "" && e.mayAwait(parent.Agent) {
+	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Name != "" && e.fx.Awaits(parent, child) {
 		err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {
@@ -193,10 +191,20 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	return run.Suspended != nil && slices.Contains(run.Suspended.Children, child.ID), nil
 }
 
-// mayAwait reports whether an agent may wait for companions. One that is not known here may.
-func (e *Engine) mayAwait(agent string) bool {
-	a := e.agents[agent]
-	return a == nil || slices.ContainsFunc(a.Companions, func(c cairn.Companion) bool { return c.Mode == cairn.Blocking })
+// worksAlone reports whether a child is a companion that goes on by itself. One that is waited for is its parent's to go
+// on with, also while the parent is just about to.
+func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, error) {
+	if child.Name == "" {
+		return false, nil
+	}
+	if awaited, err := e.awaited(ctx, child); err != nil || awaited {
+		return false, err
+	}
+	parent, err := e.store.Load(ctx, child.ParentID)
+	if errors.Is(err, cairn.ErrNotFound) {
+		return true, nil
+	}
+	return err == nil && !e.fx.Awaits(parent, child), err
 }
 
 // continueCompanion goes on with a companion that works by itself.

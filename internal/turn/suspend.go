@@ -398,7 +398,7 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 			if child.Name != "" { // it may have been consulted again since
 				since = child.UpdatedAt
 			}
-			if !before.IsZero() && !since.Before(before) || !fx.awaits(row, child) {
+			if !before.IsZero() && !since.Before(before) || !fx.Awaits(row, child) {
 				continue
 			}
 			stop.RunID = child.RunID
@@ -412,9 +412,9 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 	}
 }
 
-// awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
+// Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
 // its own account.
-func (fx *Effects) awaits(parent, child *cairn.Session) bool {
+func (fx *Effects) Awaits(parent, child *cairn.Session) bool {
 	if child.Name == "" {
 		return true
 	}
