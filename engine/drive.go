@@ -24,9 +24,12 @@ func (e *Engine) enter() error {
 
 func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is closed") }
 
-// drive runs a turn that was begun, not before asked, in a goroutine of the engine. The caller has entered. The
+// drive runs a turn that was begun, not before asked, in a goroutine of the engine, or hands it to the host. The caller has entered. The
 // context's values go along, its end does not: a client that goes away does not stop a run.
 func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run {
+	if e.opts.Host != nil {
+		return e.hand(ctx, b)
+	}
 	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	e.mu.Lock()
 	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile
@@ -117,14 +120,23 @@ func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
 }
 
 // ended hears from the effects how a run came out.
-func (e *Engine) ended(record *cairn.Run, row *cairn.Session) {
+func (e *Engine) ended(ctx context.Context, record *cairn.Run, row *cairn.Session) {
+	if e.opts.Host != nil {
+		e.endedApart(ctx, record, row)
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := e.driving[record.ID]; r != nil {
 		r.record, r.more = record, row.Queued > 0 && !record.Status.Suspends()
-		// A sub-agent may have had its answer before this session began to wait for it.
-		r.ready = e.opts.AutoResume && record.Suspended != nil && len(record.Suspended.Children) > 0
+		r.ready = e.mayBeReady(record)
 	}
+}
+
+// mayBeReady reports whether a run that has just been suspended is to be resumed if it can: a sub-agent may have had its
+// answer before its session began to wait for it.
+func (e *Engine) mayBeReady(record *cairn.Run) bool {
+	return e.opts.AutoResume && record.Suspended != nil && len(record.Suspended.Children) > 0
 }
 
 // heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.

@@ -52,6 +52,8 @@ type Options struct {
 	Retention time.Duration
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
+	// Host drives the runs; nil means goroutines of this process.
+	Host Host
 	// Now is the process's clock; nil means time.Now.
 	Now func() time.Time
 	// NewID makes identifiers; nil means random ones.
@@ -132,7 +134,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Owner:    owner(e.opts.NewID),
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
-		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Defer: true,
+		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil,
 	})
 	return e, nil
 }

@@ -122,6 +122,9 @@ func (e *Engine) beginAs(ctx context.Context, id string, in turn.BeginIn) (*Run,
 		e.runs.Done()
 		return nil, err
 	}
+	if e.opts.Host != nil {
+		ctx = turn.WithHooks(ctx, in.Hooks)
+	}
 	return e.drive(ctx, b, asked), nil
 }
 
@@ -241,6 +244,9 @@ func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
 	if err != nil {
 		e.runs.Done()
 		return nil, err
+	}
+	if e.opts.Host != nil { // the context may be of another run
+		ctx = turn.WithHooks(ctx, nil)
 	}
 	return e.drive(ctx, b, asked), nil
 }

@@ -29,9 +29,19 @@ func TestHost(t *testing.T) {
 	if *golden {
 		host.Golden = "../host/hosttest/testdata"
 	}
-	hosttest.Run(t, host, hosttest.Store{
-		Name:   "memstore",
-		Open:   func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
-		Bubble: true,
-	})
+	hosttest.Run(t, host, inMemory)
+}
+
+// TestHostApart shows that a run's effects may each run in another process than the one before.
+func TestHostApart(t *testing.T) {
+	t.Parallel()
+	for _, host := range []hosttest.Host{hosttest.Cold, hosttest.Repeating, hosttest.Alternating} {
+		hosttest.Run(t, host, inMemory)
+	}
+}
+
+var inMemory = hosttest.Store{
+	Name:   "memstore",
+	Open:   func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
+	Bubble: true,
 }

@@ -21,7 +21,10 @@ type Run struct {
 	// queued says that the run may still have others before it.
 	queued bool
 
-	token  int64         // of the lease under which this process drives it
+	token int64 // of the lease under which this process drives it
+	// hosted waits until the host has stopped driving the run; nil if it is not known to.
+	hosted func(context.Context) error
+
 	done   chan struct{} // closed when this process has stopped driving the run; nil if it never did
 	record *cairn.Run    // set before done is closed if the run came to its end here
 	err    error         // why it did not
@@ -42,7 +45,10 @@ func (r *Run) Turn() int { return r.turn }
 // error. Any other error says that the outcome is not known: ctx is done, or this process could not drive the run to
 // its end, in which case it can be resumed.
 func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
-	if r.done == nil {
+	switch {
+	case r.hosted != nil:
+		return r.waitHosted(ctx)
+	case r.done == nil:
 		return r.waitElsewhere(ctx)
 	}
 	select {
@@ -65,6 +71,22 @@ func outcome(record *cairn.Run) (*cairn.Result, error) {
 		return res, res.Error
 	}
 	return res, nil
+}
+
+// waitHosted waits for a run that a host drives.
+func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
+	stopped := r.hosted(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	switch {
+	case err != nil || record.Status != cairn.RunRunning:
+		return ended(record, err)
+	case stopped != nil:
+		return nil, stopped
+	}
+	return r.waitElsewhere(ctx) // somebody else has taken it over
 }
 
 // waitElsewhere follows a run that another process drives.

@@ -41,10 +41,38 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 		return err
 	}
 	e.fx.RequestStop(sessionID, stop)
+	if err := e.stopBelow(ctx, sessionID, stop); err != nil {
+		return err
+	}
 	if err := e.awaitStop(ctx, sessionID, stop); err != nil {
 		return err
 	}
 	return e.stopCompanions(ctx, row, kind, reason)
+}
+
+// stopBelow asks the runs of a session's children to stop as well. Where no goroutine waits for them, nobody else does.
+func (e *Engine) stopBelow(ctx context.Context, sessionID string, stop cairn.Stop) error {
+	q := store.SessionQuery{ParentID: sessionID, Statuses: []cairn.SessionStatus{cairn.SessionActive}}
+	for {
+		page, err := e.store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			child := &page.Items[i]
+			stop.RunID = child.RunID
+			if err := e.store.RequestStop(ctx, child.ID, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+				return err
+			}
+			e.fx.RequestStop(child.ID, stop)
+			if err := e.stopBelow(ctx, child.ID, stop); err != nil {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
 }
 
 // stopCompanions stops those of a session's companions that are at work or wait.

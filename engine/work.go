@@ -87,7 +87,7 @@ func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]
 			continue
 		}
 		found = true
-		if r == nil {
+		if r == nil || r.done == nil { // nothing for this process to drive
 			<-slots
 			continue
 		}

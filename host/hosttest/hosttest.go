@@ -43,6 +43,9 @@ type Host struct {
 	// Start starts a process for some agents over a store. opts is never nil, and is handed to the engine with what the host
 	// adds; its Log is set if the store has no log of its own. The suite closes the engine.
 	Start func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
+	// Stride makes the scenarios that kill a process at each of its operations in turn do so at every so-many-th only; 0 means
+	// 1, or more where storage takes its time. Hosts whose turns have many operations set it.
+	Stride int
 	// Golden is a directory to write the expected files to instead of comparing with those of the package; empty for none.
 	// It is for those who change what every host must do.
 	Golden string

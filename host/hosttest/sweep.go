@@ -38,9 +38,9 @@ func (s *scene) household(d cairn.Durability) {
 func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.household(d)
 	s.roots = nil
-	stride := 1
+	stride := max(s.host.Stride, 1)
 	if !s.place.Bubble { // real storage takes its time
-		stride = 19
+		stride = max(stride, 19)
 	}
 	for _, before := range []bool{true, false} {
 		for n, fired := 1, true; fired; n += stride {

@@ -51,6 +51,11 @@ const beginTries = 16
 // Begin starts a run: one write that takes the lease, records the run and adds its messages. A session that this
 // process drove last costs no read.
 func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
+	b, err := fx.tryBegin(ctx, in)
+	return fx.part(ctx, b, err)
+}
+
+func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (Begun, error) {
 	if l := fx.cache.take(in.SessionID); l != nil {
 		b, err := fx.begin(ctx, l, in)
 		if !fx.outdated(err) && !refused(err) {
@@ -446,6 +451,11 @@ func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.R
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
 // has no RunID.
 func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
+	b, err := fx.takeOver(ctx, id)
+	return fx.part(ctx, b, err)
+}
+
+func (fx *Effects) takeOver(ctx context.Context, id string) (Begun, error) {
 	row, err := fx.Store.Load(ctx, id)
 	if err != nil {
 		return Begun{}, err
@@ -590,7 +600,7 @@ func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
 
 // RequestStop tells a run to stop, at once, if this process drives it.
 func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
-	if l := fx.cache.get(id); l != nil {
+	for _, l := range fx.cache.working(id) {
 		l.requestStop(stop)
 	}
 }

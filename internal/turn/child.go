@@ -12,36 +12,67 @@ import (
 )
 
 // Child consults a sub-agent: it begins a session of its own, or goes on with the one that an earlier try of the effect
-// began or that waited, drives it, and takes its outcome as the call's result. If the session waits, the call does.
-func (fx *Effects) Child(ctx context.Context, in ToolIn) (ToolOut, error) {
-	l, a, c, err := fx.calling(in)
-	if err != nil || c.result != nil {
-		return ToolOut{}, err
+// began or that waited. If a run of that is to be driven it says so, and is asked again when that is done; else it takes
+// the session's outcome as the call's result. If the session waits, the call does.
+func (fx *Effects) Child(ctx context.Context, in ChildIn) (ChildOut, error) {
+	l, a, err := fx.hold(in.Position)
+	if err != nil {
+		return ChildOut{}, err
+	}
+	return fx.child(ctx, l, a, in)
+}
+
+func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildIn) (ChildOut, error) {
+	c, err := l.calling(in.ToolIn)
+	if err != nil {
+		return ChildOut{}, err
 	}
 	st := l.step
+	switch {
+	case c.result != nil:
+		if fx.Apart { // an earlier try may have died before it told
+			if c.visited != nil {
+				l.emit.event(*c.visited)
+			}
+			l.emit.event(c.ended(st.number))
+		}
+		return ChildOut{}, nil
+	case c.waits():
+		return ChildOut{ToolOut: ToolOut{Waits: true}}, nil
+	}
 	work, key := l.work(ctx)
 	defer l.release(key)
-	if ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
-		return ToolOut{}, nil
+	if !c.begun && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+		return ChildOut{}, nil
 	}
-	c.scope = fx.newScope(l, st.number, l.opening, st.scope)
-	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c}
+	if c.scope == nil {
+		c.scope = fx.newScope(l, st.number, l.opening, st.scope)
+	}
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
 	v.call = l.callHandle(c, c.scope)
 	var result *cairn.ToolResult
-	if c.tool.TalksToCompanion() {
+	switch {
+	case in.Failed != nil:
+		result = failure(c.use, in.Failed)
+	case in.Driven != "":
+		result, err = v.advance(nil)
+	case c.tool.TalksToCompanion():
 		result, err = v.talk()
-	} else {
+	default:
 		result, err = v.consult()
 	}
 	if err != nil {
-		return ToolOut{}, err
+		return ChildOut{}, err
 	}
 	if result == nil {
-		return ToolOut{Waits: c.waiting != nil}, nil
+		if c.waiting != nil {
+			err = fx.waits(ctx, l, c)
+		}
+		return ChildOut{ToolOut{Waits: c.waiting != nil}, v.drive}, err
 	}
 	v.end(result)
 	c.scope.end()
-	return ToolOut{}, fx.concluded(ctx, a, l, c, result)
+	return ChildOut{}, fx.concluded(ctx, a, l, c, result)
 }
 
 // visit is one call that consults another agent: it lasts as long as the effect.
@@ -52,16 +83,16 @@ type visit struct {
 	l         *live
 	c         *call
 	call      *cairn.Call
-	agent     string     // that is consulted
-	run       *cairn.Run // what it came to, if it did
-	begun     bool       // the hooks and the log know of it
+	driven    string     // the run that was driven for this call since it was last asked
+	drive     *Begun     // the run that is to be driven next, if any
+	run       *cairn.Run // what the other session came to, if it did
 }
 
 // begin tells the hooks and the log that an agent is about to be consulted. A result is the hooks' veto.
 func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
-	v.agent = agent
-	if v.l.step.told { // by the run that suspended
-		v.begun = true
+	v.c.agent = agent
+	if v.c.begun || v.l.step.told { // by an earlier try, or by the run that suspended
+		v.c.begun = true
 		return nil, nil
 	}
 	err := v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
@@ -73,7 +104,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	if err != nil {
 		return errorResult(v.c.use, cairn.CodeHook, err.Error()), nil
 	}
-	v.begun = true
+	v.c.begun = true
 	v.l.emit.event(cairn.Event{Type: cairn.EventSubagentStart, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
 		ChildID: v.c.child, Name: agent, Data: v.c.use.Input})
 	return nil, v.l.emit.flush(v.ctx) // what the child says comes after it
@@ -81,11 +112,11 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 
 // end tells the log and the hooks what came of it.
 func (v *visit) end(result *cairn.ToolResult) {
-	if !v.begun {
+	if !v.c.begun {
 		return
 	}
 	ev := cairn.Event{Type: cairn.EventSubagentEnd, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
-		ChildID: v.c.child, Name: v.agent, IsError: result.IsError}
+		ChildID: v.c.child, Name: v.c.agent, IsError: result.IsError}
 	if v.run != nil {
 		ev.Status = v.run.Status
 	}
@@ -93,14 +124,14 @@ func (v *visit) end(result *cairn.ToolResult) {
 	v.l.emit.event(ev)
 	_ = v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
 		if h.AfterSubAgent != nil {
-			h.AfterSubAgent(v.work, v.call, v.agent, result)
+			h.AfterSubAgent(v.work, v.call, v.c.agent, result)
 		}
 		return nil
 	})
 }
 
-// consult runs a sub-agent's session and returns the call's result; nil while the session waits or when the run was
-// stopped.
+// consult runs a sub-agent's session and returns the call's result; nil while the session is to be driven or waits, or when
+// the run was stopped.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	c.child = v.l.childID(c)
@@ -110,7 +141,7 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 	if veto, err := v.begin(c.tool.Agent().Name); veto != nil || err != nil {
 		return veto, err
 	}
-	return v.drive(func() (Begun, error) {
+	return v.advance(func() (Begun, error) {
 		in, err := c.tool.Task(c.use.Input)
 		if err != nil {
 			return Begun{}, err
@@ -127,43 +158,52 @@ func (l *live) childID(c *call) string {
 // create begins a child's session. The error is ErrExists if an earlier try did.
 func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (Begun, error) {
 	row := v.l.row
-	return v.fx.create(v.ctx, BeginIn{
+	b, err := v.fx.create(v.ctx, BeginIn{
 		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.position(),
 		Create: &cairn.Session{ID: v.c.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Secret: ids.Derive("secret", row.Secret, v.c.child)},
 	})
+	return v.fx.part(v.ctx, b, err)
 }
 
-// drive takes the child's session as far as it goes and turns what it came to into the call's result.
-func (v *visit) drive(begin func() (Begun, error)) (*cairn.ToolResult, error) {
+// advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
+// be driven or waits.
+func (v *visit) advance(begin func() (Begun, error)) (*cairn.ToolResult, error) {
 	if v.l.step.told {
 		begin = nil // the run that suspended did
 	}
-	run, err := v.driveChild(begin)
+	run, err := v.further(begin)
 	switch {
-	case err != nil && (context.Cause(v.ctx) != nil || lost(err)):
+	case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 		return nil, err
 	case err != nil:
 		return failure(v.c.use, err), nil
+	case run == nil:
+		return nil, nil
 	case run.Status.Suspends():
 		v.c.waiting = run.Suspended
 		return nil, nil
-	case v.work.Err() != nil && run.Status != cairn.RunCompleted:
+	}
+	if run.Reason == cairn.ReasonInterrupted || run.Reason == cairn.ReasonAborted {
+		if err := v.listen(); err != nil {
+			return nil, err
+		}
+	}
+	if v.work.Err() != nil && run.Status != cairn.RunCompleted {
 		return nil, nil
 	}
 	v.run = run
-	return childResult(v.c.use, v.agent, run), nil
+	return childResult(v.c.use, v.c.agent, run), nil
 }
 
-// lost reports whether an error says nothing about the sub-agent but that this process cannot drive it on.
-func lost(err error) bool {
-	for _, target := range []error{cairn.ErrUnavailable, cairn.ErrFenced, cairn.ErrClosed, context.Canceled} {
-		if errors.Is(err, target) {
-			return true
-		}
+// listen asks the store whether the run is to stop. Its child may have heard of that first.
+func (v *visit) listen() error {
+	stop, err := v.fx.Store.Renew(v.ctx, v.l.row.ID, v.l.row.Lease.Token, v.fx.LeaseTTL)
+	if stop != nil {
+		v.l.requestStop(*stop)
 	}
-	return false
+	return err
 }
 
 // childResult is what the model is told of a sub-agent's run.
@@ -180,12 +220,11 @@ func childResult(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolRe
 	return errorResult(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
 }
 
-// driveChild begins a child's run, if begin is not nil, or goes on with its session, until its run has ended or waits,
-// and returns that run.
-func (v *visit) driveChild(begin func() (Begun, error)) (*cairn.Run, error) {
+// further begins a child's run, if begin is not nil, or goes on with its session. It returns the run that the session came
+// to, or nil if there is one to be driven first.
+func (v *visit) further(begin func() (Begun, error)) (*cairn.Run, error) {
 	fx, ctx, child := v.fx, v.ctx, v.c.child
 	wait := 2 * time.Millisecond
-	driven := "" // the run that this process drove
 	for {
 		var b Begun
 		var err error
@@ -194,7 +233,7 @@ func (v *visit) driveChild(begin func() (Begun, error)) (*cairn.Run, error) {
 			begin = nil
 		} else {
 			var run *cairn.Run
-			if b, run, err = v.goOn(driven); run != nil {
+			if b, run, err = v.goOn(); run != nil {
 				return run, err
 			}
 		}
@@ -214,19 +253,29 @@ func (v *visit) driveChild(begin func() (Begun, error)) (*cairn.Run, error) {
 		case b.RunID == "": // there is one, or it was failed for good: look what it came to
 			continue
 		}
-		unhook := context.AfterFunc(v.work, func() { fx.passStop(ctx, v.work, child, b.RunID) })
-		err = fx.Drive(ctx, b)
-		unhook()
-		if err != nil {
-			return nil, err
+		v.drive = &b
+		if fx.Apart {
+			err = v.handOver()
 		}
-		driven = b.RunID
+		return nil, err
 	}
 }
 
+// driveChild drives the run of a child's session beside its parent's, which it hears to stop.
+func (fx *Effects) driveChild(ctx context.Context, of ToolIn, b Begun) error {
+	l, _, err := fx.hold(of.Position)
+	if err != nil {
+		return err
+	}
+	work, key := l.work(ctx)
+	defer l.release(key)
+	defer context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })()
+	return fx.Drive(ctx, b)
+}
+
 // goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove
-// that run, unless this process did, may have died before it told the log of its end.
-func (v *visit) goOn(driven string) (Begun, *cairn.Run, error) {
+// that run, unless it was driven for this call, may have died before it told the log of its end.
+func (v *visit) goOn() (Begun, *cairn.Run, error) {
 	fx, ctx, child := v.fx, v.ctx, v.c.child
 	row, err := fx.Store.Load(ctx, child)
 	if err != nil {
@@ -234,6 +283,9 @@ func (v *visit) goOn(driven string) (Begun, *cairn.Run, error) {
 	}
 	switch {
 	case row.Running(fx.Now()):
+		if b, ok := v.c.begins[row.RunID]; ok && b.Token == row.Lease.Token { // by a try of this effect whose answer was lost
+			return b, nil, nil
+		}
 		return Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
 		b, err := fx.Recover(ctx, child)
@@ -249,7 +301,7 @@ func (v *visit) goOn(driven string) (Begun, *cairn.Run, error) {
 		}
 	}
 	run, err := fx.Store.Run(ctx, child, row.RunID)
-	if err == nil && row.RunID != driven {
+	if err == nil && row.RunID != v.driven {
 		err = fx.Reconcile(ctx, row, row.RunID)
 	}
 	if err != nil {

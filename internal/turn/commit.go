@@ -34,6 +34,10 @@ func (fx *Effects) Commit(ctx context.Context, at Position) (Committed, error) {
 	if err != nil {
 		return Committed{}, err
 	}
+	return fx.commit(ctx, l, a, at)
+}
+
+func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Position) (Committed, error) {
 	st := l.step
 	if st == nil || st.number != at.Step {
 		if l.row.Step >= at.Step { // an effect that is run again after its answer was lost
@@ -49,8 +53,11 @@ func (fx *Effects) Commit(ctx context.Context, at Position) (Committed, error) {
 		usage := out.usage
 		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
 	}
-	if out.end == nil && !st.told && fx.Defer && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
-		l.put(st, out)
+	if out.end == nil && !st.told && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
+		if fx.Apart {
+			return Committed{}, fx.stageDeferred(ctx, l, st, out)
+		}
+		l.put(st.number, out)
 		return Committed{}, nil
 	}
 	if err := l.emit.flush(ctx); err != nil {
@@ -74,7 +81,7 @@ func (fx *Effects) Commit(ctx context.Context, at Position) (Committed, error) {
 }
 
 // put keeps a step for a later commit.
-func (l *live) put(st *step, out *outcome) {
+func (l *live) put(number int, out *outcome) {
 	d := &l.deferred
 	for i := range out.messages {
 		l.note(&out.messages[i])
@@ -82,7 +89,7 @@ func (l *live) put(st *step, out *outcome) {
 	d.messages = append(d.messages, out.messages...)
 	d.ops = append(d.ops, out.ops...)
 	d.usage = d.usage.Add(out.usage)
-	d.steps = append(d.steps, st.number)
+	d.steps = append(d.steps, number)
 	l.step, l.opening = nil, nil
 }
 
@@ -512,7 +519,7 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 		fx.cache.park(l)
 	}
 	if fx.Ended != nil {
-		fx.Ended(run, row)
+		fx.Ended(ctx, run, row)
 	}
 }
 

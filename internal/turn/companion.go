@@ -61,14 +61,14 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 	if row == nil {
 		return errorResult(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
 	}
-	v.c.child, v.agent = row.ID, row.Agent
+	v.c.child, v.c.agent = row.ID, row.Agent
 	switch use.Tool {
 	case cairn.CompanionSend:
 		return v.send(row, args.Message)
 	case cairn.CompanionTerminate:
 		return v.terminate(row)
 	case cairn.CompanionWait:
-		return v.drive(nil)
+		return v.advance(nil)
 	}
 	status, err := v.status(row)
 	return v.tell(status, err)
@@ -288,13 +288,13 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (Begun
 		return veto, err
 	}
 	if kind.Mode == cairn.Blocking {
-		return v.drive(begin)
+		return v.advance(begin)
 	}
 	if begin != nil {
 		b, err := begin()
 		switch {
 		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
-		case err != nil && (context.Cause(v.ctx) != nil || lost(err)):
+		case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 			return nil, err
 		case err != nil:
 			return failure(v.c.use, err), nil

@@ -37,16 +37,16 @@ type Config struct {
 	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
 	CacheSessions int
 	// Ended is told of each run that came to its end here, and of its session as that left it.
-	Ended func(*cairn.Run, *cairn.Session)
+	Ended func(context.Context, *cairn.Run, *cairn.Session)
 	// Drive takes a sub-agent's run that was begun to its end, under its lease.
 	Drive func(context.Context, Begun) error
 	// Launch takes a companion's run to its end beside whatever else goes on, and returns at once.
 	Launch func(context.Context, Begun)
 	// Go calls a function in a goroutine of its own, as the go statement does.
 	Go func(func())
-	// Defer lets the durabilities Interval and Manual put commits off. Hosts whose effects may run in different
-	// processes leave it off.
-	Defer bool
+	// Apart says that each effect may run in another process than the one before, and comes by Carry: what one leaves for
+	// the next goes through the store.
+	Apart bool
 }
 
 // Effects carries out what the loop asks for. It is safe for concurrent use.
@@ -77,8 +77,8 @@ func (fx *Effects) Run(ctx context.Context, e Effect) error {
 		*e.Out.(*ToolOut) = out
 		return err
 	case EffectChild:
-		out, err := fx.Child(ctx, e.In.(ToolIn))
-		*e.Out.(*ToolOut) = out
+		out, err := fx.Child(ctx, e.In.(ChildIn))
+		*e.Out.(*ChildOut) = out
 		return err
 	case EffectCommit:
 		out, err := fx.Commit(ctx, e.In.(Position))
@@ -98,16 +98,18 @@ type direct struct {
 
 func (d direct) Do(e Effect) error { return d.fx.Run(d.ctx, e) }
 
-func (d direct) All(list []Effect) error {
-	errs := make([]error, len(list))
+func (d direct) All(n int, branch func(Scheduler, int) error) error {
+	errs := make([]error, n)
 	var wg sync.WaitGroup
-	for i, e := range list[1:] {
-		wg.Go(func() { errs[i+1] = d.fx.Run(d.ctx, e) })
+	for i := 1; i < n; i++ {
+		wg.Go(func() { errs[i] = branch(d, i) })
 	}
-	errs[0] = d.fx.Run(d.ctx, list[0])
+	errs[0] = branch(d, 0)
 	wg.Wait()
 	return errors.Join(errs...)
 }
+
+func (d direct) Child(of ToolIn, b Begun) error { return d.fx.driveChild(d.ctx, of, b) }
 
 // agent returns a registered agent.
 func (fx *Effects) agent(name string) (*cairn.Agent, error) {

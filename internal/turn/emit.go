@@ -34,6 +34,8 @@ type emitter struct {
 	lastFlush time.Time
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
+	// told is what another try of the effect has told already.
+	told map[mark]struct{}
 }
 
 // eventIDs are what every event of a run has in common.
@@ -79,6 +81,12 @@ func (e *emitter) event(ev cairn.Event) {
 	e.ids.put(&ev)
 	ev.Time = now.UTC()
 	e.mu.Lock()
+	if len(e.told) > 0 {
+		if _, twice := e.told[markOf(&ev)]; twice {
+			e.mu.Unlock()
+			return
+		}
+	}
 	e.add(&ev)
 	isDelta := delta(ev.Type)
 	flush := now.Sub(e.lastFlush) >= e.fx.Coalesce || (isDelta && e.urgent)

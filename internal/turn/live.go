@@ -33,6 +33,7 @@ type live struct {
 	hooks    *cairn.Hooks // of the call that began the run
 	emit     *emitter
 	logLast  int64  // the log's last sequence when the session was parked
+	replied  int64  // that when the step's reply was complete; 0 if it was committed before
 	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
 	step     *step
 	deferred deferred
@@ -88,10 +89,15 @@ type call struct {
 	made time.Time
 	// pending is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
 	pending *cairn.PendingCall
-	// waiting is what a sub-agent's session waits for; child is the session's id, and visited tells of its end.
+	// waiting is what the session of another agent waits for; child is the session's id, and visited tells of its end. begun
+	// says that the hooks and the log know that it is consulted.
 	waiting *cairn.Suspension
 	child   string
+	agent   string
+	begun   bool
 	visited *cairn.Event
+	// begins are the runs of that session that were handed over to be driven, by id, if effects run apart.
+	begins map[string]Begun
 }
 
 // waits reports whether the call has no result because somebody outside must give one.
@@ -298,12 +304,13 @@ type cache struct {
 	mu     sync.Mutex
 	limit  int
 	driven map[string]*live
+	guests map[string][]*live // of effects that run apart
 	idle   map[string]*list.Element
 	order  *list.List // of *live, most recent first
 }
 
 func newCache(limit int) *cache {
-	return &cache{limit: limit, driven: map[string]*live{}, idle: map[string]*list.Element{}, order: list.New()}
+	return &cache{limit: limit, driven: map[string]*live{}, guests: map[string][]*live{}, idle: map[string]*list.Element{}, order: list.New()}
 }
 
 // take removes an idle session from the cache and returns it, or nil.
@@ -315,7 +322,59 @@ func (c *cache) take(id string) *live {
 		return nil
 	}
 	delete(c.idle, id)
-	return c.order.Remove(e).(*live)
+	l := c.order.Remove(e).(*live)
+	if l.row.Status == cairn.SessionActive { // kept for its run's effects, which may have ended it elsewhere
+		return nil
+	}
+	return l
+}
+
+// peek returns a copy of an idle session, which stays; nil if there is none, or if it cannot be copied.
+func (c *cache) peek(id string) *live {
+	c.mu.Lock()
+	e := c.idle[id]
+	c.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	l := e.Value.(*live)
+	if l.run == nil { // its run has ended
+		return nil
+	}
+	copied, err := l.fork()
+	if err != nil {
+		return nil
+	}
+	return copied
+}
+
+// join lets stop requests reach an effect that runs apart from others of its run; leave undoes it.
+func (c *cache) join(l *live) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guests[l.row.ID] = append(c.guests[l.row.ID], l)
+}
+
+func (c *cache) leave(l *live) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.DeleteFunc(c.guests[l.row.ID], func(other *live) bool { return other == l })
+	if len(list) == 0 {
+		delete(c.guests, l.row.ID)
+	} else {
+		c.guests[l.row.ID] = list
+	}
+}
+
+// working returns everything that is in memory of what a session's run does now.
+func (c *cache) working(id string) []*live {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.Clone(c.guests[id])
+	if l := c.driven[id]; l != nil {
+		list = append(list, l)
+	}
+	return list
 }
 
 // evict removes the idle sessions of a tree.
@@ -353,6 +412,17 @@ func (c *cache) park(l *live) {
 	if c.driven[l.row.ID] == l {
 		delete(c.driven, l.row.ID)
 	}
+	c.put(l)
+}
+
+// keep puts a session among the idle ones.
+func (c *cache) keep(l *live) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(l)
+}
+
+func (c *cache) put(l *live) {
 	if c.limit <= 0 {
 		return
 	}
@@ -366,11 +436,15 @@ func (c *cache) park(l *live) {
 	}
 }
 
-// drop forgets a driven session.
+// drop forgets a session that is driven, and what was kept of it for effects that run apart.
 func (c *cache) drop(l *live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.driven[l.row.ID] == l {
 		delete(c.driven, l.row.ID)
+	}
+	if e := c.idle[l.row.ID]; e != nil {
+		delete(c.idle, l.row.ID)
+		c.order.Remove(e)
 	}
 }

@@ -4,7 +4,12 @@
 // idempotent by run, step and call, because a durable host may run one more than once.
 package turn
 
-import "github.com/cairn-agents/cairn"
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+)
 
 // Position says which step of which run an effect works on, and under which lease.
 type Position struct {
@@ -47,6 +52,22 @@ type ToolOut struct {
 	Waits bool `json:"waits,omitempty"`
 }
 
+// ChildIn asks for a call that consults another agent to be taken further.
+type ChildIn struct {
+	ToolIn
+	// Driven is the run of the other agent's session that was driven since the effect asked for it, if it did.
+	Driven string `json:"driven,omitempty"`
+	// Failed is why that run could not be driven to its end.
+	Failed *cairn.Error `json:"failed,omitempty"`
+}
+
+// ChildOut is how far a call that consults another agent has come.
+type ChildOut struct {
+	ToolOut
+	// Drive is a run of the other agent's session that is to be driven before the call goes on.
+	Drive *Begun `json:"drive,omitempty"`
+}
+
 // Committed is the outcome of a step's end.
 type Committed struct {
 	// Ended says that the run is over, or suspended.
@@ -63,7 +84,7 @@ const (
 )
 
 // Effect is one thing to be done: its name, its input and where its output goes, both of which encode as JSON.
-// Plan: Position → Planned. Tool and Child: ToolIn → ToolOut. Commit: Position → Committed.
+// Plan: Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Commit: Position → Committed.
 type Effect struct {
 	Name string
 	In   any
@@ -74,8 +95,11 @@ type Effect struct {
 type Scheduler interface {
 	// Do runs one effect.
 	Do(Effect) error
-	// All runs several at once and returns when every one has ended, with the first error by position.
-	All([]Effect) error
+	// All runs n branches of the loop at once, each with a scheduler of its own, and returns when every one has ended, with
+	// the first error by position.
+	All(n int, branch func(s Scheduler, i int) error) error
+	// Child drives a run that a call of the step at hand asked for, as Loop does with the step's own.
+	Child(of ToolIn, b Begun) error
 }
 
 // Loop drives a run from its last committed step to its end. An error means that the run could not be driven on, not
@@ -105,15 +129,14 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 
 // tools runs the calls of a step. Those that would finish the turn are left for later while others wait.
 func tools(s Scheduler, at Position, plan Planned) error {
-	outs := make([]ToolOut, len(plan.Parallel)+len(plan.Children))
-	batch := make([]Effect, 0, len(outs))
-	for _, id := range plan.Parallel {
-		batch = append(batch, Effect{EffectTool, ToolIn{at, id}, &outs[len(batch)]})
+	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
+	branch := func(s Scheduler, i int) error {
+		if n := len(plan.Parallel); i >= n {
+			return consult(s, ToolIn{at, plan.Children[i-n]}, &outs[i])
+		}
+		return s.Do(Effect{EffectTool, ToolIn{at, plan.Parallel[i]}, &outs[i].ToolOut})
 	}
-	for _, id := range plan.Children {
-		batch = append(batch, Effect{EffectChild, ToolIn{at, id}, &outs[len(batch)]})
-	}
-	if err := together(s, batch); err != nil {
+	if err := together(s, len(outs), branch); err != nil {
 		return err
 	}
 	for i := range outs {
@@ -133,12 +156,38 @@ func tools(s Scheduler, at Position, plan Planned) error {
 	return nil
 }
 
-func together(s Scheduler, batch []Effect) error {
-	switch len(batch) {
+// consult takes a call that consults another agent to its end, or until that agent's session waits.
+func consult(s Scheduler, call ToolIn, out *ChildOut) error {
+	in := ChildIn{ToolIn: call}
+	for {
+		*out = ChildOut{}
+		if err := s.Do(Effect{EffectChild, in, out}); err != nil || out.Drive == nil {
+			return err
+		}
+		err := s.Child(call, *out.Drive)
+		if err != nil && Lost(err) {
+			return err
+		}
+		in.Driven, in.Failed = out.Drive.RunID, cairn.AsError(err)
+	}
+}
+
+// Lost reports whether an error says nothing about a run but that whoever drove it can do so no longer.
+func Lost(err error) bool {
+	for _, target := range []error{cairn.ErrUnavailable, cairn.ErrFenced, cairn.ErrClosed, context.Canceled} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+func together(s Scheduler, n int, branch func(Scheduler, int) error) error {
+	switch n {
 	case 0:
 		return nil
 	case 1:
-		return s.Do(batch[0])
+		return branch(s, 0)
 	}
-	return s.All(batch)
+	return s.All(n, branch)
 }

@@ -13,9 +13,11 @@ import (
 // recorder is a scheduler that plays a script and writes down what it was asked to do.
 type recorder struct {
 	plans    []Planned
-	finishes map[string]bool // calls that end the turn
-	fail     string          // the effect that fails
-	steps    int             // after which the run ends
+	finishes map[string]bool  // calls that end the turn
+	runs     []string         // of another agent's session that are to be driven, one after the other
+	children map[string]error // how driving them came out
+	fail     string           // the effect that fails
+	steps    int              // after which the run ends
 	asked    []string
 }
 
@@ -27,13 +29,19 @@ func (r *recorder) Do(e Effect) error {
 	if err != nil {
 		return err
 	}
-	var in ToolIn
+	var in ChildIn
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
 	name := fmt.Sprint(e.Name, " ", in.Step)
 	if in.CallID != "" {
 		name += " " + in.CallID
+	}
+	if in.Driven != "" {
+		name += " after " + in.Driven
+	}
+	if in.Failed != nil {
+		name += " failed"
 	}
 	r.asked = append(r.asked, name)
 	if name == r.fail {
@@ -44,6 +52,10 @@ func (r *recorder) Do(e Effect) error {
 		*out = r.plans[in.Step-1]
 	case *ToolOut:
 		out.Finished = r.finishes[in.CallID]
+	case *ChildOut:
+		if i := slices.Index(r.runs, in.Driven) + 1; i < len(r.runs) && in.Failed == nil {
+			out.Drive = &Begun{Position: Position{RunID: r.runs[i]}}
+		}
 	case *Committed:
 		if in.Step == r.steps {
 			*out = Committed{Ended: true, Status: cairn.RunCompleted}
@@ -52,13 +64,18 @@ func (r *recorder) Do(e Effect) error {
 	return nil
 }
 
-func (r *recorder) All(list []Effect) error {
-	r.asked = append(r.asked, fmt.Sprint("together ", len(list)))
+func (r *recorder) All(n int, branch func(Scheduler, int) error) error {
+	r.asked = append(r.asked, fmt.Sprint("together ", n))
 	var errs []error
-	for _, e := range list {
-		errs = append(errs, r.Do(e))
+	for i := range n {
+		errs = append(errs, branch(r, i))
 	}
 	return errors.Join(errs...)
+}
+
+func (r *recorder) Child(of ToolIn, b Begun) error {
+	r.asked = append(r.asked, fmt.Sprint("drive ", of.CallID, " ", b.RunID))
+	return r.children[b.RunID]
 }
 
 func TestLoopOrdersTheEffects(t *testing.T) {
@@ -79,7 +96,17 @@ func TestLoopOrdersTheEffects(t *testing.T) {
 		"a failing tool":               {recorder{plans: plans, fail: "tool 1 a"}, 0, []string{"plan 1", "tool 1 a"}, true},
 		"a failing parallel tool":      {recorder{plans: plans, fail: "tool 2 b"}, 1, []string{"plan 2", "together 2", "tool 2 b", "tool 2 c"}, true},
 		"a failing finish":             {recorder{plans: plans, fail: "tool 2 d"}, 1, []string{"plan 2", "together 2", "tool 2 b", "tool 2 c", "tool 2 d"}, true},
-		"a failing commit":             {recorder{plans: plans, fail: "commit 1"}, 0, []string{"plan 1", "tool 1 a", "commit 1"}, true},
+		"a child": {recorder{plans: []Planned{{Children: []string{"x"}}}, runs: []string{"r1", "r2"}, steps: 1}, 0,
+			[]string{"plan 1", "child 1 x", "drive x r1", "child 1 x after r1", "drive x r2", "child 1 x after r2", "commit 1"}, false},
+		"a child beside a tool": {recorder{plans: []Planned{{Parallel: []string{"a"}, Children: []string{"x"}}}, steps: 1}, 0,
+			[]string{"plan 1", "together 2", "tool 1 a", "child 1 x", "commit 1"}, false},
+		"a child that fails": {recorder{plans: []Planned{{Children: []string{"x"}}}, runs: []string{"r1", "r2"}, steps: 1,
+			children: map[string]error{"r1": errors.New("no")}}, 0,
+			[]string{"plan 1", "child 1 x", "drive x r1", "child 1 x after r1 failed", "commit 1"}, false},
+		"a child that is lost": {recorder{plans: []Planned{{Children: []string{"x"}}}, runs: []string{"r1"},
+			children: map[string]error{"r1": fmt.Errorf("%w: %w", errHost, cairn.ErrFenced)}}, 0,
+			[]string{"plan 1", "child 1 x", "drive x r1"}, true},
+		"a failing commit": {recorder{plans: plans, fail: "commit 1"}, 0, []string{"plan 1", "tool 1 a", "commit 1"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,8 +31,17 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
+	return fx.plan(ctx, l, a, at)
+}
+
+func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Position) (Planned, error) {
 	if l.step != nil && l.step.number == at.Step && l.step.planned {
 		return l.step.plan(), nil
+	}
+	if fx.Apart {
+		if err := fx.takeBack(ctx, l); err != nil {
+			return Planned{}, err
+		}
 	}
 	st := &step{number: at.Step, id: stepID(at.RunID, at.Step)}
 	l.step = st
@@ -49,13 +58,16 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 		return Planned{}, context.Cause(ctx)
 	}
 	st.planned = true
-	if st.failed != nil || l.stopRequest() != nil {
+	broken := st.failed != nil || l.stopRequest() != nil
+	if !broken || fx.Apart {
+		if err := fx.stageReply(ctx, a, l, st, broken); err != nil {
+			return Planned{}, err
+		}
+	}
+	if broken {
 		return Planned{}, nil
 	}
-	if err := fx.stageReply(ctx, a, l, st); err != nil {
-		return Planned{}, err
-	}
-	return st.plan(), nil
+	return l.step.plan(), nil
 }
 
 func stepID(runID string, number int) string { return runID + "/" + strconv.Itoa(number) }
@@ -346,7 +358,10 @@ type stagedReply struct {
 	Usage   cairn.Usage      `json:"usage"`
 	Stop    cairn.StopReason `json:"stop,omitempty"`
 	Refused []string         `json:"refused,omitempty"` // ids of calls
+	Failed  *cairn.Error     `json:"failed,omitempty"`
 	Writes  stagedWrites     `json:"writes"`
+	// Told is the log's last sequence when all of the reply was there.
+	Told int64 `json:"told,omitempty"`
 }
 
 type stagedCall struct {
@@ -359,6 +374,10 @@ type stagedCall struct {
 	Made       time.Time         `json:"made,omitzero"`
 	Visited    *cairn.Event      `json:"visited,omitempty"`
 	Writes     stagedWrites      `json:"writes"`
+	// Pending and Waiting are what a call without a result waits for; Child is the session that does.
+	Pending *cairn.PendingCall `json:"pending,omitempty"`
+	Waiting *cairn.Suspension  `json:"waiting,omitempty"`
+	Child   string             `json:"child,omitempty"`
 }
 
 type stagedWrites struct {
@@ -368,10 +387,9 @@ type stagedWrites struct {
 	Checkpoint bool               `json:"checkpoint,omitempty"`
 }
 
-const (
-	replyKey   = "reply"
-	callPrefix = "call:"
-)
+func (w *stagedWrites) empty() bool {
+	return len(w.Ops)+len(w.Context)+len(w.Usage) == 0 && !w.Checkpoint
+}
 
 func (s *scope) writes() stagedWrites {
 	if s == nil {
@@ -386,8 +404,14 @@ func (s *scope) restore(w stagedWrites) {
 	s.ops, s.context, s.usage, s.checkpoint = w.Ops, w.Context, w.Usage, w.Checkpoint
 }
 
-func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	if !a.Durability.Stages() && !slices.ContainsFunc(st.calls, (*call).delegates) { // else another try would begin other children
+// stages reports whether a reply and the results of its calls are kept in the store at once.
+func (fx *Effects) stages(a *cairn.Agent) bool { return fx.Apart || a.Durability.Stages() }
+
+// stageReply keeps the step's reply. Of one that is broken, by a failure or a stop, nothing is promised: it is kept for the
+// step's commit only.
+func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *step, broken bool) error {
+	lasts := !broken && (a.Durability.Stages() || slices.ContainsFunc(st.calls, (*call).delegates)) // else another try would begin other children
+	if !lasts && !fx.Apart {
 		return nil
 	}
 	// The reply's events come first, so that the log never lacks what the store has.
@@ -395,10 +419,20 @@ func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *
 		return err
 	}
 	writes := st.scope.writes()
-	if opening := l.opening.writes(); len(opening.Ops)+len(opening.Context)+len(opening.Usage) > 0 {
+	if opening := l.opening.writes(); !opening.empty() {
 		writes = join(opening, writes)
 	}
-	return fx.stage(ctx, l, st, replyKey, stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop, Refused: st.refused(), Writes: writes})
+	return fx.stage(ctx, l, st.id, l.key(replyKey, lasts), stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop,
+		Refused: st.refused(), Failed: st.failed, Writes: writes, Told: l.emit.position()})
+}
+
+// stageCall keeps the result of a call.
+func (fx *Effects) stageCall(ctx context.Context, a *cairn.Agent, l *live, c *call) error {
+	saved := stagedCall{Result: c.result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Hit: c.hit, Made: c.made, Visited: c.visited, Writes: c.scope.writes()}
+	if c.done {
+		saved.Completion = &c.completion
+	}
+	return fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, a.Durability.Stages()), saved)
 }
 
 func join(a, b stagedWrites) stagedWrites {
@@ -415,63 +449,89 @@ func join(a, b stagedWrites) stagedWrites {
 	return sum
 }
 
-func (fx *Effects) stage(ctx context.Context, l *live, st *step, key string, v any) error {
+func (fx *Effects) stage(ctx context.Context, l *live, stepID, key string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return cairn.Errorf(cairn.CodeInternal, "step %s: %w", st.id, err)
+		return cairn.Errorf(cairn.CodeInternal, "step %s: %w", stepID, err)
 	}
 	return fx.persist(ctx, func() error {
-		return fx.Store.Stage(ctx, l.row.ID, l.row.Lease.Token, store.Staged{StepID: st.id, Key: key, Data: raw})
+		return fx.Store.Stage(ctx, l.row.ID, l.row.Lease.Token, store.Staged{StepID: stepID, Key: key, Data: raw})
 	})
 }
 
 // restore makes what was staged of the next step the step under way.
 func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error {
-	id := stepID(l.row.RunID, l.row.Step+1)
-	st := fx.reopen(l, a)
-	if st == nil {
-		st = &step{number: l.row.Step + 1, id: id}
+	number := l.row.Step + len(l.deferred.steps) + 1
+	st := &step{number: number, id: stepID(l.row.RunID, number)}
+	if number == l.row.Step+1 {
+		if waited := fx.reopen(l, a); waited != nil {
+			st = waited
+		}
 	}
-	calls := map[string]stagedCall{}
-	for _, piece := range staged {
-		if piece.StepID != id {
-			continue
-		}
-		if piece.Key == replyKey {
-			var r stagedReply
-			if err := json.Unmarshal(piece.Data, &r); err != nil {
-				return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged reply: %w", id, err)
-			}
-			st.reply, st.context, st.usage, st.stop, st.planned = r.Reply, r.Context, r.Usage, r.Stop, true
-			st.scope = fx.newScope(l, st.number)
-			st.scope.restore(r.Writes)
-			fx.setCalls(st, a)
-			st.restoreRefused(r.Refused)
-			continue
-		}
-		var c stagedCall
-		if err := json.Unmarshal(piece.Data, &c); err != nil {
-			return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", id, piece.Key, err)
-		}
-		calls[piece.Key] = c
+	have := l.staged(st.id, staged)
+	var r stagedReply
+	replied, err := have.get(replyKey, &r)
+	if err != nil {
+		return err
+	}
+	if replied {
+		st.reply, st.context, st.usage, st.stop, st.failed, st.planned = r.Reply, r.Context, r.Usage, r.Stop, r.Failed, true
+		st.scope = fx.newScope(l, st.number)
+		st.scope.restore(r.Writes)
+		fx.setCalls(st, a)
+		st.restoreRefused(r.Refused)
+		l.replied = r.Told
+	} else if err := l.restoreOpening(fx, have); err != nil {
+		return err
 	}
 	if !st.planned {
 		return nil
 	}
 	if st.scope == nil {
-		st.scope = fx.newScope(l, st.number)
+		st.scope = fx.newScope(l, st.number, l.opening)
 	}
 	for _, c := range st.calls {
-		if saved, ok := calls[callPrefix+c.use.CallID]; ok {
-			c.result, c.done, c.failed, c.feedback = saved.Result, saved.Done, saved.Failed, saved.Feedback
-			c.hit, c.made, c.visited = saved.Hit, saved.Made, saved.Visited
-			if saved.Completion != nil {
-				c.completion = *saved.Completion
-			}
-			c.scope = fx.newScope(l, st.number, st.scope)
-			c.scope.restore(saved.Writes)
+		if err := l.restoreCall(fx, st, c, have); err != nil {
+			return err
 		}
 	}
 	l.step = st
+	return nil
+}
+
+// restoreOpening takes over what the hooks wrote that ran when the run began.
+func (l *live) restoreOpening(fx *Effects, have pieces) error {
+	var w stagedWrites
+	found, err := have.get(openingKey, &w)
+	if found {
+		l.opening = fx.newScope(l, 0)
+		l.opening.restore(w)
+	}
+	return err
+}
+
+func (l *live) restoreCall(fx *Effects, st *step, c *call, have pieces) error {
+	if err := l.restoreChild(fx, st, c, have); err != nil {
+		return err
+	}
+	var saved stagedCall
+	found, err := have.get(callPrefix+c.use.CallID, &saved)
+	if !found || err != nil {
+		return err
+	}
+	if saved.Result == nil {
+		c.waiting, c.child = saved.Waiting, saved.Child
+		if saved.Pending != nil {
+			c.pending = saved.Pending
+		}
+		return nil
+	}
+	c.result, c.done, c.failed, c.feedback = saved.Result, saved.Done, saved.Failed, saved.Feedback
+	c.hit, c.made, c.visited = saved.Hit, saved.Made, saved.Visited
+	if saved.Completion != nil {
+		c.completion = *saved.Completion
+	}
+	c.scope = fx.newScope(l, st.number, st.scope)
+	c.scope.restore(saved.Writes)
 	return nil
 }

@@ -18,6 +18,7 @@ type past struct {
 	run        *cairn.Run
 	token      int64 // of the lease, whose earlier holders may write no more
 	steps      int   // committed
+	deferred   int   // that have ended since, and are going to be
 	start      int64 // the log's position when it began
 	after      int64 // a log position no later than what followed the last commit
 	messages   int
@@ -261,30 +262,14 @@ func (m *marks) ended(run *cairn.Run) bool { return m.over || m.waits && run.Sta
 
 // since reads what the log says of a run.
 func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m marks, last int64, err error) {
-	after := p.after
 	m.committed, m.calls = map[int]bool{}, map[string]int{}
-	for {
-		batch, err := fx.Log.Read(ctx, row.RootID, after, 0)
-		if errors.Is(err, cairn.ErrTrimmed) {
-			first, _, err := fx.Log.Bounds(ctx, row.RootID)
-			if err != nil {
-				return m, 0, err
-			}
-			after = first - 1
-			continue
+	after, err := fx.eachSince(ctx, row.RootID, p.after, func(ev *cairn.Event) {
+		if ev.SessionID == row.ID && ev.RunID == p.runID {
+			m.add(ev, p.steps)
 		}
-		if err != nil {
-			return m, 0, err
-		}
-		for i := range batch {
-			if ev := &batch[i]; ev.SessionID == row.ID && ev.RunID == p.runID {
-				m.add(ev, p.steps)
-			}
-			after = batch[i].Sequence
-		}
-		if len(batch) == 0 {
-			break
-		}
+	})
+	if err != nil {
+		return m, 0, err
 	}
 	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
 	_, last, err = fx.Log.Bounds(ctx, row.RootID)
@@ -332,7 +317,7 @@ func (m *marks) forget(step int) {
 
 // missing lists the events the log lacks.
 func (p *past) missing(m marks) []cairn.Event {
-	if p.runID == "" {
+	if p.runID == "" || p.end != nil && m.ended(p.end) { // whoever told of the end told all before it
 		return nil
 	}
 	var list []cairn.Event
@@ -353,6 +338,9 @@ func (p *past) missing(m marks) []cairn.Event {
 		return list
 	}
 	for _, n := range m.open {
+		if n <= p.steps+p.deferred {
+			continue
+		}
 		list = append(list, cairn.Event{Type: cairn.EventStepDiscarded, Step: n})
 		m.forget(n)
 	}

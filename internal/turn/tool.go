@@ -15,13 +15,24 @@ import (
 
 // Tool runs one call of the step. A call that has a result already is left alone.
 func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
-	l, a, c, err := fx.calling(in)
+	l, a, err := fx.hold(in.Position)
+	if err != nil {
+		return ToolOut{}, err
+	}
+	return fx.perform(ctx, l, a, in)
+}
+
+func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in ToolIn) (ToolOut, error) {
+	c, err := l.calling(in)
 	if err != nil {
 		return ToolOut{}, err
 	}
 	st := l.step
 	switch {
 	case c.result != nil:
+		if fx.Apart { // an earlier try may have died before it told
+			l.emit.event(c.ended(st.number))
+		}
 		return ToolOut{Finished: c.done}, nil
 	case c.waits():
 		return ToolOut{Waits: true}, nil
@@ -45,16 +56,16 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 	if result == nil {
 		if c.pending == nil && fx.asksFirst(work, l, c) {
 			fx.pend(l, st, c)
-			return ToolOut{Waits: true}, nil
+			return ToolOut{Waits: true}, fx.waits(ctx, l, c)
 		}
 		l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
 		if result = fx.execute(work, a, l, c); c.waits() {
-			return ToolOut{Waits: true}, nil
+			return ToolOut{Waits: true}, fx.waits(ctx, l, c)
 		}
 	}
 	c.scope.end()
 	if cause := context.Cause(ctx); cause != nil { // the process is going away
-		if !a.Durability.Stages() || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) {
+		if !fx.stages(a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) {
 			return ToolOut{}, cause // somebody will run the call again
 		}
 		var cancel context.CancelFunc
@@ -80,20 +91,16 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 }
 
 // calling returns the call that an effect works on.
-func (fx *Effects) calling(in ToolIn) (*live, *cairn.Agent, *call, error) {
-	l, a, err := fx.hold(in.Position)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+func (l *live) calling(in ToolIn) (*call, error) {
 	st := l.step
 	if st == nil || st.number != in.Step {
-		return nil, nil, nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
+		return nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
 	}
 	c := st.call(in.CallID)
 	if c == nil {
-		return nil, nil, nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
+		return nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
 	}
-	return l, a, c, nil
+	return c, nil
 }
 
 // answered returns the result that a call has from outside, or nil.
@@ -104,22 +111,31 @@ func answered(c *call) *cairn.ToolResult {
 	return inbox.Result(c.pending)
 }
 
-// concluded keeps the result of a call, in memory and, if the agent's durability says so, in the store.
+// concluded keeps the result of a call, in memory and, if the agent's durability says so or other processes need it, in the
+// store.
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) error {
-	st := l.step
 	c.result, c.waiting = result, nil
-	l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: result.Output, IsError: result.IsError, Cached: c.hit})
+	if fx.Apart { // the log is told what is kept, whatever became of other tries of the effect
+		if err := fx.stageCall(ctx, a, l, c); err != nil {
+			return err
+		}
+		l.emit.event(c.ended(l.step.number))
+		return nil
+	}
+	l.emit.event(c.ended(l.step.number))
 	if !a.Durability.Stages() {
 		return nil
 	}
 	if err := l.emit.flush(ctx); err != nil {
 		return err
 	}
-	saved := stagedCall{Result: result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Hit: c.hit, Made: c.made, Visited: c.visited, Writes: c.scope.writes()}
-	if c.done {
-		saved.Completion = &c.completion
-	}
-	return fx.stage(ctx, l, st, callPrefix+c.use.CallID, saved)
+	return fx.stageCall(ctx, a, l, c)
+}
+
+// ended tells of the call's result.
+func (c *call) ended(step int) cairn.Event {
+	return cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output,
+		IsError: c.result.IsError, Cached: c.hit}
 }
 
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.

@@ -15,7 +15,7 @@ import (
 // Processes have stores of their own on one file.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	empty := emptyFile(t)
+	place := onFile(emptyFile(t))
 	hosttest.Run(t, hosttest.Host{
 		Name: "inprocess",
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
@@ -25,7 +25,14 @@ func TestHost(t *testing.T) {
 			}
 			return eng
 		},
-	}, hosttest.Store{
+	}, place)
+	hosttest.Run(t, hosttest.Cold, place)
+	hosttest.Run(t, hosttest.Alternating, place)
+}
+
+// onFile returns the store of a test, in a file of the given content.
+func onFile(empty []byte) hosttest.Store {
+	return hosttest.Store{
 		Name: "sqlitestore",
 		Open: func(tb testing.TB, now func() time.Time) store.Store {
 			path := filepath.Join(tb.TempDir(), "cairn.db")
@@ -35,7 +42,7 @@ func TestHost(t *testing.T) {
 			return openAt(tb, path, &Options{Synchronous: Normal, Now: now})
 		},
 		Another: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
-	})
+	}
 }
 
 // emptyFile returns the content of a file with nothing but the schema, since making one takes a while.

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+)
+
+// Host decides where runs are driven, in place of goroutines of the process: on an engine that keeps track of them itself
+// and calls workers. An Engine with a Host begins runs, with one write as ever, and hands them to Start; from there on the
+// host calls [Drive], and carries out the effects that this asks for with [Engine.Effect] of any engine, in any process, that
+// has the same store and the run's agent.
+type Host interface {
+	// Start makes the host drive a run that was begun, whatever becomes of this process. If somebody has driven it before,
+	// under a lease with a lower token, that need not go on. An error says that it is not driven; then a worker takes it over.
+	//
+	// ctx has the values of the call that began the run, and its hooks (see [WithHooks]). A host that carries out effects in
+	// this process may hand them on. It does not end with that call's.
+	//
+	// wait returns when the host has stopped driving the run, with the reason if that is not its end; nil means that the host
+	// cannot tell.
+	Start(ctx context.Context, b Begun) (wait func(context.Context) error, err error)
+}
+
+// Begun names a run that was begun and is to be driven, and the lease under which. Like everything that hosts keep it is
+// small, holds ids and numbers only, and encodes as JSON.
+type Begun = turn.Begun
+
+// Scheduler is what a host is to the loop. It is used by one goroutine at a time, but for the branches of All. It may be
+// replayed: the loop asks for the same things in the same order if it gets the same answers.
+type Scheduler = turn.Scheduler
+
+// Effect is one thing to be done: a name for [Engine.Effect], its input, which encodes as JSON, and a pointer that its output
+// decodes into.
+type Effect = turn.Effect
+
+// ToolIn is a call of a step.
+type ToolIn = turn.ToolIn
+
+// The names of effects. Plan calls the model, Tool a tool; Child begins what another agent is to do, or takes what it did;
+// Commit is the step's one write. Plan, Tool and Child last as long as models, tools and people's patience do, Commit as
+// long as a write.
+const (
+	EffectPlan   = turn.EffectPlan
+	EffectTool   = turn.EffectTool
+	EffectChild  = turn.EffectChild
+	EffectCommit = turn.EffectCommit
+)
+
+// Drive is the agent loop: it drives a run from its last committed step to its end, or until it waits for somebody, and
+// returns how that came out. It does nothing but order effects, so it may be replayed. Where somebody else has taken the run
+// over, which an effect's ErrFenced says, it returns an empty status and no error: there is nothing left to do. Any other
+// error is one of the scheduler; what was committed stands.
+func Drive(s Scheduler, b Begun) (cairn.RunStatus, error) {
+	end, err := turn.Loop(s, b)
+	if errors.Is(err, cairn.ErrFenced) {
+		return "", nil
+	}
+	return end.Status, err
+}
+
+// Effect carries out one effect of a run for a host, and returns its output. It needs nothing but the store, but is quicker
+// where this process has carried out the effect before. Meanwhile it renews the run's lease, and hears of stop requests.
+//
+// It may be called again with the same input, if its answer was lost: what was done is not done again, but a model or a
+// tool that was cut off is called again. It must not be called twice at the same time, unless the first is cut off.
+//
+// The error is ErrFenced if somebody else has taken the run over; the host then gives it up. ErrInvalid is for an effect that
+// there is not, ErrNotFound for an unknown agent or a session that was deleted, ErrClosed after Close, and any other for
+// what may pass.
+func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
+	if e.opts.Host == nil {
+		return nil, cairn.Invalid("host", "the engine has none")
+	}
+	var at turn.Position
+	if err := json.Unmarshal(in, &at); err != nil {
+		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
+	}
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	defer e.runs.Done()
+	e.watchStops()
+	asked := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
+	beat := e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL))
+	out, err := e.fx.Carry(ctx, name, in)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil) // ends a beat under way
+	beat.stop()
+	if errors.Is(err, cairn.ErrClosed) {
+		e.mu.Lock()
+		e.abandoned = true
+		e.mu.Unlock()
+	}
+	return out, err
+}
+
+// hand hands a run that was begun to the host. The caller has entered.
+func (e *Engine) hand(ctx context.Context, b turn.Begun) *Run {
+	defer e.runs.Done()
+	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence}
+	var err error
+	if r.hosted, err = e.opts.Host.Start(context.WithoutCancel(ctx), b); err != nil {
+		e.letGo(ctx, b, err) // the turn has begun: a worker takes it over
+	}
+	return r
+}
+
+// endedApart is told of a run that an effect here has brought to its end.
+func (e *Engine) endedApart(ctx context.Context, record *cairn.Run, row *cairn.Session) {
+	switch {
+	case row.ParentID != "":
+	case row.Queued > 0 && !record.Status.Suspends():
+		e.followOn(ctx, row.ID)
+	case e.mayBeReady(record):
+		e.resumeSoon(ctx, row.ID)
+	}
+}

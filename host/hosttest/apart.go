@@ -1,0 +1,156 @@
+package hosttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Cold is a host that carries out each effect in an engine of its own, so that nothing of what one effect knew is there for
+// the next.
+var Cold = Host{Name: "cold", Start: apart(1, 0), Stride: 29}
+
+// Repeating is like Cold, but carries out each effect twice and heeds the second answer only, as if the first had been lost.
+var Repeating = Host{Name: "repeating", Start: apart(2, 0), Stride: 53}
+
+// Alternating is a host that carries out effects in two engines by turns, each of which remembers what it saw last.
+var Alternating = Host{Name: "alternating", Start: apart(1, 2), Stride: 31}
+
+// apart returns the start of a process whose effects are carried out a number of times, by turns in so many engines that
+// stay, or else each time in one of its own.
+func apart(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
+	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		h := &dispersed{tb: tb, times: times}
+		h.ctx, h.cancel = context.WithCancel(context.Background())
+		own := *opts
+		own.Host = h
+		h.make = func() *engine.Engine {
+			eng, err := engine.New(st, agents, &own)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return eng
+		}
+		tb.Cleanup(func() {
+			h.cancel()
+			h.loops.Wait()
+			for _, eng := range h.warm {
+				h.close(eng)
+			}
+		})
+		for range warm {
+			h.warm = append(h.warm, h.make())
+		}
+		return h.make()
+	}
+}
+
+// dispersed drives runs in goroutines, but carries out their effects in engines that know nothing of each other. Everything
+// between the loop and them is JSON.
+type dispersed struct {
+	tb     testing.TB
+	times  int
+	make   func() *engine.Engine
+	warm   []*engine.Engine
+	turns  atomic.Int64
+	ctx    context.Context
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+}
+
+func (h *dispersed) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+	b, err := recoded(b)
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	var failed error
+	h.loops.Go(func() {
+		defer close(done)
+		_, failed = engine.Drive(h.in(ctx), b)
+	})
+	return func(ctx context.Context) error {
+		select {
+		case <-done:
+			return failed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, nil
+}
+
+// in returns a scheduler for effects with the values of a context.
+func (h *dispersed) in(values context.Context) dispersion {
+	return dispersion{h, values}
+}
+
+type dispersion struct {
+	*dispersed
+	values context.Context
+}
+
+func (d dispersion) Do(e engine.Effect) error {
+	in, err := json.Marshal(e.In)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(d.values)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	var out json.RawMessage
+	for range d.times {
+		if out, err = d.effect(ctx, e.Name, in); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(out, e.Out)
+}
+
+func (d dispersion) effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
+	if len(d.warm) > 0 {
+		return d.warm[d.turns.Add(1)%int64(len(d.warm))].Effect(ctx, name, in)
+	}
+	eng := d.make()
+	defer d.close(eng)
+	return eng.Effect(ctx, name, in)
+}
+
+func (h *dispersed) close(eng *engine.Engine) {
+	if err := eng.Close(h.ctx); err != nil && h.ctx.Err() == nil {
+		h.tb.Errorf("close: %v", err)
+	}
+}
+
+func (d dispersion) All(n int, branch func(engine.Scheduler, int) error) error {
+	errs := make([]error, n)
+	var branches sync.WaitGroup
+	for i := range n {
+		branches.Go(func() { errs[i] = branch(d, i) })
+	}
+	branches.Wait()
+	return errors.Join(errs...)
+}
+
+func (d dispersion) Child(_ engine.ToolIn, b engine.Begun) error {
+	b, err := recoded(b)
+	if err == nil {
+		_, err = engine.Drive(d, b)
+	}
+	return err
+}
+
+// recoded returns a value as it comes back from JSON.
+func recoded[T any](v T) (back T, err error) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, &back)
+	}
+	return back, err
+}
