@@ -129,19 +129,9 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 
 // tools runs the calls of a step. Those that would finish the turn are left for later while others wait.
 func tools(s Scheduler, at Position, plan Planned) error {
-	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
-	branch := func(s Scheduler, i int) error {
-		if n := len(plan.Parallel); i >= n {
-			return consult(s, ToolIn{at, plan.Children[i-n]}, &outs[i])
-		}
-		return s.Do(Effect{EffectTool, ToolIn{at, plan.Parallel[i]}, &outs[i].ToolOut})
-	}
-	if err := together(s, len(outs), branch); err != nil {
-		return err
-	}
-	for i := range outs {
-		if outs[i].Waits {
-			return nil
+	if len(plan.Parallel)+len(plan.Children) > 0 {
+		if wait, err := together(s, at, plan); wait || err != nil {
+			return err
 		}
 	}
 	for _, id := range plan.Finishing {
@@ -154,6 +144,26 @@ func tools(s Scheduler, at Position, plan Planned) error {
 		}
 	}
 	return nil
+}
+
+// together runs the calls of a step that may run at the same time, and reports whether any of them waits.
+func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
+	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
+	branch := func(s Scheduler, i int) error {
+		if n := len(plan.Parallel); i >= n {
+			return consult(s, ToolIn{at, plan.Children[i-n]}, &outs[i])
+		}
+		return s.Do(Effect{EffectTool, ToolIn{at, plan.Parallel[i]}, &outs[i].ToolOut})
+	}
+	if len(outs) == 1 {
+		err = branch(s, 0)
+	} else {
+		err = s.All(len(outs), branch)
+	}
+	for i := range outs {
+		wait = wait || outs[i].Waits
+	}
+	return wait, err
 }
 
 // consult takes a call that consults another agent to its end, or until that agent's session waits.
@@ -180,14 +190,4 @@ func Lost(err error) bool {
 		}
 	}
 	return false
-}
-
-func together(s Scheduler, n int, branch func(Scheduler, int) error) error {
-	switch n {
-	case 0:
-		return nil
-	case 1:
-		return branch(s, 0)
-	}
-	return s.All(n, branch)
 }

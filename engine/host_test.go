@@ -1,0 +1,307 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// byHand is a host that drives nothing: the test does, effect by effect.
+type byHand struct {
+	begun []engine.Begun
+	err   error
+}
+
+func (h *byHand) Start(_ context.Context, b engine.Begun) (func(context.Context) error, error) {
+	h.begun = append(h.begun, b)
+	return nil, h.err
+}
+
+func hostedBy(h engine.Host) option { return with(func(o *engine.Options) { o.Host = h }) }
+
+// next is the input of an effect of the step after those that are committed.
+func next(b engine.Begun, callID string) json.RawMessage {
+	b.Step++
+	raw, _ := json.Marshal(engine.ToolIn{Position: b.Position, CallID: callID}) // ids and numbers encode
+	return raw
+}
+
+// carry carries out an effect that must succeed, and returns its output.
+func carry(t *testing.T, eng *engine.Engine, name string, in json.RawMessage) string {
+	t.Helper()
+	out, err := eng.Effect(t.Context(), name, in)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return string(out)
+}
+
+// told lists the types of a session's events with their calls and texts.
+func told(t *testing.T, st store.LogProvider, id string) []string {
+	t.Helper()
+	var list []string
+	for _, ev := range history(t, st, id) {
+		list = append(list, strings.TrimSpace(string(ev.Type)+" "+ev.CallID+ev.Text))
+	}
+	return list
+}
+
+func wantTold(t *testing.T, st store.LogProvider, id string, want ...string) {
+	t.Helper()
+	if got := told(t, st, id); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the log tells\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A model call that was cut off is made again, by whoever comes; one that came to its end is not.
+func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	said := make(chan struct{})
+	model := scripted.New(
+		scripted.Reply(scripted.Text("one "), scripted.Do(func() { close(said) }), scripted.Gate(make(chan struct{}))),
+		scripted.Text("one two"))
+	one, two := open(t, st, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
+	start(t, one, "s", "count")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-said
+		cancel()
+	}()
+	_, err := one.Effect(ctx, engine.EffectPlan, next(h.begun[0], ""))
+	wantError(t, err, context.Canceled)
+	for _, eng := range []*engine.Engine{two, one, two} {
+		carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+	}
+	if n := model.Calls(); n != 2 {
+		t.Errorf("%d model calls, want 2", n)
+	}
+	wantTold(t, st, "s", "run_start", "step_start", "text_delta one", "step_discarded",
+		"step_start", "text_delta one", "text_delta two")
+}
+
+// A tool that was cut off runs again, and the log tells of its beginning once; one that has a result does not.
+func TestToolThatWasCutOffRunsAgain(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	runs := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	once := tool("once", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
+		if runs++; runs == 1 {
+			cancel()
+			return "", ctx.Err()
+		}
+		return "done", nil
+	})
+	model := scripted.New(scripted.Call("once", in{}).ID("c1"), scripted.Text("bye"))
+	one, two := open(t, st, bot(model, once), hostedBy(h)), open(t, st, bot(model, once), hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	b := h.begun[0]
+	carry(t, one, engine.EffectPlan, next(b, ""))
+	_, err := one.Effect(ctx, engine.EffectTool, next(b, "c1"))
+	wantError(t, err, context.Canceled)
+	for _, eng := range []*engine.Engine{two, one, two} {
+		carry(t, eng, engine.EffectTool, next(b, "c1"))
+	}
+	if runs != 2 {
+		t.Errorf("the tool ran %d times, want 2", runs)
+	}
+	for _, eng := range []*engine.Engine{one, two} {
+		if out := carry(t, eng, engine.EffectCommit, next(b, "")); out != "{}" {
+			t.Errorf("the commit answers %s", out)
+		}
+	}
+	if r := result(t, messages(t, st, "s"), "c1"); string(r.Output) != `"done"` {
+		t.Errorf("the result is %s", r.Output)
+	}
+	wantTold(t, st, "s", "run_start", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
+}
+
+// A commit whose answer was lost is answered from the store, and what its process did not tell is told by whoever asks.
+func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	dying := tapOn(st)
+	model := scripted.New(scripted.Text("bye"))
+	one, two := open(t, dying, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	carry(t, one, engine.EffectPlan, next(h.begun[0], ""))
+	dying.stepIn(nil, func(_ context.Context, op string) error {
+		if op != "Commit" {
+			return nil
+		}
+		dying.cut()
+		return cairn.Errorf(cairn.CodeInternal, "cut off")
+	})
+	if _, err := one.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], "")); err == nil {
+		t.Fatal("a dead process heard of its commit")
+	}
+	for range 2 {
+		if out := carry(t, two, engine.EffectCommit, next(h.begun[0], "")); out != `{"ended":true,"status":"completed"}` {
+			t.Errorf("the commit answers %s", out)
+		}
+	}
+	wantTold(t, st, "s", "run_start", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
+}
+
+// A lease that ran out while nobody worked is renewed, unless somebody has taken the run over.
+func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	st, h := memstore.New(&memstore.Options{Now: func() time.Time { return now }}), &byHand{}
+	eng := open(t, st, bot(counter(3), note()), hostedBy(h), with(func(o *engine.Options) { o.Now = func() time.Time { return now } }))
+	start(t, eng, "s", "go")
+	now = now.Add(time.Hour)
+	carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+	if row := load(t, st, "s"); !row.Running(now) {
+		t.Fatal("the lease was not renewed")
+	}
+	now = now.Add(time.Hour)
+	if _, err := eng.Resume(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.begun) != 2 || h.begun[1].RunID != h.begun[0].RunID || h.begun[1].Token <= h.begun[0].Token {
+		t.Fatalf("the host was given %+v", h.begun)
+	}
+	_, err := eng.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], ""))
+	wantError(t, err, cairn.ErrFenced)
+	status, err := engine.Drive(hand{t, eng}, h.begun[0])
+	if status != "" || err != nil {
+		t.Errorf("driving a run that was taken over: %q, %v", status, err)
+	}
+	if status, err = engine.Drive(hand{t, eng}, h.begun[1]); status != cairn.RunCompleted || err != nil {
+		t.Errorf("driving the run: %q, %v", status, err)
+	}
+	wantSound(t, tapOn(st), "s")
+}
+
+// hand is a scheduler that carries out effects one after the other.
+type hand struct {
+	*testing.T
+	eng *engine.Engine
+}
+
+func (h hand) Do(e engine.Effect) error {
+	in, err := json.Marshal(e.In)
+	if err != nil {
+		return err
+	}
+	out, err := h.eng.Effect(h.Context(), e.Name, in)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out, e.Out)
+}
+
+func (h hand) All(n int, branch func(engine.Scheduler, int) error) error {
+	var errs []error
+	for i := range n {
+		errs = append(errs, branch(h, i))
+	}
+	return errors.Join(errs...)
+}
+
+func (h hand) Child(_ engine.ToolIn, b engine.Begun) error {
+	_, err := engine.Drive(h, b)
+	return err
+}
+
+// A child that was begun by an effect whose answer was lost is handed over again, not waited for.
+func TestChildIsHandedOverAgain(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	helper := &cairn.Agent{Name: "helper", Model: scripted.New(scripted.Text("found"))}
+	agent := bot(scripted.New(scripted.Call("helper", map[string]string{"input": "look"}), scripted.Text("bye")), cairn.SubAgent(helper))
+	eng, other := open(t, st, agent, hostedBy(h)), open(t, st, agent, hostedBy(h), named("b"))
+	start(t, eng, "s", "go")
+	b := h.begun[0]
+	plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, engine.EffectPlan, next(b, ""))))
+	first := carry(t, eng, engine.EffectChild, next(b, plan.Children[0]))
+	if again := carry(t, other, engine.EffectChild, next(b, plan.Children[0])); again != first {
+		t.Errorf("handed over %s, and again %s", first, again)
+	}
+	if status, err := engine.Drive(hand{t, other}, b); status != cairn.RunCompleted || err != nil {
+		t.Errorf("driving the run: %q, %v", status, err)
+	}
+	wantSound(t, tapOn(st), "s")
+}
+
+// A turn that was begun but that the host could not start is taken over by a worker, at once.
+func TestWorkerStartsWhatTheHostCouldNot(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	agent := bot(counter(3), note())
+	run := start(t, open(t, st, agent, hostedBy(&byHand{err: errors.New("no such host")})), "s", "go")
+	worker := hosttest.Cold.Start(t, st, []*cairn.Agent{agent}, &engine.Options{WorkInterval: 10 * time.Millisecond})
+	t.Cleanup(func() { leave(t, worker) })
+	defer work(t, worker)()
+	wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+	wantSound(t, tapOn(st), "s")
+}
+
+// What is queued behind a hosted run follows it there.
+func TestQueueOnAHost(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	gate := make(chan struct{})
+	model := scripted.New(scripted.Reply(scripted.Text("one"), scripted.Gate(gate)), scripted.Text("two"))
+	eng := hosttest.Cold.Start(t, st, []*cairn.Agent{bot(model)}, &engine.Options{})
+	t.Cleanup(func() { leave(t, eng) })
+	first := start(t, eng, "s", "first")
+	second := start(t, eng, "s", "second", engine.WithOnBusy(engine.Enqueue))
+	close(gate)
+	wantStatus(t, wait(t, first), cairn.RunCompleted, cairn.ReasonReply)
+	if res := wait(t, second); res.Text != "two" {
+		t.Errorf("the queued turn says %q", res.Text)
+	}
+}
+
+func TestEffectMistakes(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	eng := open(t, st, bot(counter(3), note()), hostedBy(h))
+	start(t, eng, "s", "go")
+	b := h.begun[0]
+	unknown, later := b, b
+	unknown.Agent = "nobody"
+	later.Step = 4
+	elsewhere := b
+	elsewhere.SessionID = "none"
+	for name, c := range map[string]struct {
+		effect string
+		in     json.RawMessage
+		want   error
+	}{
+		"an unknown effect":    {"dance", next(b, ""), cairn.ErrInvalid},
+		"no JSON":              {engine.EffectPlan, json.RawMessage("{"), cairn.ErrInvalid},
+		"an unknown agent":     {engine.EffectPlan, next(unknown, ""), cairn.ErrNotFound},
+		"an unknown session":   {engine.EffectPlan, next(elsewhere, ""), cairn.ErrNotFound},
+		"a step that is ahead": {engine.EffectPlan, next(later, ""), &cairn.Error{Code: cairn.CodeInternal}},
+		"a tool ahead of time": {engine.EffectTool, next(b, "c1"), &cairn.Error{Code: cairn.CodeInternal}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(told(t, st, "s"))
+			_, err := eng.Effect(t.Context(), c.effect, c.in)
+			wantError(t, err, c.want)
+			if after := len(told(t, st, "s")); after != before {
+				t.Errorf("the log has %d more events", after-before)
+			}
+		})
+	}
+	_, err := open(t, st, bot(counter(3), note()), named("b")).Effect(t.Context(), engine.EffectPlan, next(b, ""))
+	wantError(t, err, cairn.ErrInvalid)
+	leave(t, eng)
+	_, err = eng.Effect(t.Context(), engine.EffectPlan, next(b, ""))
+	wantError(t, err, cairn.ErrClosed)
+}
