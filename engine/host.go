@@ -30,6 +30,9 @@ type Host interface {
 // small, holds ids and numbers only, and encodes as JSON.
 type Begun = turn.Begun
 
+// Position is a step of a run, and the lease under which the run is driven: the input of EffectPlan and EffectCommit.
+type Position = turn.Position
+
 // Scheduler is what a host is to the loop. It is used by one goroutine at a time, but for the branches of All. It may be
 // replayed: the loop asks for the same things in the same order if it gets the same answers.
 type Scheduler = turn.Scheduler

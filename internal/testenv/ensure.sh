@@ -39,3 +39,10 @@ redis_server() {
 require "a C compiler, for the race detector" c_compiler gcc libc6-dev
 require "a PostgreSQL server" postgres postgresql
 require "a Redis server" redis_server redis-server
+
+# A Temporal server comes as a Go module: it is built once, into a directory that is kept. Package testenv knows it, too.
+temporal=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/temporal-1.5.1
+if [ ! -x "$temporal/temporal" ]; then
+	echo "testenv: a Temporal server: missing, building it, which takes some minutes" >&2
+	(cd / && GOBIN=$temporal go install -ldflags='-s -w' github.com/temporalio/cli/cmd/temporal@v1.5.1)
+fi

@@ -94,6 +94,8 @@ type program struct {
 	ready string
 	// abort is the signal that ends it at once, as a crash would, with whatever processes it has.
 	abort syscall.Signal
+	// trusted says that it runs under the account of this process.
+	trusted bool
 	// prepare fills the directory of a server and returns its command line.
 	prepare func(s *Server) (command []string, err error)
 }
@@ -145,7 +147,7 @@ func (s *Server) makeDir() (err error) {
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("lock %s: %w", s.Dir, err)
 	}
-	account, err := unprivileged()
+	account, err := s.account()
 	if err != nil || account == nil {
 		return err
 	}
@@ -171,6 +173,14 @@ func sweep() {
 	}
 }
 
+// account returns the account that the server runs under, or nil for that of this process.
+func (s *Server) account() (*syscall.Credential, error) {
+	if s.program.trusted {
+		return nil, nil
+	}
+	return unprivileged()
+}
+
 // unprivileged returns the account that servers run under, or nil for that of this process. Servers refuse to run as
 // root, or should not.
 var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
@@ -188,7 +198,7 @@ var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
 
 // cmd returns a command that runs as the server does.
 func (s *Server) cmd(line ...string) (*exec.Cmd, error) {
-	account, err := unprivileged()
+	account, err := s.account()
 	if err != nil {
 		return nil, err
 	}

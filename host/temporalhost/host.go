@@ -1,0 +1,225 @@
+// Package temporalhost runs turns on Temporal: each as a workflow whose activities are the turn's effects, a model call, a
+// tool call, a sub-agent's beginning or a commit. Sub-agents are child workflows. A turn that waits for people ends its
+// workflow; the answer begins the next one, so nothing waits on the server.
+//
+//	c, err := client.Dial(client.Options{})
+//	host, err := temporalhost.New(c, nil)
+//	eng, err := engine.New(st, agents, &engine.Options{Host: host})
+//	w := host.Worker(eng, worker.Options{})
+//	err = w.Start()
+//
+// Everything stays in the store: histories hold ids and numbers only. So a process needs no worker to begin turns, answer
+// or read, and processes with a worker, with another host and with none at all share sessions. Run [engine.Engine.Work]
+// somewhere: it keeps people's deadlines, and begins again what could not be started.
+package temporalhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// Options tune a Host. The zero value and nil mean the defaults.
+type Options struct {
+	// TaskQueue is where workflows and activities are queued; empty means "cairn".
+	TaskQueue string
+	// Prefix begins the ids of workflows, which are {Prefix}/{agent}/{session}/{turn}; empty means "cairn". Stores that share a
+	// namespace have a prefix each.
+	Prefix string
+	// SearchAttributes says that the server has the search attributes [SessionAttribute] and [AgentAttribute], keywords both,
+	// and that workflows are to have them.
+	SearchAttributes bool
+	// Activity is how model calls, tools and sub-agents are run. Where it has no timeout, an activity may take 24 hours; where it
+	// has no HeartbeatTimeout, a worker that has died is missed after 30 seconds. An activity is tried again until it
+	// succeeds, after a second at first and a minute at most, unless RetryPolicy says otherwise.
+	Activity workflow.ActivityOptions
+	// Commit is how commits, which are short, are run. Where it has no timeout, one try may take a minute. It is tried again
+	// as activities are, after 100 milliseconds at first.
+	Commit workflow.LocalActivityOptions
+	// StepsPerRun is after how many steps a turn continues as a new run of its workflow; 0 means when the server suggests it.
+	StepsPerRun int
+}
+
+// The search attributes of workflows.
+var (
+	SessionAttribute = temporal.NewSearchAttributeKeyKeyword("CairnSession")
+	AgentAttribute   = temporal.NewSearchAttributeKeyKeyword("CairnAgent")
+)
+
+// TurnWorkflow is the type of the workflows.
+const TurnWorkflow = "cairn.Turn"
+
+// Host is an [engine.Host]. It is safe for concurrent use.
+type Host struct {
+	client client.Client
+	opts   Options
+	values values
+}
+
+// New returns a host that starts workflows by a client, which stays the caller's to close. The error names the option that
+// is wrong.
+func New(c client.Client, opts *Options) (*Host, error) {
+	if c == nil {
+		return nil, cairn.Invalid("client", "is required")
+	}
+	h := &Host{client: c}
+	if opts != nil {
+		h.opts = *opts
+	}
+	o := &h.opts
+	if o.StepsPerRun < 0 {
+		return nil, cairn.Invalid("steps_per_run", "%d is negative", o.StepsPerRun)
+	}
+	if o.TaskQueue == "" {
+		o.TaskQueue = "cairn"
+	}
+	if o.Prefix == "" {
+		o.Prefix = "cairn"
+	}
+	if o.Activity.StartToCloseTimeout == 0 && o.Activity.ScheduleToCloseTimeout == 0 {
+		o.Activity.StartToCloseTimeout = 24 * time.Hour
+	}
+	if o.Activity.HeartbeatTimeout == 0 {
+		o.Activity.HeartbeatTimeout = 30 * time.Second
+	}
+	if o.Activity.RetryPolicy == nil {
+		o.Activity.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumInterval: time.Minute}
+	}
+	if o.Commit.StartToCloseTimeout == 0 && o.Commit.ScheduleToCloseTimeout == 0 {
+		o.Commit.StartToCloseTimeout = time.Minute
+	}
+	if o.Commit.RetryPolicy == nil {
+		o.Commit.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: time.Minute}
+	}
+	return h, nil
+}
+
+// Worker returns a worker of the host's task queue for the agents of an engine, which must have this host. The caller
+// starts it, and stops it before the engine is closed.
+func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
+	w := worker.New(h.client, h.opts.TaskQueue, opts)
+	h.Register(w, eng)
+	return w
+}
+
+// Register adds what turns need to a worker of the caller's own.
+func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
+	r.RegisterWorkflowWithOptions(h.turn, workflow.RegisterOptions{Name: TurnWorkflow})
+	for _, name := range []string{engine.EffectPlan, engine.EffectTool, engine.EffectChild, engine.EffectCommit} {
+		e := effect{h, eng, name}
+		r.RegisterActivityWithOptions(e.run, activity.RegisterOptions{Name: activityName(name)})
+	}
+	r.RegisterActivityWithOptions(func(ctx context.Context, session string) error {
+		return outward(eng.Interrupt(ctx, session, "its workflow was cancelled"))
+	}, activity.RegisterOptions{Name: interruptActivity})
+}
+
+// Start implements engine.Host. A workflow that drives the run already is terminated: it has lost the lease.
+func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+	opts := client.StartWorkflowOptions{
+		ID: h.workflowID(b), TaskQueue: h.opts.TaskQueue,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING,
+		TypedSearchAttributes:    h.attributes(b),
+	}
+	h.values.put(b.RunID, ctx)
+	run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Begun: b, Call: b.RunID})
+	if err != nil {
+		h.values.drop(b.RunID)
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
+	}
+	return func(ctx context.Context) error {
+		err := run.Get(ctx, nil)
+		var terminated *temporal.TerminatedError
+		var gone *serviceerror.NotFound
+		if errors.As(err, &terminated) || errors.As(err, &gone) { // the run was taken over, or all of it is long past
+			return nil
+		}
+		return inward(err)
+	}, nil
+}
+
+// workflowID is the same whenever a run is started, so that no two workflows drive it.
+func (h *Host) workflowID(b engine.Begun) string {
+	return fmt.Sprintf("%s/%s/%s/%s", h.opts.Prefix, b.Agent, b.SessionID, strconv.Itoa(b.Turn))
+}
+
+func (h *Host) attributes(b engine.Begun) temporal.SearchAttributes {
+	if !h.opts.SearchAttributes {
+		return temporal.NewSearchAttributes()
+	}
+	return temporal.NewSearchAttributes(SessionAttribute.ValueSet(b.SessionID), AgentAttribute.ValueSet(b.Agent))
+}
+
+// maxValues bounds of how many runs that this process began the values are kept, if they end elsewhere.
+const maxValues = 1024
+
+// values are those of the contexts of calls that began runs, by run, for effects that are carried out in this process.
+type values struct {
+	mu    sync.Mutex
+	by    map[string]context.Context
+	order []string
+}
+
+func (v *values) put(run string, ctx context.Context) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.by == nil {
+		v.by = map[string]context.Context{}
+	}
+	if _, there := v.by[run]; !there {
+		v.order = append(v.order, run)
+	}
+	v.by[run] = ctx
+	if len(v.order) > maxValues {
+		delete(v.by, v.order[0])
+		v.order = v.order[1:]
+	}
+}
+
+func (v *values) drop(run string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.by, run)
+	if i := slices.Index(v.order, run); i >= 0 {
+		v.order = slices.Delete(v.order, i, i+1)
+	}
+}
+
+// under returns ctx with the values of the call that began a run, if this process did.
+func (v *values) under(ctx context.Context, run string) context.Context {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if call, ok := v.by[run]; ok {
+		return valued{ctx, call}
+	}
+	return ctx
+}
+
+// valued is a context with the values of another one beside its own.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (c valued) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}

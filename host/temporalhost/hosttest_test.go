@@ -1,0 +1,101 @@
+package temporalhost_test
+
+import (
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// connect returns a client of the test server.
+func connect(tb testing.TB) client.Client {
+	tb.Helper()
+	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Logger: silent{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// silent is a logger for workers whose processes are killed all the time.
+type silent struct{}
+
+func (silent) Debug(string, ...any) {}
+func (silent) Info(string, ...any)  {}
+func (silent) Warn(string, ...any)  {}
+func (silent) Error(string, ...any) {}
+
+var processes atomic.Int64
+
+// onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
+// of them is to carry out what.
+func onTemporal(name string, c client.Client, change func(*temporalhost.Options)) hosttest.Host {
+	return hosttest.Host{Name: name, Stride: 61, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
+		o := &temporalhost.Options{
+			TaskQueue: tb.Name() + "#" + time.Duration(processes.Add(1)).String(),
+			Prefix:    strings.ReplaceAll(tb.Name(), "/", "."),
+			Activity:  workflow.ActivityOptions{RetryPolicy: few},
+			Commit:    workflow.LocalActivityOptions{RetryPolicy: few},
+		}
+		if change != nil {
+			change(o)
+		}
+		h, err := temporalhost.New(c, o)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		own := *opts
+		own.Host = h
+		eng, err := engine.New(st, agents, &own)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		w := h.Worker(eng, worker.Options{})
+		if err := w.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(w.Stop)
+		return eng
+	}}
+}
+
+func TestHost(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	hosttest.Run(t, onTemporal("temporal", c, nil), onSQLite)
+}
+
+var onSQLite = hosttest.Store{
+	Name: "sqlitestore",
+	Open: func(tb testing.TB, now func() time.Time) store.Store {
+		return open(tb, filepath.Join(tb.TempDir(), "cairn.db"), now)
+	},
+}
+
+func open(tb testing.TB, path string, now func() time.Time) store.Store {
+	tb.Helper()
+	st, err := sqlitestore.Open(path, &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { st.Close() })
+	return st
+}

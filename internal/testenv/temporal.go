@@ -1,0 +1,78 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// temporalDir is where ensure.sh builds the server, in the user's cache directory.
+const temporalDir = "cairn/temporal-1.5.1"
+
+// Temporal returns the address of a Temporal server that is started for this test binary and keeps everything in memory.
+// The tests of a package share it, so each uses task queues and workflow ids of its own.
+func Temporal(tb testing.TB) (address string) {
+	tb.Helper()
+	s, err := sharedTemporal()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.Address
+}
+
+var sharedTemporal = sync.OnceValues(func() (*TemporalProcess, error) { return startTemporal("temporal", "") })
+
+// TemporalServer starts a Temporal server for one test, which may stop it and start it again, and stops it when the test
+// ends. It keeps what it has in a file.
+func TemporalServer(tb testing.TB) *TemporalProcess {
+	tb.Helper()
+	s, err := startTemporal("temporal-own", "server.db")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// TemporalProcess is a Temporal server.
+type TemporalProcess struct {
+	*Server
+	// Address is where it listens.
+	Address string
+}
+
+func startTemporal(name, file string) (*TemporalProcess, error) {
+	var p TemporalProcess
+	s, err := launch(program{name: name, ready: "Server:", abort: syscall.SIGKILL, trusted: true, prepare: func(s *Server) ([]string, error) {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		bin := filepath.Join(cache, temporalDir, "temporal")
+		if _, err := os.Stat(bin); err != nil {
+			return nil, fmt.Errorf("there is no Temporal server; `make test` builds it: %w", err)
+		}
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		line := []string{bin, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port), "--log-level", "error",
+			"--search-attribute", "CairnSession=Keyword", "--search-attribute", "CairnAgent=Keyword",
+			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000"} // without it each activity takes a tenth of a second more
+		if file != "" {
+			line = append(line, "--db-filename", filepath.Join(s.Dir, file))
+		}
+		return line, nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	p.Server = s
+	return &p, nil
+}
