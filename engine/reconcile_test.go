@@ -272,3 +272,38 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 		wantSound(t, st, "s")
 	})
 }
+
+// A reader that completes the log of a run tells first of those before it, which those who began and stopped the run did
+// not come to.
+func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		dies := func(eng func(*tap) *engine.Engine) {
+			dead := tapOn(st.Store)
+			dead.log.stepIn(func(context.Context, []cairn.Event) error { dead.cut(); return context.Canceled })
+			_, _ = start(t, eng(dead), "s", "go").Wait(t.Context())
+			time.Sleep(ttl)
+		}
+		for _, name := range []string{"a", "b"} {
+			dies(func(dead *tap) *engine.Engine {
+				return open(t, dead, bot(scripted.New(scripted.Text("lost"))), shortLease, named(name))
+			})
+		}
+		st.log.stepIn(func(context.Context, []cairn.Event) error {
+			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
+		})
+		_ = open(t, st, bot(scripted.New()), named("c")).Interrupt(t.Context(), "s", "stop") // which the log does not hear of
+		if row := load(t, st, "s"); row.Status != cairn.SessionInterrupted || row.Turn != 2 {
+			t.Fatalf("row: %+v", row)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, err := range open(t, tapOn(st.Store), bot(scripted.New()), named("d")).Events(ctx, "s", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantSound(t, st, "s")
+	})
+}

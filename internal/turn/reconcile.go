@@ -54,6 +54,11 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	if err != nil || run.Status == cairn.RunRunning {
 		return err
 	}
+	if run.Steps == 0 { // whoever began or ended it may have died before it told of those before it
+		if err := fx.tellEnds(ctx, row, run.Turn-1); err != nil {
+			return err
+		}
+	}
 	p := pastOf(row, run)
 	if row.RunID != runID {
 		p = past{runID: runID, run: run, token: nextToken(row), steps: run.Steps, start: run.StartSequence, after: run.StartSequence, messages: run.FirstMessage}
