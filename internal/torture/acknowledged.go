@@ -149,15 +149,15 @@ func nothingStagedAgain(h *History) error {
 	keys := map[string]string{} // by call
 	leases := leases{}
 	floor := int64(0) // what was staged under earlier leases has been dropped
-	late := func(_ string, r record) bool { return r.Token < floor }
+	dropped := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
 		leases.note(r)
 		switch r.Kind {
 		case committed:
 			if r.Took && r.Dropped {
 				floor = max(floor, r.Token)
-				maps.DeleteFunc(replies, late)
-				maps.DeleteFunc(results, late)
+				maps.DeleteFunc(replies, dropped)
+				maps.DeleteFunc(results, dropped)
 			}
 		case staged:
 			if r.Token < floor {
@@ -188,11 +188,12 @@ func nothingStagedAgain(h *History) error {
 	return nil
 }
 
-// leases is which lease each process took last.
+// leases is under which lease each process began the last run that it may still be at work on. One that takes over or
+// stops a dead run may have driven that itself, and not have noticed yet that it lost it.
 type leases map[string]int64
 
 func (l leases) note(r record) {
-	if r.Kind == committed && r.Took {
+	if r.Kind == committed && r.Took && (l[r.Process] == 0 || r.Began != "" && r.Ended == "") {
 		l[r.Process] = r.Token
 	}
 }

@@ -197,10 +197,9 @@ func (t *Tree) session(id string) *History {
 // step is one committed step as the transcript has it.
 type step struct {
 	run    *cairn.Run
-	number int              // in the run
-	from   int              // index of the first message
-	to     int              // index behind the last message
-	before []*cairn.Message // hidden rows ahead of the reply
+	number int // in the run
+	from   int // index of the first message: a row ahead of the reply, if there is one
+	to     int // index behind the last message
 	// reply is nil if the step goes on with what a run before it suspended, and at is its index.
 	reply   *cairn.Message
 	at      int
@@ -274,7 +273,7 @@ func (t *turn) step(number, at int) *step {
 	if n := len(t.steps); n > 0 && t.steps[n-1].number == number {
 		return &t.steps[n-1]
 	}
-	t.steps = append(t.steps, step{run: t.run, number: number, from: at - len(t.loose), before: t.loose})
+	t.steps = append(t.steps, step{run: t.run, number: number, from: at - len(t.loose)})
 	t.loose = nil
 	return &t.steps[len(t.steps)-1]
 }
