@@ -13,17 +13,23 @@ import (
 )
 
 // parts returns those of a tree, which are the test's own.
-func (h *harness) parts(root string) (list []*store.Part) {
+func (h *harness) parts(root string) []*store.Part {
 	h.Helper()
+	var list []*store.Part
 	for part, err := range store.Export(h.Context(), h.importer(), root) {
 		h.must(err)
-		raw, err := json.Marshal(part)
-		h.must(err)
-		own := &store.Part{}
-		h.must(json.Unmarshal(raw, own))
-		list = append(list, own)
+		list = append(list, part)
 	}
-	return list
+	return h.own(list)
+}
+
+// own returns a copy of parts that shares nothing with them.
+func (h *harness) own(list []*store.Part) (own []*store.Part) {
+	h.Helper()
+	raw, err := json.Marshal(list)
+	h.must(err)
+	h.must(json.Unmarshal(raw, &own))
+	return own
 }
 
 func given(list []*store.Part) iter.Seq2[*store.Part, error] {
@@ -44,6 +50,7 @@ func partWith(list []*store.Part, has func(*store.Part) bool) *store.Part {
 // importDamaged imports trees that are not whole: each is refused with the name of what is wrong, and leaves nothing.
 func importDamaged(h *harness) {
 	ids := h.grown("root")
+	whole := h.parts("root")
 	to := h.other()
 	head := func(list []*store.Part) *store.SessionPart { return list[0].Session }
 	child := func(list []*store.Part) *store.SessionPart {
@@ -145,7 +152,7 @@ func importDamaged(h *harness) {
 			return append([]*store.Part{list[0], list[len(list)-1]}, list[1:]...)
 		},
 	} {
-		err := to.importer().Import(h.Context(), "root", given(damage(h.parts("root"))))
+		err := to.importer().Import(h.Context(), "root", given(damage(h.own(whole))))
 		to.wantError(err, cairn.ErrInvalid, what)
 		var e *cairn.Error
 		if errors.As(err, &e) && e.Field == "" {
@@ -153,12 +160,12 @@ func importDamaged(h *harness) {
 		}
 		to.absent("root", ids, what)
 	}
-	list := h.parts("root")
+	list := h.own(whole)
 	huge := partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 })
 	huge.Events[1].Text = string(make([]byte, to.importer().EventLog().MaxEvent()))
 	to.wantError(to.importer().Import(h.Context(), "root", given(list)), cairn.ErrTooLarge, "an event that is too large")
 	to.absent("root", ids, "an event that is too large")
-	to.must(to.importer().Import(h.Context(), "root", given(h.parts("root")))) // none of that was in the way
+	to.must(to.importer().Import(h.Context(), "root", given(whole))) // none of that was in the way
 	same(h.T, "the copy", to.whole("root", ids), h.whole("root", ids))
 }
 

@@ -487,7 +487,7 @@ func importCancelled(h *harness) {
 // importRace imports a tree several times at once: one of them wins.
 func importRace(h *harness) {
 	to := h.other()
-	for i := range rounds(10) {
+	for i := range 5 {
 		root := fmt.Sprint("root ", i)
 		h.told(root)
 		list := h.parts(root)
