@@ -249,20 +249,21 @@ func importTakenOver(h *harness) {
 	to.wantConflict(err, cairn.ErrFenced, "staging by the process that died")
 }
 
-// importRewinds takes copies back to each of their checkpoints, goes on there, and copies that.
+// importRewinds takes a copy back to each of its checkpoints, the newest first, goes on there each time, and copies that.
 func importRewinds(h *harness) {
 	h.grown("root")
-	for _, id := range h.checkpointIDs("root") {
-		to, again := h.other(), h.other()
-		to.imports(h, "root")
+	to := h.other()
+	to.imports(h, "root")
+	for i, id := range slices.Backward(h.checkpointIDs("root")) {
 		_, err := store.Rewind(h.Context(), to.st, "root", id)
 		h.must(err)
 		to.wantState("root", "", string(h.state("root", id)))
-		s := to.begin("root", "after the rewind")
+		s := to.begin("root", fmt.Sprint("after rewind ", i))
 		to.end(to.stepState(s, "again", replaceOp("/n", "100")))
-		again.imports(to, "root")
-		same(h.T, "a copy of the copy", again.content("root"), to.content("root"))
 	}
+	again := h.other()
+	again.imports(to, "root")
+	same(h.T, "a copy of the copy", again.content("root"), to.content("root"))
 }
 
 func importBranches(h *harness) {
