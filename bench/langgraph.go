@@ -60,9 +60,10 @@ func installLangGraph(ctx context.Context, dir string, progress io.Writer) (stri
 // langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph, and so one
 // checkpoint, which is on the server before the next step begins. One process drives all writers, as JavaScript does.
 type langGraph struct {
-	database *postgresDatabase
-	command  *exec.Cmd
-	in       io.WriteCloser
+	database  *postgresDatabase
+	command   *exec.Cmd
+	in        io.WriteCloser
+	templates templates
 
 	mu  sync.Mutex // a request is answered before the next one
 	out *bufio.Reader
@@ -113,8 +114,21 @@ func (l *langGraph) ask(request, answer any) error {
 	return json.Unmarshal(line, answer)
 }
 
-func (l *langGraph) open(_ context.Context, id string, n int) (session, error) {
-	return &langGraphSession{l, id}, l.ask(map[string]any{"op": "open", "id": id, "messages": n}, &struct{}{})
+// open copies a template, since a graph takes seconds to write a long history.
+func (l *langGraph) open(ctx context.Context, id string, n int) (session, error) {
+	template, err := l.templates.of(n, func(id string) error {
+		return l.ask(map[string]any{"op": "open", "id": id, "messages": n}, &struct{}{})
+	})
+	for _, table := range []string{"checkpoints", "checkpoint_blobs", "checkpoint_writes"} {
+		if err == nil {
+			_, err = l.database.pool.Exec(ctx, `
+				INSERT INTO `+table+`
+				SELECT r.*
+				FROM `+table+` t, LATERAL jsonb_populate_record(t, jsonb_build_object('thread_id', $2::text)) r
+				WHERE t.thread_id = $1`, template, id)
+		}
+	}
+	return &langGraphSession{l, id}, err
 }
 
 func (l *langGraph) drive(_ context.Context, lanes []lane, d time.Duration) ([]pace, error) {

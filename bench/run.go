@@ -94,7 +94,7 @@ func measure(ctx context.Context, list []contender, c *conversation, p plan, pro
 				}
 				fmt.Fprintf(progress, "%6d messages, %2d writers, round %d of %d:", n, writers, round+1, p.rounds)
 				for i := range list {
-					fmt.Fprintf(progress, " %.0f", r.cells[cellKey{i, n, writers}].rate())
+					fmt.Fprintf(progress, " %s", number(r.cells[cellKey{i, n, writers}].rate()))
 				}
 				fmt.Fprintln(progress, " steps/s")
 			}
