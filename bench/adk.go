@@ -48,7 +48,8 @@ func newADK(c *conversation, db *postgresDatabase, writers int) (*adkSystem, err
 	}
 	connections.SetMaxOpenConns(writers)
 	connections.SetMaxIdleConns(writers)
-	service, err := database.NewSessionService(postgres.New(postgres.Config{Conn: connections}), &gorm.Config{Logger: logger.Discard, PrepareStmt: true})
+	service, err := database.NewSessionService(postgres.New(postgres.Config{Conn: connections}),
+		&gorm.Config{Logger: logger.Discard, PrepareStmt: true})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,9 @@ type arena struct {
 }
 
 // newArena has all systems on the two servers. LangGraph is among them if the directory of its packages is given.
-func newArena(ctx context.Context, postgres *testenv.PostgresServer, redis *testenv.RedisProcess, writers int, packages string) (*arena, error) {
+func newArena(
+	ctx context.Context, postgres *testenv.PostgresServer, redis *testenv.RedisProcess, writers int, packages string,
+) (*arena, error) {
 	a := &arena{conversation: newConversation(), postgres: postgres, redis: redis, writers: writers}
 	err := a.fill(ctx, packages)
 	if err != nil {

@@ -111,8 +111,8 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	record := fmt.Sprintf(`[%d,1,%d,%d,%d,%d,%d,%s,%q,{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d}]`,
 		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, stamp, s.parent, name, n+1, 10*n)
 	s.parent = checkpoint
-	done, err := floorScript.Run(ctx, s.client, s.keys, s.checkpoints, s.checkpoints+1, s.head, stamp, stamp+messages[0], stamp+messages[1],
-		text, "s"+name, checkpoint, "c"+checkpoint, record).Bool()
+	done, err := floorScript.Run(ctx, s.client, s.keys, s.checkpoints, s.checkpoints+1, s.head, stamp,
+		stamp+messages[0], stamp+messages[1], text, "s"+name, checkpoint, "c"+checkpoint, record).Bool()
 	switch {
 	case err != nil:
 		return err

@@ -86,7 +86,8 @@ func newLangGraph(ctx context.Context, c *conversation, dir string, db *postgres
 		return nil, err
 	}
 	l := &langGraph{database: db, command: command, in: in, out: bufio.NewReader(out)}
-	err := l.ask(map[string]any{"op": "setup", "host": db.dir, "database": db.name, "writers": writers, "tool": toolName, "conversation": c}, &struct{}{})
+	err := l.ask(map[string]any{"op": "setup", "host": db.dir, "database": db.name, "writers": writers, "tool": toolName,
+		"conversation": c}, &struct{}{})
 	if err != nil {
 		return nil, errors.Join(err, l.close())
 	}

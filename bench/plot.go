@@ -69,8 +69,10 @@ func plot(title, xName, yName string, lines []series) string {
 		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>", plotLeft, at, plotRight, at)
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", plotLeft-8, at+4, tick(v))
 	}
-	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", (plotLeft+plotRight)/2, plotBottom+48, html.EscapeString(xName))
-	fmt.Fprintf(&b, "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", (plotTop+plotBottom)/2, html.EscapeString(yName))
+	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", (plotLeft+plotRight)/2, plotBottom+48,
+		html.EscapeString(xName))
+	fmt.Fprintf(&b, "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", (plotTop+plotBottom)/2,
+		html.EscapeString(yName))
 	labels := placeLabels(lines, ys)
 	for i, s := range lines {
 		var path []string

@@ -43,7 +43,8 @@ func (d *redisDatabase) stored(ctx context.Context) (sum int64, err error) {
 func (d *redisDatabase) copy(ctx context.Context, from, to string) error {
 	keys := d.client.Scan(ctx, 0, "*"+from, 1000).Iterator()
 	for keys.Next(ctx) {
-		if err := d.client.Copy(ctx, keys.Val(), strings.TrimSuffix(keys.Val(), from)+to, d.client.Options().DB, false).Err(); err != nil {
+		target := strings.TrimSuffix(keys.Val(), from) + to
+		if err := d.client.Copy(ctx, keys.Val(), target, d.client.Options().DB, false).Err(); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,9 @@ func writeReport(dir string, list []contender, r *results, s setting) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, plotFile), []byte(drawing(list, r)), 0o644), os.WriteFile(name, []byte(page), 0o644))
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, plotFile), []byte(drawing(list, r)), 0o644),
+		os.WriteFile(name, []byte(page), 0o644))
 }
 
 // between replaces what stands between the marks of a page.
@@ -95,7 +97,8 @@ func drawing(list []contender, r *results) string {
 		}
 		lines = append(lines, s)
 	}
-	return plot("What a step costs, by the length of the session's history", "messages in the session before", "milliseconds per step, one writer", lines)
+	yName := fmt.Sprintf("milliseconds per step, writers: %d", writers)
+	return plot("What a step costs, by the length of the session's history", "messages in the session before", yName, lines)
 }
 
 // setting finds out where this is.

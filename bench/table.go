@@ -54,7 +54,9 @@ func tables(list []contender, r *results) string {
 
 // writeTable writes a row for each contender and a column for each length of history, and how its cost is to that of the
 // floor and of Cairn, with the shortest and with the longest history.
-func writeTable(b *strings.Builder, list []contender, lengths, there []int, title string, cost func(i, n int) float64, text func(i, n int) string) {
+func writeTable(
+	b *strings.Builder, list []contender, lengths, there []int, title string, cost func(i, n int) float64, text func(i, n int) string,
+) {
 	fmt.Fprintf(b, "%s, after so many messages:\n\n| |", title)
 	for _, n := range lengths {
 		fmt.Fprintf(b, " %s |", thousands(float64(n)))
