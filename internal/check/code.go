@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"go/format"
+	"os"
 	"strings"
 )
 
@@ -36,7 +37,7 @@ func tidy(t *tree) error {
 }
 
 func checkBuild(t *tree) ([]string, error) {
-	return each(t, t.codeModules(), "go", "build", "-buildvcs=false", "./...")
+	return each(t, t.codeModules(), "go", "build", "-buildvcs=false", "-o", os.DevNull, "./...")
 }
 
 func checkVet(t *tree) ([]string, error) { return each(t, t.codeModules(), "go", "vet", "./...") }
