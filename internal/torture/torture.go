@@ -59,7 +59,11 @@ func Victim(open Open) {
 
 // Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
 // the kills, though hardly the moments.
-func Run(t *testing.T, open Open) {
+func Run(t *testing.T, open Open) { run(t, open, *flagKills, func(kill func()) { kill() }) }
+
+// run does what Run does. around calls the function that it is given, which kills the processes; when it returns everything
+// is brought to its end.
+func run(t *testing.T, open Open, kills int, around func(kill func())) {
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -72,9 +76,11 @@ func Run(t *testing.T, open Open) {
 		journal: map[string][]record{}, written: map[string]map[string]bool{}}
 	t.Logf("-torture.seed=%d", seed)
 	began := time.Now()
-	for h.kills < *flagKills && !t.Failed() {
-		h.life()
-	}
+	around(func() {
+		for h.kills < kills && !t.Failed() {
+			h.life()
+		}
+	})
 	killed := time.Since(began)
 	h.finish()
 	t.Logf("%d kills in %s (checks %s, a start %s), all in %s: %s; %s", h.kills, killed.Round(time.Millisecond), h.checking.Round(time.Millisecond),

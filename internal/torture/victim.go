@@ -189,9 +189,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// contended reports whether another process was faster, or the machine too slow, which is no fault.
+// contended reports whether another process was faster, or the machine too slow, or the server gone, which is no fault.
 func contended(err error) bool {
 	return errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) ||
 		errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrNotResumable) ||
-		errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cairn.ErrUnavailable)
 }

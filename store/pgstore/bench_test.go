@@ -229,8 +229,14 @@ func (f *floor) step(writer int) error {
 
 // BenchmarkEvents appends small events in batches, as many streams at once do.
 func BenchmarkEvents(b *testing.B) {
+	for name, lazy := range map[string]bool{"durable": false, "lazy": true} {
+		b.Run(name, func(b *testing.B) { benchEvents(b, lazy) })
+	}
+}
+
+func benchEvents(b *testing.B, lazy bool) {
 	const streams, size = 4, 100
-	s := openDurable(b, streams)
+	s := openAt(b, testenv.Postgres(b)+"&pool_max_conns="+strconv.Itoa(streams), &Options{Schema: newSchema(), LazyEvents: lazy})
 	list := make([]cairn.Event, size)
 	for i := range list {
 		list[i] = cairn.Event{Type: cairn.EventTextDelta, SessionID: "session", RunID: "run", Step: 1, Text: "a few words"}

@@ -22,8 +22,8 @@ const (
 	advanceIf = `
 			WHERE l.name = $1 AND ($3::bigint < 0 OR l.last = $3::bigint)`
 
-	// Adds the events and, when they can be seen, has it told on the channel $5 how far the log is now. The transaction does
-	// not wait for the disk: what it wrote is there before that of any later commit.
+	// Adds the events and, when they can be seen, has it told on the channel $5 how far the log is now. If $7 is set the
+	// transaction does not wait for the disk: what it wrote is there before that of any later commit.
 	addEvents = `
 			RETURNING l.key, l.last
 		), added AS (
@@ -31,29 +31,29 @@ const (
 			SELECT log.key, log.last - $2::bigint + e.number, e.data
 			FROM log, unnest($4::text[]) WITH ORDINALITY e (data, number)
 		)
-		SELECT log.last, set_config('synchronous_commit', 'off', TRUE),
+		SELECT log.last, CASE WHEN $7::boolean THEN set_config('synchronous_commit', 'off', TRUE) END,
 			CASE WHEN $2::bigint > 0 THEN pg_notify($5::text, $6::text || log.last || ' ' || $2::bigint || ' ' || $1)::text END
 		FROM log`
 
 	sqlAppend = advanceLog + advanceIf + addEvents
 
-	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $9 under this one that
-	// is not before $10. A batch of number 0 is not noted.
+	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $10 under this one that
+	// is not before $11. A batch of number 0 is not noted.
 	sqlAppendFenced = advanceLog + `,
 				fences = CASE
-					WHEN (l.fences ->> $7::text)::bigint = $8::bigint THEN l.fences
-					ELSE l.fences || jsonb_build_object($7::text, $8::bigint)
+					WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN l.fences
+					ELSE l.fences || jsonb_build_object($8::text, $9::bigint)
 				END,
 				batches = CASE
-					WHEN $10::bigint = 0 AND (l.fences ->> $7::text)::bigint = $8::bigint THEN l.batches
-					WHEN $10::bigint = 0 THEN l.batches - $7::text
-					ELSE l.batches || jsonb_build_object($7::text,
-						CASE WHEN (l.fences ->> $7::text)::bigint = $8::bigint THEN coalesce(l.batches -> $7::text, '{}') ELSE '{}' END
-						|| jsonb_build_object($9::text, jsonb_build_array($10::bigint, l.last + $2::bigint)))
+					WHEN $11::bigint = 0 AND (l.fences ->> $8::text)::bigint = $9::bigint THEN l.batches
+					WHEN $11::bigint = 0 THEN l.batches - $8::text
+					ELSE l.batches || jsonb_build_object($8::text,
+						CASE WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN coalesce(l.batches -> $8::text, '{}') ELSE '{}' END
+						|| jsonb_build_object($10::text, jsonb_build_array($11::bigint, l.last + $2::bigint)))
 				END` + advanceIf + `
-				AND CASE sign($8::bigint - coalesce((l.fences ->> $7::text)::bigint, 0))
+				AND CASE sign($9::bigint - coalesce((l.fences ->> $8::text)::bigint, 0))
 					WHEN -1 THEN FALSE
-					WHEN 0 THEN $10::bigint = 0 OR coalesce((l.batches -> $7::text -> $9::text ->> 0)::bigint, 0) < $10::bigint
+					WHEN 0 THEN $11::bigint = 0 OR coalesce((l.batches -> $8::text -> $10::text ->> 0)::bigint, 0) < $11::bigint
 					ELSE TRUE
 				END` + addEvents
 
@@ -139,7 +139,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		data[i] = string(raw)
 	}
 	text, how := sqlAppend, once
-	args := []any{log, int64(len(data)), expect, data, l.s.channel(), l.s.listener.origin()}
+	args := []any{log, int64(len(data)), expect, data, l.s.channel(), l.s.listener.origin(), l.s.opts.LazyEvents}
 	if w != nil {
 		text, args = sqlAppendFenced, append(args, w.Session, w.Token, w.ID, w.Batch)
 		if len(events) == 0 || w.Batch > 0 {
@@ -149,7 +149,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	var added bool
 	err = l.s.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
 		for {
-			if added, err = c.row(ctx, text, []any{&last, new(string), new(*string)}, args...); added || err != nil {
+			if added, err = c.row(ctx, text, []any{&last, new(*string), new(*string)}, args...); added || err != nil {
 				return err
 			}
 			var there bool

@@ -1,9 +1,8 @@
 // Package pgstore keeps sessions and events in a PostgreSQL schema. Any number of processes may share it. It needs
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
-// A commit is one statement, and durable when it is acknowledged, as far as the server's synchronous_commit says. Events
-// are not flushed one by one: they are on disk with the next commit, and survive the death of a client before that. Times
-// come from the database's clock.
+// A commit is one statement, and durable when it is acknowledged, as far as the server's synchronous_commit says. So are
+// events, unless Options.LazyEvents is set. Times come from the database's clock.
 package pgstore
 
 import (
@@ -43,6 +42,10 @@ type Options struct {
 	RetryFor time.Duration
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
+	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are there
+	// with the next commit, and survive the death of this process before that; but a server that crashes in between forgets
+	// them, though they may have been read, and gives their sequences to others.
+	LazyEvents bool
 }
 
 // defaultConnections lets the server put several commits on disk at once.

@@ -2,9 +2,12 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
+	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store"
@@ -16,15 +19,30 @@ func init() { torture.Victim(openTortured) }
 // serverVariable tells the processes that are killed which server they share.
 const serverVariable = "CAIRN_PGSTORE_TORTURE_SERVER"
 
+// openTortured opens the store as soon as there is a server. One that was killed has its log to go through before it serves,
+// which may take long on a busy machine.
 func openTortured(string) (store.Store, error) {
-	s, err := pgstore.Open(context.Background(), os.Getenv(serverVariable), &pgstore.Options{Schema: "tortured"})
-	if err != nil {
-		return nil, err
+	deadline := time.Now().Add(time.Minute)
+	for {
+		s, err := pgstore.Open(context.Background(), os.Getenv(serverVariable), &pgstore.Options{Schema: "tortured", RetryFor: time.Minute})
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, cairn.ErrUnavailable) || time.Now().After(deadline) {
+			return nil, err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return s, nil
 }
 
 func TestTorture(t *testing.T) {
 	t.Setenv(serverVariable, testenv.FastPostgres(t))
 	torture.Run(t, openTortured)
+}
+
+// The server is killed, too, and started again at once.
+func TestTortureOfTheServer(t *testing.T) {
+	server := testenv.NewPostgres(t)
+	t.Setenv(serverVariable, server.URL())
+	torture.RunOn(t, server, openTortured)
 }

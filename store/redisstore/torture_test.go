@@ -2,10 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"flag"
-	"math/rand/v2"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,36 +39,5 @@ func TestTorture(t *testing.T) {
 func TestTortureOfTheServer(t *testing.T) {
 	server := testenv.RedisServer(t)
 	t.Setenv(addressVariable, server.URL())
-	kills, err := flag.Lookup("torture.kills").Value.(flag.Getter).Get().(int), error(nil)
-	if kills > 60 {
-		if err = flag.Set("torture.kills", "60"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var killing sync.WaitGroup
-	count := 0
-	killing.Go(func() {
-		for {
-			timer := time.NewTimer(time.Duration(300+rand.IntN(1200)) * time.Millisecond)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-			server.Kill()
-			count++
-			if err = server.Start(); err != nil {
-				return
-			}
-		}
-	})
-	torture.Run(t, openTortured)
-	cancel()
-	killing.Wait()
-	if err != nil || count == 0 {
-		t.Errorf("the server was killed %d times: %v", count, err)
-	}
-	t.Logf("the server was killed %d times", count)
+	torture.RunOn(t, server, openTortured)
 }
