@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,6 +51,7 @@ func (h *harness) create(id string) *cairn.Session { return h.createWith(id, "")
 
 func (h *harness) createWith(id, state string) *cairn.Session {
 	h.Helper()
+	tick()
 	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: id, Agent: agentName}, []byte(state))
 	if err != nil {
 		h.Fatalf("create %q: %v", id, err)
@@ -59,11 +61,20 @@ func (h *harness) createWith(id, state string) *cairn.Session {
 
 func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
 	h.Helper()
+	tick()
 	s, err := h.st.Commit(h.Context(), id, c)
 	if err != nil {
 		h.Fatalf("commit to %q: %v", id, err)
 	}
 	return s
+}
+
+// tick waits until the clock shows another microsecond, which is what stores keep of it, so that what is written one after
+// the other is in that order by its times. A store in memory may be faster than that.
+func tick() {
+	for now := time.Now().UnixMicro(); time.Now().UnixMicro() == now; {
+		runtime.Gosched()
+	}
 }
 
 func (h *harness) load(id string) *cairn.Session {
