@@ -113,7 +113,7 @@ func batchRace(h *logHarness, ls logs) {
 	if _, ok := ls.of(0).(store.Fencer); !ok {
 		return
 	}
-	total := rounds(100)
+	total := h.rounds(100)
 	errs := race(racers, func(i int) error {
 		s, _ := h.sends(ls.of(i/2), 1, fmt.Sprint("writer-", i%2))
 		for n := range total {

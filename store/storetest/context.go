@@ -137,7 +137,7 @@ func cancelledDuring(h *harness) {
 	s := h.begin("session", "run")
 	random := rand.New(rand.NewPCG(3, 4))
 	committed := 0
-	for range rounds(200) {
+	for range h.rounds(200) {
 		c := h.stepCommit(s, "reply")
 		c.State = &store.StateChange{Ops: []cairn.Op{appendOp("/list", "1")}}
 		ctx, cancel := context.WithTimeout(h.Context(), time.Duration(random.IntN(400))*time.Microsecond)

@@ -84,7 +84,7 @@ func deleteNobody(h *harness) {
 }
 
 func deleteRace(h *harness) {
-	for range rounds(20) {
+	for range h.rounds(20) {
 		h.create("session")
 		won := 0
 		for _, err := range race(racers, func(int) error { return h.st.Delete(h.Context(), "session") }) {

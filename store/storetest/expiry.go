@@ -267,7 +267,7 @@ func looksAndCommits(h *harness, hs handles) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
 	h.tree("other", "root")
-	for n := range rounds(30) {
+	for n := range h.rounds(30) {
 		expires := future.Add(time.Duration(n) * time.Hour)
 		for i, err := range race(2*4, func(i int) error {
 			switch st := hs.of(i / 4); i % 4 {
@@ -296,7 +296,7 @@ func looksAndCommits(h *harness, hs handles) {
 		h.Fatalf("stale: %v", list)
 	}
 	for _, id := range []string{"child", "other"} {
-		if got, want := h.load(id).MessageCount, 2*rounds(30); got != want {
+		if got, want := h.load(id).MessageCount, 2*h.rounds(30); got != want {
 			h.Fatalf("%s has %d messages, want %d", id, got, want)
 		}
 	}
@@ -304,7 +304,7 @@ func looksAndCommits(h *harness, hs handles) {
 
 // beginOrExpire lets a run begin on a session while it expires: one of the two happens.
 func beginOrExpire(h *harness, hs handles) {
-	for n := range rounds(200) {
+	for n := range h.rounds(200) {
 		id := fmt.Sprint("session-", n)
 		h.lasting(id, 0, past)
 		errs := race(2, func(i int) error {

@@ -95,7 +95,7 @@ func fencedRace(h *logHarness, ls logs) {
 		return
 	}
 	errs := race(racers, func(i int) error {
-		for n := range rounds(40) {
+		for n := range h.rounds(40) {
 			_, err := ls.of(i).(store.Fencer).AppendFenced(h.Context(), "log", store.AnySequence, holds("session", int64(n/4+1)), say(fmt.Sprint(n/4+1)))
 			if err != nil && !errors.Is(err, cairn.ErrFenced) {
 				return err

@@ -182,7 +182,7 @@ func unguarded(h *harness) {
 
 func sameStepInParallel(h *harness) {
 	s := h.running("session")
-	for n := range rounds(50) {
+	for n := range h.rounds(50) {
 		c := h.withSideEffects(h.stepCommit(s, fmt.Sprint("step ", n)), s)
 		errs := race(racers, func(int) error {
 			_, err := h.st.Commit(h.Context(), "session", c)
@@ -191,7 +191,7 @@ func sameStepInParallel(h *harness) {
 		h.must(errors.Join(errs...))
 		s = h.load("session")
 	}
-	if want := rounds(50); s.MessageCount != want+2 || s.Usage.ModelCalls != int64(want) {
+	if want := h.rounds(50); s.MessageCount != want+2 || s.Usage.ModelCalls != int64(want) {
 		h.Fatalf("%d messages, %d model calls, want %d and %d", s.MessageCount, s.Usage.ModelCalls, want+2, want)
 	}
 }

@@ -267,9 +267,12 @@ func (h *harness) oneWins(errs []error, lost *cairn.Error) (winner int, seen []*
 	return winner, seen
 }
 
-// rounds is how often a race is run: n times, or a tenth of it with -short.
-func rounds(n int) int {
-	if testing.Short() {
+func (h *harness) rounds(n int) int    { return rounds(n, h.opts.Brief) }
+func (h *logHarness) rounds(n int) int { return rounds(n, h.opts.Brief) }
+
+// rounds is how often a race is run: n times, or a tenth of it if it is to be brief.
+func rounds(n int, brief bool) int {
+	if brief || testing.Short() {
 		return n / 10
 	}
 	return n

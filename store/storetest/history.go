@@ -62,7 +62,7 @@ func randomHistory(h *harness, stream uint64) {
 		total += v.weight
 	}
 	g.creates(nil)
-	for i := range rounds(200) {
+	for i := range h.rounds(200) {
 		pick := g.random.IntN(total)
 		v := 0
 		for ; pick >= verbs[v].weight; v++ {

@@ -488,7 +488,7 @@ func importCancelled(h *harness) {
 // importRace imports a tree several times at once: one of them wins.
 func importRace(h *harness) {
 	to := h.other()
-	for i := range 5 {
+	for i := range h.rounds(5) {
 		root := fmt.Sprint("root ", i)
 		h.told(root)
 		list := h.parts(root)

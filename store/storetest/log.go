@@ -288,7 +288,7 @@ func expectSequence(h *logHarness) {
 }
 
 func expectRace(h *logHarness, ls logs) {
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		errs := race(racers, func(i int) error {
 			_, err := ls.of(i).Append(h.Context(), "log", int64(n), say(fmt.Sprintf("%d by %d", n, i)))
 			return err

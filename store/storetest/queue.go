@@ -177,7 +177,7 @@ func queueOfNobody(h *harness) {
 // takeRace lets writers take the same turn: it is one's.
 func takeRace(h *harness, hs handles) {
 	h.create("session")
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		turn := fmt.Sprint("turn-", n)
 		h.enqueue("session", turn)
 		errs := race(racers, func(i int) error {

@@ -354,7 +354,7 @@ func removeLog(h *harness) {
 }
 
 func removeRace(h *harness, hs handles) {
-	for range rounds(50) {
+	for range h.rounds(50) {
 		h.create("session")
 		h.tree("child", "session")
 		won := 0
@@ -373,14 +373,14 @@ func removeRace(h *harness, hs handles) {
 			h.Fatalf("%d of %d removals succeeded, want 1", won, racers)
 		}
 	}
-	if n, want := len(h.removed()), rounds(50); n != want {
+	if n, want := len(h.removed()), h.rounds(50); n != want {
 		h.Fatalf("%d removed trees, want %d", n, want)
 	}
 }
 
 // removeOrBegin lets a child begin a run while its root is removed: one of the two happens.
 func removeOrBegin(h *harness, hs handles) {
-	for n := range rounds(200) {
+	for n := range h.rounds(200) {
 		root, child := fmt.Sprint("root-", n), fmt.Sprint("child-", n)
 		h.create(root)
 		h.tree(child, root)

@@ -123,7 +123,7 @@ func smallChanges(h *harness) {
 	if s.State.KeyframeBytes < int64(len(body)) {
 		h.Fatalf("the initial keyframe counts %d bytes, want at least %d", s.State.KeyframeBytes, len(body))
 	}
-	n := rounds(500)
+	n := h.rounds(500)
 	want := []string{}
 	var changes, keyframes, stored int64
 	for i := range n {
@@ -188,7 +188,7 @@ func stateAtCheckpoints(h *harness) {
 
 func concurrentMerges(h *harness) {
 	h.create("session")
-	total := rounds(50)
+	total := h.rounds(50)
 	handles := handles{h.st}
 	if h.opts.Second != nil {
 		handles = append(handles, h.opts.Second(h.T, h.st))

@@ -161,7 +161,7 @@ func stopLeavesRow(h *harness) {
 // stopRacesEnd requests a stop while the run ends: it is either refused or dropped with the run.
 func stopRacesEnd(h *harness) {
 	h.create("session")
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		run := fmt.Sprint("run-", n)
 		s := h.begin("session", run)
 		errs := race(2, func(i int) error {

@@ -32,6 +32,9 @@ type Options struct {
 	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
 	// Seed of the random histories; 0 means a new one each time. A failure tells the seed it had.
 	Seed uint64
+	// Brief makes races and random histories a tenth as long, as -short does. It is for another way to a store that passes
+	// in full.
+	Brief bool
 
 	watchesStops bool // the store is a StopWatcher
 	sweeps       bool // the store is a Sweeper
@@ -45,6 +48,8 @@ type LogOptions struct {
 	Reopen func(tb testing.TB, log store.Log) store.Log
 	// Second opens another handle on the data of a log, as another process would. The first one stays open.
 	Second func(tb testing.TB, log store.Log) store.Log
+	// Brief makes races a tenth as long, as -short does. It is for another way to a log that passes in full.
+	Brief bool
 }
 
 // Run runs the suite on the stores that open returns, one for each test, several at a time.

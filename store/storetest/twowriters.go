@@ -52,7 +52,7 @@ func twoHandles(test func(*harness, handles)) func(*harness) {
 }
 
 func createRace(h *harness, hs handles) {
-	for n := range rounds(1000) {
+	for n := range h.rounds(1000) {
 		id := fmt.Sprintf("session-%d", n)
 		errs := race(racers, func(i int) error {
 			_, err := store.Create(h.Context(), hs.of(i), &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("creator-", i)}, nil)
@@ -72,7 +72,7 @@ func createRace(h *harness, hs handles) {
 // commit's, and the transcript holds exactly the winners' messages in the order of their versions.
 func staleRace(h *harness, hs handles) {
 	first := h.create("contested")
-	total := int64(rounds(1000))
+	total := int64(h.rounds(1000))
 	var mu sync.Mutex
 	won := map[int64]string{} // by version
 	errs := race(racers, func(i int) error {
@@ -114,7 +114,7 @@ func staleRace(h *harness, hs handles) {
 
 func beginRace(h *harness, hs handles) {
 	s := h.create("busy")
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		errs := race(racers, func(i int) error {
 			_, err := hs.of(i).Commit(h.Context(), "busy", beginCommit(fmt.Sprintf("run-%d-%d", n, i), fmt.Sprint("worker-", i), time.Hour))
 			return err
@@ -138,7 +138,7 @@ func beginRace(h *harness, hs handles) {
 
 // beginCreateRace is the first turn of a session as an engine writes it: creation and run in one commit.
 func beginCreateRace(h *harness, hs handles) {
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		id := fmt.Sprintf("session-%d", n)
 		errs := race(racers, func(i int) error {
 			c := beginCommit(fmt.Sprint("run-", i), "worker", time.Hour)
@@ -181,7 +181,7 @@ func takeoverCommit(crashed *cairn.Session, owner string) *store.Commit {
 func branchRace(h *harness, hs handles) {
 	h.create("source")
 	h.commit("source", &store.Commit{Messages: says("one", "two")})
-	for n := range rounds(50) {
+	for n := range h.rounds(50) {
 		id := fmt.Sprintf("branch-%d", n)
 		errs := race(racers, func(i int) error {
 			_, err := hs.of(i).Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName, UserID: fmt.Sprint("user-", i)})
@@ -206,7 +206,7 @@ func branchRace(h *harness, hs handles) {
 // written.
 func answerRace(h *harness, hs handles) {
 	h.create("session")
-	for n := range rounds(100) {
+	for n := range h.rounds(100) {
 		id := fmt.Sprint("call-", n)
 		h.write("session", asks(id, "step"))
 		seen := h.call("session", id)
@@ -278,7 +278,7 @@ func zombie(h *harness, hs handles) {
 // tornReads takes snapshots while a writer appends a message and counts it in the state with the same commit.
 func tornReads(h *harness, hs handles) {
 	s := h.createWith("counted", `{"count":0}`)
-	total := rounds(300)
+	total := h.rounds(300)
 	errs := race(2, func(i int) error {
 		st := hs.of(i)
 		if i == 0 {
