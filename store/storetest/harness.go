@@ -273,7 +273,7 @@ func (h *logHarness) rounds(n int) int { return rounds(n, h.opts.Brief) }
 // rounds is how often a race is run: n times, or a tenth of it if it is to be brief.
 func rounds(n int, brief bool) int {
 	if brief || testing.Short() {
-		return n / 10
+		return max(n/10, 1)
 	}
 	return n
 }
