@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
@@ -110,19 +111,12 @@ func (fx *Effects) join(ctx context.Context, at Position) (*guest, error) {
 	l.hooks = hooksOf(ctx)
 	l.lastCommit = l.row.UpdatedAt
 	g := &guest{fx: fx, a: a, l: l, emit: fx.newEmitter(ctx, l.row, at.RunID, l.logLast), seen: l.row.Version}
+	g.emit.writer = fx.idle.take(g.emit.writer)
 	l.emit = g.emit
-	if err := l.restoreDeferred(staged); err != nil {
-		return nil, err
-	}
-	switch next := l.row.Step + len(l.deferred.steps) + 1; {
-	case at.Step < next:
-		g.emit.close()
-		return &guest{over: &Committed{}}, nil
-	case at.Step > next:
-		return nil, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", row.ID, at.Step, next)
-	}
-	if err := l.restore(a, fx, staged); err != nil {
-		return nil, err
+	over, err := l.rejoin(a, fx, staged, at.Step)
+	if over || err != nil {
+		g.leave()
+		return &guest{over: &Committed{}}, err
 	}
 	l.drives(at.RunID)
 	if stop != nil {
@@ -130,6 +124,20 @@ func (fx *Effects) join(ctx context.Context, at Position) (*guest, error) {
 	}
 	fx.cache.join(l)
 	return g, nil
+}
+
+// rejoin makes the step that an effect is of the one under way, and reports whether that has ended already.
+func (l *live) rejoin(a *cairn.Agent, fx *Effects, staged []store.Staged, step int) (over bool, err error) {
+	if err := l.restoreDeferred(staged); err != nil {
+		return false, err
+	}
+	switch next := l.row.Step + len(l.deferred.steps) + 1; {
+	case step < next:
+		return true, nil
+	case step > next:
+		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.row.ID, step, next)
+	}
+	return false, l.restore(a, fx, staged)
 }
 
 // after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
@@ -230,7 +238,42 @@ func (g *guest) leave() {
 		return
 	}
 	g.emit.close()
+	g.fx.idle.put(g.emit.writer, max(g.fx.CacheSessions, 1))
 	g.fx.cache.leave(g.l)
+}
+
+// writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers
+// every name, so the effects of one run share few.
+type writers struct {
+	mu sync.Mutex
+	by map[string][]store.Writer // by session
+}
+
+// take returns one of the writers of the same session and token, or else the given one.
+func (w *writers) take(fresh store.Writer) store.Writer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.by[fresh.Session]
+	if len(list) == 0 || list[0].Token != fresh.Token {
+		delete(w.by, fresh.Session)
+		return fresh
+	}
+	w.by[fresh.Session] = list[1:]
+	return list[0]
+}
+
+// put makes a writer available again. Those of at most limit sessions are kept.
+func (w *writers) put(used store.Writer, limit int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, there := w.by[used.Session]
+	if w.by == nil || !there && len(w.by) >= limit { // forgetting some costs their logs a name
+		w.by = map[string][]store.Writer{}
+	}
+	if len(list) > 0 && list[0].Token != used.Token {
+		list = nil
+	}
+	w.by[used.Session] = append(list, used)
 }
 
 // mark is something that the log tells of a step once.

@@ -56,6 +56,7 @@ type Effects struct {
 	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
 	writer  string
 	writers atomic.Int64
+	idle    writers
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
