@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m, startServer) }
 
 // connect returns a client of the test server.
 func connect(tb testing.TB) client.Client {
@@ -47,7 +47,7 @@ var processes atomic.Int64
 // onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
 // of them is to carry out what.
 func onTemporal(name string, c client.Client, change func(*temporalhost.Options)) hosttest.Host {
-	return hosttest.Host{Name: name, Stride: 61, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	return hosttest.Host{Name: name, Stride: 173, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + time.Duration(processes.Add(1)).String(),

@@ -18,11 +18,20 @@ const temporalDir = "cairn/temporal-1.5.1"
 // The tests of a package share it, so each uses task queues and workflow ids of its own.
 func Temporal(tb testing.TB) (address string) {
 	tb.Helper()
-	s, err := sharedTemporal()
+	address, err := TemporalAddress()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return s.Address
+	return address
+}
+
+// TemporalAddress does what Temporal does, for examples: it is to be called by what Main is told to do first.
+func TemporalAddress() (string, error) {
+	s, err := sharedTemporal()
+	if err != nil {
+		return "", err
+	}
+	return s.Address, nil
 }
 
 var sharedTemporal = sync.OnceValues(func() (*TemporalProcess, error) { return startTemporal("temporal", "") })

@@ -1,0 +1,191 @@
+package temporalhost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// play starts a process with a worker for one agent.
+func play(t *testing.T, c client.Client, st store.Store, agent *cairn.Agent, opts temporalhost.Options) *engine.Engine {
+	t.Helper()
+	opts.TaskQueue, opts.Prefix = t.Name(), t.Name()
+	h, err := temporalhost.New(c, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := engine.New(st, []*cairn.Agent{agent}, &engine.Options{Host: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := h.Worker(eng, worker.Options{})
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Stop()
+		if err := eng.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return eng
+}
+
+type in struct {
+	Text string `json:"text"`
+}
+
+// rounds is a model that calls the tool "note" so often and then is done.
+func rounds(n int) cairn.Model {
+	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if done := len(req.Messages) / 2; done < n {
+			return scripted.Call("note", in{fmt.Sprint(done)})
+		}
+		return scripted.Text("done")
+	})
+}
+
+func execute(t *testing.T, eng *engine.Engine) *engine.Run {
+	t.Helper()
+	run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// histories returns the events of the runs of the first turn's workflow, in the order in which they began.
+func histories(t *testing.T, c client.Client) [][]*historypb.HistoryEvent {
+	t.Helper()
+	var all [][]*historypb.HistoryEvent
+	id := t.Name() + "/bot/s/1"
+	first, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run := first.GetWorkflowExecutionInfo().GetFirstRunId(); run != ""; {
+		var list []*historypb.HistoryEvent
+		next := ""
+		for page := c.GetWorkflowHistory(t.Context(), id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); page.HasNext(); {
+			ev, err := page.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, ev)
+			next = ev.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+		}
+		all, run = append(all, list), next
+	}
+	return all
+}
+
+// A history holds ids and numbers, however large what tools and models say.
+func TestHistoryHoldsNoPayload(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	const secret = "the-payload-"
+	large := cairn.Func("note", "Notes.", func(context.Context, *cairn.Call, in) (string, error) {
+		return strings.Repeat(secret, 100_000), nil // more than a megabyte
+	})
+	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: rounds(5), Tools: []cairn.Tool{large}}, temporalhost.Options{})
+	if res, err := execute(t, eng).Wait(t.Context()); err != nil || res.Text != "done" {
+		t.Fatal(res, err)
+	}
+	bytes, events := 0, 0
+	for _, ev := range histories(t, c)[0] {
+		bytes, events = bytes+ev.Size(), events+1
+		if strings.Contains(ev.String(), secret) {
+			t.Errorf("event %d holds a payload", ev.GetEventId())
+		}
+	}
+	t.Logf("6 steps: %d events, %d bytes", events, bytes)
+	if bytes > 6*5_000 { // so that 200 steps stay below a megabyte
+		t.Errorf("the history has %d bytes", bytes)
+	}
+}
+
+// A long turn continues as a new run of its workflow.
+func TestLongTurnContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	note := cairn.Func("note", "Notes.", func(_ context.Context, call *cairn.Call, in in) (string, error) {
+		return "noted", call.Append([]string{"notes"}, in.Text)
+	})
+	st := memstore.New(nil)
+	eng := play(t, c, st, &cairn.Agent{Name: "bot", Model: rounds(6), Tools: []cairn.Tool{note}}, temporalhost.Options{StepsPerRun: 3})
+	res, err := execute(t, eng).Wait(t.Context())
+	if err != nil || res.Steps != 7 {
+		t.Fatal(res, err)
+	}
+	if n := len(histories(t, c)); n != 3 {
+		t.Errorf("%d workflow runs for 7 steps, want 3", n)
+	}
+	if raw, err := st.State(t.Context(), "s", ""); err != nil || string(raw) != `{"notes":["0","1","2","3","4","5"]}` {
+		t.Errorf("state %s, %v", raw, err)
+	}
+}
+
+// Whoever cancels the workflow stops the turn.
+func TestCancelledWorkflowInterruptsTheTurn(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	waiting := make(chan struct{})
+	model := scripted.New(scripted.Reply(scripted.Text("well "), scripted.Do(func() { close(waiting) }), scripted.Gate(make(chan struct{}))))
+	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model}, temporalhost.Options{})
+	run := execute(t, eng)
+	<-waiting
+	if err := c.CancelWorkflow(t.Context(), t.Name()+"/bot/s/1", ""); err != nil {
+		t.Fatal(err)
+	}
+	res, err := run.Wait(t.Context())
+	if err != nil || res.Status != cairn.RunInterrupted || res.Text != "well " {
+		t.Fatal(res, err)
+	}
+}
+
+func TestSearchAttributes(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	model := scripted.New(scripted.Text("hello"))
+	eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: model}, temporalhost.Options{SearchAttributes: true})
+	if _, err := execute(t, eng).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.WorkflowService().DescribeWorkflowExecution(t.Context(), &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: client.DefaultNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: t.Name() + "/bot/s/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()
+	for name, want := range map[string]string{"CairnSession": `"s"`, "CairnAgent": `"bot"`} {
+		if got := string(have[name].GetData()); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	if _, err := temporalhost.New(nil, nil); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("no client: %v", err)
+	}
+	if _, err := temporalhost.New(connect(t), &temporalhost.Options{StepsPerRun: -1}); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("a negative number of steps: %v", err)
+	}
+}
