@@ -104,7 +104,8 @@ func (s *scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 // whoever has the run finds it where it stands.
 func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 	ctx := workflow.WithChildOptions(s.ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:            s.h.workflowID(b),
+		WorkflowID: s.h.workflowID(b),
+		//lint:ignore SA1019 child workflows have no WorkflowIDConflictPolicy, which is to be used instead
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		TypedSearchAttributes: s.h.attributes(b),
