@@ -41,6 +41,9 @@ type Scheduler = turn.Scheduler
 // decodes into.
 type Effect = turn.Effect
 
+// Committed is the output of EffectCommit.
+type Committed = turn.Committed
+
 // ToolIn is a call of a step.
 type ToolIn = turn.ToolIn
 

@@ -17,7 +17,7 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	c, err := client.Dial(client.Options{HostPort: address, Logger: silent{}})
+	c, err := client.Dial(client.Options{HostPort: address, Logger: silent})
 	if err != nil {
 		panic(err)
 	}

@@ -1,6 +1,7 @@
 package temporalhost_test
 
 import (
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) { testenv.Main(m, startServer) }
 // connect returns a client of the test server.
 func connect(tb testing.TB) client.Client {
 	tb.Helper()
-	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Logger: silent{}})
+	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Identity: "test", Logger: silent})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -34,13 +36,8 @@ func connect(tb testing.TB) client.Client {
 	return c
 }
 
-// silent is a logger for workers whose processes are killed all the time.
-type silent struct{}
-
-func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
-func (silent) Error(string, ...any) {}
+// silent is the logger of workers, whose processes are killed all the time.
+var silent = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 var processes atomic.Int64
 
