@@ -1,8 +1,10 @@
 package temporalhost_test
 
 import (
+	"flag"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -43,17 +46,14 @@ var processes atomic.Int64
 
 // onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
 // of them is to carry out what.
-func onTemporal(name string, c client.Client, change func(*temporalhost.Options)) hosttest.Host {
+func onTemporal(name string, c client.Client) hosttest.Host {
 	return hosttest.Host{Name: name, Stride: 173, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
-			TaskQueue: tb.Name() + "#" + time.Duration(processes.Add(1)).String(),
+			TaskQueue: tb.Name() + "#" + strconv.FormatInt(processes.Add(1), 10),
 			Prefix:    strings.ReplaceAll(tb.Name(), "/", "."),
 			Activity:  workflow.ActivityOptions{RetryPolicy: few},
 			Commit:    workflow.LocalActivityOptions{RetryPolicy: few},
-		}
-		if change != nil {
-			change(o)
 		}
 		h, err := temporalhost.New(c, o)
 		if err != nil {
@@ -74,22 +74,24 @@ func onTemporal(name string, c client.Client, change func(*temporalhost.Options)
 	}}
 }
 
+// TestHost keeps sessions in memory, since it is the host that is tried here; that stores keep what hosts stage is shown by
+// the tests of stores. With -sqlite it keeps them in files, which takes longer.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
-	hosttest.Run(t, onTemporal("temporal", c, nil), onSQLite)
+	place := hosttest.Store{
+		Name: "memstore",
+		Open: func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
+	}
+	if *sqlite {
+		place = hosttest.Store{Name: "sqlitestore", Open: openFile}
+	}
+	hosttest.Run(t, onTemporal("temporal", connect(t)), place)
 }
 
-var onSQLite = hosttest.Store{
-	Name: "sqlitestore",
-	Open: func(tb testing.TB, now func() time.Time) store.Store {
-		return open(tb, filepath.Join(tb.TempDir(), "cairn.db"), now)
-	},
-}
+var sqlite = flag.Bool("sqlite", false, "keep the sessions of TestHost in SQLite files")
 
-func open(tb testing.TB, path string, now func() time.Time) store.Store {
-	tb.Helper()
-	st, err := sqlitestore.Open(path, &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
+func openFile(tb testing.TB, now func() time.Time) store.Store {
+	st, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
 	if err != nil {
 		tb.Fatal(err)
 	}
