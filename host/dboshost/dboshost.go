@@ -1,0 +1,262 @@
+// Package dboshost drives runs on DBOS Transact, which keeps track of workflows in a PostgreSQL or SQLite database. A turn is
+// a workflow, each effect a step of it, and the runs of sub-agents are child workflows. What DBOS records is ids; messages,
+// state and results are in Cairn's store only.
+//
+//	h, err := dboshost.Open(ctx, "postgres://…", &dboshost.Options{Executor: "worker-1"})
+//	eng, err := engine.New(st, agents, &engine.Options{Host: h})
+//	err = h.Serve(eng)
+//
+// See docs/DBOS.md for when to choose it, and what it promises.
+package dboshost
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+	_ "github.com/dbos-inc/dbos-transact-golang/dbos/driver/sqlite" // for sqlite: addresses
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// LoopVersion is the version of the agent loop, as far as it matters to what is recorded of a workflow: it changes when the
+// loop asks for other effects, or in another order. Agents may change at will.
+const LoopVersion = "cairn-loop-1"
+
+// WorkflowName is that of every workflow of a Host.
+const WorkflowName = "cairn.turn"
+
+// Options tune a Host. The zero value and nil mean the defaults.
+type Options struct {
+	// App is the application that the workflows belong to; "" means "cairn". Applications on one database leave each other's
+	// workflows alone.
+	App string
+	// Version is the version of the application; "" means LoopVersion. DBOS lets a workflow be recovered only by a process of
+	// the version that it began on. DBOS's own default is a hash of the binary, so that no rebuilt one would recover anything;
+	// but what must not change under a workflow is the loop, and not the agents. Runs of a version that no process has any
+	// more are taken over by [engine.Engine.Work] when their lease has run out.
+	Version string
+	// Executor is the process's name to DBOS. A process that is started again under the name of one that died goes on with its
+	// workflows at once, so two that live at the same time must not share one. "" means a new name each time; then the
+	// workflows of a dead process are left to [engine.Engine.Work]. (DBOS's own default is "local" for all.)
+	Executor string
+	// Schema is the schema of DBOS's tables in PostgreSQL; "" means "dbos".
+	Schema string
+	// Queue is the queue of turns that do not start in the process that began them; "" means "cairn".
+	Queue string
+	// Concurrency is how many turns that somebody began this process drives at once, not counting those of sub-agents; the
+	// others wait in the queue, for any process that serves it. 0 means no limit: then a process that serves drives the turns
+	// that it begins, without the queue. All processes of a queue should have the same; the last one to start sets it.
+	Concurrency int
+	// PollInterval is how often a process that serves looks into the queue, and how often whoever waits for a workflow that
+	// another process drives looks at it; 0 means one second.
+	PollInterval time.Duration
+	// Logger hears what DBOS has to say, and of effects that are tried again; nil is silent.
+	Logger *slog.Logger
+}
+
+// Host is an [engine.Host] on DBOS. It is safe for concurrent use.
+type Host struct {
+	opts Options
+	dbos dbos.Context
+
+	mu     sync.Mutex
+	eng    *engine.Engine    // that carries out effects; nil until Serve
+	drives map[string]*drive // workflows that this process drives, by id
+}
+
+// Open connects to a DBOS system database, a PostgreSQL URL or "sqlite:" and a path, and brings its tables up to date. A
+// deadline of ctx bounds that; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID)
+// take precedence over Version and Executor. The error names the option that is wrong.
+func Open(ctx context.Context, database string, opts *Options) (*Host, error) {
+	h := &Host{drives: map[string]*drive{}}
+	if opts != nil {
+		h.opts = *opts
+	}
+	if err := h.opts.complete(); err != nil {
+		return nil, err
+	}
+	if database == "" {
+		return nil, cairn.Invalid("database", "is empty")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	config := dbos.Config{
+		DatabaseURL: database, DatabaseSchema: h.opts.Schema, Logger: h.opts.Logger,
+		AppName: h.opts.App, ApplicationVersion: h.opts.Version, ExecutorID: h.opts.Executor,
+	}
+	if until, ok := ctx.Deadline(); ok {
+		config.SystemDBStartupTimeout = time.Until(until)
+	}
+	var err error
+	if h.dbos, err = dbos.NewContext(context.WithoutCancel(ctx), config); err != nil {
+		return nil, unavailable(err)
+	}
+	dbos.RegisterWorkflow(h.dbos, h.turn, dbos.WithWorkflowName(WorkflowName))
+	return h, nil
+}
+
+func (o *Options) complete() error {
+	if o.Concurrency < 0 {
+		return cairn.Invalid("concurrency", "%d is negative", o.Concurrency)
+	}
+	if o.PollInterval < 0 {
+		return cairn.Invalid("poll_interval", "%s is negative", o.PollInterval)
+	}
+	for s, to := range map[*string]string{&o.App: "cairn", &o.Version: LoopVersion, &o.Queue: "cairn", &o.Executor: newExecutor()} {
+		if *s == "" {
+			*s = to
+		}
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func newExecutor() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + ids.New("executor")
+}
+
+// Serve makes the process drive workflows, carrying out their effects in eng, which was made with this Host: those that
+// a process of this name left behind, what is in the queue, and, without a limit on concurrency, the turns that it begins.
+// Without Serve a process only begins turns, for others to drive. It is called once, and returns at once.
+func (h *Host) Serve(eng *engine.Engine) error {
+	if eng == nil {
+		return cairn.Invalid("engine", "is required")
+	}
+	h.mu.Lock()
+	twice := h.eng != nil
+	if !twice {
+		h.eng = eng
+	}
+	h.mu.Unlock()
+	if twice {
+		return cairn.Invalid("engine", "the host serves one already")
+	}
+	queue := []dbos.QueueOption{dbos.WithQueueBasePollingInterval(h.opts.PollInterval), dbos.WithQueueOnConflict(dbos.QueueConflictAlwaysUpdate)}
+	if h.opts.Concurrency > 0 {
+		queue = append(queue, dbos.WithWorkerConcurrency(h.opts.Concurrency))
+	}
+	if _, err := dbos.RegisterQueue(h.dbos, h.opts.Queue, queue...); err != nil {
+		return unavailable(err)
+	}
+	dbos.ListenQueues(h.dbos, h.opts.Queue)
+	if err := dbos.Launch(h.dbos); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Close lets go of the workflows that this process drives, where they stand, and closes the connection to the database. It
+// is called after the engine's own Close; effects that are still under way are cut off. A process of the same executor goes
+// on with the workflows, or else a worker takes their runs over. The error says that something did not stop before ctx's
+// deadline.
+func (h *Host) Close(ctx context.Context) error {
+	limit := time.Duration(math.MaxInt64)
+	if until, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(until), 0)
+	}
+	return dbos.Shutdown(h.dbos, limit)
+}
+
+// served returns the engine that carries out effects; nil if this process does not.
+func (h *Host) served() *engine.Engine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.eng
+}
+
+// Start implements [engine.Host].
+func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+	id, err := h.workflowID(b)
+	if err != nil {
+		return nil, err
+	}
+	if h.served() == nil || h.opts.Concurrency > 0 {
+		_, err := dbos.Enqueue[outcome](h.dbos, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
+			dbos.WithEnqueueApplicationVersion(h.opts.Version), dbos.WithEnqueueAttributes(attributes(b)))
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		return h.wait(id, nil), nil
+	}
+	d := h.driving(id)
+	if _, err := dbos.RunWorkflow(dbos.WithValue(h.dbos, valuesKey{}, ctx), h.turn, b, named(id, b)...); err != nil {
+		h.ended(id, d, outcome{}, err)
+		return nil, unavailable(err)
+	}
+	return h.wait(id, d), nil
+}
+
+func named(id string, b engine.Begun) []dbos.WorkflowOption {
+	return []dbos.WorkflowOption{dbos.WithWorkflowID(id), dbos.WithWorkflowAttributes(attributes(b))}
+}
+
+// attributes are what people look workflows up by.
+func attributes(b engine.Begun) map[string]any {
+	return map[string]any{"agent": b.Agent, "session": b.SessionID, "root": b.RootID, "run": b.RunID, "token": token(b)}
+}
+
+// workflowID returns the id of the workflow that drives a run under its lease: cairn/{agent}/{session}/{turn}. DBOS runs
+// only one workflow of an id, ever. So where there is one already, because the run was taken over from whoever drove it, or
+// because the session was taken back or removed and begun anew, the run and the lease's token follow. Workflows that drove
+// the same run and have not ended are cancelled: their leases are fenced, and their processes may never come back to end
+// them.
+func (h *Host) workflowID(b engine.Begun) (string, error) {
+	id := "cairn/" + b.Agent + "/" + b.SessionID + "/" + strconv.Itoa(b.Turn)
+	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 || drives(&found[0], b) {
+		return id, nil
+	}
+	earlier, err := h.list(dbos.WithFilterWorkflowIDPrefix(id), dbos.WithFilterStatus(dbos.WorkflowStatusPending, dbos.WorkflowStatusEnqueued))
+	if err != nil {
+		return "", err
+	}
+	for i := range earlier {
+		w := &earlier[i]
+		if w.Attributes["run"] != b.RunID || drives(w, b) {
+			continue
+		}
+		if err := dbos.CancelWorkflow(h.dbos, w.ID); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	return id + "/" + b.RunID + "/" + token(b), nil
+}
+
+// drives reports whether a workflow drives a run under the same lease.
+func drives(w *dbos.WorkflowStatus, b engine.Begun) bool {
+	return w.Attributes["run"] == b.RunID && w.Attributes["token"] == token(b)
+}
+
+func token(b engine.Begun) string { return strconv.FormatInt(b.Token, 10) }
+
+// list lists workflows without what they were given and returned.
+func (h *Host) list(which ...dbos.ListWorkflowsOption) ([]dbos.WorkflowStatus, error) {
+	found, err := dbos.ListWorkflows(h.dbos, append(which, dbos.WithFilterLoadInput(false), dbos.WithFilterLoadOutput(false))...)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return found, nil
+}
+
+func unavailable(err error) error { return cairn.Errorf(cairn.CodeUnavailable, "DBOS: %w", err) }

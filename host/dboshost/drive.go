@@ -1,0 +1,192 @@
+package dboshost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// outcome is what DBOS records of a step or a workflow. Errors that are final are part of it, so that they keep their codes.
+type outcome struct {
+	Out json.RawMessage `json:"out,omitempty"`
+	Err *cairn.Error    `json:"error,omitempty"`
+}
+
+// drive is a workflow that this process drives.
+type drive struct {
+	done chan struct{} // closed when it does so no longer
+	once sync.Once
+	out  outcome
+	err  error // why it did not come to its end
+}
+
+func (d *drive) end(out outcome, err error) {
+	d.once.Do(func() {
+		d.out, d.err = out, err
+		close(d.done)
+	})
+}
+
+// driving returns the drive of a workflow that is about to be started, or was.
+func (h *Host) driving(id string) *drive {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.drives[id]
+	if d == nil {
+		d = &drive{done: make(chan struct{})}
+		h.drives[id] = d
+	}
+	return d
+}
+
+func (h *Host) ended(id string, d *drive, out outcome, err error) {
+	h.mu.Lock()
+	if h.drives[id] == d {
+		delete(h.drives, id)
+	}
+	h.mu.Unlock()
+	d.end(out, err)
+}
+
+// turn is the workflow.
+func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
+	id, err := dbos.GetWorkflowID(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	d := h.driving(id)
+	var out outcome
+	_, err = engine.Drive(scheduler{h, ctx, d}, b)
+	if err != nil && !errors.As(err, &out.Err) {
+		out.Err = cairn.Errorf(cairn.CodeUnavailable, "workflow %s: %w", id, err)
+	}
+	h.ended(id, d, out, err)
+	return out, err
+}
+
+// effect carries out one effect, as often as it takes. What is returned is recorded, unless ctx is done.
+func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMessage) (outcome, error) {
+	eng := h.served()
+	if values, ok := ctx.Value(valuesKey{}).(context.Context); ok {
+		ctx = effectContext{ctx, values}
+	}
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		out, err := eng.Effect(ctx, name, in)
+		switch {
+		case err == nil:
+			return outcome{Out: out}, nil
+		case errors.Is(err, cairn.ErrClosed) || ctx.Err() != nil:
+			return outcome{}, d.leave(ctx, err)
+		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrInvalid):
+			return outcome{Err: cairn.AsError(err)}, nil
+		}
+		h.opts.Logger.Warn("effect failed, trying again", "effect", name, "in", in, "error", err, "wait", wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// leave leaves a workflow where it stands, because this process can do no more for it: whoever waits for it here hears why,
+// and it stays as it is until the host is closed. Then DBOS forgets it without recording anything.
+func (d *drive) leave(ctx context.Context, why error) error {
+	d.end(outcome{}, why)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// valuesKey is that of the context of the call that began a run, in a workflow's.
+type valuesKey struct{}
+
+// effectContext ends with a step, and has the values of the call that began the run.
+type effectContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c effectContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// watch waits until a workflow has ended, here if d says so, else according to the database. The error is ctx's, or says
+// that this process can no longer drive it.
+func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) {
+	var here chan struct{}
+	if d != nil {
+		here = d.done
+	}
+	ticker := time.NewTicker(h.opts.PollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-here:
+			return d.out, d.err
+		case <-ctx.Done():
+			return outcome{}, context.Cause(ctx)
+		case <-ticker.C:
+		}
+		found, err := h.list(dbos.WithFilterWorkflowIDs(id))
+		if err != nil || len(found) > 0 && goesOn(found[0].Status) {
+			continue // it may be heard of next time
+		}
+		out, err := h.recorded(id)
+		if d != nil {
+			h.ended(id, d, out, err)
+		}
+		return out, err
+	}
+}
+
+func goesOn(s dbos.WorkflowStatusType) bool {
+	return s == dbos.WorkflowStatusPending || s == dbos.WorkflowStatusEnqueued || s == dbos.WorkflowStatusDelayed
+}
+
+// recorded returns what became of a workflow that has ended.
+func (h *Host) recorded(id string) (out outcome, err error) {
+	w, err := dbos.RetrieveWorkflow[outcome](h.dbos, id)
+	if err == nil {
+		out, err = w.GetResult()
+	}
+	if err != nil && out.Err == nil {
+		out.Err = cairn.Errorf(cairn.CodeUnavailable, "workflow %s: %w", id, err)
+	}
+	return out, nil
+}
+
+// wait returns what waits for a workflow.
+func (h *Host) wait(id string, d *drive) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := h.watch(ctx, id, d)
+		if err == nil && out.Err != nil {
+			return out.Err
+		}
+		return err
+	}
+}
+
+// await waits for the workflow of a sub-agent. What it returns is recorded, unless ctx is done.
+func (h *Host) await(ctx context.Context, parent *drive, id string, d *drive) (outcome, error) {
+	out, err := h.watch(ctx, id, d)
+	if out.Err == nil && err != nil {
+		return outcome{}, parent.leave(ctx, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,173 @@
+package dboshost_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/cairn-agents/cairn/store/redisstore"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m)
+}
+
+// processes numbers the processes of all scenes.
+var processes atomic.Int64
+
+// onDBOS returns the host whose processes share the DBOS database of their scene. Each has a version of its own, so that
+// none carries on what another left behind, unless the scene has it do so.
+func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host {
+	return hosttest.Host{
+		Name:   name,
+		Stride: 61,
+		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+			n := strconv.FormatInt(processes.Add(1), 10)
+			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n, PollInterval: 50 * time.Millisecond})
+			return eng
+		},
+	}
+}
+
+// serve starts an engine on DBOS that drives what it begins.
+func serve(tb testing.TB, database string, st store.Store, agents []*cairn.Agent, opts *engine.Options,
+	own *dboshost.Options) (*engine.Engine, *dboshost.Host) {
+	tb.Helper()
+	h, err := dboshost.Open(context.Background(), database, own)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	hosted := *opts
+	hosted.Host = h
+	eng, err := engine.New(st, agents, &hosted)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := h.Serve(eng); err != nil {
+		tb.Fatal(err)
+	}
+	return eng, h
+}
+
+func TestHostOnSQLite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	create(t, "sqlite:"+filepath.Join(dir, "dbos.db"), "")
+	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var scenes sync.Map // to the address of their DBOS
+	hosttest.Run(t, onDBOS("dbos-sqlite", "", func(tb testing.TB) string {
+		address, known := scenes.Load(tb)
+		if !known {
+			address = "sqlite:" + copied(tb, filepath.Join(dir, "dbos.db"))
+			scenes.Store(tb, address)
+		}
+		return address.(string)
+	}), hosttest.Store{
+		Name: "sqlitestore",
+		Open: func(tb testing.TB, now func() time.Time) store.Store {
+			return openSQLite(tb, copied(tb, filepath.Join(dir, "cairn.db")), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
+		},
+	})
+}
+
+// create makes DBOS's tables.
+func create(tb testing.TB, database, schema string) {
+	tb.Helper()
+	h, err := dboshost.Open(tb.Context(), database, &dboshost.Options{Schema: schema})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := h.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// copied returns a copy of a database file, since making one takes a while.
+func copied(tb testing.TB, path string) string {
+	tb.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path = filepath.Join(tb.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+func openSQLite(tb testing.TB, path string, opts *sqlitestore.Options) store.Store {
+	tb.Helper()
+	s, err := sqlitestore.Open(path, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func TestHostOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	url, schema := testenv.FastPostgres(t), "dbos"+strconv.FormatInt(processes.Add(1), 10)
+	create(t, url, schema)
+	hosttest.Run(t, onDBOS("dbos-postgresql", schema, func(testing.TB) string { return url }), hosttest.Store{
+		Name: "pgstore",
+		Open: func(tb testing.TB, _ func() time.Time) store.Store {
+			return openPostgres(tb, url, "scene"+strconv.FormatInt(processes.Add(1), 10))
+		},
+		OwnClock: true,
+	}, hosttest.Store{
+		Name: "redisstore",
+		Open: func(tb testing.TB, _ func() time.Time) store.Store {
+			s, err := redisstore.Open(context.Background(), testenv.Redis(tb), &redisstore.Options{Prefix: "scene" + strconv.FormatInt(processes.Add(1), 10)})
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(func() { s.Close() })
+			return s
+		},
+		OwnClock: true,
+	})
+}
+
+func openPostgres(tb testing.TB, url, schema string) store.Store {
+	tb.Helper()
+	s, err := pgstore.Open(context.Background(), url, &pgstore.Options{Schema: schema})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}

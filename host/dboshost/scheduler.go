@@ -1,0 +1,214 @@
+package dboshost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// scheduler drives one run as a workflow.
+type scheduler struct {
+	h   *Host
+	ctx dbos.Context // the workflow's
+	d   *drive
+}
+
+// The names of steps that are not effects.
+const (
+	stepChild = "child-run"
+	stepNext  = "next"
+)
+
+func (s scheduler) Do(e engine.Effect) error {
+	ended, err := s.effect(e)
+	if err != nil {
+		return err
+	}
+	return result(ended, e.Out)
+}
+
+func (s scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
+	ended, err := s.child(b)
+	if err != nil {
+		return err
+	}
+	return result(ended, nil)
+}
+
+// effect begins a step that carries out an effect. It takes the workflow's next step id at once.
+func (s scheduler) effect(e engine.Effect) (<-chan dbos.StepOutcome[outcome], error) {
+	in, err := json.Marshal(e.In)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "effect %s: %w", e.Name, err)
+	}
+	return dbos.Go(s.ctx, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) }, dbos.WithStepName(e.Name))
+}
+
+// child begins a child workflow, and a step that waits for it.
+func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], error) {
+	id, err := s.h.workflowID(b)
+	if err != nil {
+		return nil, err
+	}
+	d := s.h.driving(id)
+	w, err := dbos.RunWorkflow(s.ctx, s.h.turn, b, named(id, b)...)
+	if err != nil {
+		s.h.ended(id, d, outcome{}, err)
+		return nil, err
+	}
+	if began := w.GetWorkflowID(); began != id { // under another lease, before this workflow was replayed
+		s.h.ended(id, d, outcome{}, nil)
+		id, d = began, nil
+	}
+	return dbos.Go(s.ctx, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, id, d) }, dbos.WithStepName(stepChild))
+}
+
+// result waits for a step and returns what it came to.
+func result(ended <-chan dbos.StepOutcome[outcome], out any) error {
+	step := <-ended
+	switch {
+	case step.Err != nil:
+		return step.Err
+	case step.Result.Err != nil:
+		return step.Result.Err
+	case out == nil:
+		return nil
+	}
+	if err := json.Unmarshal(step.Result.Out, out); err != nil {
+		return cairn.Errorf(cairn.CodeInternal, "a step's output does not decode: %w", err)
+	}
+	return nil
+}
+
+// All lets the branches run in goroutines, but gives out step ids in an order that is the same when the workflow is
+// replayed. At first that is the order of the branches. From then on it is the order in which the branches come back for
+// more, which is recorded, each time as a step of its own. Most branches are one call of a tool, and never come back.
+func (s scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
+	j := junction{scheduler: s, asked: make(chan ask), waiting: make([]*ask, n), live: n}
+	errs := make([]error, n)
+	for i := range n {
+		go func() {
+			errs[i] = branch(lane{j.scheduler, i, j.asked}, i)
+			j.asked <- ask{branch: i}
+		}()
+	}
+	for range n {
+		j.hear()
+	}
+	for i := range n {
+		j.answer(i)
+	}
+	for j.live > 0 {
+		if j.count == 0 {
+			j.hear()
+			continue
+		}
+		j.answer(j.next())
+	}
+	return errors.Join(errs...)
+}
+
+// ask is what a branch says to its workflow: begin something for me, or, without begin, that it has ended.
+type ask struct {
+	branch int
+	begin  func() error
+	begun  chan error
+}
+
+// junction is where branches wait until it is their turn to take a step id.
+type junction struct {
+	scheduler
+	asked   chan ask
+	waiting []*ask // by branch
+	count   int    // that wait
+	live    int    // that have not ended
+	err     error  // why no more is begun
+}
+
+// hear waits until a branch asks for something or ends.
+func (j *junction) hear() {
+	a := <-j.asked
+	switch {
+	case a.begin == nil:
+		j.live--
+	case j.err != nil:
+		a.begun <- j.err
+	default:
+		j.waiting[a.branch] = &a
+		j.count++
+	}
+}
+
+// answer begins what a branch asks for, if it does.
+func (j *junction) answer(i int) {
+	if a := j.waiting[i]; a != nil {
+		j.waiting[i] = nil
+		j.count--
+		a.begun <- a.begin()
+	}
+}
+
+// next returns the branch whose turn it is. When replayed that branch may not have asked yet.
+func (j *junction) next() int {
+	i, err := dbos.RunAsStep(j.ctx, func(context.Context) (int, error) {
+		for i, a := range j.waiting {
+			if a != nil {
+				return i, nil
+			}
+		}
+		return 0, cairn.Errorf(cairn.CodeInternal, "no branch waits")
+	}, dbos.WithStepName(stepNext))
+	if err == nil && (i < 0 || i >= len(j.waiting)) {
+		err = cairn.Errorf(cairn.CodeInternal, "there is no branch %d", i)
+	}
+	for err == nil && j.waiting[i] == nil {
+		if j.live == j.count {
+			err = cairn.Errorf(cairn.CodeInternal, "branch %d does not ask for what it asked for before", i)
+			break
+		}
+		j.hear()
+	}
+	if err == nil {
+		return i
+	}
+	j.err = err
+	for k, a := range j.waiting {
+		if a != nil {
+			j.waiting[k] = nil
+			j.count--
+			a.begun <- err
+		}
+	}
+	return 0
+}
+
+// lane is the scheduler of one branch.
+type lane struct {
+	scheduler
+	branch int
+	asked  chan<- ask
+}
+
+func (l lane) Do(e engine.Effect) error {
+	return l.await(e.Out, func() (<-chan dbos.StepOutcome[outcome], error) { return l.effect(e) })
+}
+
+func (l lane) Child(_ engine.ToolIn, b engine.Begun) error {
+	return l.await(nil, func() (<-chan dbos.StepOutcome[outcome], error) { return l.child(b) })
+}
+
+// await has a step begun when it is the branch's turn, and waits for it.
+func (l lane) await(out any, begin func() (<-chan dbos.StepOutcome[outcome], error)) error {
+	var ended <-chan dbos.StepOutcome[outcome]
+	begun := make(chan error)
+	l.asked <- ask{l.branch, func() (err error) { ended, err = begin(); return err }, begun}
+	if err := <-begun; err != nil {
+		return err
+	}
+	return result(ended, out)
+}
