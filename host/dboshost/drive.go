@@ -62,11 +62,8 @@ func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
 		return outcome{}, err
 	}
 	d := h.driving(id)
-	var out outcome
 	_, err = engine.Drive(scheduler{h, ctx, d}, b)
-	if err != nil && !errors.As(err, &out.Err) {
-		out.Err = cairn.Errorf(cairn.CodeUnavailable, "workflow %s: %w", id, err)
-	}
+	out := outcome{Err: cairn.AsError(err)}
 	h.ended(id, d, out, err)
 	return out, err
 }
@@ -147,11 +144,11 @@ func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) 
 		if err != nil || len(found) > 0 && goesOn(found[0].Status) {
 			continue // it may be heard of next time
 		}
-		out, err := h.recorded(id)
+		out := h.recorded(id)
 		if d != nil {
-			h.ended(id, d, out, err)
+			h.ended(id, d, out, nil)
 		}
-		return out, err
+		return out, nil
 	}
 }
 
@@ -160,25 +157,32 @@ func goesOn(s dbos.WorkflowStatusType) bool {
 }
 
 // recorded returns what became of a workflow that has ended.
-func (h *Host) recorded(id string) (out outcome, err error) {
+func (h *Host) recorded(id string) (out outcome) {
 	w, err := dbos.RetrieveWorkflow[outcome](h.dbos, id)
 	if err == nil {
 		out, err = w.GetResult()
 	}
-	if err != nil && out.Err == nil {
+	switch {
+	case err == nil || out.Err != nil:
+	case errors.Is(err, dbos.ErrAwaitedWorkflowCancelled):
+		out.Err = cairn.Errorf(cairn.CodeFenced, "workflow %s was cancelled", id)
+	default:
 		out.Err = cairn.Errorf(cairn.CodeUnavailable, "workflow %s: %w", id, err)
 	}
-	return out, nil
+	return out
 }
 
-// wait returns what waits for a workflow.
+// wait returns what waits for a workflow. If that was cancelled, somebody else has taken its run over, or will.
 func (h *Host) wait(id string, d *drive) func(context.Context) error {
 	return func(ctx context.Context) error {
 		out, err := h.watch(ctx, id, d)
-		if err == nil && out.Err != nil {
-			return out.Err
+		switch {
+		case err != nil:
+			return err
+		case out.Err == nil, out.Err.Code == cairn.CodeFenced:
+			return nil
 		}
-		return err
+		return out.Err
 	}
 }
 

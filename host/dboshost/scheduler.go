@@ -29,7 +29,7 @@ func (s scheduler) Do(e engine.Effect) error {
 	if err != nil {
 		return err
 	}
-	return result(ended, e.Out)
+	return s.result(ended, e.Out)
 }
 
 func (s scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
@@ -37,16 +37,16 @@ func (s scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 	if err != nil {
 		return err
 	}
-	return result(ended, nil)
+	return s.result(ended, nil)
 }
 
-// effect begins a step that carries out an effect. It takes the workflow's next step id at once.
+// effect begins a step that carries out an effect.
 func (s scheduler) effect(e engine.Effect) (<-chan dbos.StepOutcome[outcome], error) {
 	in, err := json.Marshal(e.In)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "effect %s: %w", e.Name, err)
 	}
-	return dbos.Go(s.ctx, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) }, dbos.WithStepName(e.Name))
+	return s.step(e.Name, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) })
 }
 
 // child begins a child workflow, and a step that waits for it.
@@ -59,21 +59,41 @@ func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], erro
 	w, err := dbos.RunWorkflow(s.ctx, s.h.turn, b, named(id, b)...)
 	if err != nil {
 		s.h.ended(id, d, outcome{}, err)
-		return nil, err
+		return nil, s.lost(err)
 	}
 	if began := w.GetWorkflowID(); began != id { // under another lease, before this workflow was replayed
 		s.h.ended(id, d, outcome{}, nil)
 		id, d = began, nil
 	}
-	return dbos.Go(s.ctx, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, id, d) }, dbos.WithStepName(stepChild))
+	return s.step(stepChild, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, id, d) })
+}
+
+// step begins a step. It takes the workflow's next step id at once.
+func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOutcome[outcome], error) {
+	ended, err := dbos.Go(s.ctx, do, dbos.WithStepName(name))
+	if err != nil {
+		return nil, s.lost(err)
+	}
+	return ended, nil
+}
+
+// lost says, of what DBOS did not do, why it did not.
+func (s scheduler) lost(err error) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return cairn.Errorf(cairn.CodeClosed, "the host was closed: %w", err)
+	case errors.Is(err, dbos.ErrWorkflowCancelled): // by whoever took the run over, or by hand
+		return cairn.Errorf(cairn.CodeFenced, "the workflow was cancelled: %w", err)
+	}
+	return unavailable(err)
 }
 
 // result waits for a step and returns what it came to.
-func result(ended <-chan dbos.StepOutcome[outcome], out any) error {
+func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error {
 	step := <-ended
 	switch {
 	case step.Err != nil:
-		return step.Err
+		return s.lost(step.Err)
 	case step.Result.Err != nil:
 		return step.Result.Err
 	case out == nil:
@@ -163,6 +183,9 @@ func (j *junction) next() int {
 		}
 		return 0, cairn.Errorf(cairn.CodeInternal, "no branch waits")
 	}, dbos.WithStepName(stepNext))
+	if err != nil {
+		err = j.lost(err)
+	}
 	if err == nil && (i < 0 || i >= len(j.waiting)) {
 		err = cairn.Errorf(cairn.CodeInternal, "there is no branch %d", i)
 	}
@@ -210,5 +233,5 @@ func (l lane) await(out any, begin func() (<-chan dbos.StepOutcome[outcome], err
 	if err := <-begun; err != nil {
 		return err
 	}
-	return result(ended, out)
+	return l.result(ended, out)
 }
