@@ -1,0 +1,247 @@
+package dboshost_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// site is a store and a DBOS database for the processes of a test.
+type site struct {
+	*testing.T
+	database string
+	st       store.Store
+}
+
+func newSite(t *testing.T) *site {
+	t.Parallel()
+	dir := t.TempDir()
+	return &site{t, "sqlite:" + filepath.Join(dir, "dbos.db"), openSQLite(t, filepath.Join(dir, "cairn.db"), nil)}
+}
+
+type nothing struct{}
+
+// worker returns an agent that calls its tool once and then says "Done.".
+func worker(work func(context.Context) (string, error)) *cairn.Agent {
+	return &cairn.Agent{
+		Name: "worker",
+		Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			if req.Messages[len(req.Messages)-1].Role == cairn.RoleTool {
+				return scripted.Text("Done.")
+			}
+			return scripted.Call("work", nothing{})
+		}),
+		Tools: []cairn.Tool{cairn.Func("work", "Works.", func(ctx context.Context, _ *cairn.Call, _ nothing) (string, error) { return work(ctx) })},
+	}
+}
+
+// crash has a process die in the middle of a turn's tool, and returns the agent, whose tool comes to an end from then on.
+func (s *site) crash(lease time.Duration, own *dboshost.Options) *cairn.Agent {
+	s.Helper()
+	var tries atomic.Int64
+	working := make(chan struct{})
+	agent := worker(func(ctx context.Context) (string, error) {
+		if tries.Add(1) > 1 {
+			return "worked", nil
+		}
+		close(working)
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	eng, h := serve(s, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{LeaseTTL: lease}, own)
+	if _, err := eng.Execute(s.Context(), "s", "worker", cairn.Text("Go.")); err != nil {
+		s.Fatal(err)
+	}
+	<-working
+	if err := h.Close(s.Context()); err != nil { // cuts the tool off, and records nothing
+		s.Fatal(err)
+	}
+	return agent
+}
+
+// outcome waits for the session's last run.
+func (s *site) outcome(eng *engine.Engine, session string) {
+	s.Helper()
+	run, err := eng.Attach(s.Context(), session)
+	if err != nil {
+		s.Fatal(err)
+	}
+	res, err := run.Wait(s.Context())
+	if err != nil || res.Status != cairn.RunCompleted || res.Text != "Done." {
+		s.Fatalf("the run came to %+v, %v", res, err)
+	}
+}
+
+// workflows returns the status of each workflow, by id.
+func (s *site) workflows() map[string]dbos.WorkflowStatus {
+	s.Helper()
+	client, err := dbos.NewClient(context.Background(), dbos.ClientConfig{DatabaseURL: s.database})
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer dbos.Shutdown(client, time.Minute)
+	list, err := dbos.ListWorkflows(client)
+	if err != nil {
+		s.Fatal(err)
+	}
+	found := map[string]dbos.WorkflowStatus{}
+	for _, w := range list {
+		found[w.ID] = w
+	}
+	return found
+}
+
+// A process of the name of one that died goes on with its workflow: no lease has to run out for it.
+func TestExecutorGoesOn(t *testing.T) {
+	s := newSite(t)
+	own := &dboshost.Options{Executor: "one", PollInterval: 10 * time.Millisecond}
+	agent := s.crash(time.Hour, own)
+	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, own)
+	s.outcome(eng, "s")
+	if list := s.workflows(); len(list) != 1 || list["cairn/worker/s/1"].Name != dboshost.WorkflowName {
+		t.Errorf("the workflows are %+v", list)
+	}
+}
+
+// What began under another version is left alone by DBOS, whatever the process's name, but not by a worker.
+func TestAnotherVersionTakesOver(t *testing.T) {
+	s := newSite(t)
+	agent := s.crash(200*time.Millisecond, &dboshost.Options{Executor: "one", Version: "old"})
+	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{WorkInterval: 10 * time.Millisecond},
+		&dboshost.Options{Executor: "one", Version: "new"})
+	if w := s.workflows()["cairn/worker/s/1"]; w.Status != dbos.WorkflowStatusPending || w.ApplicationVersion != "old" {
+		t.Errorf("what the dead process left is %+v", w)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	worked := make(chan error)
+	go func() { worked <- eng.Work(ctx) }()
+	s.outcome(eng, "s")
+	stop()
+	if err := <-worked; err != nil {
+		t.Error(err)
+	}
+	for id, w := range s.workflows() {
+		first := id == "cairn/worker/s/1"
+		if first != (w.Status == dbos.WorkflowStatusCancelled) || first != (w.ApplicationVersion == "old") {
+			t.Errorf("workflow %s of version %s is %s", id, w.ApplicationVersion, w.Status)
+		}
+	}
+}
+
+// A process that does not serve hands its turns to one that does.
+func TestQueue(t *testing.T) {
+	s := newSite(t)
+	var at, most atomic.Int64
+	agent := worker(func(context.Context) (string, error) {
+		defer at.Add(-1)
+		if n := at.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		return "worked", nil
+	})
+	own := &dboshost.Options{Concurrency: 1, PollInterval: 10 * time.Millisecond}
+	h, err := dboshost.Open(t.Context(), s.database, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	front, err := engine.New(s.st, []*cairn.Agent{agent}, &engine.Options{Host: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer front.Close(context.Background())
+	back, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, own)
+	var runs []*engine.Run
+	for i, eng := range []*engine.Engine{front, back, front, back} {
+		run, err := eng.Execute(t.Context(), string(rune('a'+i)), "worker", cairn.Text("Go."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	for _, run := range runs {
+		if res, err := run.Wait(t.Context()); err != nil || res.Status != cairn.RunCompleted {
+			t.Errorf("the run came to %+v, %v", res, err)
+		}
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d turns were driven at once, the limit is 1", most.Load())
+	}
+}
+
+// DBOS is told ids, and nothing of what was said or done.
+func TestRecordsHoldIDsOnly(t *testing.T) {
+	s := newSite(t)
+	const secret = "xyzzy-plugh"
+	agent := worker(func(context.Context) (string, error) { return secret, nil })
+	eng, h := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, nil)
+	run, err := eng.Execute(t.Context(), "session-in-question", "worker", cairn.Text(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(eng.Close(t.Context()), h.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(strings.TrimPrefix(s.database, "sqlite:") + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, path := range files {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, raw...)
+	}
+	if !bytes.Contains(all, []byte("session-in-question")) {
+		t.Error("the workflow is not there")
+	}
+	if bytes.Contains(all, []byte(secret)) {
+		t.Error("DBOS keeps what was said")
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "dbos.db")
+	for _, c := range []struct {
+		field, database string
+		opts            dboshost.Options
+	}{
+		{"database", "", dboshost.Options{}},
+		{"concurrency", database, dboshost.Options{Concurrency: -1}},
+		{"poll_interval", database, dboshost.Options{PollInterval: -1}},
+	} {
+		_, err := dboshost.Open(t.Context(), c.database, &c.opts)
+		var e *cairn.Error
+		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != c.field {
+			t.Errorf("%s: %v", c.field, err)
+		}
+	}
+	h, err := dboshost.Open(t.Context(), database, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(context.Background())
+	if err := h.Serve(nil); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("serving no engine: %v", err)
+	}
+}
