@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,15 +27,15 @@ func TestMain(m *testing.M) {
 // processes numbers the processes of all scenes.
 var processes atomic.Int64
 
-// onDBOS returns the host whose processes share the DBOS database of their scene. Each has a version of its own, so that
+// onDBOS returns the host whose processes each use the DBOS database they are given. Each has a version of its own, so that
 // none carries on what another left behind, unless the scene has it do so.
 func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host {
 	return hosttest.Host{
 		Name:   name,
-		Stride: 61,
+		Stride: 151,
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			n := strconv.FormatInt(processes.Add(1), 10)
-			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n, PollInterval: 50 * time.Millisecond})
+			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
 			return eng
 		},
 	}
@@ -67,6 +66,7 @@ func serve(tb testing.TB, database string, st store.Store, agents []*cairn.Agent
 	return eng, h
 }
 
+// Processes have DBOS databases of their own: what they agree on is in Cairn's store.
 func TestHostOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,14 +78,8 @@ func TestHostOnSQLite(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var scenes sync.Map // to the address of their DBOS
 	hosttest.Run(t, onDBOS("dbos-sqlite", "", func(tb testing.TB) string {
-		address, known := scenes.Load(tb)
-		if !known {
-			address = "sqlite:" + copied(tb, filepath.Join(dir, "dbos.db"))
-			scenes.Store(tb, address)
-		}
-		return address.(string)
+		return "sqlite:" + copied(tb, filepath.Join(dir, "dbos.db"))
 	}), hosttest.Store{
 		Name: "sqlitestore",
 		Open: func(tb testing.TB, now func() time.Time) store.Store {
@@ -134,6 +128,7 @@ func openSQLite(tb testing.TB, path string, opts *sqlitestore.Options) store.Sto
 	return s
 }
 
+// Processes share one DBOS database, and so do scenes.
 func TestHostOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	url, schema := testenv.FastPostgres(t), "dbos"+strconv.FormatInt(processes.Add(1), 10)
