@@ -32,7 +32,7 @@ var processes atomic.Int64
 func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host {
 	return hosttest.Host{
 		Name:   name,
-		Stride: 151,
+		Stride: 401,
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			n := strconv.FormatInt(processes.Add(1), 10)
 			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
