@@ -188,6 +188,21 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 	if err != nil {
 		return nil, err
 	}
+	wait, err := h.begin(ctx, id, b)
+	if err != nil {
+		return nil, err
+	}
+	switch free, err := h.workflowID(b); {
+	case err != nil: // the run goes on, or a worker takes it over
+		return wait, nil
+	case free != id: // a session of that id in another store was faster
+		return h.begin(ctx, free, b)
+	}
+	return wait, nil
+}
+
+// begin starts a workflow here, or puts it into the queue. It returns what waits for its end.
+func (h *Host) begin(ctx context.Context, id string, b engine.Begun) (func(context.Context) error, error) {
 	if h.served() == nil || h.opts.Concurrency > 0 {
 		_, err := dbos.Enqueue[outcome](h.dbos, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
 			dbos.WithEnqueueApplicationVersion(h.opts.Version), dbos.WithEnqueueAttributes(attributes(b)))
