@@ -305,3 +305,24 @@ func TestEffectMistakes(t *testing.T) {
 	_, err = eng.Effect(t.Context(), engine.EffectPlan, next(b, ""))
 	wantError(t, err, cairn.ErrClosed)
 }
+
+// An effect whose commit fails says why, and can be repeated.
+func TestEffectWhoseCommitFails(t *testing.T) {
+	t.Parallel()
+	st, h := tapOn(nil), &byHand{}
+	eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(h))
+	start(t, eng, "s", "go")
+	carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+	full := errors.New("the disk is full")
+	st.stepIn(func(_ context.Context, op string) error {
+		if op == "Commit" {
+			return full
+		}
+		return nil
+	}, nil)
+	_, err := eng.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], ""))
+	wantError(t, err, full)
+	st.stepIn(nil, nil)
+	carry(t, eng, engine.EffectCommit, next(h.begun[0], ""))
+	wantSound(t, st, "s")
+}

@@ -40,7 +40,7 @@ func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.roots = nil
 	stride := max(s.host.Stride, 1)
 	if !s.place.Bubble { // real storage takes its time
-		stride = max(stride, 19)
+		stride = max(stride, 37)
 	}
 	for _, before := range []bool{true, false} {
 		for n, fired := 1, true; fired; n += stride {

@@ -239,7 +239,7 @@ func (g *guest) leave() {
 	}
 	g.emit.close()
 	g.fx.idle.put(g.emit.writer, max(g.fx.CacheSessions, 1))
-	g.fx.cache.leave(g.l)
+	g.fx.cache.leave(g.emit.ids.session, g.l) // the session may be another run's by now
 }
 
 // writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers

@@ -355,14 +355,14 @@ func (c *cache) join(l *live) {
 	c.guests[l.row.ID] = append(c.guests[l.row.ID], l)
 }
 
-func (c *cache) leave(l *live) {
+func (c *cache) leave(id string, l *live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := slices.DeleteFunc(c.guests[l.row.ID], func(other *live) bool { return other == l })
+	list := slices.DeleteFunc(c.guests[id], func(other *live) bool { return other == l })
 	if len(list) == 0 {
-		delete(c.guests, l.row.ID)
+		delete(c.guests, id)
 	} else {
-		c.guests[l.row.ID] = list
+		c.guests[id] = list
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 // Processes have stores of their own on one file.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	place := onFile(emptyFile(t))
 	hosttest.Run(t, hosttest.Host{
 		Name: "inprocess",
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
@@ -25,9 +24,7 @@ func TestHost(t *testing.T) {
 			}
 			return eng
 		},
-	}, place)
-	hosttest.Run(t, hosttest.Cold, place)
-	hosttest.Run(t, hosttest.Alternating, place)
+	}, onFile(emptyFile(t)))
 }
 
 // onFile returns the store of a test, in a file of the given content.
