@@ -235,7 +235,10 @@ func TestCorruptData(t *testing.T) {
 			return err
 		}},
 		{"stop request", `UPDATE heads SET stop = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Renew(ctx, "session", 1, time.Minute)
+			row, err := s.Load(ctx, "session")
+			if err == nil {
+				_, err = s.Renew(ctx, "session", row.Lease.Token, time.Minute)
+			}
 			return err
 		}},
 		{"wait", `UPDATE heads SET wait = '?'`, func(ctx context.Context, s *Store) error {

@@ -85,7 +85,7 @@ func withEverything(t *testing.T, s *Store, id string) {
 		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
 		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, Status: cairn.CallOpen, Reviewers: []string{"ann"}}}},
 		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
-	if err := s.Stage(t.Context(), id, 1, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
+	if err := s.Stage(t.Context(), id, must(s.Load(t.Context(), id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range ownerTables {

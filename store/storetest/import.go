@@ -44,7 +44,7 @@ func (h *harness) other() *harness { return h.on(h.open(h.T)) }
 // grown makes a tree of a root, two children and a grandchild with something of everything in it, and returns its ids.
 func (h *harness) grown(root string) []string {
 	h.Helper()
-	s, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: root, Agent: agentName, UserID: "ann", Tags: []string{"a", "ü"},
 		Metadata: map[string]string{"k": "v"}, TraceParent: "00-1-2-03", ExpiresAt: at(7), TTL: time.Hour}, []byte(`{"n":0,"list":[]}`))
 	h.must(err)
 	child, companion, grandchild := "child of "+root, "companion of "+root, "grandchild of "+root
@@ -54,7 +54,7 @@ func (h *harness) grown(root string) []string {
 		h.must(err)
 	}
 
-	s = h.begin(root, "first run")
+	s := h.begin(root, "first run")
 	for i := range 4 {
 		s = h.stepState(s, fmt.Sprint("reply ", i), appendOp("/list", fmt.Sprint(i)), replaceOp("/n", fmt.Sprint(i)))
 	}
