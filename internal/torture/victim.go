@@ -29,7 +29,7 @@ type signal struct {
 
 // What a victim says to its killer, in bytes on the pipe that is its file 3.
 const (
-	sayReady = 'r' // it drives sessions
+	sayReady = 'r' // it is about to drive sessions
 	sayPoint = 'p' // it is at the point that its order names
 	pipeFile = 3
 )
@@ -53,6 +53,10 @@ func (o *order) follow(open Open) error {
 	if err != nil {
 		return err
 	}
+	// Before it drives anything, since it may stop at a point.
+	if _, err := pipe.Write([]byte{sayReady}); err != nil {
+		return err
+	}
 	ctx := context.Background()
 	ended := make(chan error, 2*len(o.Sessions)+1)
 	if o.Clerk {
@@ -69,9 +73,6 @@ func (o *order) follow(open Open) error {
 				go func() { ended <- o.interfere(ctx, st, eng, id, other) }()
 			}
 		}
-	}
-	if _, err := pipe.Write([]byte{sayReady}); err != nil {
-		return err
 	}
 	return <-ended
 }
