@@ -168,12 +168,11 @@ func (h *harness) finish() {
 func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	work, stop := context.WithCancel(ctx)
-	worked := make(chan error, 1)
-	go func() { worked <- eng.Work(work) }()
-	rows, err := quiet(ctx, st, answer)
-	stop()
-	if err := errors.Join(err, <-worked); err != nil {
+	rows, err := quiet(ctx, st, eng, answer)
+	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline has passed, or a turn was queued, as the worker stopped
+		rows, err = quiet(ctx, st, eng, answer)
+	}
+	if err != nil {
 		return err
 	}
 	errs := make([]error, len(rows))
@@ -185,8 +184,28 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	return errors.Join(errs...)
 }
 
-// quiet returns all sessions once none of them is active, nothing is due and, with a clerk, nothing waits.
-func quiet(ctx context.Context, st store.Store, answer *clerk) ([]cairn.Session, error) {
+// atWork reports whether a session is driven, or will be as soon as a worker looks.
+func atWork(row cairn.Session) bool {
+	return row.Status == cairn.SessionActive || row.Queued > 0 && row.Status != cairn.SessionPaused
+}
+
+// quiet works until no session is active, nothing is due and, with a clerk, nothing waits. It returns all sessions as they are
+// once the worker has stopped.
+func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
+	work, stop := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- eng.Work(work) }()
+	err := awaitQuiet(ctx, st, answer)
+	stop()
+	if err := errors.Join(err, <-worked); err != nil {
+		return nil, err
+	}
+	return pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
+		return st.List(ctx, store.SessionQuery{Cursor: q.Cursor})
+	})
+}
+
+func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 	busy := []cairn.SessionStatus{cairn.SessionActive}
 	if answer != nil {
 		busy = append(busy, cairn.SessionPaused)
@@ -194,24 +213,22 @@ func quiet(ctx context.Context, st store.Store, answer *clerk) ([]cairn.Session,
 	for {
 		if answer != nil {
 			if err := answer.clear(ctx); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		due, err := st.Due(ctx, 10)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at, err := st.List(ctx, store.SessionQuery{Statuses: busy, Limit: 10})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(due) == 0 && len(at.Items) == 0 {
-			return pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
-				return st.List(ctx, store.SessionQuery{Cursor: q.Cursor})
-			})
+			return nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("due are %+v, and still at it %+v: %w", due, at.Items, err)
+			return fmt.Errorf("due are %+v, and still at it %+v: %w", due, at.Items, err)
 		}
 	}
 }
