@@ -78,7 +78,7 @@ func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
 	var busy func() // what happens at the next write to the log
-	j, st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(p point) {
+	j, st, eng, _, err := o.assemble(inProcess, func(string) (store.Store, error) { return memstore.New(nil), nil }, func(p point) {
 		if happens := busy; p == beforeAppend && happens != nil {
 			busy = nil
 			happens()

@@ -28,11 +28,12 @@ const (
 
 // harness is one run of the torture test.
 type harness struct {
-	t    *testing.T
-	open Open
-	dir  string
-	seed uint64
-	rng  *rand.Rand
+	t     *testing.T
+	start Start
+	open  Open
+	dir   string
+	seed  uint64
+	rng   *rand.Rand
 
 	lives, kills int
 	started      []time.Duration // how long processes took to be ready
@@ -141,7 +142,7 @@ func (h *harness) inspect() {
 func (h *harness) finish() {
 	h.t.Helper()
 	o := order{Dir: h.dir, Name: "last", LeaseTTL: time.Minute} // nobody is to lose a lease any more
-	j, st, eng, err := o.assemble(h.open, func(point) {})
+	j, st, eng, leave, err := o.assemble(h.start, h.open, func(point) {})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func (h *harness) finish() {
 		}
 		h.check(st, h.groups, true, answer != nil)
 	}
-	if err := eng.Close(h.t.Context()); err != nil {
+	if err := errors.Join(eng.Close(h.t.Context()), leave(h.t.Context())); err != nil {
 		h.t.Error(err)
 	}
 	if err := st.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 func sound(t *testing.T, kind string) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	j, st, eng, err := o.assemble(func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
+	j, st, eng, _, err := o.assemble(inProcess, func(string) (store.Store, error) { return memstore.New(nil), nil }, func(point) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ type Server interface {
 // RunOn does what [Run] does with at most 60 processes, and kills their server, too: it is down for as long as a start takes,
 // and up for a random time of about a second. A process may take an answer of ErrUnavailable for what it is.
 func RunOn(t *testing.T, server Server, open Open) {
-	run(t, open, min(*flagKills, mostWithServer), func(kill func()) {
+	run(t, inProcess, open, min(*flagKills, mostWithServer), func(kill func()) {
 		stop, stopped := make(chan struct{}), make(chan error, 1)
 		kills := 0
 		go func() {

@@ -8,6 +8,7 @@
 package torture
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -27,6 +30,16 @@ var (
 
 // Open opens the store that belongs to a directory. The store must bring its event log.
 type Open func(dir string) (store.Store, error)
+
+// Start makes the engine of a process over its store, and says what is to be closed after it. dir is the one that the store
+// belongs to. name is the process's: a number, and a letter that tells it from those that live at the same time.
+type Start func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
+
+// inProcess is the Start of processes that drive runs in goroutines.
+func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+	eng, err := engine.New(st, agents, opts)
+	return eng, func(context.Context) error { return nil }, err
+}
 
 const orderVariable = "CAIRN_TORTURE_ORDER"
 
@@ -43,7 +56,10 @@ type order struct {
 
 // Victim turns the process into a victim, and never returns, if [Run] started it; else it does nothing. A package that
 // calls Run calls Victim when it is initialised.
-func Victim(open Open) {
+func Victim(open Open) { VictimOn(inProcess, open) }
+
+// VictimOn is Victim for a test that calls [RunHost].
+func VictimOn(start Start, open Open) {
 	raw := os.Getenv(orderVariable)
 	if raw == "" {
 		return
@@ -51,7 +67,7 @@ func Victim(open Open) {
 	var o order
 	err := json.Unmarshal([]byte(raw), &o)
 	if err == nil {
-		err = o.follow(open)
+		err = o.follow(start, open)
 	}
 	fmt.Fprintln(os.Stderr, "victim:", err)
 	os.Exit(1)
@@ -59,11 +75,16 @@ func Victim(open Open) {
 
 // Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
 // the kills, though hardly the moments.
-func Run(t *testing.T, open Open) { run(t, open, *flagKills, func(kill func()) { kill() }) }
+func Run(t *testing.T, open Open) { RunHost(t, inProcess, open, *flagKills) }
+
+// RunHost tortures a host by killing so many processes.
+func RunHost(t *testing.T, start Start, open Open, kills int) {
+	run(t, start, open, kills, func(kill func()) { kill() })
+}
 
 // run does what Run does. around calls the function that it is given, which kills the processes; when it returns everything
 // is brought to its end.
-func run(t *testing.T, open Open, kills int, around func(kill func())) {
+func run(t *testing.T, start Start, open Open, kills int, around func(kill func())) {
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -72,7 +93,7 @@ func run(t *testing.T, open Open, kills int, around func(kill func())) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	h := &harness{t: t, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
+	h := &harness{t: t, start: start, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
 		journal: map[string][]record{}, written: map[string]map[string]bool{}}
 	t.Logf("-torture.seed=%d", seed)
 	began := time.Now()

@@ -35,14 +35,14 @@ const (
 )
 
 // follow carries out an order until the process is killed.
-func (o *order) follow(open Open) error {
+func (o *order) follow(start Start, open Open) error {
 	pipe := os.NewFile(pipeFile, "killer")
 	go func() { // nobody is left to kill the process
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
 	var passed atomic.Int64
-	j, st, eng, err := o.assemble(open, func(p point) {
+	j, st, eng, _, err := o.assemble(start, open, func(p point) {
 		if p == o.Signal.Point && passed.Add(1) == o.Signal.Nth {
 			pipe.Write([]byte{sayPoint})
 			if o.Signal.Stop {
@@ -77,25 +77,24 @@ func (o *order) follow(open Open) error {
 	return <-ended
 }
 
-// assemble opens the store and makes an engine that keeps a journal.
-func (o *order) assemble(open Open, reach func(point)) (*journal, store.Store, *engine.Engine, error) {
-	j, err := openJournal(o.Dir, o.Name)
-	if err != nil {
-		return nil, nil, nil, err
+// assemble opens the store and makes an engine that keeps a journal. leave is to be called after the engine is closed.
+func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal, st store.Store, eng *engine.Engine,
+	leave func(context.Context) error, err error) {
+	if j, err = openJournal(o.Dir, o.Name); err != nil {
+		return nil, nil, nil, nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(o.Dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
-	st, err := open(o.Dir)
-	if err != nil {
-		return nil, nil, nil, err
+	if st, err = open(o.Dir); err != nil {
+		return nil, nil, nil, nil, err
 	}
-	eng, err := engine.New(&witness{st, j, reach}, actors(j), &engine.Options{
+	eng, leave, err = start(o.Dir, o.Name, &witness{st, j, reach}, actors(j), &engine.Options{
 		LeaseTTL: o.LeaseTTL, WorkInterval: 20 * time.Millisecond, MaxRecoveries: math.MaxInt, Coalesce: 2 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
 	})
-	return j, st, eng, err
+	return j, st, eng, leave, err
 }
 
 // agentOf returns the agent's name from a session's id.

@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -77,6 +78,9 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		return err
 	}
 	for _, p := range pieces {
+		if strings.HasPrefix(p.Key, strconv.FormatInt(token, 10)+"/") {
+			continue // is not to outlast the lease
+		}
 		r := record{Kind: staged, Session: id, Token: token, Key: p.Key}
 		r.Call, _ = strings.CutPrefix(p.Key, "call:")
 		if r.Call == p.Key {
