@@ -11,8 +11,14 @@ import (
 
 // NewRow returns the row of a session that c creates.
 func (c *Commit) NewRow(id string, now time.Time) *cairn.Session {
+	row := &cairn.Session{} // small enough to be inlined: a store that keeps a copy has the row on its stack
+	c.newRow(row, id, now)
+	return row
+}
+
+func (c *Commit) newRow(row *cairn.Session, id string, now time.Time) {
 	from := c.Create
-	row := &cairn.Session{
+	*row = cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: from.ExpiresAt, TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
@@ -25,7 +31,6 @@ func (c *Commit) NewRow(id string, now time.Time) *cairn.Session {
 	if row.RootID == "" {
 		row.RootID = id
 	}
-	return row
 }
 
 // Effect is what a commit adds beside the row: the store's part of it is filled in.

@@ -87,9 +87,16 @@ func (s *Store) putCalls(ses *session, list []cairn.PendingCall) {
 		if old := ses.calls[c.ID]; old != nil {
 			c.CreatedAt = old.CreatedAt
 		}
-		ses.calls[c.ID] = c
+		ses.putCall(c)
 		s.owners[callKey{c.RootID, c.ID}] = ses
 	}
+}
+
+func (ses *session) putCall(c *cairn.PendingCall) {
+	if ses.calls == nil {
+		ses.calls = map[string]*cairn.PendingCall{}
+	}
+	ses.calls[c.ID] = c
 }
 
 // Queue implements store.Store.

@@ -25,30 +25,30 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		}
 		ses = newSession(c.NewRow(id, now), c.InitialState)
 	} else {
-		if c.Guard.CheckToken(ses.row) != nil && !c.Took(ses.row) {
-			return nil, c.Guard.CheckToken(copyOf(ses.row)) // a conflict hands the row out
+		if c.Guard.CheckToken(&ses.row) != nil && !c.Took(&ses.row) {
+			return nil, c.Guard.CheckToken(copyOf(&ses.row)) // a conflict hands the row out
 		}
 		if ses.happened(c) {
-			return copyOf(ses.row), nil
+			return copyOf(&ses.row), nil
 		}
-		if c.Guard.Check(ses.row, now) != nil {
-			return nil, c.Guard.Check(copyOf(ses.row), now)
+		if c.Guard.Check(&ses.row, now) != nil {
+			return nil, c.Guard.Check(copyOf(&ses.row), now)
 		}
 	}
 
 	// Everything is worked out on a copy first, so that an error leaves no trace.
-	if err := s.checkCalls(ses.row, c.Calls); err != nil {
+	if err := s.checkCalls(&ses.row, c.Calls); err != nil {
 		return nil, err
 	}
 	next := *ses
-	calls, err := next.apply(c, now)
+	row, calls, err := next.apply(c, now)
 	if err != nil {
 		return nil, err
 	}
 	*ses = next
 	s.sessions[id] = ses
 	s.putCalls(ses, calls)
-	return copyOf(ses.row), nil
+	return row, nil
 }
 
 func newSession(row *cairn.Session, state json.RawMessage) *session {
@@ -57,7 +57,7 @@ func newSession(row *cairn.Session, state json.RawMessage) *session {
 	}
 	state = slices.Clone(state)
 	row.State.KeyframeBytes = int64(len(state))
-	return &session{row: row, runIndex: map[string]int{}, steps: map[string]struct{}{}, calls: map[string]*cairn.PendingCall{},
+	return &session{row: *row, runIndex: map[string]int{}, steps: map[string]struct{}{},
 		changes: []change{{keyframe: state, size: len(state)}}, sweepAt: store.SweepAt(row.UpdatedAt, row)}
 }
 
@@ -77,42 +77,42 @@ func (ses *session) happened(c *store.Commit) bool {
 
 // apply changes a copy of a session. Until nothing can fail any more it only appends beyond the length of slices that
 // the copy shares with the original, or replaces them, and never writes within.
-// The rows of pending calls are left to the caller.
-func (ses *session) apply(c *store.Commit, now time.Time) ([]cairn.PendingCall, error) {
+// It returns the new row, and the rows of pending calls, which are left to the caller.
+func (ses *session) apply(c *store.Commit, now time.Time) (*cairn.Session, []cairn.PendingCall, error) {
 	if err := ses.rewind(c); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	size := 0
 	if c.State != nil {
 		stored, err := newChange(c.State)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		size = stored.size
 		ses.changes = append(ses.changes, stored)
 	}
-	row, fx := c.Advance(ses.row, now, size, ses.numbers)
+	row, fx := c.Advance(&ses.row, now, size, ses.numbers)
 	ended := -1
 	if fx.EndRun != nil {
 		var err error
 		if ended, err = ses.run(fx.EndRun.ID); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if err := ses.enqueue(c, row); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Nothing fails from here on.
 	switch kind := store.DueKindOf(row); {
 	case kind == store.DueDeadline:
 		ses.dueAt = row.NextDeadline
-	case kind != store.DueKindOf(ses.row):
+	case kind != store.DueKindOf(&ses.row):
 		ses.dueAt = now
 	}
 	if c.Context != nil {
 		ses.sweepAt = store.SweepAt(now, row)
 	}
-	ses.row = row
+	ses.row = *row
 	if ended >= 0 {
 		ses.endRun(ended, fx.EndRun)
 	}
@@ -140,7 +140,7 @@ func (ses *session) apply(c *store.Commit, now time.Time) ([]cairn.PendingCall, 
 		ses.staged = nil
 	}
 	ses.keep(c)
-	return fx.Calls, nil
+	return row, fx.Calls, nil
 }
 
 // enqueue replaces the queue by one with the commit's changes.
@@ -155,7 +155,7 @@ func (ses *session) enqueue(c *store.Commit, row *cairn.Session) error {
 	if c.Dequeue != "" {
 		i := at(c.Dequeue)
 		if i < 0 {
-			return store.Conflict(cairn.CodeStale, copyOf(ses.row), "session %q has no queued turn %q", row.ID, c.Dequeue)
+			return store.Conflict(cairn.CodeStale, copyOf(&ses.row), "session %q has no queued turn %q", row.ID, c.Dequeue)
 		}
 		ses.queue = slices.Delete(slices.Clone(ses.queue), i, i+1)
 	}
@@ -216,28 +216,26 @@ func (ses *session) rewind(c *store.Commit) error {
 			return err
 		}
 		if c.RewindRun != ses.row.RunID {
-			return store.RunGone(ses.row, c.RewindRun)
+			return store.RunGone(&ses.row, c.RewindRun)
 		}
 		run := ses.runs[i]
 		to = cairn.Checkpoint{ID: run.Before.CheckpointID, MessageCount: run.FirstMessage, StatePosition: run.Before.StatePosition}
 		if to.MessageCount > len(ses.messages) || to.StatePosition < ses.firstChange || to.StatePosition > ses.row.State.Position {
-			return store.RunGone(ses.row, c.RewindRun)
+			return store.RunGone(&ses.row, c.RewindRun)
 		}
 		if to.ID != "" {
 			cp, err := ses.checkpoint(to.ID)
 			if err != nil {
-				return store.RunGone(ses.row, c.RewindRun)
+				return store.RunGone(&ses.row, c.RewindRun)
 			}
 			to.Number = cp.Number
 		}
 	default:
 		return nil
 	}
-	row := copyOf(ses.row)
-	row.Epoch++
-	row.MessageCount, row.CheckpointID = to.MessageCount, to.ID
-	row.State = ses.positionAt(to.StatePosition)
-	ses.row = row
+	ses.row.Epoch++
+	ses.row.MessageCount, ses.row.CheckpointID = to.MessageCount, to.ID
+	ses.row.State = ses.positionAt(to.StatePosition)
 	ses.messages = slices.Clone(ses.messages[:to.MessageCount])
 	ses.changes = slices.Clone(ses.changes[:to.StatePosition-ses.firstChange+1])
 	kept := slices.IndexFunc(ses.checkpoints, func(cp *cairn.Checkpoint) bool { return cp.Number > to.Number })
@@ -272,7 +270,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	defer s.mu.Unlock()
 	if there := s.sessions[to.ID]; there != nil {
-		return nil, store.Conflict(cairn.CodeExists, copyOf(there.row), "session %q already exists", to.ID)
+		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", to.ID)
 	}
 	count, position := len(ses.messages), ses.row.State.Position
 	switch {
@@ -300,7 +298,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	branch.row.MessageCount = count
 	branch.row.Version = 1
 	s.sessions[to.ID] = branch
-	return copyOf(branch.row), nil
+	return copyOf(&branch.row), nil
 }
 
 // positionBefore returns the state position of the latest checkpoint with no more than count messages, or the oldest

@@ -20,7 +20,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	if ses.stop != nil {
 		in.Stop = copyOf(ses.stop)
 	}
-	if store.DueKindOf(ses.row) != "" {
+	if store.DueKindOf(&ses.row) != "" {
 		in.DueSince = ses.dueAt
 	}
 	begin := min(max(from-ses.firstChange, 0), int64(len(ses.changes)))
@@ -42,7 +42,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	defer s.mu.Unlock()
 	for _, ses := range tree {
 		if there := s.sessions[ses.row.ID]; there != nil {
-			return store.Conflict(cairn.CodeExists, copyOf(there.row), "session %q already exists", ses.row.ID)
+			return store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", ses.row.ID)
 		}
 	}
 	if err := s.log.take(root, log); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*s
 	}
 	rows := make([]*cairn.Session, len(tree))
 	for i, ses := range tree {
-		rows[i] = ses.row
+		rows[i] = &ses.row
 	}
 	tree[0].sweepAt = store.SweepAt(s.clock(), rows[0], rows[1:]...)
 	return tree, log, nil
@@ -88,11 +88,11 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*s
 
 // imported returns a session that owns nothing yet.
 func imported(p *store.SessionPart) *session {
-	row := copyOf(&p.Row)
-	row.Secret = p.Secret
 	in := &p.Inside
-	return &session{row: row, stop: in.Stop, firstChange: in.FirstState, numbers: in.Checkpoints, dueAt: in.DueSince,
-		runIndex: map[string]int{}, steps: map[string]struct{}{}, calls: map[string]*cairn.PendingCall{}}
+	ses := &session{row: p.Row, stop: in.Stop, firstChange: in.FirstState, numbers: in.Checkpoints, dueAt: in.DueSince,
+		runIndex: map[string]int{}, steps: map[string]struct{}{}}
+	ses.row.Secret = p.Secret
+	return ses
 }
 
 // add adds what a part has for the session.
@@ -116,7 +116,7 @@ func (ses *session) add(p *store.Part) error {
 		}
 	}
 	for i := range p.Calls {
-		ses.calls[p.Calls[i].ID] = copyOf(&p.Calls[i])
+		ses.putCall(copyOf(&p.Calls[i]))
 	}
 	ses.queue = append(ses.queue, p.Queue...)
 	for _, piece := range p.Staged {

@@ -75,7 +75,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	defer s.mu.Unlock()
 	var out store.Page[cairn.Session]
 	for _, id := range s.ids() {
-		row := s.sessions[id].row
+		row := &s.sessions[id].row
 		if !cursor.Before(row) || !matches(&q, row) {
 			continue
 		}

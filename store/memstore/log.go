@@ -159,11 +159,14 @@ func changed(log string, expect, last int64) error {
 	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
 }
 
+// turnEvents is how many events a log has room for from the start: a turn with a short call of a tool and a short answer.
+const turnEvents = 18
+
 // add appends events to a log. The caller holds the lock, so that batches are published in order.
 func (l *Log) add(log string, e *events, list []cairn.Event) {
 	n := len(e.list)
 	if n == 0 {
-		e.list = make([]cairn.Event, 0, max(20, len(list)))
+		e.list = make([]cairn.Event, 0, max(turnEvents, len(list)))
 	}
 	e.list = append(e.list, list...)
 	for i := n; i < len(e.list); i++ {

@@ -38,10 +38,10 @@ type Store struct {
 	watchers map[chan store.StopNotice]struct{}
 }
 
-// session is everything one session owns. Rows, runs and messages are replaced, never modified, so that they can be
-// handed out.
+// session is everything one session owns. Runs and messages are replaced, never modified, so that they can be handed out;
+// of the row only copies are.
 type session struct {
-	row         *cairn.Session
+	row         cairn.Session
 	stop        *cairn.Stop
 	messages    []cairn.Message
 	changes     []change // by position, from firstChange on
@@ -52,7 +52,7 @@ type session struct {
 	steps       map[string]struct{} // the steps that checkpoints are of
 	numbers     int64               // checkpoints ever written
 	staged      []store.Staged
-	calls       map[string]*cairn.PendingCall // by id
+	calls       map[string]*cairn.PendingCall // by id; nil for none
 	queue       []store.QueuedTurn
 	cache       map[string]store.CacheEntry // by key
 	dueAt       time.Time                   // the time from which it is due, if it has a DueKindOf
@@ -135,7 +135,7 @@ func (s *Store) Load(ctx context.Context, id string) (*cairn.Session, error) {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return copyOf(ses.row), nil
+	return copyOf(&ses.row), nil
 }
 
 // Snapshot implements store.Store.
@@ -149,7 +149,7 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 	if err != nil {
 		return nil, err
 	}
-	return &store.Snapshot{Session: copyOf(ses.row), State: state,
+	return &store.Snapshot{Session: copyOf(&ses.row), State: state,
 		Messages: ses.slice(from, len(ses.messages)), Staged: slices.Clone(ses.staged),
 		Calls: ses.waiting(), Cache: slices.SortedFunc(maps.Values(ses.cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })}, nil
 }
@@ -278,7 +278,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 // fence refuses a token that is not current; a holder always has one.
 func (ses *session) fence(token int64) error {
 	if token == 0 || token != ses.row.Lease.Token {
-		return store.Conflict(cairn.CodeFenced, copyOf(ses.row), "session %q: the lease was lost: fencing token %d, now %d",
+		return store.Conflict(cairn.CodeFenced, copyOf(&ses.row), "session %q: the lease was lost: fencing token %d, now %d",
 			ses.row.ID, token, ses.row.Lease.Token)
 	}
 	return nil
@@ -310,10 +310,8 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	if err := ses.fence(token); err != nil {
 		return nil, err
 	}
-	row := copyOf(ses.row)
-	row.Lease.Until = s.clock().Add(ttl)
-	ses.row = row
-	if ses.stop == nil || ses.stop.RunID != row.RunID {
+	ses.row.Lease.Until = s.clock().Add(ttl)
+	if ses.stop == nil || ses.stop.RunID != ses.row.RunID {
 		return nil, nil
 	}
 	return copyOf(ses.stop), nil
@@ -327,7 +325,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	}
 	defer s.mu.Unlock()
 	if ses.row.Status != cairn.SessionActive || ses.row.RunID != stop.RunID {
-		return store.Conflict(cairn.CodeNotRunning, copyOf(ses.row), "session %q: run %q is not running", id, stop.RunID)
+		return store.Conflict(cairn.CodeNotRunning, copyOf(&ses.row), "session %q: run %q is not running", id, stop.RunID)
 	}
 	if old := ses.stop; old != nil && old.RunID == stop.RunID && (old.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
 		stop = *old
@@ -393,7 +391,7 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 
 // due returns why and from when on a session needs a worker; Kind is empty if it needs none.
 func (ses *session) due() store.Due {
-	row := ses.row
+	row := &ses.row
 	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: ses.dueAt}
 	if row.Status == cairn.SessionActive {
 		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
@@ -409,7 +407,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	defer s.mu.Unlock()
 	if ses.row.Running(s.clock()) {
-		return store.Conflict(cairn.CodeRunning, copyOf(ses.row), "session %q is running", id)
+		return store.Conflict(cairn.CodeRunning, copyOf(&ses.row), "session %q is running", id)
 	}
 	s.forget(ses)
 	return nil

@@ -30,20 +30,23 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	}
 	defer s.mu.Unlock()
 	if ses.row.RootID != root {
-		return nil, store.NotRoot(ses.row)
+		return nil, store.NotRoot(&ses.row)
 	}
 	now := s.clock()
-	members, rows := []*session{ses}, []*cairn.Session{copyOf(ses.row)}
+	members, rows := []*session{ses}, []*cairn.Session{&ses.row}
 	for _, other := range s.sessions {
 		if other != ses && other.row.RootID == root {
-			members, rows = append(members, other), append(rows, copyOf(other.row))
+			members, rows = append(members, other), append(rows, &other.row)
 		}
 	}
-	if err := store.RemovalConflict(rows, why, now); err != nil {
+	if store.RemovalConflict(rows, why, now) != nil {
 		if why == store.Expired {
 			ses.sweepAt = store.SweepAt(now, rows[0], rows[1:]...)
 		}
-		return nil, err
+		for i := range rows {
+			rows[i] = copyOf(rows[i]) // a conflict hands one out
+		}
+		return nil, store.RemovalConflict(rows, why, now)
 	}
 	for _, member := range members {
 		s.forget(member)
