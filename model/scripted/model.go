@@ -14,7 +14,7 @@ import (
 )
 
 // maxRequests bounds what a model remembers, so that a long benchmark does not keep every transcript alive.
-const maxRequests = 1024
+const maxRequests = 128
 
 // Model is a scripted model. It is safe for concurrent use; concurrent calls take their steps in the order in which
 // their streams begin.
@@ -75,7 +75,7 @@ func (m *Model) Calls() int {
 	return m.calls
 }
 
-// Requests returns the requests the model saw, oldest first: at least the last 1,024. They share messages and tools
+// Requests returns the requests the model saw, oldest first: at least the last 128. They share messages and tools
 // with the caller's requests and must not be modified.
 func (m *Model) Requests() []cairn.Request {
 	m.mu.Lock()
