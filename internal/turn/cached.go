@@ -118,6 +118,9 @@ func (r *results) touched(key string) {
 
 // writes lists what the store has to put and to drop.
 func (r *results) writes() (puts []store.CacheEntry, drops []string) {
+	if len(r.changed) == 0 {
+		return nil, nil
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.changed)) {
 		if e, ok := r.entries[key]; ok {
 			puts = append(puts, e)

@@ -189,7 +189,10 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 	if !st.told {
 		reply.ID = st.id + "/reply"
 	}
-	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
+	if len(st.calls) == 0 {
+		return reply, nil
+	}
+	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.calls))}
 	for _, c := range st.calls {
 		if c.result == nil {
 			if out.waits {

@@ -251,26 +251,33 @@ func cutText(text string, limit int) string {
 func (e *emitter) flush(ctx context.Context) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
-	e.mu.Lock()
-	e.lastFlush, e.early = e.fx.Now(), true
-	e.mu.Unlock()
-	if err := e.send(ctx); err != nil {
-		return err
+	batch, old := e.take()
+	if old {
+		if err := e.send(ctx, batch); err != nil {
+			return err
+		}
+		batch, _ = e.take()
 	}
+	return e.send(ctx, batch)
+}
+
+// take returns the batch that could not be written before, or else, as a new one, what is buffered.
+func (e *emitter) take() (batch []cairn.Event, old bool) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lastFlush, e.early = e.fx.Now(), true
+	if len(e.batch) > 0 {
+		return e.batch, true
+	}
 	if len(e.buffer) > 0 {
 		e.batch, e.buffer, e.spare = e.buffer, e.spare, nil
 		e.writer.Batch++
 	}
-	e.mu.Unlock()
-	return e.send(ctx)
+	return e.batch, false
 }
 
-// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
-func (e *emitter) send(ctx context.Context) error {
-	e.mu.Lock()
-	batch := e.batch
-	e.mu.Unlock()
+// send appends the batch, if it is not empty. If that fails the batch stays: nothing is lost as long as the run can go on.
+func (e *emitter) send(ctx context.Context, batch []cairn.Event) error {
 	if len(batch) == 0 {
 		return nil
 	}

@@ -110,7 +110,10 @@ func consultsCompanion(tool string) bool {
 
 // ask makes the model call and leaves its outcome on the step. An error fails the run.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	handle := l.handle(st.scope)
+	var handle *cairn.Step
+	if a.InstructionsFunc != nil || fx.hooked(l, a) { // else nobody is given it
+		handle = l.handle(st.scope)
+	}
 	req, err := fx.request(ctx, a, l, st, handle)
 	if err != nil {
 		return err

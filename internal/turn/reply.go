@@ -148,8 +148,8 @@ func arguments(text string) (raw json.RawMessage, ok bool) {
 	if text == "" {
 		return json.RawMessage("{}"), true
 	}
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text), true
+	if raw = json.RawMessage(text); json.Valid(raw) {
+		return raw, true
 	}
 	raw, _ = json.Marshal(text) // a string always encodes
 	return raw, false
