@@ -133,17 +133,16 @@ func (fx *Effects) companionTools(a *cairn.Agent) []cairn.Tool {
 	return list.([]cairn.Tool)
 }
 
-// tool returns the tool of the given name that an agent has or is given.
-func (fx *Effects) tool(a *cairn.Agent, name string) (cairn.Tool, bool) {
-	if t, ok := a.Tool(name); ok {
-		return t, true
-	}
-	for _, t := range fx.companionTools(a) {
-		if t.Name() == name {
-			return t, true
+// tool returns the tool of the given name that an agent has or is given, or nil.
+func (fx *Effects) tool(a *cairn.Agent, name string) *cairn.Tool {
+	for _, list := range [...][]cairn.Tool{a.Tools, fx.companionTools(a)} {
+		for i := range list {
+			if list[i].Name() == name {
+				return &list[i]
+			}
 		}
 	}
-	return cairn.Tool{}, false
+	return nil
 }
 
 // hooked reports whether there are any hooks.

@@ -174,11 +174,7 @@ func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
 			continue
 		}
 		use := s.reply.Parts[i].ToolUse
-		c := &call{use: use}
-		if t, ok := fx.tool(a, use.Tool); ok {
-			c.tool = &t
-		}
-		s.calls = append(s.calls, c)
+		s.calls = append(s.calls, &call{use: use, tool: fx.tool(a, use.Tool)})
 	}
 }
 

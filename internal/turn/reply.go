@@ -36,6 +36,7 @@ func (r *reply) last(t cairn.PartType) *part {
 	}
 	r.endThinking()
 	p := &part{Part: cairn.Part{Type: t}, open: true}
+	p.text.Grow(64) // or the first deltas each grow it
 	r.parts = append(r.parts, p)
 	return p
 }

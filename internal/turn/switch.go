@@ -8,8 +8,7 @@ import (
 
 // HasTool reports whether an agent has or is given a tool of some name.
 func (fx *Effects) HasTool(a *cairn.Agent, name string) bool {
-	_, ok := fx.tool(a, name)
-	return ok
+	return fx.tool(a, name) != nil
 }
 
 // HasTool implements cairn.ToolEnv.
