@@ -3,7 +3,6 @@ package sqlitestore_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/cairn-agents/cairn"
@@ -39,8 +38,8 @@ var ctx = context.Background()
 // model plays a fixed conversation, so that the example needs no key.
 var model = scripted.New(scripted.Call("refund", RefundInput{Order: 42}), scripted.Text("I have refunded order 42."))
 
-// file is where the example keeps its sessions.
-var file = filepath.Join(must(os.MkdirTemp("", "cairn-example")), "cairn.db")
+// tempFile returns where the example keeps its sessions, until the tests have been run.
+func tempFile() string { return filepath.Join(sqlitestore.TempDir(), "cairn.db") }
 
 func Example() {
 	support := &cairn.Agent{
@@ -50,7 +49,7 @@ func Example() {
 		Tools:        []cairn.Tool{cairn.Func("refund", "Refund an order.", refund)},
 		State:        cairn.StateOf(Orders{}),
 	}
-	st := must(sqlitestore.Open(file, nil))
+	st := must(sqlitestore.Open(tempFile(), nil))
 	eng := must(engine.New(st, []*cairn.Agent{support}, nil))
 	run := must(eng.Execute(ctx, "session-1", "support", cairn.Text("Order 42 arrived broken.")))
 	for ev := range run.Events(ctx) { // here or in any other process, now or later
