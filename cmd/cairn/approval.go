@@ -199,7 +199,7 @@ func (c *chat) farewell(ctx context.Context) {
 	if c.session != defaultSession {
 		demo += " --session " + quoted(c.session)
 	}
-	c.screen.print("  " + demo + at + "\n")
+	c.screen.print("  " + demo + at + c.desk.host.option() + "\n")
 	if !c.prompting && !c.yes {
 		c.screen.note("With --yes the demo approves everything by itself.")
 	}

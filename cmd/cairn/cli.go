@@ -86,7 +86,7 @@ func (a *app) run(args []string) (code int) {
 // called returns how to call a program that was started as name. go run leaves its programs in the build cache.
 func called(name string) string {
 	if strings.Contains(filepath.ToSlash(name), "/go-build") {
-		return "go run ./cmd/cairn"
+		return "go run " + buildFlags + "./cmd/cairn"
 	}
 	return quoted(name)
 }

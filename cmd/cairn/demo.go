@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -59,56 +60,113 @@ func (f modelFlags) pick(a *app) (cairn.Model, error) {
 // desk is the support agent with all it needs: its sessions, its shop and an engine.
 type desk struct {
 	at    *address
+	host  *hostAddress // nil for none
 	model cairn.ModelInfo
 	store opened
 	shop  *shop.Shop
 	eng   *engine.Engine
+
+	hosting *hosting // nil without a host
 }
 
-// deskFlags say where the desk's sessions and orders are, and which model answers.
+// deskFlags say where the desk's sessions and orders are, what drives its runs, and which model answers.
 type deskFlags struct {
 	storeFlags
+	hostFlags
 	modelFlags
 	Shop string `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: beside the file of the sessions, else cairn-demo-shop.db in the current directory."`
 }
 
-// openDesk opens the databases, making what is missing. change may set options of the engine; nil leaves them.
-func openDesk(ctx context.Context, a *app, flags deskFlags, change func(*engine.Options)) (*desk, error) {
-	at, err := flags.address(a)
-	if err != nil {
+// deskOptions are what commands open a desk with.
+type deskOptions struct {
+	serve bool          // this process carries out what runs on a host ask for
+	drain time.Duration // how long that may go on when the process ends
+	// logger hears of the engine, warnings of the host; nil is silent.
+	logger, warnings *slog.Logger
+	hooks            []*cairn.Hooks
+}
+
+// openDesk connects to the host, if there is one, and opens the databases, making what is missing.
+func openDesk(ctx context.Context, a *app, flags deskFlags, own deskOptions) (_ *desk, err error) {
+	d := &desk{}
+	if d.at, err = flags.storeFlags.address(a); err != nil {
 		return nil, err
+	}
+	if d.host, err = flags.hostFlags.address(a); err != nil {
+		return nil, err
+	}
+	if d.host == nil && !own.serve {
+		return nil, misuse("--no-serve: there is no host that others could serve; --host names one")
 	}
 	model, err := flags.pick(a)
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{at: at, model: model.Info()}
-	if d.store, err = at.open(ctx, a); err != nil {
+	d.model = model.Info()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close(ctx, 0))
+		}
+	}()
+	opts := a.engine
+	opts.LeaseTTL, opts.Logger, opts.Hooks = leaseTTL, own.logger, own.hooks
+	if d.host != nil {
+		warnings := own.warnings
+		if warnings == nil {
+			warnings = slog.New(slog.DiscardHandler)
+		}
+		if d.hosting, err = d.host.connect(ctx, flags.Executor, own.drain, warnings); err != nil {
+			return nil, err
+		}
+		opts.LeaseTTL, opts.Host = hostLease, d.hosting
+	}
+	st, err := d.at.open(ctx, a)
+	if err != nil {
 		return nil, err
 	}
-	if d.shop, err = shop.Open(ctx, orElse(flags.Shop, at.shopPath()), a.engine.Now); err != nil {
-		return nil, errors.Join(err, d.store.Close())
-	}
-	opts := a.engine
-	opts.LeaseTTL = leaseTTL
-	if change != nil {
-		change(&opts)
+	d.store = st
+	if d.shop, err = shop.Open(ctx, orElse(flags.Shop, d.at.shopPath()), a.engine.Now); err != nil {
+		return nil, err
 	}
 	if d.eng, err = engine.New(d.store, []*cairn.Agent{support.Agent(d.shop, model)}, &opts); err != nil {
-		return nil, errors.Join(err, d.shop.Close(), d.store.Close())
+		return nil, err
+	}
+	if d.hosting != nil && own.serve {
+		if err = d.hosting.serve(d.eng); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.host.given, err)
+		}
 	}
 	return d, nil
 }
 
-// close gives runs a little time to come to their end; the others stay where they stand, to be taken up later.
-func (d *desk) close(ctx context.Context, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := d.eng.Close(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil
+// close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to come to
+// their end; the others stay where they stand, to be taken up later.
+func (d *desk) close(ctx context.Context, grace time.Duration) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	if d.hosting != nil && d.hosting.rest != nil {
+		d.hosting.rest()
 	}
-	return errors.Join(err, d.shop.Close(), d.store.Close())
+	if d.eng != nil {
+		closing, cancel := context.WithTimeout(ctx, grace)
+		defer cancel()
+		if err = d.eng.Close(closing); errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+	}
+	if d.hosting != nil {
+		closing, cancel := context.WithTimeout(ctx, reach)
+		defer cancel()
+		if failed := d.hosting.close(closing); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", d.host.given, failed))
+		}
+	}
+	if d.shop != nil {
+		err = errors.Join(err, d.shop.Close())
+	}
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
 }
 
 // defaultSession is the session that the demo begins or goes on with if no other is named.
@@ -119,6 +177,7 @@ type demoCmd struct {
 	Session string `default:"${session}" help:"Session to begin or go on with. Default: demo."`
 	User    string `help:"Who the customer is: the first name, as in ada, is enough."`
 	Yes     bool   `short:"y" help:"Approve every refund without asking."`
+	Serve   bool   `default:"true" negatable:"" help:"With --host, carry out what the answers need in this process too; without, a worker has to."`
 }
 
 // grace is how long an answer may go on once the process was asked to end.
@@ -135,7 +194,7 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 	if err := cairn.CheckSessionID(cmd.Session); err != nil {
 		return err
 	}
-	d, err := openDesk(ctx, a, cmd.deskFlags, nil)
+	d, err := openDesk(ctx, a, cmd.deskFlags, deskOptions{serve: cmd.Serve, drain: grace})
 	if err != nil {
 		return err
 	}
@@ -147,6 +206,12 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 		model = d.model.Provider + ":" + model
 	}
 	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.at, model))
+	switch {
+	case d.host != nil && cmd.Serve:
+		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out here or by any worker.", d.host))
+	case d.host != nil:
+		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.host, c.program, d.at.option()+d.host.option()))
+	}
 	if d.model.Name == usualModel && a.env("OPENAI_MODEL") == "" {
 		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
 	}

@@ -30,7 +30,7 @@ type process struct {
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"], "CAIRN_STORE=" + b.env["CAIRN_STORE"]}
+	p.cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"], "CAIRN_STORE=" + b.env["CAIRN_STORE"], "CAIRN_HOST=" + b.env["CAIRN_HOST"]}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -93,8 +94,12 @@ func (h *heeding) signals(ctx context.Context) {
 		case <-h.reading.Done():
 			return
 		case <-ctx.Done():
-			if h.elsewhere {
+			switch {
+			case h.elsewhere:
 				h.stop(nil)
+				return
+			case h.chat.desk.hosting != nil: // the answer goes on there
+				h.leaveAfter(grace)
 				return
 			}
 			closing, cancel := context.WithTimeout(h.reading, grace)
@@ -114,6 +119,17 @@ func (h *heeding) signals(ctx context.Context) {
 				h.err = err
 			}
 		})
+	}
+}
+
+// leaveAfter leaves the answer behind if it has not come to its end after a while.
+func (h *heeding) leaveAfter(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-h.reading.Done():
+	case <-timer.C:
+		h.stop(errLeft)
 	}
 }
 

@@ -1,0 +1,249 @@
+//go:build !nohosts
+
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+)
+
+var queueNumber atomic.Int64
+
+// onHosts runs a test on each host, on a queue of its own, with a new bench.
+func onHosts(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Parallel()
+	for name, host := range map[string]func(b *bench) string{
+		"temporal": func(*bench) string { return "temporal://" + testenv.Temporal(t) + "?search=true&" },
+		"dbos":     func(b *bench) string { return "dbos:sqlite:" + filepath.Join(b.dir, "dbos.db") + "?" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.env["CAIRN_HOST"] = host(b) + fmt.Sprintf("queue=q%d", queueNumber.Add(1))
+			test(t, b)
+		})
+	}
+}
+
+// One command is enough: the demo carries out itself what the host asks for.
+func TestDemoOnHost(t *testing.T) {
+	onHosts(t, func(t *testing.T, b *bench) {
+		wantDemoOnHost(t, b)
+		if strings.HasPrefix(b.env["CAIRN_HOST"], "dbos:sqlite:") { // which can be asked without DBOS what it did
+			db := must(sql.Open("sqlite", filepath.Join(b.dir, "dbos.db")))
+			defer db.Close()
+			var turns int
+			err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'").Scan(&turns)
+			if err != nil || turns != 3 {
+				t.Errorf("DBOS has %d turns, want 3: %v", turns, err)
+			}
+		}
+	})
+}
+
+// DBOS and the sessions share a PostgreSQL server.
+func TestDemoOnPostgres(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	server := testenv.FastPostgres(t)
+	b.env["CAIRN_HOST"] = "dbos:" + withQuery(withQuery(server, "schema", "dbos_demo"), "queue", "q")
+	b.env["CAIRN_STORE"] = withQuery(server, "schema", "host_demo")
+	wantDemoOnHost(t, b)
+}
+
+func wantDemoOnHost(t *testing.T, b *bench) {
+	p := b.start(t, "demo", "--yes", "--shop", filepath.Join(b.dir, "cairn-shop.db"))
+	p.say("Order 42 arrived broken")
+	p.say("thank you")
+	stdout, stderr, code := p.end()
+	if code != exitOK || stderr != "" {
+		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
+	}
+	wantWords(t, stdout, "Answers are driven by ")
+	wantTranscript(t, b, append(wholeAnswer[:len(wholeAnswer):len(wholeAnswer)],
+		"user: thank you", "assistant: You are welcome. Is there anything else?"))
+	wantRefunds(t, b, 1)
+}
+
+// One process begins what another one, which knows the host, carries out. That one is killed in the middle of the answer
+// and started again under its name.
+func TestWorkerOnHostKilled(t *testing.T) {
+	onHosts(t, func(t *testing.T, b *bench) {
+		demo := b.start(t, "demo", "--yes", "--no-serve")
+		demo.until(" work ") // it has made DBOS's tables
+		demo.say("Order 42 arrived broken")
+		worker := b.start(t, "work", "--executor", "one", "--pace", "50ms")
+		demo.until("I am asking ")
+		worker.signal(syscall.SIGKILL)
+		worker.end()
+		if s := b.session(t); s.Status != cairn.SessionActive {
+			t.Fatalf("the session is %s: the worker was not killed in the middle", s.Status)
+		}
+
+		worker = b.start(t, "work", "--executor", "one", "--json")
+		stdout, stderr, code := demo.end()
+		if code != exitOK || stderr != "" {
+			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
+		}
+		wantWords(t, stdout, "  completed · ")
+		wantTranscript(t, b, wholeAnswer)
+		wantRefunds(t, b, 1)
+		worker.signal(syscall.SIGTERM)
+		stdout, stderr, code = worker.end()
+		if code != exitOK || stdout != "" {
+			t.Errorf("the worker: exit %d\n%s%s", code, stdout, stderr)
+		}
+		for line := range strings.Lines(stderr) {
+			var record struct{ Msg string }
+			if err := json.Unmarshal([]byte(line), &record); err != nil || record.Msg == "" {
+				t.Errorf("the worker logs %q", line)
+			}
+		}
+		wantWords(t, stderr, `"worker begins"`, `"run ended","session":"demo"`)
+	})
+}
+
+// A demo that is asked to go in the middle of an answer leaves it, and a worker that knows no host can go on with it.
+func TestDemoOnHostTerminated(t *testing.T) {
+	onHosts(t, func(t *testing.T, b *bench) {
+		demo := b.start(t, "demo", "--pace", "1s")
+		demo.say("Order 44 is too late, where is it?")
+		demo.until("Let me ")
+		demo.signal(syscall.SIGTERM)
+		stdout, stderr, code := demo.end()
+		if code != exitOK || stderr != "" {
+			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
+		}
+		wantWords(t, stdout, "Left in the middle of the answer.")
+		if s := b.session(t); s.Status != cairn.SessionActive {
+			t.Fatalf("the session is %s", s.Status)
+		}
+		b.env["CAIRN_HOST"] = ""
+		b.work(t, "demo")
+		if s := b.session(t); s.Status != cairn.SessionCompleted {
+			t.Errorf("the session is %s", s.Status)
+		}
+	})
+}
+
+// A worker that is asked to go hands over what it carries out for a host.
+func TestWorkerOnHostTerminated(t *testing.T) {
+	onHosts(t, func(t *testing.T, b *bench) {
+		demo := b.start(t, "demo", "--no-serve", "--yes")
+		demo.until(" work ") // it has made DBOS's tables
+		demo.say("Order 42 arrived broken")
+		worker := b.start(t, "work", "--executor", "one", "--pace", "100ms")
+		demo.until("Let me ")
+		worker.signal(syscall.SIGTERM)
+		if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {
+			t.Errorf("exit %d: %q\n%s", code, stdout, stderr)
+		}
+		b.start(t, "work", "--executor", "one")
+		if stdout, stderr, code := demo.end(); code != exitOK || stderr != "" {
+			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
+		}
+		wantTranscript(t, b, wholeAnswer)
+		wantRefunds(t, b, 1)
+	})
+}
+
+// Every way to name a host wrongly, and every host that lacks something, is told in one line, with the name of the flag and
+// without a password, before anything is made.
+func TestWrongHosts(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-word"
+	temporal := testenv.Temporal(t)
+	bare := bareNamespace(t, temporal)
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	for name, c := range map[string]struct {
+		host  string
+		code  int
+		words []string
+	}{
+		"nobody listens":          {"temporal://127.0.0.1:1", exitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
+		"nobody answers":          {"temporal://" + mute.Addr().String(), exitFailure, []string{"no Temporal server can be reached at "}},
+		"no such namespace":       {"temporal://" + temporal + "/nowhere", exitNotFound, []string{`has no namespace "nowhere"`}},
+		"no search attributes":    {"temporal://" + temporal + "/" + bare + "?search=true", exitFailure, []string{"CairnSession", "search-attribute create"}},
+		"no PostgreSQL":           {"dbos://ada:" + secret + "@127.0.0.1:1/db", exitFailure, []string{"127.0.0.1:1"}},
+		"PostgreSQL that is mute": {"dbos://ada:" + secret + "@" + mute.Addr().String() + "/db?sslmode=disable", exitFailure, []string{"DBOS"}},
+		"a wrong parameter":       {"dbos://ada:" + secret + "@127.0.0.1:1/db?sslmode=perhaps", exitFailure, []string{"sslmode"}},
+		"a directory":             {"dbos:sqlite:" + t.TempDir(), exitFailure, []string{"unable to open database file"}},
+	} {
+		for _, command := range []string{"demo", "work"} {
+			t.Run(name+"/"+command, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				stdout, stderr, code := b.run("hello\n", command, "--host", c.host)
+				if code != c.code || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, secret) {
+					t.Errorf("exit %d, want %d\n%s%s", code, c.code, stdout, stderr)
+				}
+				wantWords(t, stderr, append(c.words, "cairn: --host: ")...)
+				if made, err := os.ReadDir(b.dir); err != nil || len(made) > 0 {
+					t.Errorf("there are %v, %v", made, err)
+				}
+			})
+		}
+	}
+}
+
+// bareNamespace makes a namespace without search attributes.
+func bareNamespace(t *testing.T, address string) string {
+	t.Helper()
+	c, err := client.NewNamespaceClient(client.Options{HostPort: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const name = "bare"
+	err = c.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * 60 * 60 * 1e9),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// The demo's build has no hosts, and says so.
+func TestBuildWithoutHosts(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "cairn")
+	if out, err := exec.Command("go", "build", "-tags", "nohosts", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	list, err := exec.Command("go", "list", "-deps", "-tags", "nohosts", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.Lines(string(list)) {
+		if strings.Contains(path, "temporal") || strings.Contains(path, "dbos") {
+			t.Errorf("it has %s", path)
+		}
+	}
+	for _, command := range []string{"demo", "work"} {
+		out, err := exec.Command(program, command, "--host", "temporal://127.0.0.1", "--db", filepath.Join(t.TempDir(), "cairn.db")).CombinedOutput()
+		if err == nil || string(out) != "cairn: --host: this program was built without hosts; go run ./cmd/cairn, or make build, has them\n" {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+}
