@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -147,10 +148,47 @@ type heartbeat struct {
 	session string
 	token   int64
 
+	again   atomic.Bool // a beat is asked for, whenever the last one was
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer
 	until   time.Time // when the lease runs out
+}
+
+// heartbeats are those of an engine.
+type heartbeats struct {
+	mu     sync.Mutex
+	all    map[*heartbeat]struct{}
+	missed time.Time // when stop requests may have been missed
+}
+
+// beat has every run look at once whether it is to stop, also one that begins just now.
+func (hs *heartbeats) beat() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.missed = time.Now()
+	for h := range hs.all {
+		h.soon()
+	}
+}
+
+// add counts a heartbeat in whose lease was taken or renewed not before a time.
+func (hs *heartbeats) add(h *heartbeat, since time.Time) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.all == nil {
+		hs.all = map[*heartbeat]struct{}{}
+	}
+	hs.all[h] = struct{}{}
+	if !hs.missed.Before(since) {
+		h.soon()
+	}
+}
+
+func (hs *heartbeats) remove(h *heartbeat) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	delete(hs.all, h)
 }
 
 // startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
@@ -160,7 +198,14 @@ func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseF
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.wait(), h.beat)
+	e.beats.add(h, until.Add(-e.opts.LeaseTTL))
 	return h
+}
+
+// soon makes the next beat come at once.
+func (h *heartbeat) soon() {
+	h.again.Store(true)
+	h.timer.Reset(0)
 }
 
 // wait returns how long it is to the next beat.
@@ -172,6 +217,7 @@ func (h *heartbeat) beat() {
 	if h.stopped {
 		return
 	}
+	h.again.Store(false)
 	e, asked := h.eng, time.Now()
 	call, done := context.WithTimeout(h.ctx, min(e.opts.LeaseTTL/3, h.until.Sub(asked)))
 	stop, err := e.store.Renew(call, h.session, h.token, e.opts.LeaseTTL)
@@ -194,10 +240,14 @@ func (h *heartbeat) beat() {
 		e.opts.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
 	}
 	h.timer.Reset(h.wait())
+	if h.again.Load() { // asked for meanwhile
+		h.timer.Reset(0)
+	}
 }
 
 // stop ends the heartbeat and waits for a beat under way, which the end of the run's context cuts short.
 func (h *heartbeat) stop() {
+	h.eng.beats.remove(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = true
@@ -212,13 +262,33 @@ func (e *Engine) watchStops() {
 	}
 	e.watch.Do(func() {
 		e.background.Go(func() {
-			for n, err := range w.WatchStops(e.ctx) {
-				if err != nil {
-					e.opts.Logger.Warn("stop requests are not watched any more; heartbeats find them", "error", err)
-					return
+			for e.ctx.Err() == nil {
+				e.watchOnce(w)
+				timer := time.NewTimer(rewatch)
+				select {
+				case <-timer.C:
+				case <-e.ctx.Done():
+					timer.Stop()
 				}
-				e.fx.RequestStop(n.SessionID, n.Stop)
 			}
 		})
 	})
+}
+
+// rewatch is how long after a failure stop requests are watched again.
+const rewatch = 200 * time.Millisecond
+
+// watchOnce passes stop requests on until the watch fails or the engine is closed.
+func (e *Engine) watchOnce(w store.StopWatcher) {
+	for n, err := range w.WatchStops(e.ctx) {
+		switch {
+		case err != nil:
+			e.opts.Logger.Warn("stop requests are not watched; heartbeats find them", "error", err)
+			return
+		case n.SessionID == "":
+			e.beats.beat()
+		default:
+			e.fx.RequestStop(n.SessionID, n.Stop)
+		}
+	}
 }

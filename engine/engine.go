@@ -76,6 +76,7 @@ type Engine struct {
 	runs       sync.WaitGroup // goroutines that drive runs
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
+	beats      heartbeats
 	crew       crew // runs the goroutines of runs and of tools
 
 	mu        sync.Mutex

@@ -122,8 +122,9 @@ type LogProvider interface {
 // StopWatcher is a Store that tells of stop requests as they are made, by any process. Without it a stop is noticed at
 // the next heartbeat.
 type StopWatcher interface {
-	// WatchStops yields stop requests made from now on, until ctx is done. One watch serves a whole process. Requests may
-	// be missed while the store is unreachable: the heartbeat finds them.
+	// WatchStops yields the stop requests that stand when it begins, and those made from then on, until ctx is done. One watch
+	// serves a whole process. A notice without a session says that requests may have been missed: whoever drives runs looks
+	// whether they are to stop, as a heartbeat does. A watch that fails is begun again.
 	WatchStops(ctx context.Context) iter.Seq2[StopNotice, error]
 }
 

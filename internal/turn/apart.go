@@ -89,6 +89,7 @@ type guest struct {
 
 // join returns what an effect works with: the session as the store has it, with what was staged under the lease.
 func (fx *Effects) join(ctx context.Context, at Position) (*guest, error) {
+	defer fx.expect(at.SessionID, at.RunID)()
 	a, err := fx.agent(at.Agent)
 	if err != nil {
 		return nil, err

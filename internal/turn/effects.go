@@ -53,6 +53,7 @@ type Config struct {
 type Effects struct {
 	Config
 	cache *cache
+	early early
 	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
 	writer  string
 	writers atomic.Int64

@@ -346,14 +346,25 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
 	return func(yield func(store.StopNotice, error) bool) {
 		ch := make(chan store.StopNotice, 256)
+		var standing []store.StopNotice
 		s.mu.Lock()
 		s.watchers[ch] = struct{}{}
+		for id, ses := range s.sessions {
+			if ses.stop != nil {
+				standing = append(standing, store.StopNotice{SessionID: id, Stop: *ses.stop})
+			}
+		}
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
 			delete(s.watchers, ch)
 			s.mu.Unlock()
 		}()
+		for _, n := range standing {
+			if !yield(n, nil) {
+				return
+			}
+		}
 		for {
 			select {
 			case n := <-ch:

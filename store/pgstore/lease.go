@@ -98,18 +98,9 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 		s.listener.join()
 		defer s.listener.leave()
 		raised := s.stops.wait()
-		known, err := s.outstanding(ctx)
-		for err == nil {
-			select {
-			case <-raised:
-			case <-ctx.Done():
-				return
-			}
-			raised = s.stops.wait()
-			var now map[string]stop
-			if now, err = s.outstanding(ctx); err != nil {
-				break
-			}
+		known := map[string]stop{}
+		now, err := s.outstanding(ctx)
+		for ; err == nil; now, err = s.outstanding(ctx) {
 			for id, request := range now {
 				if known[id] == request {
 					continue
@@ -124,6 +115,12 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 				}
 			}
 			known = now
+			select {
+			case <-raised:
+			case <-ctx.Done():
+				return
+			}
+			raised = s.stops.wait()
 		}
 		if ctx.Err() == nil {
 			yield(store.StopNotice{}, err)

@@ -121,6 +121,9 @@ func (n *news) listen(messages <-chan any) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" { // also after a connection was lost: something may have been missed
 				n.hear(m.Channel, -1)
+				if m.Channel == n.s.stopChannel() {
+					n.notify(store.StopNotice{})
+				}
 			}
 		case *redis.Message:
 			if m.Channel == n.s.stopChannel() {
@@ -194,11 +197,15 @@ func (n *news) announce(payload string) {
 	if err != nil {
 		return
 	}
+	n.notify(store.StopNotice{SessionID: id, Stop: *stop})
+}
+
+func (n *news) notify(notice store.StopNotice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {
 		select {
-		case w <- store.StopNotice{SessionID: id, Stop: *stop}:
+		case w <- notice:
 		default: // a watcher that is this far behind finds the request at its heartbeat
 		}
 	}
@@ -212,6 +219,9 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 		n.mu.Lock()
 		if n.watchers == nil {
 			n.watchers = map[chan store.StopNotice]struct{}{}
+		}
+		if len(n.watchers) > 0 { // else it is told when the server listens
+			notices <- store.StopNotice{}
 		}
 		n.watchers[notices] = struct{}{}
 		n.mu.Unlock()

@@ -89,18 +89,9 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 		s.poller.join()
 		defer s.poller.leave()
 		raised := s.stops.wait()
-		known, err := s.outstanding(ctx)
-		for err == nil {
-			select {
-			case <-raised:
-			case <-ctx.Done():
-				return
-			}
-			raised = s.stops.wait()
-			var now map[string]string
-			if now, err = s.outstanding(ctx); err != nil {
-				break
-			}
+		known := map[string]string{}
+		now, err := s.outstanding(ctx)
+		for ; err == nil; now, err = s.outstanding(ctx) {
 			for id, text := range now {
 				if known[id] == text {
 					continue
@@ -111,6 +102,12 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 				}
 			}
 			known = now
+			select {
+			case <-raised:
+			case <-ctx.Done():
+				return
+			}
+			raised = s.stops.wait()
 		}
 		if ctx.Err() == nil {
 			yield(store.StopNotice{}, err)

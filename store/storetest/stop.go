@@ -21,6 +21,7 @@ var stopTests = []storeTest{
 	{name: "LeavesTheRowAlone", run: stopLeavesRow},
 	{name: "RacesWithTheEnd", run: stopRacesEnd},
 	{name: "Watch", run: watchStops, needs: watchesStops},
+	{name: "WatchFindsWhatStands", run: watchFindsWhatStands, needs: watchesStops},
 	{name: "WatchThroughASecondHandle", run: watchStopsSecond, needs: func(o *Options) bool { return watchesStops(o) && needsSecond(o) }},
 }
 
@@ -223,6 +224,28 @@ func watch(h *harness, watched store.Store) {
 	case err := <-failed:
 		h.Fatalf("the end of a watch by its context is no error: %v", err)
 	default:
+	}
+}
+
+// watchFindsWhatStands watches after a stop was requested. The watch says so, or that whoever drives the run has to look.
+func watchFindsWhatStands(h *harness) {
+	h.create("session")
+	h.begin("session", "run")
+	want := abort("run", "too late")
+	h.requestStop("session", want)
+	for range 2 { // two watches of one store know of it
+		ctx, cancel := context.WithTimeout(h.Context(), patience)
+		defer cancel()
+		told := false
+		for n, err := range h.st.(store.StopWatcher).WatchStops(ctx) {
+			h.must(err)
+			if told = n.SessionID == "" || n.SessionID == "session" && n.Stop.RunID == want.RunID && n.Stop.Kind == want.Kind; told {
+				break
+			}
+		}
+		if !told {
+			h.Fatalf("a watch does not tell of a request that stands within %v", patience)
+		}
 	}
 }
 
