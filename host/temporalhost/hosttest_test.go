@@ -1,7 +1,7 @@
 package temporalhost_test
 
 import (
-	"flag"
+	"context"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -22,16 +22,18 @@ import (
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/cairn-agents/cairn/store/memstore"
+	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/cairn-agents/cairn/store/redisstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m, startServer) }
 
-// connect returns a client of the test server.
+// connect returns a client of the test server, which would spend a tenth of its time on compression.
 func connect(tb testing.TB) client.Client {
 	tb.Helper()
-	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Identity: "test", Logger: silent})
+	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Identity: "test", Logger: silent,
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -46,8 +48,8 @@ var processes atomic.Int64
 
 // onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
 // of them is to carry out what.
-func onTemporal(name string, c client.Client) hosttest.Host {
-	return hosttest.Host{Name: name, Stride: 173, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+func onTemporal(name string, stride int, c client.Client) hosttest.Host {
+	return hosttest.Host{Name: name, Stride: stride, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + strconv.FormatInt(processes.Add(1), 10),
@@ -74,21 +76,19 @@ func onTemporal(name string, c client.Client) hosttest.Host {
 	}}
 }
 
-// TestHost keeps sessions in memory, since it is the host that is tried here; that stores keep what hosts stage is shown by
-// the tests of stores. With -sqlite it keeps them in files, which takes longer.
-func TestHost(t *testing.T) {
+// A scene costs the server of Temporal more than all else, so processes are killed at few operations.
+func TestHostOnSQLite(t *testing.T) {
 	t.Parallel()
-	place := hosttest.Store{
-		Name: "memstore",
-		Open: func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },
-	}
-	if *sqlite {
-		place = hosttest.Store{Name: "sqlitestore", Open: openFile}
-	}
-	hosttest.Run(t, onTemporal("temporal", connect(t)), place)
+	hosttest.Run(t, onTemporal("temporal", 173, connect(t)), hosttest.Store{Name: "sqlitestore", Open: openFile})
 }
 
-var sqlite = flag.Bool("sqlite", false, "keep the sessions of TestHost in SQLite files")
+// Scenes share the servers. Where processes are killed does not depend on the store, so here it is at hardly any operation.
+func TestHostOnServers(t *testing.T) {
+	t.Parallel()
+	hosttest.Run(t, onTemporal("temporal", 1000, connect(t)),
+		hosttest.Store{Name: "pgstore", Open: openPostgres, OwnClock: true},
+		hosttest.Store{Name: "redisstore", Open: openRedis, OwnClock: true})
+}
 
 func openFile(tb testing.TB, now func() time.Time) store.Store {
 	st, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
@@ -98,3 +98,24 @@ func openFile(tb testing.TB, now func() time.Time) store.Store {
 	tb.Cleanup(func() { st.Close() })
 	return st
 }
+
+func openPostgres(tb testing.TB, _ func() time.Time) store.Store {
+	st, err := pgstore.Open(context.Background(), testenv.FastPostgres(tb), &pgstore.Options{Schema: scene()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { st.Close() })
+	return st
+}
+
+func openRedis(tb testing.TB, _ func() time.Time) store.Store {
+	st, err := redisstore.Open(context.Background(), testenv.Redis(tb), &redisstore.Options{Prefix: scene()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { st.Close() })
+	return st
+}
+
+// scene returns a name that no other has.
+func scene() string { return "scene" + strconv.FormatInt(processes.Add(1), 10) }

@@ -1,0 +1,91 @@
+package temporalhost_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/worker"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// BenchmarkStep measures what one more step costs, a model call and a tool: turns of 21 steps in memory, against those of
+// one, in goroutines and on Temporal, whose development server keeps everything in memory as well.
+func BenchmarkStep(b *testing.B) {
+	b.Run("inprocess", func(b *testing.B) {
+		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{busy()}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer eng.Close(context.Background())
+		measureSteps(b, eng)
+	})
+	b.Run("temporal", func(b *testing.B) {
+		h, err := temporalhost.New(connect(b), &temporalhost.Options{TaskQueue: b.Name(), Prefix: b.Name() + strconv.FormatInt(processes.Add(1), 10)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{busy()}, &engine.Options{Host: h})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer eng.Close(context.Background())
+		w := h.Worker(eng, worker.Options{})
+		if err := w.Start(); err != nil {
+			b.Fatal(err)
+		}
+		defer w.Stop()
+		measureSteps(b, eng)
+	})
+}
+
+// busy returns an agent that calls its tool as often as the user says.
+func busy() *cairn.Agent {
+	work := cairn.Func("work", "Works.", func(context.Context, *cairn.Call, in) (string, error) { return "worked", nil })
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		asked, calls := 0, 0
+		for i := range req.Messages {
+			if m := &req.Messages[i]; m.Role == cairn.RoleUser {
+				asked, _ = strconv.Atoi(m.Text())
+				calls = 0
+			} else if m.Role == cairn.RoleTool {
+				calls++
+			}
+		}
+		if calls < asked {
+			return scripted.Call("work", in{})
+		}
+		return scripted.Text("Done.")
+	})
+	return &cairn.Agent{Name: "worker", Model: model, Tools: []cairn.Tool{work}, MaxSteps: moreSteps + 10}
+}
+
+const moreSteps = 20
+
+func measureSteps(b *testing.B, eng *engine.Engine) {
+	b.Helper()
+	var times [2]time.Duration
+	n := 0
+	for b.Loop() {
+		for i, steps := range []int{0, moreSteps} {
+			began := time.Now()
+			n++
+			run, err := eng.Execute(b.Context(), "session-"+strconv.Itoa(n), "worker", cairn.Text(strconv.Itoa(steps)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := run.Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			times[i] += time.Since(began)
+		}
+	}
+	b.ReportMetric(float64((times[1]-times[0]).Microseconds())/float64(b.N*moreSteps), "µs/step")
+	b.ReportMetric(float64(times[0].Microseconds())/float64(b.N), "µs/turn")
+}

@@ -1,0 +1,185 @@
+package hop_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type words struct {
+	Text string `json:"text"`
+}
+
+// note appends its text to the list "notes" of the state, and refund, which a person must approve, to "refunds".
+func note() cairn.Tool { return appends("note", "notes") }
+
+func refund() cairn.Tool { return appends("refund", "refunds", cairn.RequireApproval()) }
+
+func appends(name, list string, opts ...cairn.ToolOption) cairn.Tool {
+	return cairn.Func(name, "Does "+name+".", func(_ context.Context, call *cairn.Call, in words) (string, error) {
+		return name + " " + in.Text, call.Append([]string{list}, in.Text)
+	}, opts...)
+}
+
+func asks(id, tool, text string) scripted.Step { return scripted.Call(tool, words{text}).ID(id) }
+
+// agent returns one whose n-th reply in a session is the n-th step, whichever process asks.
+func agent(name string, steps []scripted.Step, tools ...cairn.Tool) *cairn.Agent {
+	return &cairn.Agent{Name: name, Description: "Does what " + name + "s do.", Tools: tools,
+		Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			n := 0
+			for i := range req.Messages {
+				if req.Messages[i].Role == cairn.RoleAssistant {
+					n++
+				}
+			}
+			return steps[n]
+		})}
+}
+
+// asker waits for a person, with another call beside.
+func asker() *cairn.Agent {
+	return agent("bot", []scripted.Step{
+		scripted.Reply(scripted.Text("One moment. "), asks("c1", "refund", "42"), asks("c2", "note", "n")),
+		scripted.Text("Done."),
+		scripted.Text("Bye."),
+	}, refund(), note())
+}
+
+// delegator consults a helper, who waits for a person.
+func delegator() *cairn.Agent {
+	helper := agent("helper", []scripted.Step{asks("c1", "refund", "42"), asks("c2", "note", "n"), scripted.Text("Refunded.")}, refund(), note())
+	return agent("bot", []scripted.Step{
+		scripted.Reply(asks("c1", "note", "m"), scripted.Call("helper", map[string]string{"input": "do it"}).ID("c2")),
+		scripted.Text("Done."),
+		scripted.Text("Bye."),
+	}, cairn.SubAgent(helper), note())
+}
+
+// wanderer waits three times: itself, by a helper, and itself again.
+func wanderer() *cairn.Agent {
+	helper := agent("helper", []scripted.Step{asks("c1", "refund", "2"), scripted.Text("Refunded.")}, refund())
+	return agent("bot", []scripted.Step{
+		asks("c1", "refund", "1"),
+		scripted.Call("helper", map[string]string{"input": "do it"}).ID("c2"),
+		scripted.Reply(asks("c3", "refund", "3"), asks("c4", "note", "n")),
+		scripted.Text("Done."),
+		scripted.Text("Bye."),
+	}, cairn.SubAgent(helper), refund(), note())
+}
+
+// Whatever host a session waits on, it is answered by a process that has no host and no agents, and goes on on any other as
+// if it had stayed in one process.
+func TestSessionsHopHosts(t *testing.T) {
+	t.Parallel()
+	all, place := hosts(t), files(t)
+	inprocess, temporal, dbos := all[0], all[1], all[2]
+	for name, scene := range map[string]struct {
+		agent func() *cairn.Agent
+		ways  [][]hosttest.Host // the host of each part of the conversation: between two parts a person is waited for
+	}{
+		"approval": {asker, pairs(all)},
+		"child":    {delegator, pairs(all)},
+		"chain": {wanderer, [][]hosttest.Host{
+			{inprocess, temporal, dbos, inprocess},
+			{temporal, dbos, inprocess, temporal},
+			{dbos, temporal, inprocess, dbos},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stays := slices.Repeat([]hosttest.Host{inprocess}, len(scene.ways[0]))
+			want := converse(t, place, scene.agent, stays)
+			for _, way := range scene.ways {
+				var stations []string
+				for _, h := range way {
+					stations = append(stations, h.Name)
+				}
+				t.Run(strings.Join(stations, "-"), func(t *testing.T) {
+					t.Parallel()
+					if got := converse(t, place, scene.agent, way); got != want {
+						t.Errorf("the session left behind:\n%s\none that stayed in one process:\n%s", got, want)
+					}
+				})
+			}
+		})
+	}
+}
+
+// pairs lists the ways from each host to each other one.
+func pairs(all []hosttest.Host) (ways [][]hosttest.Host) {
+	for i, from := range all {
+		for k, to := range all {
+			if i != k {
+				ways = append(ways, []hosttest.Host{from, to})
+			}
+		}
+	}
+	return ways
+}
+
+// converse plays a conversation, each part of which ends when somebody is waited for, in a process of its own on a host. It
+// returns what that left behind.
+func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way []hosttest.Host) string {
+	t.Helper()
+	st := place.Open(t, nil)
+	for n, h := range way {
+		last := n == len(way)-1
+		eng := h.Start(t, place.Another(t, st), []*cairn.Agent{agent()}, &engine.Options{Coalesce: -1})
+		verb := func() (*engine.Run, error) { return eng.Resume(t.Context(), "s") }
+		if n == 0 {
+			verb = func() (*engine.Run, error) { return eng.Execute(t.Context(), "s", "bot", cairn.Text("go")) }
+		}
+		run, err := verb()
+		if res := outcome(t, run, err); last != (res.Status == cairn.RunCompleted) || last == res.Status.Suspends() {
+			t.Fatalf("part %d, on %s, came to %+v", n+1, h.Name, res)
+		}
+		if last {
+			run, err = eng.Execute(t.Context(), "s", "bot", cairn.Text("thanks"))
+			if res := outcome(t, run, err); res.Text != "Bye." {
+				t.Fatalf("the turn after, on %s, came to %+v", h.Name, res)
+			}
+		} else {
+			answer(t, place.Another(t, st))
+		}
+		if err := eng.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := st.(store.LogProvider).EventLog()
+	problems, err := hosttest.Unsound(t.Context(), st, log, "s")
+	if err != nil || len(problems) > 0 {
+		t.Errorf("unsound: %q, %v", problems, err)
+	}
+	left, err := hosttest.Describe(t.Context(), st, log, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// answer approves what waits, in a process that has neither a host nor an agent.
+func answer(t *testing.T, st store.Store) {
+	t.Helper()
+	eng, err := engine.New(st, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s", Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("the inbox has %+v, %v", page.Items, err)
+	}
+	if r, err := eng.Submit(t.Context(), "s", cairn.Approve(page.Items[0].CallRef)); err != nil || r.Outcome != cairn.OutcomeAccepted {
+		t.Fatalf("the answer: %+v, %v", r, err)
+	}
+	if err := eng.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,188 @@
+package hop_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/dboshost"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// patience is how long a test waits for what must happen, however slow the machine.
+const patience = 2 * time.Minute
+
+// processes numbers the processes of all tests.
+var processes atomic.Int64
+
+func number() string { return strconv.FormatInt(processes.Add(1), 10) }
+
+// hosts returns all there are.
+func hosts(t *testing.T) []hosttest.Host {
+	t.Helper()
+	return []hosttest.Host{{Name: "inprocess", Start: inProcess}, {Name: "temporal", Start: onTemporal(t)}, {Name: "dbos", Start: onDBOS(t)}}
+}
+
+type start = func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine
+
+func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+	tb.Helper()
+	eng, err := engine.New(st, agents, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return eng
+}
+
+// dial returns a client of the test's Temporal server.
+func dial(t *testing.T) client.Client {
+	t.Helper()
+	silent := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(t), Identity: "test", Logger: silent,
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// onTemporal starts processes with a task queue each.
+func onTemporal(t *testing.T) start {
+	t.Helper()
+	c := dial(t)
+	few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
+	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		tb.Helper()
+		h, err := temporalhost.New(c, &temporalhost.Options{
+			TaskQueue: tb.Name() + "#" + number(),
+			Prefix:    tb.Name(),
+			Activity:  workflow.ActivityOptions{RetryPolicy: few},
+			Commit:    workflow.LocalActivityOptions{RetryPolicy: few},
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		hosted := *opts
+		hosted.Host = h
+		eng := inProcess(tb, st, agents, &hosted)
+		w := h.Worker(eng, worker.Options{})
+		if err := w.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(w.Stop)
+		return eng
+	}
+}
+
+// onDBOS starts processes with a database each, which are copies of one, since making one takes a while.
+func onDBOS(t *testing.T) start {
+	t.Helper()
+	empty := filepath.Join(t.TempDir(), "dbos.db")
+	h, err := dboshost.Open(t.Context(), "sqlite:"+empty, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		tb.Helper()
+		h, err := dboshost.Open(context.Background(), "sqlite:"+copied(tb, empty), nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			if err := h.Close(context.Background()); err != nil {
+				tb.Errorf("close: %v", err)
+			}
+		})
+		hosted := *opts
+		hosted.Host = h
+		eng := inProcess(tb, st, agents, &hosted)
+		if err := h.Serve(eng); err != nil {
+			tb.Fatal(err)
+		}
+		return eng
+	}
+}
+
+// files opens stores in files that are copies of one.
+func files(t *testing.T) hosttest.Store {
+	t.Helper()
+	empty := filepath.Join(t.TempDir(), "cairn.db")
+	st, err := sqlitestore.Open(empty, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	type file struct {
+		path string
+		now  func() time.Time
+	}
+	var open sync.Map // of file, by store
+	return hosttest.Store{
+		Name: "sqlitestore",
+		Open: func(tb testing.TB, now func() time.Time) store.Store {
+			f := file{copied(tb, empty), now}
+			st := handle(tb, f.path, f.now)
+			open.Store(st, f)
+			return st
+		},
+		Another: func(tb testing.TB, st store.Store) store.Store {
+			f, _ := open.Load(st)
+			return handle(tb, f.(file).path, f.(file).now)
+		},
+	}
+}
+
+// handle opens a file as one process does.
+func handle(tb testing.TB, path string, now func() time.Time) store.Store {
+	tb.Helper()
+	st, err := sqlitestore.Open(path, &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return st
+}
+
+// copied returns a copy of a database file.
+func copied(tb testing.TB, path string) string {
+	tb.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path = filepath.Join(tb.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
