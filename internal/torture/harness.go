@@ -28,12 +28,12 @@ const (
 
 // harness is one run of the torture test.
 type harness struct {
-	t     *testing.T
-	start Start
-	open  Open
-	dir   string
-	seed  uint64
-	rng   *rand.Rand
+	t    *testing.T
+	host Host
+	open Open
+	dir  string
+	seed uint64
+	rng  *rand.Rand
 
 	lives, kills int
 	started      []time.Duration // how long processes took to be ready
@@ -101,10 +101,10 @@ func (h *harness) life() {
 		h.ways[p.kind]++
 		v := startVictim(h.t, &order{
 			Dir: h.dir, Name: fmt.Sprintf("%d%c", h.lives, 'a'+i), Sessions: h.groups[len(h.groups)-1],
-			LeaseTTL: time.Duration(100+100*h.rng.IntN(2)) * time.Millisecond, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
+			LeaseTTL: time.Duration(h.host.Pace*(100+100*h.rng.IntN(2))) * time.Millisecond, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
 		})
 		victims[i] = v
-		killing.Go(func() { errs[i] = v.kill(p) })
+		killing.Go(func() { errs[i] = v.kill(p.slowed(h.host.Pace)) })
 	}
 	killing.Wait()
 	for _, v := range victims {
@@ -142,7 +142,7 @@ func (h *harness) inspect() {
 func (h *harness) finish() {
 	h.t.Helper()
 	o := order{Dir: h.dir, Name: "last", LeaseTTL: time.Minute} // nobody is to lose a lease any more
-	j, st, eng, leave, err := o.assemble(h.start, h.open, func(point) {})
+	j, st, eng, leave, err := o.assemble(h.host.Start, h.open, func(point) {})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -17,11 +17,12 @@ import (
 // plan says when a process is killed.
 type plan struct {
 	kind string
-	// signal, if it has a point, is awaited for a time; else what counts is the time from the start, or from when the
-	// victim is ready.
-	signal    signal
-	fromStart bool
-	delay     time.Duration
+	// signal, if it has a point, is awaited for as long as impatience; else what counts is the time from the start, or from
+	// when the victim is ready.
+	signal     signal
+	impatience time.Duration
+	fromStart  bool
+	delay      time.Duration
 	// frozen is for how long the victim is stopped before the delay begins: it wakes up without its leases.
 	frozen time.Duration
 }
@@ -39,7 +40,7 @@ func newPlan(rng *rand.Rand) plan {
 	}
 	switch n := rng.IntN(100); {
 	case n < 50:
-		p := plan{signal: signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(30)}}
+		p := plan{impatience: impatience, signal: signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(30)}}
 		p.kind = string(p.signal.Point)
 		if rng.IntN(2) == 0 {
 			p.delay = time.Duration(rng.IntN(1000)) * time.Microsecond
@@ -51,6 +52,14 @@ func newPlan(rng *rand.Rand) plan {
 		return plan{kind: "starting", fromStart: true, delay: ms(1, 60)}
 	}
 	return plan{kind: "settled", delay: ms(300, 600)}
+}
+
+// slowed returns the plan for a process on which everything takes so many times as long.
+func (p plan) slowed(pace int) plan {
+	p.impatience *= time.Duration(pace)
+	p.delay *= time.Duration(pace)
+	p.frozen *= time.Duration(pace)
+	return p
 }
 
 // victim is a process that is to be killed.
@@ -107,7 +116,7 @@ func pair(rng *rand.Rand) []plan {
 	at := signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(20), Stop: true}
 	frozen := time.Duration(300+rng.IntN(200)) * time.Millisecond
 	return []plan{
-		{kind: "frozen " + string(at.Point), signal: at, frozen: frozen, delay: time.Duration(20+rng.IntN(80)) * time.Millisecond},
+		{kind: "frozen " + string(at.Point), signal: at, impatience: impatience, frozen: frozen, delay: time.Duration(20+rng.IntN(80)) * time.Millisecond},
 		{kind: "surviving", delay: impatience + frozen + time.Duration(rng.IntN(200))*time.Millisecond},
 	}
 }
@@ -123,7 +132,7 @@ func (v *victim) kill(p plan) error {
 		v.ready = time.Since(began)
 		began = time.Now()
 		if p.signal.Point != "" {
-			if err := v.await(time.After(impatience), sayPoint); err != nil && err != errSilent {
+			if err := v.await(time.After(p.impatience), sayPoint); err != nil && err != errSilent {
 				return err
 			}
 			began = time.Now()

@@ -73,18 +73,21 @@ func VictimOn(start Start, open Open) {
 	os.Exit(1)
 }
 
-// Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
-// the kills, though hardly the moments.
-func Run(t *testing.T, open Open) { RunHost(t, inProcess, open, *flagKills) }
-
-// RunHost tortures a host by killing so many processes.
-func RunHost(t *testing.T, start Start, open Open, kills int) {
-	run(t, start, open, kills, func(kill func()) { kill() })
+// Host is what the processes drive their runs on.
+type Host struct {
+	Start Start
+	// Pace is how many times as long as in process a step takes. Processes live and hold leases so many times as long; 0 means 1.
+	Pace int
+	// Server, if it is not nil, is killed again and again as well: see [RunOn].
+	Server Server
 }
 
-// run does what Run does. around calls the function that it is given, which kills the processes; when it returns everything
-// is brought to its end.
-func run(t *testing.T, start Start, open Open, kills int, around func(kill func())) {
+// Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
+// the kills, though hardly the moments.
+func Run(t *testing.T, open Open) { RunHost(t, Host{Start: inProcess}, open, *flagKills) }
+
+// RunHost tortures a host by killing so many processes.
+func RunHost(t *testing.T, host Host, open Open, kills int) {
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -93,15 +96,16 @@ func run(t *testing.T, start Start, open Open, kills int, around func(kill func(
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	h := &harness{t: t, start: start, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
+	host.Pace = max(host.Pace, 1)
+	h := &harness{t: t, host: host, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
 		journal: map[string][]record{}, written: map[string]map[string]bool{}}
 	t.Logf("-torture.seed=%d", seed)
 	began := time.Now()
-	around(func() {
-		for h.kills < kills && !t.Failed() {
-			h.life()
-		}
-	})
+	stop := outage(t, host.Server)
+	for h.kills < kills && !t.Failed() {
+		h.life()
+	}
+	stop()
 	killed := time.Since(began)
 	h.finish()
 	t.Logf("%d kills in %s (checks %s, a start %s), all in %s: %s; %s", h.kills, killed.Round(time.Millisecond), h.checking.Round(time.Millisecond),
