@@ -32,11 +32,16 @@ func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (
 }
 
 func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any, err error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	g, err := fx.join(ctx, in.Position)
 	if err != nil {
 		return nil, err
 	}
 	defer g.leave()
+	if g.over == nil {
+		g.emit.rivals = &rivals{ids: g.emit.ids, step: in.Step, alone: true, told: map[mark]struct{}{}, giveUp: giveUp}
+	}
 	switch name {
 	case EffectPlan:
 		if g.over != nil {
@@ -69,6 +74,9 @@ func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any,
 	}
 	if flushed := g.emit.flush(ctx); err == nil {
 		err = flushed
+	}
+	if lost := g.emit.lost(); lost != nil { // whatever else that led to
+		err = lost
 	}
 	if err == nil {
 		g.keep(out)
@@ -196,18 +204,9 @@ func (g *guest) hear(ctx context.Context) error {
 	if after == 0 { // the reply was committed before
 		after = l.row.LogSequence
 	}
-	told := map[mark]struct{}{}
-	last, err := g.fx.eachSince(ctx, l.row.RootID, after, func(ev *cairn.Event) {
-		if ev.SessionID != l.row.ID || ev.RunID != l.run.ID || ev.Step != l.row.Step+len(l.deferred.steps)+1 {
-			return
-		}
-		if ev.Type == cairn.EventStepDiscarded { // and then told again
-			clear(told)
-		} else if onceAStep(ev.Type) {
-			told[markOf(ev)] = struct{}{}
-		}
-	})
-	g.emit.last, g.emit.told = last, told
+	g.emit.rivals.alone = false
+	last, err := g.fx.eachSince(ctx, l.row.RootID, after, g.emit.rivals.note)
+	g.emit.last = last
 	return err
 }
 
@@ -275,22 +274,6 @@ func (w *writers) put(used store.Writer, limit int) {
 		list = nil
 	}
 	w.by[used.Session] = append(list, used)
-}
-
-// mark is something that the log tells of a step once.
-type mark struct {
-	event cairn.EventType
-	call  string
-}
-
-func markOf(ev *cairn.Event) mark { return mark{ev.Type, ev.CallID} }
-
-func onceAStep(t cairn.EventType) bool {
-	switch t {
-	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventStatePatch, cairn.EventUsage:
-		return true
-	}
-	return false
 }
 
 // part lets go of a session whose run was begun or recovered: its effects run apart.
@@ -451,7 +434,12 @@ func (fx *Effects) waits(ctx context.Context, l *live, c *call) error {
 	if !fx.Apart {
 		return nil
 	}
-	return fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, false), stagedCall{Pending: c.pending, Waiting: c.waiting, Child: c.child})
+	err := fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, false),
+		stagedCall{Pending: c.pending, Waiting: c.waiting, Child: c.child, By: l.emit.writer.ID})
+	if err != nil {
+		return err
+	}
+	return fx.settleCall(ctx, l, c)
 }
 
 // stagedDeferred is the stored form of a step that has ended but is committed later, with one that follows.

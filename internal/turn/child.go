@@ -68,11 +68,12 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildI
 		if c.waiting != nil {
 			err = fx.waits(ctx, l, c)
 		}
-		return ChildOut{ToolOut{Waits: c.waiting != nil}, v.drive}, err
+		return ChildOut{c.out(), v.drive}, err
 	}
 	v.end(result)
 	c.scope.end()
-	return ChildOut{}, fx.concluded(ctx, a, l, c, result)
+	err = fx.concluded(ctx, a, l, c, result)
+	return ChildOut{ToolOut: c.out()}, err
 }
 
 // visit is one call that consults another agent: it lasts as long as the effect.

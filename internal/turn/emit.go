@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -34,8 +35,8 @@ type emitter struct {
 	lastFlush time.Time
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
-	// told is what another try of the effect has told already.
-	told map[mark]struct{}
+	// rivals are those who may write of the same step; nil if there can be none.
+	rivals *rivals
 }
 
 // eventIDs are what every event of a run has in common.
@@ -81,11 +82,9 @@ func (e *emitter) event(ev cairn.Event) {
 	e.ids.put(&ev)
 	ev.Time = now.UTC()
 	e.mu.Lock()
-	if len(e.told) > 0 {
-		if _, twice := e.told[markOf(&ev)]; twice {
-			e.mu.Unlock()
-			return
-		}
+	if e.rivals != nil && e.rivals.has(&ev) {
+		e.mu.Unlock()
+		return
 	}
 	e.add(&ev)
 	isDelta := delta(ev.Type)
@@ -251,50 +250,53 @@ func cutText(text string, limit int) string {
 func (e *emitter) flush(ctx context.Context) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
-	batch, old := e.take()
-	if old {
-		if err := e.send(ctx, batch); err != nil {
-			return err
-		}
-		batch, _ = e.take()
-	}
-	return e.send(ctx, batch)
-}
-
-// take returns the batch that could not be written before, or else, as a new one, what is buffered.
-func (e *emitter) take() (batch []cairn.Event, old bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.lastFlush, e.early = e.fx.Now(), true
-	if len(e.batch) > 0 {
-		return e.batch, true
+	e.mu.Unlock()
+	if err := e.send(ctx); err != nil {
+		return err
 	}
+	e.mu.Lock()
 	if len(e.buffer) > 0 {
 		e.batch, e.buffer, e.spare = e.buffer, e.spare, nil
 		e.writer.Batch++
 	}
-	return e.batch, false
+	e.mu.Unlock()
+	return e.send(ctx)
 }
 
-// send appends the batch, if it is not empty. If that fails the batch stays: nothing is lost as long as the run can go on.
-func (e *emitter) send(ctx context.Context, batch []cairn.Event) error {
-	if len(batch) == 0 {
+// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
+func (e *emitter) send(ctx context.Context) error {
+	for {
+		if err := e.lost(); err != nil {
+			return err
+		}
+		e.mu.Lock()
+		batch := e.batch
+		e.mu.Unlock()
+		if len(batch) == 0 {
+			return nil
+		}
+		var last int64
+		err := e.fx.persist(ctx, func() (err error) {
+			last, err = e.fx.append(ctx, e.log, e.expects(), e.writer, batch...)
+			return err
+		})
+		if e.rivals != nil && errors.Is(err, cairn.ErrStale) {
+			if err = e.heed(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.last = last
+		clear(batch) // the log has its own copy
+		e.batch, e.spare = nil, batch[:0]
 		return nil
 	}
-	var last int64
-	err := e.fx.persist(ctx, func() (err error) {
-		last, err = e.fx.append(ctx, e.log, store.AnySequence, e.writer, batch...)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.last = last
-	clear(batch) // the log has its own copy
-	e.batch, e.spare = nil, batch[:0]
-	return nil
 }
 
 // position returns the log's last sequence as far as the run knows.

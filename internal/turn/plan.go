@@ -64,6 +64,12 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 			return Planned{}, err
 		}
 	}
+	if fx.Apart {
+		if err := fx.settleReply(ctx, a, l, st); err != nil {
+			return Planned{}, err
+		}
+		broken = l.step.failed != nil || l.stopRequest() != nil
+	}
 	if broken {
 		return Planned{}, nil
 	}
@@ -361,6 +367,8 @@ type stagedReply struct {
 	Writes  stagedWrites     `json:"writes"`
 	// Told is the log's last sequence when all of the reply was there.
 	Told int64 `json:"told,omitempty"`
+	// By names the writer of the try that brought it.
+	By string `json:"by,omitempty"`
 }
 
 type stagedCall struct {
@@ -377,6 +385,8 @@ type stagedCall struct {
 	Pending *cairn.PendingCall `json:"pending,omitempty"`
 	Waiting *cairn.Suspension  `json:"waiting,omitempty"`
 	Child   string             `json:"child,omitempty"`
+	// By names the writer of the try that brought it.
+	By string `json:"by,omitempty"`
 }
 
 type stagedWrites struct {
@@ -422,12 +432,12 @@ func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *
 		writes = join(opening, writes)
 	}
 	return fx.stage(ctx, l, st.id, l.key(replyKey, lasts), stagedReply{Reply: st.reply, Context: st.context, Usage: st.usage, Stop: st.stop,
-		Refused: st.refused(), Failed: st.failed, Writes: writes, Told: l.emit.position()})
+		Refused: st.refused(), Failed: st.failed, Writes: writes, Told: l.emit.position(), By: l.emit.writer.ID})
 }
 
 // stageCall keeps the result of a call.
 func (fx *Effects) stageCall(ctx context.Context, a *cairn.Agent, l *live, c *call) error {
-	saved := stagedCall{Result: c.result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Hit: c.hit, Made: c.made, Visited: c.visited, Writes: c.scope.writes()}
+	saved := stagedCall{Result: c.result, Done: c.done, Failed: c.failed, Feedback: c.feedback, Hit: c.hit, Made: c.made, Visited: c.visited, Writes: c.scope.writes(), By: l.emit.writer.ID}
 	if c.done {
 		saved.Completion = &c.completion
 	}

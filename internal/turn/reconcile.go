@@ -133,9 +133,9 @@ func (l *live) retell() {
 		l.emit.event(ev)
 	}
 	say(cairn.Event{Type: cairn.EventStepStart})
-	parts := st.reply.Parts
-	if st.told { // by the run that suspended
-		parts = nil
+	var parts []cairn.Part
+	if st.reply != nil && !st.told { // else it was stopped before it said anything, or the run that suspended has told it
+		parts = st.reply.Parts
 	}
 	for i := range parts {
 		switch p := &parts[i]; p.Type {

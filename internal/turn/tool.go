@@ -56,17 +56,19 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 	if result == nil {
 		if c.pending == nil && fx.asksFirst(work, l, c) {
 			fx.pend(l, st, c)
-			return ToolOut{Waits: true}, fx.waits(ctx, l, c)
+			err = fx.waits(ctx, l, c)
+			return c.out(), err
 		}
 		l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
 		if result = fx.execute(work, a, l, c); c.waits() {
-			return ToolOut{Waits: true}, fx.waits(ctx, l, c)
+			err = fx.waits(ctx, l, c)
+			return c.out(), err
 		}
 	}
 	c.scope.end()
 	if cause := context.Cause(ctx); cause != nil { // the process is going away
-		if !fx.stages(a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) {
-			return ToolOut{}, cause // somebody will run the call again
+		if !fx.stages(a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
+			return ToolOut{}, cause // somebody will run the call again, or does
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
@@ -87,8 +89,12 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 			return nil
 		})
 	}
-	return ToolOut{Finished: c.done}, fx.concluded(ctx, a, l, c, result)
+	err = fx.concluded(ctx, a, l, c, result)
+	return c.out(), err
 }
+
+// out is what the loop hears of the call.
+func (c *call) out() ToolOut { return ToolOut{Finished: c.done, Waits: c.waits()} }
 
 // calling returns the call that an effect works on.
 func (l *live) calling(in ToolIn) (*call, error) {
@@ -117,6 +123,9 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *ca
 	c.result, c.waiting = result, nil
 	if fx.Apart { // the log is told what is kept, whatever became of other tries of the effect
 		if err := fx.stageCall(ctx, a, l, c); err != nil {
+			return err
+		}
+		if err := fx.settleCall(ctx, l, c); err != nil || c.result == nil {
 			return err
 		}
 		l.emit.event(c.ended(l.step.number))

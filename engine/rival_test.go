@@ -1,0 +1,174 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// givenUp carries out an effect that the host takes for dead, but that goes on. done waits for its end.
+func givenUp(t *testing.T, eng *engine.Engine, name string, b engine.Begun, callID string) (done func() error) {
+	ended := make(chan error, 1)
+	in := next(b, callID)
+	go func() {
+		_, err := eng.Effect(context.WithoutCancel(t.Context()), name, in)
+		ended <- err
+	}()
+	return func() error { return <-ended }
+}
+
+// A model call that was given up too early writes nothing beside the one in its place.
+func TestModelCallGivenUpTooEarly(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	said, gate := make(chan struct{}), make(chan struct{})
+	model := scripted.New(
+		scripted.Reply(scripted.Text("well "), scripted.Do(func() { close(said) }), scripted.Gate(gate), scripted.Text("well "), scripted.Text("well")),
+		scripted.Text("bye"))
+	one, two := open(t, st, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	old := givenUp(t, one, engine.EffectPlan, h.begun[0], "")
+	<-said
+	carry(t, two, engine.EffectPlan, next(h.begun[0], ""))
+	close(gate)
+	wantError(t, old(), cairn.ErrUnavailable)
+	carry(t, two, engine.EffectCommit, next(h.begun[0], ""))
+	wantTold(t, st, "s", "run_start", "step_start", "text_delta well", "step_discarded",
+		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
+}
+
+// Of two replies the one that was staged first is the step's, whoever was asked for it.
+func TestReplyStagedFirstStands(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	slow := tapOn(st)
+	streamed, stage := make(chan struct{}), make(chan struct{})
+	slow.stepIn(func(_ context.Context, op string) error {
+		if op == "Stage" {
+			close(streamed)
+			<-stage
+		}
+		return nil
+	}, nil)
+	said, gate := make(chan struct{}), make(chan struct{})
+	model := scripted.New(scripted.Text("first"),
+		scripted.Reply(scripted.Text("sec"), scripted.Do(func() { close(said) }), scripted.Gate(gate), scripted.Text("ond")))
+	one, two := open(t, slow, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	old := givenUp(t, one, engine.EffectPlan, h.begun[0], "")
+	<-streamed
+	again := givenUp(t, two, engine.EffectPlan, h.begun[0], "")
+	<-said
+	close(stage)
+	wantError(t, old(), nil)
+	close(gate)
+	wantError(t, again(), nil)
+	carry(t, two, engine.EffectCommit, next(h.begun[0], ""))
+	if run := runsOf(t, st, "s")[0]; run.Text != "first" {
+		t.Errorf("the run says %q", run.Text)
+	}
+	wantTold(t, st, "s", "run_start", "step_start", "text_delta first", "step_discarded", "step_start", "text_delta sec", "text_delta ond",
+		"step_discarded", "step_start", "text_delta first", "usage", "step_committed", "checkpoint", "run_end")
+}
+
+// A tool that was given up too early is heard of once, with the result that counts: the one that was staged first.
+func TestToolGivenUpTooEarly(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"it comes first": true, "it comes last": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st, h := memstore.New(nil), &byHand{}
+			dying := tapOn(st)
+			runs := make(chan chan string)
+			wait := tool("wait", func(context.Context, *cairn.Call, in) (string, error) {
+				answer := make(chan string)
+				runs <- answer
+				return <-answer, nil
+			})
+			model := scripted.New(scripted.Call("wait", in{}).ID("c1"), scripted.Text("bye"))
+			one, two := open(t, dying, bot(model, wait), hostedBy(h)), open(t, st, bot(model, wait), hostedBy(h), named("b"))
+			start(t, one, "s", "go")
+			b := h.begun[0]
+			carry(t, one, engine.EffectPlan, next(b, ""))
+			old := givenUp(t, one, engine.EffectTool, b, "c1")
+			given := <-runs
+			again := givenUp(t, two, engine.EffectTool, b, "c1")
+			taken := <-runs
+			want := `"new"`
+			if first {
+				want = `"old"`
+				dying.stepIn(nil, func(_ context.Context, op string) error {
+					if op == "Stage" {
+						dying.cut() // it does not live to tell
+					}
+					return nil
+				})
+				given <- "old"
+				if old() == nil {
+					t.Fatal("a dead process told of its result")
+				}
+			}
+			taken <- "new"
+			wantError(t, again(), nil)
+			carry(t, two, engine.EffectCommit, next(b, ""))
+			if !first {
+				given <- "old"
+				wantError(t, old(), nil)
+			}
+			if r := result(t, messages(t, st, "s"), "c1"); string(r.Output) != want {
+				t.Errorf("the result is %s, want %s", r.Output, want)
+			}
+			for _, ev := range history(t, st, "s") {
+				if ev.Type == cairn.EventToolEnd && string(ev.Data) != want {
+					t.Errorf("the log tells %s", ev.Data)
+				}
+			}
+			wantTold(t, st, "s", "run_start", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+				"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
+		})
+	}
+}
+
+// A commit that was given up too early is told once, though the next effect was faster.
+func TestCommitGivenUpTooEarly(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	slow := tapOn(st)
+	one, two := open(t, slow, bot(counter(3), note()), hostedBy(h)), open(t, st, bot(counter(3), note()), hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	b := h.begun[0]
+	plan := decode[struct{ Parallel []string }](t, []byte(carry(t, one, engine.EffectPlan, next(b, ""))))
+	carry(t, one, engine.EffectTool, next(b, plan.Parallel[0]))
+	committed, tell := make(chan struct{}), make(chan struct{})
+	slow.stepIn(nil, func(_ context.Context, op string) error {
+		if op == "Commit" {
+			close(committed)
+			<-tell
+		}
+		return nil
+	})
+	old := givenUp(t, one, engine.EffectCommit, b, "")
+	<-committed
+	slow.stepIn(nil, nil)
+	if out := carry(t, two, engine.EffectCommit, next(b, "")); out != "{}" {
+		t.Errorf("the commit answers %s", out)
+	}
+	after := b
+	after.Step++
+	carry(t, two, engine.EffectPlan, next(after, ""))
+	close(tell)
+	wantError(t, old(), nil)
+	n := 0
+	for _, ev := range history(t, st, "s") {
+		if ev.Type == cairn.EventStepCommitted {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the step is committed %d times: %q", n, told(t, st, "s"))
+	}
+}
