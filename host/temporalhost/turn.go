@@ -101,7 +101,7 @@ func (s *scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 }
 
 // Child drives a child's run. If this workflow is terminated because somebody has taken its run over, the child's goes on:
-// whoever has the run finds it where it stands.
+// whoever has the run finds it where it stands. If the child's is terminated, the child's session tells what is to be done.
 func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 	ctx := workflow.WithChildOptions(s.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: s.h.workflowID(b),
@@ -110,7 +110,12 @@ func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		TypedSearchAttributes: s.h.attributes(b),
 	})
-	return inward(workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, turnInput{b, s.in.Call}).Get(ctx, nil))
+	err := workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, turnInput{b, s.in.Call}).Get(ctx, nil)
+	var terminated *temporal.TerminatedError
+	if errors.As(err, &terminated) {
+		return nil
+	}
+	return inward(err)
 }
 
 // interruptActivity stops a run whose workflow was cancelled.

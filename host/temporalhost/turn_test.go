@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -13,6 +14,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -160,6 +162,38 @@ func TestCancelledWorkflowInterruptsTheTurn(t *testing.T) {
 	res, err := run.Wait(t.Context())
 	if err != nil || res.Status != cairn.RunInterrupted || res.Text != "well " {
 		t.Fatal(res, err)
+	}
+}
+
+// A sub-agent whose workflow somebody terminates goes on: that is no answer of the sub-agent's.
+func TestTerminatedWorkflowOfAChild(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	waiting := make(chan struct{})
+	helper := &cairn.Agent{Name: "helper", Model: scripted.New(
+		scripted.Reply(scripted.Text("well "), scripted.Do(func() { close(waiting) }), scripted.Gate(make(chan struct{}))), scripted.Text("found"))}
+	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.SubAgent(helper)},
+		Model: scripted.New(scripted.Call("helper", map[string]string{"input": "look"}), scripted.Text("bye"))}
+	st := memstore.New(nil)
+	eng := play(t, c, st, agent, temporalhost.Options{Activity: workflow.ActivityOptions{HeartbeatTimeout: time.Second}})
+	run := execute(t, eng)
+	<-waiting
+	children, err := st.List(t.Context(), store.SessionQuery{ParentID: "s"})
+	if err != nil || len(children.Items) != 1 {
+		t.Fatal(children.Items, err)
+	}
+	if err := c.TerminateWorkflow(t.Context(), t.Name()+"/helper/"+children.Items[0].ID+"/1", "", "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(t.Context()); err != nil || res.Text != "bye" {
+		t.Fatal(res, err)
+	}
+	list, err := store.AllMessages(t.Context(), st, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := list[2].ToolResults()[0]; r.IsError || string(r.Output) != `"found"` {
+		t.Errorf("the sub-agent came to %s", r.Output)
 	}
 }
 
