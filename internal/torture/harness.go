@@ -23,7 +23,7 @@ const (
 	livesPerGroup = 10
 	livesPerCheck = 10
 	// settleWithin is how long bringing everything to its end may take.
-	settleWithin = 5 * time.Minute
+	settleWithin = 10 * time.Minute
 )
 
 // harness is one run of the torture test.

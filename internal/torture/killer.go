@@ -28,7 +28,7 @@ type plan struct {
 }
 
 const (
-	patience   = 30 * time.Second       // how long a process may take to start
+	patience   = 2 * time.Minute        // how long a process may take to start
 	impatience = 250 * time.Millisecond // how long a signal is awaited
 )
 

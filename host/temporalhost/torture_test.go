@@ -1,0 +1,97 @@
+package temporalhost_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/internal/torture"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+func init() { torture.VictimOn(startTortured, openTortured) }
+
+// pace is how many times as long as in process a step takes.
+const pace = 5
+
+// serverVariable tells the processes that are killed which server they share.
+const serverVariable = "CAIRN_TEMPORALHOST_TORTURE_SERVER"
+
+// startTortured starts a process with a worker. The engine's leases are longer than Temporal needs to notice that a worker has
+// died, so that activities are tried again under the lease of those that are dead, or only seem to be.
+func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
+	c, err := eventually(func() (client.Client, error) {
+		return client.Dial(client.Options{HostPort: os.Getenv(serverVariable), Logger: silent})
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	soon := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumInterval: 100 * time.Millisecond}
+	h, err := temporalhost.New(c, &temporalhost.Options{
+		TaskQueue: "torture",
+		Activity:  workflow.ActivityOptions{HeartbeatTimeout: min(opts.LeaseTTL/2, 5*time.Second), RetryPolicy: soon},
+		Commit:    workflow.LocalActivityOptions{RetryPolicy: soon},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Host = h
+	eng, err := engine.New(st, agents, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := eventually(func() (worker.Worker, error) {
+		w := h.Worker(eng, worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond})
+		return w, w.Start()
+	})
+	leave := func(context.Context) error {
+		w.Stop()
+		c.Close()
+		return nil
+	}
+	return eng, leave, err
+}
+
+// eventually tries until there is a server. One that was killed takes long to start on a busy machine.
+func eventually[T any](try func() (T, error)) (T, error) {
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		v, err := try()
+		if err == nil || time.Now().After(deadline) {
+			return v, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func openTortured(dir string) (store.Store, error) {
+	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func TestTorture(t *testing.T) {
+	t.Setenv(serverVariable, testenv.Temporal(t))
+	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace}, openTortured, 100)
+}
+
+// The server is killed, too, and started again at once on what it has in its file.
+func TestTortureOfTheServer(t *testing.T) {
+	server := testenv.TemporalServer(t)
+	t.Setenv(serverVariable, server.Address)
+	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace, Server: server}, openTortured, 30)
+}
