@@ -419,7 +419,8 @@ func (fx *Effects) stages(a *cairn.Agent) bool { return fx.Apart || a.Durability
 // stageReply keeps the step's reply. Of one that is broken, by a failure or a stop, nothing is promised: it is kept for the
 // step's commit only.
 func (fx *Effects) stageReply(ctx context.Context, a *cairn.Agent, l *live, st *step, broken bool) error {
-	lasts := !broken && (a.Durability.Stages() || slices.ContainsFunc(st.calls, (*call).delegates)) // else another try would begin other children
+	// Without the reply another try would begin other children. What follows steps that are put off is repeated with them.
+	lasts := !broken && len(l.deferred.steps) == 0 && (a.Durability.Stages() || slices.ContainsFunc(st.calls, (*call).delegates))
 	if !lasts && !fx.Apart {
 		return nil
 	}
