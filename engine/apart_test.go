@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -59,5 +60,84 @@ func TestStepsPutOffAreRepeatedWithWhatFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	drives(t, two, h.begun[1], cairn.RunCompleted)
+	wantSound(t, tapOn(st), "s")
+}
+
+// An answer may come after its call's effect has looked, and before the step that waits is committed. It is there for the
+// next run then, as if it had come after the commit, and so are the tools that would have ended the turn.
+func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
+	t.Parallel()
+	for name, resumes := range map[string]bool{"a worker goes on": false, "the process goes on": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st, pass, clock := clocked()
+			agent := bot(scripted.New(scripted.Reply(scripted.Call("soon", in{"1"}), scripted.Call("ask", in{"2"}), scripted.Call("close", in{"3"}).ID("c3"))),
+				cairn.ClientTool[in, string]("soon", "Asks.", cairn.WaitAtMost(time.Minute)), cairn.ClientTool[in, string]("ask", "Asks."),
+				echo("close", cairn.FinishWith()))
+			h := &byHand{}
+			eng := open(t, st, agent, hostedBy(h), clock, with(func(o *engine.Options) { o.AutoResume = resumes }))
+			start(t, eng, "s", "go")
+			drives(t, eng, h.begun[0], cairn.SuspendedClientTool)
+			pass(time.Hour) // the deadline of one call
+			if _, err := eng.Resume(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+			b := h.begun[1]
+			calls := decode[struct{ Parallel []string }](t, json.RawMessage(carry(t, eng, engine.EffectPlan, next(b, "")))).Parallel
+			for _, call := range calls {
+				carry(t, eng, engine.EffectTool, next(b, call))
+			}
+			call, err := eng.Call(t.Context(), "s", calls[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			submit(t, eng, "s", cairn.Answer(call.CallRef, "yes"), cairn.OutcomeAccepted)
+			if out := decode[engine.Committed](t, json.RawMessage(carry(t, eng, engine.EffectCommit, next(b, "")))); !out.Status.Suspends() {
+				t.Fatalf("the run is %s", out.Status)
+			}
+			if !resumes {
+				if row := load(t, st, "s"); !row.Ready() {
+					t.Fatalf("the session does not say that it can go on: %+v", row)
+				}
+				if _, err := eng.Resume(t.Context(), "s"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(h.begun) != 3 {
+				t.Fatalf("%d runs were begun, want 3", len(h.begun))
+			}
+			drives(t, eng, h.begun[2], cairn.RunCompleted)
+			if r := result(t, messages(t, st, "s"), call.ID); string(r.Output) != `"yes"` {
+				t.Errorf("the model is told %s", r.Output)
+			}
+			wantSound(t, tapOn(st), "s")
+		})
+	}
+}
+
+// Of two calls that speak to a companion the second may go on with it when the first has begun to wait for it. The first
+// does not wait then for what nobody will answer.
+func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	who := &cairn.Agent{Name: "scribe", Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")},
+		Model: scripted.New(scripted.Text("hello"), scripted.Call("ask", in{"?"}), scripted.Text("never mind"))}
+	agent, _ := companions(cairn.Blocking, who, spawn("c1", "ann", "one"),
+		scripted.Reply(send("c2", "ann", "two"), send("c3", "ann", "three")), scripted.Text("done"))
+	eng := open(t, st, agent, hostedBy(h))
+	start(t, eng, "s", "go")
+	drives(t, eng, h.begun[0], cairn.SuspendedStepPartially)
+	if row := load(t, st, "s"); !row.Ready() {
+		t.Fatalf("the session does not say that it can go on: %+v", row)
+	}
+	if _, err := eng.Resume(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	drives(t, eng, h.begun[1], cairn.RunCompleted)
+	for _, call := range []int{2, 3} {
+		if got := output(t, st, "s", call); got != `"never mind"` {
+			t.Errorf("call %d: %s", call, got)
+		}
+	}
 	wantSound(t, tapOn(st), "s")
 }

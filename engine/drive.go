@@ -130,14 +130,14 @@ func (e *Engine) ended(ctx context.Context, record *cairn.Run, row *cairn.Sessio
 	defer e.mu.Unlock()
 	if r := e.driving[record.ID]; r != nil {
 		r.record, r.more = record, row.Queued > 0 && !record.Status.Suspends()
-		r.ready = e.mayBeReady(record)
+		r.ready = e.mayBeReady(record, row)
 	}
 }
 
-// mayBeReady reports whether a run that has just been suspended is to be resumed if it can: a sub-agent may have had its
-// answer before its session began to wait for it.
-func (e *Engine) mayBeReady(record *cairn.Run) bool {
-	return e.opts.AutoResume && record.Suspended != nil && len(record.Suspended.Children) > 0
+// mayBeReady reports whether a run that has just been suspended is to be resumed if it can: its calls, or a sub-agent's, may
+// have had their answers before the session began to wait for them.
+func (e *Engine) mayBeReady(record *cairn.Run, row *cairn.Session) bool {
+	return e.opts.AutoResume && record.Suspended != nil && (row.Ready() || len(record.Suspended.Children) > 0)
 }
 
 // heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.

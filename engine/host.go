@@ -126,7 +126,7 @@ func (e *Engine) endedApart(ctx context.Context, record *cairn.Run, row *cairn.S
 	case row.ParentID != "":
 	case row.Queued > 0 && !record.Status.Suspends():
 		e.followOn(ctx, row.ID)
-	case e.mayBeReady(record):
+	case e.mayBeReady(record, row):
 		e.resumeSoon(ctx, row.ID)
 	}
 }

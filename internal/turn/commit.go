@@ -45,6 +45,9 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 		}
 		return Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
 	}
+	if err := fx.look(ctx, st); err != nil {
+		return Committed{}, err
+	}
 	out := fx.gather(ctx, a, l, st)
 	if len(out.patch) > 0 {
 		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})

@@ -98,11 +98,18 @@ type call struct {
 	visited *cairn.Event
 	// begins are the runs of that session that were handed over to be driven, by id, if effects run apart.
 	begins map[string]Begun
+	// moved says that the session it waits for does not wait any more, since another call of the step has gone on with it.
+	moved bool
 }
 
 // waits reports whether the call has no result because somebody outside must give one.
 func (c *call) waits() bool {
-	return c.result == nil && (c.waiting != nil || c.pending != nil && c.pending.Status == cairn.CallOpen)
+	return c.result == nil && (c.waiting != nil && !c.moved || c.pending != nil && c.pending.Status == cairn.CallOpen)
+}
+
+// ready reports whether the call has no result yet although what it waited for is there, because that came after its effect.
+func (c *call) ready() bool {
+	return c.result == nil && (c.moved || c.pending != nil && c.pending.Status == cairn.CallAnswered)
 }
 
 // input is what the call's tool runs with: the model's arguments, unless whoever approved the call changed them.

@@ -51,8 +51,25 @@ func (fx *Effects) asksFirst(ctx context.Context, l *live, c *call) (asks bool) 
 	return asks
 }
 
-// waits reports whether calls of the step wait for somebody outside.
-func (s *step) waits() bool { return slices.ContainsFunc(s.calls, (*call).waits) }
+// waits reports whether calls of the step wait for somebody outside, or would have if nobody had been so quick.
+func (s *step) waits() bool {
+	return slices.ContainsFunc(s.calls, func(c *call) bool { return c.waits() || c.ready() })
+}
+
+// look notes which of the companions that calls of the step wait for have been given something else to do by other calls.
+func (fx *Effects) look(ctx context.Context, st *step) error {
+	for _, c := range st.calls {
+		if !c.waits() || c.waiting == nil || !c.tool.TalksToCompanion() {
+			continue
+		}
+		row, err := fx.Store.Load(ctx, c.child)
+		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+			return err
+		}
+		c.moved = err != nil || row.Status != cairn.SessionPaused
+	}
+	return nil
+}
 
 // suspension says what the step waits for.
 func (l *live) suspension(st *step) *cairn.Suspension {
@@ -85,7 +102,7 @@ func suspendedStatus(st *step) cairn.RunStatus {
 		}
 	}
 	switch {
-	case own == 0:
+	case own == 0 && children > 0:
 		return cairn.SuspendedChildren
 	case results+children > 0:
 		return cairn.SuspendedStepPartially
