@@ -73,7 +73,8 @@ func Drive(s Scheduler, b Begun) (cairn.RunStatus, error) {
 // where this process has carried out the effect before. Meanwhile it renews the run's lease, and hears of stop requests.
 //
 // It may be called again with the same input, if its answer was lost: what was done is not done again, but a model or a
-// tool that was cut off is called again. It must not be called twice at the same time, unless the first is cut off.
+// tool that was cut off is called again. If the first call goes on although the host has given it up, the log is told one
+// story and one outcome counts; one of the two may be ErrUnavailable, for the host to try again.
 //
 // The error is ErrFenced if somebody else has taken the run over; the host then gives it up. ErrInvalid is for an effect that
 // there is not, ErrNotFound for an unknown agent or a session that was deleted, ErrClosed after Close, and any other for

@@ -53,7 +53,7 @@ func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *eng
 		return nil, nil, err
 	}
 	w, err := eventually(func() (worker.Worker, error) {
-		w := h.Worker(eng, worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond})
+		w := h.Worker(eng, worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond, DeadlockDetectionTimeout: time.Minute})
 		return w, w.Start()
 	})
 	leave := func(context.Context) error {

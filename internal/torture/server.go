@@ -20,7 +20,7 @@ type Server interface {
 // RunOn does what [Run] does with at most 60 processes, and kills the store's server, too: it is down for as long as a start
 // takes, and up for a random time of about a second. A process may take an answer of ErrUnavailable for what it is.
 func RunOn(t *testing.T, server Server, open Open) {
-	RunHost(t, Host{Start: inProcess, Server: server}, open, min(*flagKills, mostWithServer))
+	RunHost(t, Host{Start: inProcess, Server: server}, open, mostWithServer)
 }
 
 // outage kills a server again and again until the function that it returns is called, which leaves it running.

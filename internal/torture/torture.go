@@ -86,8 +86,9 @@ type Host struct {
 // the kills, though hardly the moments.
 func Run(t *testing.T, open Open) { RunHost(t, Host{Start: inProcess}, open, *flagKills) }
 
-// RunHost tortures a host by killing so many processes.
+// RunHost tortures a host by killing so many processes, or fewer if -torture.kills says so.
 func RunHost(t *testing.T, host Host, open Open, kills int) {
+	kills = min(kills, *flagKills)
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
