@@ -76,8 +76,9 @@ func eventually[T any](try func() (T, error)) (T, error) {
 	}
 }
 
+// openTortured opens a store that does not wait for the disk: it is processes that are killed here, not the machine.
 func openTortured(dir string) (store.Store, error) {
-	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), nil)
+	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal})
 	if err != nil {
 		return nil, err
 	}
