@@ -63,6 +63,34 @@ func TestStepsPutOffAreRepeatedWithWhatFollowed(t *testing.T) {
 	wantSound(t, tapOn(st), "s")
 }
 
+// A process may take a run over from itself before the call that began it has returned. Then it drives that run.
+func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
+	t.Parallel()
+	st, pass, clock := clocked()
+	h := &byHand{}
+	agent := bot(scripted.New(scripted.Text("done")))
+	eng := open(t, st, agent, hostedBy(h), clock)
+	held := false
+	agent.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) {
+		if held {
+			return
+		}
+		held = true
+		pass(time.Hour)
+		if _, err := eng.Resume(t.Context(), "s"); err != nil {
+			t.Error(err)
+		}
+	}}
+	start(t, eng, "s", "go")
+	if len(h.begun) != 2 || h.begun[1].Token >= h.begun[0].Token {
+		t.Fatalf("the host was given %+v", h.begun)
+	}
+	_, err := eng.Effect(t.Context(), engine.EffectPlan, next(h.begun[1], ""))
+	wantError(t, err, cairn.ErrFenced)
+	drives(t, eng, h.begun[0], cairn.RunCompleted)
+	wantSound(t, tapOn(st), "s")
+}
+
 // An answer may come after its call's effect has looked, and before the step that waits is committed. It is there for the
 // next run then, as if it had come after the commit, and so are the tools that would have ended the turn.
 func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {

@@ -276,14 +276,18 @@ func (w *writers) put(used store.Writer, limit int) {
 	w.by[used.Session] = append(list, used)
 }
 
-// part lets go of a session whose run was begun or recovered: its effects run apart.
-func (fx *Effects) part(ctx context.Context, b Begun, err error) (Begun, error) {
-	if err != nil || !fx.Apart || b.RunID == "" {
-		return b, err
+// part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
+// have taken the run over from itself.
+func (fx *Effects) part(ctx context.Context, l *live, err error) (Begun, error) {
+	if err != nil || l == nil {
+		return Begun{}, err
+	}
+	b := l.begun()
+	if !fx.Apart {
+		return b, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
 	defer cancel()
-	l := fx.cache.get(b.SessionID)
 	fx.cache.drop(l)
 	defer l.emit.close()
 	if w := l.opening.writes(); !w.empty() {

@@ -53,20 +53,20 @@ const beginTries = 16
 // process drove last costs no read.
 func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
 	defer fx.expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
-	b, err := fx.tryBegin(ctx, in)
-	return fx.part(ctx, b, err)
+	l, err := fx.tryBegin(ctx, in)
+	return fx.part(ctx, l, err)
 }
 
-func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (Begun, error) {
+func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
 	if l := fx.cache.take(in.SessionID); l != nil {
-		b, err := fx.begin(ctx, l, in)
+		err := fx.begin(ctx, l, in)
 		if !fx.outdated(err) && !refused(err) {
-			return b, err
+			return l, err
 		}
 	} else if in.Create != nil {
-		b, err := fx.create(ctx, in)
+		l, err := fx.create(ctx, in)
 		if !errors.Is(err, cairn.ErrExists) {
-			return b, err
+			return l, err
 		}
 	}
 	var err error
@@ -76,14 +76,13 @@ func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (Begun, error) {
 			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
 				return fx.create(ctx, in)
 			}
-			return Begun{}, err
+			return nil, err
 		}
-		var b Begun
-		if b, err = fx.begin(ctx, l, in); !fx.outdated(err) {
-			return b, err
+		if err = fx.begin(ctx, l, in); !fx.outdated(err) {
+			return l, err
 		}
 	}
-	return Begun{}, err
+	return nil, err
 }
 
 // outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or is
@@ -125,10 +124,10 @@ func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
 }
 
 // create begins the first run of a session that should not exist yet.
-func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
+func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
 	a, err := fx.agent(in.Agent)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	c := fx.beginning(in, in.LogLast)
 	c.Guard = store.Guard{New: true}
@@ -138,20 +137,21 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (Begun, error) {
 	}
 	row, err := fx.commitBegin(ctx, in.SessionID, c)
 	if errors.Is(err, cairn.ErrAlreadyRunning) {
-		return Begun{}, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
+		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
 	}
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
-		return Begun{}, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
 	l := &live{row: row, logLast: in.LogLast}
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
 	if err := l.load(c.InitialState, messages); err != nil {
-		return Begun{}, err
+		return nil, err
 	}
-	return fx.started(ctx, a, l, c.StartRun, in.Hooks), nil
+	fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	return l, nil
 }
 
 // beginning is the part of the commit that every new run has in common.
@@ -178,36 +178,36 @@ func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
 }
 
 // begin starts a run on a session in memory. On an error the caller forgets the session.
-func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error) {
+func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	row := l.row
 	if in.Agent == "" {
 		in.Agent = row.Agent
 	}
 	if row.ParentID != "" && !in.Child {
-		return Begun{}, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
+		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
 	}
 	if in.Agent != row.Agent {
-		return Begun{}, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
+		return cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
 	}
 	a, err := fx.agent(in.Agent)
 	if err != nil {
-		return Begun{}, err
+		return err
 	}
 	if a.State != nil && !l.checked {
 		if err := a.State.Check(l.doc.Raw()); err != nil {
-			return Begun{}, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
 		l.checked = true
 	}
 	crashed := row.Crashed(fx.Now())
 	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
-		return Begun{}, store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}
 	if err := fx.allowed(ctx, row, in.Kind, crashed); err != nil {
-		return Begun{}, err
+		return err
 	}
 	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
-		return Begun{}, &DiedError{SessionID: row.ID}
+		return &DiedError{SessionID: row.ID}
 	}
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
@@ -224,12 +224,12 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 	}
 	if crashed {
 		if c.EndRun, err = fx.crashedRun(ctx, row); err != nil {
-			return Begun{}, err
+			return err
 		}
 		c.DropStaged = true
 	}
 	if l.row, err = fx.commitBegin(ctx, row.ID, c); err != nil {
-		return Begun{}, err
+		return err
 	}
 	l.append(c.Messages)
 	l.wrote(c.Calls)
@@ -260,11 +260,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) (Begun, error
 			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
-	b := fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	fx.started(ctx, a, l, c.StartRun, in.Hooks)
 	for _, ev := range toolEnds(0, withdrawn) {
 		l.emit.event(ev)
 	}
-	return b, nil
+	return nil
 }
 
 // commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
@@ -388,7 +388,7 @@ func (l *live) append(messages []cairn.Message) {
 }
 
 // started makes a session driven, once its run is recorded.
-func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) Begun {
+func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
 	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
 	l.run, l.hooks = run, hooks
 	l.lastCommit = fx.Now()
@@ -401,7 +401,6 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 		l.step.scope = fx.newScope(l, l.step.number, l.opening)
 		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
 	}
-	return l.begun()
 }
 
 // beginEvent tells that a run began, in place of another one if previous is set.
@@ -453,22 +452,23 @@ func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.R
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
 // has no RunID.
 func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
-	b, err := fx.takeOver(ctx, id)
-	return fx.part(ctx, b, err)
+	l, err := fx.takeOver(ctx, id)
+	return fx.part(ctx, l, err)
 }
 
-func (fx *Effects) takeOver(ctx context.Context, id string) (Begun, error) {
+// takeOver returns nothing if it has failed the run.
+func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	row, err := fx.Store.Load(ctx, id)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	a, err := fx.agent(row.Agent)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	if row.Recoveries >= fx.MaxRecoveries {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
-		return Begun{}, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
+		return nil, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
 	}
 	taken, err := fx.Store.Commit(ctx, id, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
@@ -476,40 +476,40 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (Begun, error) {
 		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
 	})
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	// Only now can the dead process, should it still live, no longer stage anything.
 	snap, err := fx.Store.Snapshot(ctx, id, 0)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
-		return Begun{}, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
+		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
 	l, err := newLive(snap)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	row = l.row
 	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	if err := l.restore(a, fx, snap.Staged); err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	p := pastOf(row, l.run)
 	if row.Step == 0 {
 		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
-			return Begun{}, err
+			return nil, err
 		}
 	}
 	last, err := fx.reconcile(ctx, row, p)
 	if err != nil {
-		return Begun{}, err
+		return nil, err
 	}
 	if l.run.Kind != cairn.RunResume { // the dead process may not have come to it
 		if err := fx.leaveChildren(ctx, row, l.run.StartedAt); err != nil {
-			return Begun{}, err
+			return nil, err
 		}
 	}
 	l.lastCommit = fx.Now()
@@ -519,7 +519,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (Begun, error) {
 	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
 	if err != nil {
 		fx.cache.drop(l)
-		return Begun{}, err
+		return nil, err
 	}
 	if stop != nil {
 		l.requestStop(*stop)
@@ -530,7 +530,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (Begun, error) {
 	if l.step != nil {
 		l.retell()
 	}
-	return l.begun(), nil
+	return l, nil
 }
 
 // Settle ends the run of a process that died, without driving it on.

@@ -159,13 +159,13 @@ func (l *live) childID(c *call) string {
 // create begins a child's session. The error is ErrExists if an earlier try did.
 func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (Begun, error) {
 	row := v.l.row
-	b, err := v.fx.create(v.ctx, BeginIn{
+	l, err := v.fx.create(v.ctx, BeginIn{
 		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.position(),
 		Create: &cairn.Session{ID: v.c.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Secret: ids.Derive("secret", row.Secret, v.c.child)},
 	})
-	return v.fx.part(v.ctx, b, err)
+	return v.fx.part(v.ctx, l, err)
 }
 
 // advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
