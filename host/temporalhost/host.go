@@ -129,19 +129,14 @@ func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	}, activity.RegisterOptions{Name: interruptActivity})
 }
 
-// Start implements engine.Host. A workflow that drives the run already is terminated: it has lost the lease.
+// Start implements engine.Host. A workflow that drives the run already is terminated: it has lost the lease. The error is
+// ErrFenced if it is this process that has.
 func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
-	opts := client.StartWorkflowOptions{
-		ID: h.workflowID(b), TaskQueue: h.opts.TaskQueue,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING,
-		TypedSearchAttributes:    h.attributes(b),
-	}
 	h.values.put(b.RunID, ctx)
-	run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Begun: b, Call: b.RunID})
+	run, err := h.start(ctx, b)
 	if err != nil {
 		h.values.drop(b.RunID)
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
+		return nil, err
 	}
 	return func(ctx context.Context) error {
 		err := run.Get(ctx, nil)
@@ -153,6 +148,53 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 		return inward(err)
 	}, nil
 }
+
+// start starts the workflow of a run in place of those that drove it under earlier leases.
+func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, error) {
+	opts := client.StartWorkflowOptions{
+		ID: h.workflowID(b), TaskQueue: h.opts.TaskQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		TypedSearchAttributes:                    h.attributes(b),
+		Memo:                                     memo(b),
+	}
+	for {
+		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Begun: b, Call: b.RunID})
+		var there *serviceerror.WorkflowExecutionAlreadyStarted
+		if errors.As(err, &there) {
+			if err = h.overtake(ctx, b, there.RunId); err == nil {
+				continue
+			}
+		}
+		if err == nil || errors.Is(err, cairn.ErrFenced) {
+			return run, err
+		}
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: workflow %s was not started: %w", b.SessionID, opts.ID, err)
+	}
+}
+
+// overtake terminates a run of the workflow, unless that drives under a later lease.
+func (h *Host) overtake(ctx context.Context, b engine.Begun, run string) error {
+	var gone *serviceerror.NotFound
+	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), run)
+	if err == nil {
+		var token int64
+		if d.GetMemoValue(tokenMemo, &token) == nil && token > b.Token { // one that has none was started by an earlier version
+			return cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
+		}
+		err = h.client.TerminateWorkflow(ctx, h.workflowID(b), run, "the run was taken over")
+	}
+	if errors.As(err, &gone) { // it has just ended
+		return nil
+	}
+	return err
+}
+
+// tokenMemo is the memo of workflows that has the fencing token of the lease under which they drive.
+const tokenMemo = "cairn.token"
+
+func memo(b engine.Begun) map[string]any { return map[string]any{tokenMemo: b.Token} }
 
 // workflowID is the same whenever a run is started, so that no two workflows drive it.
 func (h *Host) workflowID(b engine.Begun) string {

@@ -109,6 +109,7 @@ func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		TypedSearchAttributes: s.h.attributes(b),
+		Memo:                  memo(b),
 	})
 	err := workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, turnInput{b, s.in.Call}).Get(ctx, nil)
 	var terminated *temporal.TerminatedError

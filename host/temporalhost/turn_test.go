@@ -165,6 +165,39 @@ func TestCancelledWorkflowInterruptsTheTurn(t *testing.T) {
 	}
 }
 
+// A process that was slow to start a workflow leaves that of whoever has taken the run over alone.
+func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	h, err := temporalhost.New(c, &temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name()}) // which has no worker
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.Begun{Turn: 1, Position: engine.Position{SessionID: "s", Agent: "bot", RunID: "run"}}
+	var running string
+	for _, step := range []struct {
+		token int64
+		want  error
+	}{{5, nil}, {4, cairn.ErrFenced}, {6, nil}, {5, cairn.ErrFenced}} {
+		before := running
+		b.Token = step.token
+		if _, err := h.Start(t.Context(), b); !errors.Is(err, step.want) {
+			t.Fatalf("token %d: %v, want %v", step.token, err, step.want)
+		}
+		d, err := c.DescribeWorkflow(t.Context(), t.Name()+"/bot/s/1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		running = d.WorkflowExecution.RunID
+		if started := running != before; started != (step.want == nil) || d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			t.Errorf("token %d: a workflow was started: %t, it is %s", step.token, started, d.Status)
+		}
+	}
+	if err := c.TerminateWorkflow(t.Context(), t.Name()+"/bot/s/1", "", "the test is over"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A sub-agent whose workflow somebody terminates goes on: that is no answer of the sub-agent's.
 func TestTerminatedWorkflowOfAChild(t *testing.T) {
 	t.Parallel()
