@@ -101,7 +101,7 @@ func (h *harness) life() {
 		h.ways[p.kind]++
 		v := startVictim(h.t, &order{
 			Dir: h.dir, Name: fmt.Sprintf("%d%c", h.lives, 'a'+i), Sessions: h.groups[len(h.groups)-1],
-			LeaseTTL: time.Duration(h.host.Pace*(100+100*h.rng.IntN(2))) * time.Millisecond, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
+			LeaseTTL: time.Duration(h.host.Pace*(100+100*h.rng.IntN(2))) * time.Millisecond, Pace: h.host.Pace, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
 		})
 		victims[i] = v
 		killing.Go(func() { errs[i] = v.kill(p.slowed(h.host.Pace)) })

@@ -156,7 +156,7 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 // interfere adds turns while others are under way: behind them, or in their place.
 func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
-		if err := pause(ctx, time.Duration(10+rng.IntN(90))*time.Millisecond); err != nil {
+		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
 			return err
 		}
 		row, err := st.Load(ctx, id)
