@@ -117,7 +117,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 			carry(t, two, engine.EffectCommit, next(b, ""))
 			if !first {
 				given <- "old"
-				wantError(t, old(), nil)
+				wantError(t, old(), cairn.ErrUnavailable)
 			}
 			if r := result(t, messages(t, st, "s"), "c1"); string(r.Output) != want {
 				t.Errorf("the result is %s, want %s", r.Output, want)

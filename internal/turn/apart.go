@@ -40,7 +40,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any,
 	}
 	defer g.leave()
 	if g.over == nil {
-		g.emit.rivals = &rivals{ids: g.emit.ids, step: in.Step, alone: true, told: map[mark]struct{}{}, giveUp: giveUp}
+		g.emit.rivals = &rivals{ids: g.emit.ids, step: in.Step, alone: true, commits: name == EffectCommit, told: map[mark]struct{}{}, giveUp: giveUp}
 	}
 	switch name {
 	case EffectPlan:

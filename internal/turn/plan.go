@@ -47,6 +47,9 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 	l.step = st
 	st.scope = fx.newScope(l, at.Step, l.opening)
 	l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: at.Step})
+	if err := l.emit.lost(); err != nil {
+		return Planned{}, err
+	}
 
 	work, key := l.work(ctx)
 	defer l.release(key)

@@ -19,7 +19,9 @@ type rivals struct {
 	step int
 	// alone says that nobody else has anything to tell of the step: the effect is its first.
 	alone bool
-	told  map[mark]struct{}
+	// commits says that it is the effect that commits the step.
+	commits bool
+	told    map[mark]struct{}
 	// lost says why the effect has to give up, which giveUp is told of.
 	lost   error
 	giveUp context.CancelCauseFunc
@@ -39,8 +41,11 @@ func (r *rivals) note(ev *cairn.Event) {
 // meet takes in what somebody else has told of the run since the effect began.
 func (r *rivals) meet(ev *cairn.Event) {
 	r.note(ev)
-	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run && ev.Step == r.step && (r.alone || ev.Type == cairn.EventStepDiscarded) && r.lost == nil {
-		r.lost = cairn.Errorf(cairn.CodeUnavailable, "session %q: another try of step %d is under way", r.ids.session, r.step)
+	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || ev.Step != r.step || r.lost != nil {
+		return
+	}
+	if r.alone || ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted && !r.commits {
+		r.lost = cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d goes on without this try of an effect", r.ids.session, r.step)
 		r.giveUp(r.lost)
 	}
 }

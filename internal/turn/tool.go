@@ -60,6 +60,9 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 			return c.out(), err
 		}
 		l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
+		if err := l.emit.lost(); err != nil {
+			return ToolOut{}, err
+		}
 		if result = fx.execute(work, a, l, c); c.waits() {
 			err = fx.waits(ctx, l, c)
 			return c.out(), err
