@@ -231,8 +231,8 @@ func attributes(b engine.Begun) map[string]any {
 // workflowID returns the id of the workflow that drives a run under its lease: cairn/{agent}/{session}/{turn}. DBOS runs
 // only one workflow of an id, ever. So where there is one already, because the run was taken over from whoever drove it, or
 // because the session was taken back or removed and begun anew, the run and the lease's token follow. Workflows that drove
-// the same run and have not ended are cancelled: their leases are fenced, and their processes may never come back to end
-// them.
+// the same run under an earlier lease and have not ended are cancelled: they are fenced, and their processes may never come
+// back to end them. The error is ErrFenced if one does so under a later lease.
 func (h *Host) workflowID(b engine.Begun) (string, error) {
 	id := "cairn/" + b.Agent + "/" + b.SessionID + "/" + strconv.Itoa(b.Turn)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
@@ -251,6 +251,9 @@ func (h *Host) workflowID(b engine.Begun) (string, error) {
 		if w.Attributes["run"] != b.RunID || drives(w, b) {
 			continue
 		}
+		if later(w, b) {
+			return "", cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by workflow %s", b.SessionID, b.RunID, w.ID)
+		}
 		if err := dbos.CancelWorkflow(h.dbos, w.ID); err != nil {
 			return "", unavailable(err)
 		}
@@ -261,6 +264,13 @@ func (h *Host) workflowID(b engine.Begun) (string, error) {
 // drives reports whether a workflow drives a run under the same lease.
 func drives(w *dbos.WorkflowStatus, b engine.Begun) bool {
 	return w.Attributes["run"] == b.RunID && w.Attributes["token"] == token(b)
+}
+
+// later reports whether a workflow drives its run under a lease that came after b's.
+func later(w *dbos.WorkflowStatus, b engine.Begun) bool {
+	text, _ := w.Attributes["token"].(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && n > b.Token
 }
 
 func token(b engine.Begun) string { return strconv.FormatInt(b.Token, 10) }

@@ -117,6 +117,36 @@ func TestExecutorGoesOn(t *testing.T) {
 	}
 }
 
+// A process that began or took over a run, but lost it again before it could hand it over, leaves alone whoever has it.
+func TestLateStartIsFenced(t *testing.T) {
+	s := newSite(t)
+	working, goOn := make(chan struct{}), make(chan struct{})
+	agent := worker(func(context.Context) (string, error) {
+		close(working)
+		<-goOn
+		return "worked", nil
+	})
+	eng, h := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, nil)
+	if _, err := eng.Execute(t.Context(), "s", "worker", cairn.Text("Go.")); err != nil {
+		t.Fatal(err)
+	}
+	<-working
+	row, err := s.st.Load(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := engine.Begun{Position: engine.Position{SessionID: "s", Agent: "worker", RunID: row.RunID, Token: row.Lease.Token - 1}, RootID: "s", Turn: 1}
+	_, err = h.Start(t.Context(), late)
+	close(goOn)
+	if !errors.Is(err, cairn.ErrFenced) {
+		t.Fatalf("the late start: %v", err)
+	}
+	s.outcome(eng, "s")
+	if list := s.workflows(); len(list) != 1 || list["cairn/worker/s/1"].Status != dbos.WorkflowStatusSuccess {
+		t.Errorf("the workflows are %+v", list)
+	}
+}
+
 // What began under another version is left alone by DBOS, whatever the process's name, but not by a worker.
 func TestAnotherVersionTakesOver(t *testing.T) {
 	s := newSite(t)
