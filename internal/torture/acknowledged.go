@@ -189,11 +189,13 @@ func nothingStagedAgain(h *History) error {
 }
 
 // leases is under which lease each process began the last run that it may still be at work on. One that takes over or
-// stops a dead run may have driven that itself, and not have noticed yet that it lost it.
+// stops a dead run may have driven that itself, and not have noticed yet that it lost it. One that a host lets go on has
+// taken no lease.
 type leases map[string]int64
 
 func (l leases) note(r record) {
-	if r.Kind == committed && r.Took && (l[r.Process] == 0 || r.Began != "" && r.Ended == "") {
+	took := r.Kind == committed && r.Took
+	if (took || r.Kind == working) && l[r.Process] == 0 || took && r.Began != "" && r.Ended == "" {
 		l[r.Process] = r.Token
 	}
 }

@@ -139,14 +139,16 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 	slices.Reverse(h.Journal)
 	for name, again := range map[string]record{"tool": tool, "model": model} {
 		for token, fault := range map[int64]bool{1: false, h.Session.Lease.Token + 100: true} {
-			c := clone().Sessions[0]
-			again.Process = "late"
-			c.Journal = append(c.Journal, record{Kind: committed, Process: "late", Took: true, Token: token}, again)
-			if err := nothingStagedAgain(c); (err != nil) != fault {
-				t.Errorf("the %s again under lease %d: %v", name, token, err)
-			}
-			if err := nothingCommittedAgain(c); (err != nil) != fault {
-				t.Errorf("the %s again under lease %d: %v", name, token, err)
+			for _, began := range []record{{Kind: committed, Took: true}, {Kind: working}} {
+				c := clone().Sessions[0]
+				began.Process, began.Token, again.Process = "late", token, "late"
+				c.Journal = append(c.Journal, began, again)
+				if err := nothingStagedAgain(c); (err != nil) != fault {
+					t.Errorf("the %s again under lease %d (%s): %v", name, token, began.Kind, err)
+				}
+				if err := nothingCommittedAgain(c); (err != nil) != fault {
+					t.Errorf("the %s again under lease %d (%s): %v", name, token, began.Kind, err)
+				}
 			}
 		}
 	}

@@ -19,6 +19,8 @@ const (
 	toolStarted recordKind = "tool_started"
 	toolEnded   recordKind = "tool_ended"
 	modelCalled recordKind = "model_called"
+	// The process is at work under a lease that somebody else may have taken: a host lets it carry out effects.
+	working recordKind = "working"
 	// The store has acknowledged it.
 	staged    recordKind = "staged"
 	committed recordKind = "committed"
@@ -47,7 +49,7 @@ type record struct {
 	// Results are the calls whose results were committed.
 	Results []string `json:"results,omitempty"`
 
-	// Token is the lease's: under which something was staged, or after the commit. Took says that the commit took it.
+	// Token is the lease's: under which something was staged or done, or after the commit. Took says that the commit took it.
 	Token int64 `json:"token,omitempty"`
 	Took  bool  `json:"took,omitempty"`
 	// Dropped says that the commit removed what was staged.

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// mostWithServer bounds how many processes are killed while the server is, too, since all of it takes longer then.
-const mostWithServer = 60
-
 // Server is one that a store or a host is on.
 type Server interface {
 	// Kill ends it as a crash would.
@@ -17,10 +14,11 @@ type Server interface {
 	Start() error
 }
 
-// RunOn does what [Run] does with at most 60 processes, and kills the store's server, too: it is down for as long as a start
-// takes, and up for a random time of about a second. A process may take an answer of ErrUnavailable for what it is.
+// RunOn does what [Run] does with 60 processes, since all of it takes longer, and kills the store's server, too: it is down
+// for as long as a start takes, and up for a random time of about a second. A process may take an answer of ErrUnavailable
+// for what it is.
 func RunOn(t *testing.T, server Server, open Open) {
-	RunHost(t, Host{Start: inProcess, Server: server}, open, mostWithServer)
+	RunHost(t, Host{Start: inProcess, Server: server}, open, 60)
 }
 
 // outage kills a server again and again until the function that it returns is called, which leaves it running.

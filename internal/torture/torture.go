@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	flagKills = flag.Int("torture.kills", 200, "how many processes the torture test kills")
+	flagKills = flag.Int("torture.kills", 0, "how many processes a torture test kills; 0 leaves that to the test")
 	flagSeed  = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
@@ -50,7 +50,6 @@ type order struct {
 	Sessions []string      `json:"sessions"`
 	Clerk    bool          `json:"clerk"` // answers calls instead of driving sessions
 	LeaseTTL time.Duration `json:"lease_ttl"`
-	Pace     int           `json:"pace"` // see [Host]
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
 }
@@ -85,11 +84,13 @@ type Host struct {
 
 // Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
 // the kills, though hardly the moments.
-func Run(t *testing.T, open Open) { RunHost(t, Host{Start: inProcess}, open, *flagKills) }
+func Run(t *testing.T, open Open) { RunHost(t, Host{Start: inProcess}, open, 200) }
 
-// RunHost tortures a host by killing so many processes, or fewer if -torture.kills says so.
+// RunHost tortures a host by killing so many processes, or as many as -torture.kills says.
 func RunHost(t *testing.T, host Host, open Open, kills int) {
-	kills = min(kills, *flagKills)
+	if *flagKills > 0 {
+		kills = *flagKills
+	}
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -90,7 +90,7 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if st, err = open(o.Dir); err != nil {
 		return nil, nil, nil, nil, err
 	}
-	eng, leave, err = start(o.Dir, o.Name, &witness{st, j, reach}, actors(j), &engine.Options{
+	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), &engine.Options{
 		LeaseTTL: o.LeaseTTL, WorkInterval: 20 * time.Millisecond, MaxRecoveries: math.MaxInt, Coalesce: 2 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
 	})

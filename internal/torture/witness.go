@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -15,6 +17,13 @@ type witness struct {
 	store.Store
 	journal *journal
 	reach   func(point)
+	leases  sync.Map // those that the process has renewed, by session and token
+}
+
+// lease names one that a session had.
+type lease struct {
+	session string
+	token   int64
 }
 
 // point is a place in a process's life at which it may be killed.
@@ -95,6 +104,18 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		w.journal.write(r)
 	}
 	return nil
+}
+
+// Renew implements store.Store. Nobody works under a lease without it, but whoever has just taken it.
+func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	stop, err := w.Store.Renew(ctx, id, token, ttl)
+	if err != nil {
+		return stop, err
+	}
+	if _, known := w.leases.LoadOrStore(lease{id, token}, true); !known {
+		w.journal.write(record{Kind: working, Session: id, Token: token})
+	}
+	return stop, nil
 }
 
 // EventLog implements store.LogProvider.
