@@ -50,6 +50,7 @@ type order struct {
 	Sessions []string      `json:"sessions"`
 	Clerk    bool          `json:"clerk"` // answers calls instead of driving sessions
 	LeaseTTL time.Duration `json:"lease_ttl"`
+	Pace     int           `json:"pace"` // see [Host]
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
 }
