@@ -134,9 +134,11 @@ func (f *floor) step() {
 }
 
 // compare has some writers do two things in turn, in slices, so that whatever else the machine does falls on both, and
-// reports the rates and the share of the base's that the subject's is: the median of the slices.
-func compare(b *testing.B, subject, base []func()) {
+// reports the rates and the share of the base's that the subject's is: the median of the slices. With the server it also
+// reports how many microseconds of processor time this process and the server spent on each.
+func compare(b *testing.B, server *testenv.RedisProcess, subject, base []func()) {
 	const slice = 200
+	var spent struct{ subject, base testenv.Spent }
 	rate := func(writers []func()) float64 {
 		started := time.Now()
 		var group sync.WaitGroup
@@ -150,11 +152,18 @@ func compare(b *testing.B, subject, base []func()) {
 		group.Wait()
 		return float64(slice*len(writers)) / time.Since(started).Seconds()
 	}
+	count := func(to *testenv.Spent, writers []func()) (r float64) {
+		if server == nil {
+			return rate(writers)
+		}
+		to.Add(b, server.Server, slice*len(writers), func() { r = rate(writers) })
+		return r
+	}
 	rate(subject)
 	rate(base)
 	var subjects, bases, shares []float64
 	for b.Loop() {
-		s, f := rate(subject), rate(base)
+		s, f := count(&spent.subject, subject), count(&spent.base, base)
 		subjects, bases, shares = append(subjects, s), append(bases, f), append(shares, s/f)
 	}
 	median := func(list []float64) float64 {
@@ -164,6 +173,10 @@ func compare(b *testing.B, subject, base []func()) {
 	b.ReportMetric(median(subjects), "subject/s")
 	b.ReportMetric(median(bases), "base/s")
 	b.ReportMetric(100*median(shares), "%")
+	if server != nil {
+		spent.subject.Report(b, "subject")
+		spent.base.Report(b, "base")
+	}
 }
 
 // BenchmarkCommitAgainstFloor compares steps with the same writes by hand, at the same concurrency, on a server that waits
@@ -179,7 +192,7 @@ func BenchmarkCommitAgainstFloor(b *testing.B) {
 					subject = append(subject, newStepper(b, st, fmt.Sprint("subject-", i), nil).step)
 					base = append(base, newFloor(b, st, fmt.Sprint("base-", i)).step)
 				}
-				compare(b, subject, base)
+				compare(b, server, subject, base)
 			})
 		}
 	}
@@ -200,7 +213,7 @@ func BenchmarkHistory(b *testing.B) {
 		}
 		return []func(){s.step}
 	}
-	compare(b, after(10_000), after(10))
+	compare(b, nil, after(10_000), after(10))
 }
 
 // BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take longer.
@@ -210,7 +223,7 @@ func BenchmarkState(b *testing.B) {
 		state := json.RawMessage(`{"text":"` + strings.Repeat("x", size) + `"}`)
 		return []func(){newStepper(b, st, fmt.Sprint("with-", size), state).step}
 	}
-	compare(b, with(1<<20), with(1<<10))
+	compare(b, nil, with(1<<20), with(1<<10))
 }
 
 // BenchmarkEvents is small events appended in batches.

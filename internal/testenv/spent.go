@@ -1,0 +1,80 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Spent is the processor time that operations took of this process and of a server with its children. It tells more than
+// their rate where other work shares the machine. The server's is 0 where the system has no /proc.
+type Spent struct {
+	process, server time.Duration
+	operations      int
+}
+
+// Add counts what some operations spend.
+func (t *Spent) Add(tb testing.TB, s *Server, operations int, do func()) {
+	tb.Helper()
+	process, server := s.spent(tb)
+	do()
+	processAfter, serverAfter := s.spent(tb)
+	t.process += processAfter - process
+	t.server += serverAfter - server
+	t.operations += operations
+}
+
+// Report reports the microseconds of an operation.
+func (t *Spent) Report(b *testing.B, name string) {
+	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(t.operations) }
+	b.ReportMetric(each(t.process), name+"-client-µs")
+	b.ReportMetric(each(t.server), name+"-server-µs")
+}
+
+// spent returns the processor time that this process and a server with its children have used so far.
+func (s *Server) spent(tb testing.TB) (process, server time.Duration) {
+	tb.Helper()
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		tb.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		tb.Fatalf("%s: it does not run", s.program.name)
+	}
+	pid := strconv.Itoa(s.process.cmd.Process.Pid)
+	list, _ := filepath.Glob("/proc/[0-9]*/stat")
+	ticks := 0
+	for _, path := range list {
+		if n, parent := ticksOf(path); parent == pid || path == "/proc/"+pid+"/stat" {
+			ticks += n
+		}
+	}
+	return time.Duration(own.Utime.Nano() + own.Stime.Nano()), time.Duration(ticks) * tick
+}
+
+// tick is the unit of times in /proc.
+const tick = time.Second / 100
+
+// ticksOf reads the time that a process has used, with those children of it that have ended, and its parent. Both are zero
+// for a process that has ended itself.
+func ticksOf(path string) (ticks int, parent string) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, ""
+	}
+	// The name, in parentheses, may contain anything.
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	for _, field := range fields[11:15] {
+		var n int
+		fmt.Sscan(field, &n)
+		ticks += n
+	}
+	return ticks, fields[1]
+}
