@@ -28,12 +28,13 @@ type checkpointData struct {
 
 // checkpointRecord returns what stands before and after the time in a checkpoint's record. r is the row after its commit.
 func checkpointRecord(cp *cairn.Checkpoint, r *record) (before, behind string) {
-	text := []byte{'['}
+	text := append(make([]byte, 0, 80), '[')
 	for _, n := range []int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
 		text = append(strconv.AppendInt(text, n, 10), ',')
 	}
-	tail := append(quoted([]byte{','}, cp.ParentID), `,{"run_id":`...)
+	tail := make([]byte, 0, 100+len(cp.ParentID)+len(cp.RunID)+len(cp.StepID))
+	tail = append(quoted(append(tail, ','), cp.ParentID), `,{"run_id":`...)
 	tail = append(quoted(tail, cp.RunID), `,"step_id":`...)
 	tail = append(quoted(tail, cp.StepID), `,"step":`...)
 	tail = append(strconv.AppendInt(tail, int64(cp.Step), 10), `,"log_sequence":`...)

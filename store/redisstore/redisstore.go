@@ -178,16 +178,21 @@ func (r *routes) forget(id string) {
 	delete(r.known, id)
 }
 
+// route returns the bucket where a session is looked for first, and whether it was seen there.
+func (s *Store) route(id string) (bucket int, remembered bool) {
+	if len(s.buckets) > 1 {
+		if bucket, remembered = s.routes.get(id); remembered {
+			return bucket, true
+		}
+	}
+	return s.bucketOf(id), false
+}
+
 // ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if there
 // is no such session.
 func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (reply, error) {
 	own := s.bucketOf(id)
-	bucket, remembered := own, false
-	if len(s.buckets) > 1 {
-		if known, ok := s.routes.get(id); ok {
-			bucket, remembered = known, true
-		}
-	}
+	bucket, remembered := s.route(id)
 	args = append([]any{id}, args...)
 	for range 3 {
 		r, err := s.run(ctx, sc, bucket, args...)

@@ -47,6 +47,19 @@ func source(name string) string {
 
 // run runs a script on a bucket.
 func (s *Store) run(ctx context.Context, sc *script, bucket int, args ...any) (reply, error) {
+	answer, err := s.answer(ctx, sc, bucket, args...)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := answer.([]any)
+	if len(list) == 0 {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%s: the server answers nothing", sc.doing)
+	}
+	return list, nil
+}
+
+// answer runs a script on a bucket and returns what it answers, which for most is a list.
+func (s *Store) answer(ctx context.Context, sc *script, bucket int, args ...any) (any, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -55,14 +68,8 @@ func (s *Store) run(ctx context.Context, sc *script, bucket int, args ...any) (r
 			return nil, fault(sc.doing, err)
 		}
 	}
-	list, err := s.eval(ctx, sc, s.buckets[bucket], args...).Slice()
-	if err != nil {
-		return nil, s.fault(ctx, sc.doing, err)
-	}
-	if len(list) == 0 {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%s: the server answers nothing", sc.doing)
-	}
-	return list, nil
+	answer, err := s.eval(ctx, sc, s.buckets[bucket], args...).Result()
+	return answer, s.fault(ctx, sc.doing, err)
 }
 
 // eval has the server run a script, as soon as it is ready to. A script that only reads is not run as EVALSHA_RO, which a
@@ -179,8 +186,10 @@ func (r reply) list(i int) []any {
 }
 
 // unknown is the error for an answer that its script does not give.
-func unknown(sc *script, r reply) error {
-	return cairn.Errorf(cairn.CodeInternal, "%s: the server answers %q", sc.doing, r.word())
+func unknown(sc *script, r reply) error { return unknownText(sc, r.word()) }
+
+func unknownText(sc *script, text string) error {
+	return cairn.Errorf(cairn.CodeInternal, "%s: the server answers %q", sc.doing, text)
 }
 
 // errClosed is what every call answers after Close.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (r *record) step(c *store.Commit) bool {
 	return c.Checkpoint != nil && c.Checkpoint.StepID != "" && c.Checkpoint.ID != "" &&
 		!g.New && !g.Idle && !g.Lapsed && (g.Agent == "" || g.Agent == row.Agent) &&
 		(g.Token == 0 || g.Token == row.Lease.Token) && (g.Version == 0 || g.Version == row.Version) &&
-		(c.Lease.Action == store.LeaseKeep || c.Lease.Action == store.LeaseRenew) && c.Status == "" &&
+		(c.Lease.Action == store.LeaseKeep || c.Lease.Action == store.LeaseRenew && c.Lease.TTL >= 0) && c.Status == "" &&
 		c.StartRun == nil && c.EndRun == nil && c.Rewind == "" && c.RewindRun == "" && c.Suspend == nil && c.Calls == nil &&
 		c.Enqueue == nil && c.Dequeue == "" && c.Cache == nil && c.CacheDrop == nil && c.Context == nil &&
 		!slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
@@ -74,14 +75,15 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 	}
 	before, behind := checkpointRecord(fx.Checkpoint, &after)
 	ttl, drop := "", ""
-	if c.Lease.Action == store.LeaseRenew {
-		ttl = strconv.FormatInt(c.Lease.TTL.Microseconds(), 10)
+	renews := c.Lease.Action == store.LeaseRenew
+	if renews {
+		ttl = "+" + strconv.FormatInt(c.Lease.TTL.Microseconds(), 10)
 	}
 	if c.DropStaged {
 		drop = "1"
 	}
 	cp := fx.Checkpoint
-	args := append(make([]any, 0, 13+len(c.Messages)), strconv.FormatInt(r.session.Version, 10), ttl, after.head(), change, "s"+cp.StepID,
+	args := append(make([]any, 0, 14+len(c.Messages)), id, strconv.FormatInt(r.session.Version, 10), ttl, after.head(), change, "s"+cp.StepID,
 		"c"+cp.ID, before, behind, cp.Number, cp.ID, strconv.FormatInt(after.session.Version, 10), drop,
 		strconv.FormatInt(micros(r.session.CreatedAt), 10))
 	for i := range c.Messages {
@@ -91,17 +93,23 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 		}
 		args = append(args, text)
 	}
-	answer, err := s.ask(ctx, scriptStep, id, args...)
+	bucket, _ := s.route(id)
+	answer, err := s.answer(ctx, scriptStep, bucket, args...)
 	if err != nil {
 		return nil, false, err
 	}
-	if answer.word() != "ok" {
+	text := plain(answer)
+	if text == "" {
 		return nil, false, nil
 	}
-	now, err1 := strconv.ParseInt(answer.text(1), 10, 64)
-	until, err2 := strconv.ParseInt(answer.text(2), 10, 64)
-	if err1 != nil || err2 != nil {
-		return nil, false, unknown(scriptStep, answer)
+	stamp, end, _ := strings.Cut(text, " ")
+	now, err := strconv.ParseInt(stamp, 10, 64)
+	until := now + c.Lease.TTL.Microseconds()
+	if err == nil && !renews {
+		until, err = strconv.ParseInt(end, 10, 64)
+	}
+	if err != nil {
+		return nil, false, unknownText(scriptStep, text)
 	}
 	after.session.UpdatedAt, after.session.Lease.Until = fromMicros(now), fromMicros(until)
 	s.known.put(&after)

@@ -3,7 +3,7 @@
 --
 --   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
 --                 MessagePack; version, updated, until (of the lease), stop, first (see f:ID), due and born, the time of its
---                 creation, are fields
+--                 creation, are fields; a step that renews the lease leaves in until a + and for how long after updated
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
 --   c:ID  hash    c<checkpoint> -> record, s<step> -> checkpoint
@@ -43,9 +43,13 @@ local function text(n)
 	return string.format('%.0f', n)
 end
 
--- stored returns a session's row as it is stored, which is how it is answered.
+-- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed.
 local function stored(id)
-	return call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
+	local list = call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
+	if list[5] and string.sub(list[5], 1, 1) == '+' then
+		list[5] = text(list[4] + list[5])
+	end
+	return list
 end
 
 -- load returns a session's row, and what stored returns; nothing if there is no such session.

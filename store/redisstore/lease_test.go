@@ -1,0 +1,69 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Steps leave the end of the lease in a form of its own. What a process is told of it is what everybody else reads,
+// whichever way the lease was changed before, and a session is due when the shortest of its leases ends.
+func TestEndOfTheLeaseAfterSteps(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	ctx := context.Background()
+	row := newStepper(t, s, "session", nil).row
+	n := 0
+	step := func(c store.LeaseChange) {
+		n++
+		var err error
+		row, err = s.Commit(ctx, row.ID, &store.Commit{Guard: store.Guard{Version: row.Version}, Lease: c,
+			Checkpoint: &cairn.Checkpoint{ID: fmt.Sprint("cp-", n), StepID: fmt.Sprint("step-", n), RunID: "run"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew := func(ttl time.Duration) store.LeaseChange {
+		return store.LeaseChange{Action: store.LeaseRenew, TTL: ttl}
+	}
+	ends := func(what string, want time.Time) {
+		t.Helper()
+		read, err := s.Load(ctx, row.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !read.Lease.Until.Equal(want) || !row.Lease.Until.Equal(want) {
+			t.Errorf("%s: the lease ends at %s, and the process was told %s; want %s", what, read.Lease.Until, row.Lease.Until, want)
+		}
+	}
+	for range 2 {
+		step(renew(time.Minute))
+		ends("renewed", row.UpdatedAt.Add(time.Minute))
+	}
+	until := row.Lease.Until
+	for range 2 {
+		step(store.LeaseChange{})
+		ends("kept", until)
+	}
+	if _, err := s.Renew(ctx, row.ID, row.Lease.Token, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	step(store.LeaseChange{})
+	if left := time.Until(row.Lease.Until); left < 50*time.Minute {
+		t.Errorf("after a renewal for an hour and a step the lease ends in %s", left)
+	}
+	ends("kept after a heartbeat", row.Lease.Until)
+	step(renew(0))
+	ends("renewed for no time", row.UpdatedAt)
+	due, err := s.Due(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(due) != 1 || due[0].SessionID != row.ID || !due[0].Since.Equal(row.Lease.Until) {
+		t.Errorf("due are %v, want the session since %s", due, row.Lease.Until)
+	}
+}
