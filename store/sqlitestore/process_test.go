@@ -334,17 +334,18 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 		}
 	}
 	other := start(t, "stop", s.path, "session")
-	want := func(kind cairn.StopKind) {
+	want := func(id string, kind cairn.StopKind) {
 		t.Helper()
-		if n := <-others; n.SessionID != "session" || n.Stop.RunID != "run" || n.Stop.Kind != kind || n.Stop.At.IsZero() {
-			t.Errorf("notice %+v, want %s of the session's run", n, kind)
+		if n := <-others; n.SessionID != id || n.Stop.RunID != "run" || n.Stop.Kind != kind || n.Stop.At.IsZero() {
+			t.Errorf("notice %+v, want %s of the run of session %q", n, kind, id)
 		}
 	}
+	want("before", cairn.StopAbort)
 	other.goOn()
-	want(cairn.StopInterrupt)
+	want("session", cairn.StopInterrupt)
 	other.goOn() // changes nothing
 	other.goOn()
-	want(cairn.StopAbort)
+	want("session", cairn.StopAbort)
 	other.finish()
 }
 
