@@ -277,7 +277,7 @@ func TestReportReplacesWhatIsBetweenItsMarks(t *testing.T) {
 		}
 	}
 	list, r := madeUp()
-	where := setting{Date: "2026-01-02", Machine: "2 processors", Versions: map[string]string{}}
+	where := setting{Date: "2026-01-02", Machine: "2 processors", Args: "-rounds 3", Versions: map[string]string{}}
 	for _, name := range []string{"Go", "PostgreSQL", "Redis", "Node.js", "@langchain/langgraph", "@langchain/langgraph-checkpoint-postgres",
 		"google.golang.org/adk/v2", "trpc.group/trpc-go/trpc-agent-go", "trpc.group/trpc-go/trpc-agent-go/session/redis"} {
 		where.Versions[name] = "v1"

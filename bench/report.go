@@ -36,6 +36,7 @@ var reportTemplate = template.Must(template.New("report").Parse(reportText))
 // setting is where and with what something was measured.
 type setting struct {
 	Date, Machine                     string
+	Args                              string // of the command
 	Versions                          map[string]string
 	Rounds                            int
 	Slice                             time.Duration
@@ -103,7 +104,7 @@ func drawing(list []contender, r *results) string {
 
 // setting finds out where this is.
 func (a *arena) setting(ctx context.Context) (setting, error) {
-	s := setting{Date: time.Now().UTC().Format("2006-01-02"), Machine: machine(), Versions: map[string]string{"Go": runtime.Version()}}
+	s := setting{Date: time.Now().UTC().Format("2006-01-02"), Machine: machine(), Args: strings.Join(os.Args[1:], " "), Versions: map[string]string{"Go": runtime.Version()}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			s.Versions[m.Path] = m.Version
