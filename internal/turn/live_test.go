@@ -87,6 +87,7 @@ func TestMarksOfALog(t *testing.T) {
 	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }
 	start, commit, discard := cairn.EventStepStart, cairn.EventStepCommitted, cairn.EventStepDiscarded
 	begin, end := cairn.Event{Type: cairn.EventRunStart}, cairn.Event{Type: cairn.EventRunEnd}
+	kept := cairn.Event{Type: cairn.EventCheckpoint, Step: 1, CheckpointID: checkpointID("r", 1)}
 	record := &cairn.Run{ID: "r", Status: cairn.RunCompleted}
 	for name, c := range map[string]struct {
 		steps int // in the store
@@ -101,8 +102,9 @@ func TestMarksOfALog(t *testing.T) {
 		"begun anew after that":         {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1), step(start, 1)}, "[step_discarded 1]"},
 		"a commit without its mark":     {1, false, []cairn.Event{begin, step(start, 1)}, "[step_committed 1 checkpoint 1]"},
 		"three steps in one commit":     {3, false, []cairn.Event{begin, step(start, 1), step(start, 2), step(start, 3), step(commit, 1)}, "[step_committed 2 step_committed 3 checkpoint 3]"},
-		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
-		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[run_end]"},
+		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), kept, step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
+		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), kept}, "[run_end]"},
+		"the checkpoint is missing":     {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[checkpoint 1 run_end]"},
 		"everything is missing":         {1, true, nil, "[step_committed 1 checkpoint 1 run_end]"},
 		"complete":                      {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), end}, "[]"},
 	} {
@@ -112,7 +114,7 @@ func TestMarksOfALog(t *testing.T) {
 			for _, ev := range c.log {
 				m.add(&ev, c.steps)
 			}
-			p := past{runID: "r", run: &cairn.Run{}, steps: c.steps, checkpoint: "cp"}
+			p := past{runID: "r", run: &cairn.Run{}, steps: c.steps, checkpoint: checkpointID("r", c.steps)}
 			if c.ended {
 				p.end = record
 			}

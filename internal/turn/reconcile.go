@@ -258,6 +258,7 @@ type marks struct {
 	failed    bool // its error is told
 	output    bool // its output is told
 	committed map[int]bool
+	kept      string         // the last checkpoint that is told of
 	calls     map[string]int // that wait or have ended, with the step
 	open      []int          // steps begun but neither committed nor taken back
 }
@@ -303,6 +304,8 @@ func (m *marks) add(ev *cairn.Event, committed int) {
 		m.forget(ev.Step)
 	case cairn.EventStepCommitted:
 		m.committed[ev.Step] = true
+	case cairn.EventCheckpoint:
+		m.kept = ev.CheckpointID
 	case cairn.EventToolApproval, cairn.EventToolPending, cairn.EventToolEnd:
 		m.calls[callMark(ev)] = ev.Step
 	case cairn.EventError:
@@ -335,9 +338,9 @@ func (p *past) missing(m marks) []cairn.Event {
 				list = append(list, cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: p.messages})
 			}
 		}
-		if p.checkpoint != "" {
-			list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
-		}
+	}
+	if p.steps > 0 && m.kept != p.checkpoint && p.checkpoint == checkpointID(p.runID, p.steps) { // maybe alone: the log is written at any moment
+		list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
 	}
 	if p.end != nil && m.ended(p.end) { // which also ends a step that was stopped before it said anything
 		return list
