@@ -22,10 +22,12 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 		reading = watching
 	}
 	reading, stop := context.WithCancelCause(reading)
-	heed := heeding{chat: c, elsewhere: watching != nil, reading: reading, stop: stop}
+	answering, ended := context.WithCancel(reading)
+	defer ended()
+	heed := heeding{chat: c, elsewhere: watching != nil, reading: reading, answering: answering, stop: stop}
 	var wg sync.WaitGroup
 	wg.Go(func() { heed.signals(ctx) })
-	err := c.show(reading, run)
+	err := c.show(reading, run, ended)
 	cause := context.Cause(reading)
 	stop(nil)
 	wg.Wait()
@@ -41,7 +43,7 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	case errors.Is(err, cairn.ErrClosed):
 		c.screen.note("Stopped in the middle of the answer. Start again and it goes on.")
 		return errLeft
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, heed.late:
 		return errLeft
 	case watching != nil && errors.Is(err, context.Canceled):
 		return nil // settle looks again
@@ -56,12 +58,16 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	return nil
 }
 
-// show prints events until the run ends and returns the error of the run, if it has one.
-func (c *chat) show(ctx context.Context, run *engine.Run) error {
+// show prints events until the run ends and returns the error of the run, if it has one. It calls ended before it prints
+// how the run ended.
+func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	for ev, err := range run.Events(ctx) {
 		if err != nil {
 			c.screen.newline()
 			return err
+		}
+		if ev.Ends(run.ID()) {
+			ended()
 		}
 		c.screen.show(ev)
 	}
@@ -78,20 +84,22 @@ type heeding struct {
 	chat      *chat
 	elsewhere bool // another process drives the run
 	reading   context.Context
+	answering context.Context // of reading, until the run has ended
 	stop      context.CancelCauseFunc
 
 	asked bool  // the answer was interrupted from here
+	late  bool  // Ctrl-C came when the answer had ended: it is as at the prompt
 	err   error // it could not be interrupted
 }
 
-// signals returns when reading is done: the first Ctrl-C interrupts the answer, the second leaves it behind. When the
+// signals returns when the run has ended: the first Ctrl-C interrupts the answer, the second leaves it behind. When the
 // process is asked to go, as ctx tells, the answer gets a little time to come to its end.
 func (h *heeding) signals(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
 		select {
-		case <-h.reading.Done():
+		case <-h.answering.Done():
 			return
 		case <-ctx.Done():
 			switch {
@@ -108,7 +116,11 @@ func (h *heeding) signals(ctx context.Context) {
 			return
 		case <-h.chat.interrupts:
 		}
-		if h.asked {
+		switch {
+		case h.answering.Err() != nil: // what the run waits for, if it does, is not to be withdrawn
+			h.late = true
+			return
+		case h.asked:
 			h.stop(errLeft)
 			return
 		}
