@@ -106,13 +106,17 @@ func (e *Engine) launch(ctx context.Context, b turn.Begun) {
 
 // letGo leaves a run that could not be driven on to whoever takes it over.
 func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
-	e.fx.Forget(b.Position)
-	e.opts.Logger.Warn("run let go", "session", b.SessionID, "run", b.RunID, "error", cause)
-	if errors.Is(cause, cairn.ErrFenced) {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	e.opts.Logger.Warn("run let go", "session", b.SessionID, "run", b.RunID, "error", cause)
+	if errors.Is(cause, cairn.ErrFenced) {
+		if err := e.fx.Forsake(ctx, b.Position); err != nil {
+			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)
+		}
+		e.fx.Forget(b.Position)
+		return
+	}
+	e.fx.Forget(b.Position)
 	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
 		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {

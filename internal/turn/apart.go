@@ -56,7 +56,10 @@ func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any,
 			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn)
 		}
 	case EffectChild:
-		if g.over != nil {
+		switch {
+		case g.over != nil && in.Driven != "":
+			return ChildOut{}, fx.forsake(ctx, in.ToolIn)
+		case g.over != nil:
 			return ChildOut{}, nil
 		}
 		if err = g.hear(ctx); err == nil {

@@ -135,7 +135,7 @@ func (v *visit) end(result *cairn.ToolResult) {
 // the run was stopped.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
-	c.child = v.l.childID(c)
+	c.child = childID(v.l.row, c.use.CallID)
 	if err := c.tool.Check(c.use.Input); err != nil {
 		return failure(c.use, err), nil
 	}
@@ -152,8 +152,8 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 }
 
 // childID is the id of the session that a call which consults a sub-agent begins.
-func (l *live) childID(c *call) string {
-	return ids.Derive("child", l.row.Secret, l.row.ID, c.use.CallID)
+func childID(parent *cairn.Session, call string) string {
+	return ids.Derive("child", parent.Secret, parent.ID, call)
 }
 
 // create begins a child's session. The error is ErrExists if an earlier try did.

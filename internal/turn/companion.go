@@ -190,9 +190,9 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
 	siblings := map[string]bool{}
 	for _, c := range v.l.step.calls {
-		siblings[v.l.childID(c)] = true
+		siblings[childID(v.l.row, c.use.CallID)] = true
 	}
-	mine := v.l.childID(v.c)
+	mine := childID(v.l.row, v.c.use.CallID)
 	err = v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
 		switch {
 		case row.ID == mine:
@@ -249,7 +249,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	if n := all.alive[args.Agent]; n >= kind.Limit() {
 		return errorResult(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
-	v.c.child = v.l.childID(v.c)
+	v.c.child = childID(v.l.row, v.c.use.CallID)
 	return v.converse(kind, name, func() (Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
 }
 

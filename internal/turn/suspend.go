@@ -395,15 +395,18 @@ func toolEnds(step int, messages []cairn.Message) (list []cairn.Event) {
 	return list
 }
 
-// leaveChildren ends the sub-agents that a session's runs left waiting; those from before a time, unless that is zero.
+// leaveChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that is
+// zero.
 func (fx *Effects) leaveChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
-	return fx.withdrawChildren(ctx, row, cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}, before)
+	return fx.withdrawChildren(ctx, row, leaving, before)
 }
 
-// withdrawChildren ends the wait of the sub-agents that a session waited for; of those from before a time, unless that is
-// zero.
+// leaving is why a sub-agent ends whose parent does not need it any more.
+var leaving = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}
+
+// withdrawChildren ends the sub-agents that a session waited for; of those from before a time, unless that is zero.
 func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
-	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused}}
+	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
 	for {
 		page, err := fx.Store.List(ctx, q)
 		if err != nil {
@@ -418,8 +421,7 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 			if !before.IsZero() && !since.Before(before) || !fx.Awaits(row, child) {
 				continue
 			}
-			stop.RunID = child.RunID
-			if err := fx.Withdraw(ctx, child.ID, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+			if err := fx.withdrawChild(ctx, child, stop); err != nil {
 				return err
 			}
 		}
@@ -427,6 +429,74 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 			return nil
 		}
 	}
+}
+
+// withdrawChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's end,
+// is asked to stop: its next step hears of it.
+func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) (err error) {
+	for {
+		stop.RunID = child.RunID
+		switch child.Status {
+		case cairn.SessionPaused:
+			err = fx.Withdraw(ctx, child.ID, stop)
+		case cairn.SessionActive:
+			if err = fx.Store.RequestStop(ctx, child.ID, stop); err == nil {
+				fx.RequestStop(child.ID, stop)
+			}
+		default:
+			return nil
+		}
+		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) {
+			return err
+		}
+		if child, err = fx.Store.Load(ctx, child.ID); err != nil { // it has got on meanwhile
+			return err
+		}
+	}
+}
+
+// Forsake ends the wait of the sub-agents of a run that this process drove until somebody else took its session. Whoever did
+// that may have looked for them before they began to wait.
+func (fx *Effects) Forsake(ctx context.Context, at Position) error {
+	l := fx.cache.get(at.SessionID)
+	if l == nil || l.row.Lease.Token != at.Token || l.step == nil {
+		return nil
+	}
+	for _, c := range l.step.calls {
+		if c.waiting == nil {
+			continue
+		}
+		if err := fx.forsake(ctx, ToolIn{at, c.use.CallID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forsake ends the wait of the sub-agent that a call has begun, unless the call's run goes on, or its session still waits.
+func (fx *Effects) forsake(ctx context.Context, of ToolIn) error {
+	parent, err := fx.Store.Load(ctx, of.SessionID)
+	if err != nil {
+		return err
+	}
+	run, err := fx.Store.Run(ctx, parent.ID, parent.RunID)
+	child := childID(parent, of.CallID)
+	switch {
+	case err != nil:
+		return err
+	case parent.Status == cairn.SessionActive && (run.ID == of.RunID || run.Kind == cairn.RunResume): // that looks after it
+		return nil
+	case run.Suspended != nil && slices.Contains(run.Suspended.Children, child):
+		return nil
+	}
+	row, err := fx.Store.Load(ctx, child)
+	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that there was before
+		return nil
+	}
+	if err != nil || row.Status != cairn.SessionPaused || !fx.Awaits(parent, row) {
+		return err
+	}
+	return fx.withdrawChild(ctx, row, leaving)
 }
 
 // Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
