@@ -31,7 +31,7 @@ func TestCtrlCTwice(t *testing.T) {
 	defer close(release)
 
 	var out strings.Builder
-	a := &app{env: func(string) string { return "" }, stdin: strings.NewReader("go\nthis is not read\n"), stdout: &out}
+	a := &app{stdin: strings.NewReader("go\nthis is not read\n"), stdout: &out}
 	interrupts := make(chan os.Signal)
 	c := newChat(a, &desk{eng: eng}, "s1", interrupts)
 	go func() {

@@ -40,7 +40,7 @@ type grammar struct {
 // app is what a command works with.
 type app struct {
 	program string // how the program is called, for commands that it prints
-	env     func(string) string
+	env     environment
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
@@ -48,8 +48,21 @@ type app struct {
 	engine engine.Options
 }
 
+// environment is the variables of a process.
+type environment map[string]string
+
+// environmentOf reads variables of the form name=value.
+func environmentOf(variables []string) environment {
+	env := environment{}
+	for _, v := range variables {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env
+}
+
 // run performs one command line and returns its exit code.
-func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(args []string, env environment, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{program: called(os.Args[0]), env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	return a.run(args)
 }

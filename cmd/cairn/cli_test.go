@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
 type bench struct {
 	dir   string
-	env   map[string]string
+	env   environment
 	names map[string]string // of ids in scripts
 	// everyday has commands use the time and the ids of everyday use.
 	everyday bool
@@ -47,7 +47,7 @@ func newBench(t *testing.T) *bench {
 	dir := t.TempDir()
 	return &bench{
 		dir:   dir,
-		env:   map[string]string{"CAIRN_DB": filepath.Join(dir, "cairn.db")},
+		env:   environment{"CAIRN_DB": filepath.Join(dir, "cairn.db"), "TEMPORAL_CONFIG_FILE": os.DevNull},
 		clock: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
 		ids:   map[string]int{},
 	}
@@ -73,8 +73,7 @@ func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code i
 	b.mu.Unlock()
 	var out, errs bytes.Buffer
 	a := &app{
-		env:   func(name string) string { return b.env[name] },
-		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
+		env: b.env, stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
 	}
 	if !b.everyday {
 		a.engine = engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1}

@@ -30,11 +30,11 @@ type modelFlags struct {
 const usualModel = "gpt-5-mini"
 
 // defaultModel returns the model that the environment asks for: a provider's, if there is a key or a base URL.
-func defaultModel(env func(string) string) string {
-	if env("OPENAI_BASE_URL") == "" && env("OPENAI_API_KEY") == "" {
+func defaultModel(env environment) string {
+	if env["OPENAI_BASE_URL"] == "" && env["OPENAI_API_KEY"] == "" {
 		return "scripted"
 	}
-	return "openai:" + orElse(env("OPENAI_MODEL"), usualModel)
+	return "openai:" + orElse(env["OPENAI_MODEL"], usualModel)
 }
 
 // pick returns the model that the flags name.
@@ -52,7 +52,7 @@ func (f modelFlags) pick(a *app) (cairn.Model, error) {
 		}
 		return support.Script(pace), nil
 	case provider == "openai" && name != "":
-		return openaiModel(name, a.env("OPENAI_BASE_URL"), a.env("OPENAI_API_KEY"))
+		return openaiModel(name, a.env["OPENAI_BASE_URL"], a.env["OPENAI_API_KEY"])
 	}
 	return nil, misuse("--model: %q is neither scripted nor openai:NAME", f.Model)
 }
@@ -115,7 +115,7 @@ func openDesk(ctx context.Context, a *app, flags deskFlags, own deskOptions) (_ 
 		if warnings == nil {
 			warnings = slog.New(slog.DiscardHandler)
 		}
-		if d.hosting, err = d.host.connect(ctx, flags.Executor, own.drain, warnings); err != nil {
+		if d.hosting, err = d.host.connect(ctx, a, flags.Executor, own.drain, warnings); err != nil {
 			return nil, err
 		}
 		opts.LeaseTTL, opts.Host = hostLease, d.hosting
@@ -212,7 +212,7 @@ func (cmd *demoCmd) Run(a *app) (err error) {
 	case d.host != nil:
 		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.host, c.program, d.at.option()+d.host.option()))
 	}
-	if d.model.Name == usualModel && a.env("OPENAI_MODEL") == "" {
+	if d.model.Name == usualModel && a.env["OPENAI_MODEL"] == "" {
 		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
 	}
 	return c.talk(ctx)

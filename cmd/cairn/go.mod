@@ -3,6 +3,7 @@ module github.com/cairn-agents/cairn/cmd/cairn
 go 1.26.0
 
 require (
+	github.com/BurntSushi/toml v1.4.0
 	github.com/alecthomas/kong v1.17.0
 	github.com/cairn-agents/cairn v0.0.0
 	github.com/cairn-agents/cairn/host/dboshost v0.0.0
@@ -14,6 +15,8 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	go.temporal.io/api v1.63.5
 	go.temporal.io/sdk v1.50.0
+	go.temporal.io/sdk/contrib/envconfig v1.0.2
+	google.golang.org/grpc v1.83.2
 	google.golang.org/protobuf v1.36.11
 	modernc.org/sqlite v1.60.1
 )
@@ -52,7 +55,6 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
-	google.golang.org/grpc v1.83.2 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect

@@ -15,7 +15,7 @@ import (
 
 // hostFlags say what drives runs, if it is not this process by itself.
 type hostFlags struct {
-	Host     string `placeholder:"URL" help:"What drives runs: temporal://HOST:PORT/NAMESPACE?queue=NAME, dbos://HOST/DATABASE?queue=NAME or dbos:sqlite:PATH?queue=NAME. Default: CAIRN_HOST, else this process by itself."`
+	Host     string `placeholder:"URL" help:"What drives runs: temporal://HOST:PORT/NAMESPACE?queue=NAME, dbos://HOST/DATABASE?queue=NAME or dbos:sqlite:PATH?queue=NAME. Keys and certificates for Temporal come from TEMPORAL_* variables or temporal.toml. Default: CAIRN_HOST, else this process by itself."`
 	Executor string `placeholder:"NAME" help:"This process's name to the host, kept when it is started again and shared with no other. On DBOS it then goes on at once with what it left. Default: a new one each time."`
 }
 
@@ -23,7 +23,7 @@ type hostFlags struct {
 func (f hostFlags) address(a *app) (*hostAddress, error) {
 	given, text := "--host", f.Host
 	if text == "" {
-		given, text = "CAIRN_HOST", a.env("CAIRN_HOST")
+		given, text = "CAIRN_HOST", a.env["CAIRN_HOST"]
 	}
 	if text == "" {
 		if f.Executor != "" {
@@ -46,19 +46,18 @@ const (
 type hostAddress struct {
 	given string // what on the command line or in the environment named it, for errors
 	kind  hostKind
-	// place is a Temporal server's HOST:PORT, or what DBOS takes for its database.
+	// place is a Temporal server's HOST:PORT, or what DBOS takes for its database. What the URL leaves out of Temporal's place
+	// and namespace is empty until connect finds it in the settings of Temporal's own tools.
 	place     string
-	namespace string // Temporal's
+	namespace string
+	tls       string // of the connection to Temporal: true or false; empty for what its settings say
 	queue     string // also what the ids of Temporal's workflows begin with; empty for the default one
 	schema    string // of DBOS's tables in PostgreSQL; empty for the default one
 	search    bool   // Temporal's workflows have search attributes
 }
 
-// The ends of addresses that are left out.
-const (
-	temporalPort      = "7233"
-	temporalNamespace = "default"
-)
+// temporalPort is a Temporal server's, if its URL names none.
+const temporalPort = "7233"
 
 const (
 	temporalForm = "temporal://HOST:PORT/NAMESPACE"
@@ -82,28 +81,32 @@ func parseHost(given, text string) (*hostAddress, error) {
 
 func parseTemporal(given, text string) (*hostAddress, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || u.Hostname() == "" || u.Fragment != "" ||
+	if err != nil || u.Opaque != "" || u.Hostname() == "" && u.Host != "" || u.Fragment != "" ||
 		strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[") {
 		return nil, misuse("%s: not a URL of the form %s", given, temporalForm)
 	}
 	if u.User != nil {
 		return nil, misuse("%s: %s takes no user", given, temporalForm)
 	}
-	at := &hostAddress{given: given, kind: onTemporal, namespace: orElse(strings.Trim(u.Path, "/"), temporalNamespace)}
+	at := &hostAddress{given: given, kind: onTemporal, namespace: strings.Trim(u.Path, "/")}
 	if strings.Contains(at.namespace, "/") {
 		return nil, misuse("%s: %q is no namespace", given, at.namespace)
 	}
-	at.place = net.JoinHostPort(u.Hostname(), orElse(u.Port(), temporalPort))
+	if u.Host != "" {
+		at.place = net.JoinHostPort(u.Hostname(), orElse(u.Port(), temporalPort))
+	}
 	search := ""
-	rest, err := at.take(u.RawQuery, map[string]*string{"queue": &at.queue, "search": &search})
+	rest, err := at.take(u.RawQuery, map[string]*string{"queue": &at.queue, "search": &search, "tls": &at.tls})
 	if err != nil {
 		return nil, err
 	}
-	if search != "" && search != "true" && search != "false" {
-		return nil, misuse("%s: ?search=%s is neither true nor false", given, search)
+	for name, value := range map[string]string{"search": search, "tls": at.tls} {
+		if value != "" && value != "true" && value != "false" {
+			return nil, misuse("%s: ?%s=%s is neither true nor false", given, name, value)
+		}
 	}
 	at.search = search == "true"
-	return at, at.unknown(rest, "queue and search")
+	return at, at.unknown(rest, "queue, search and tls")
 }
 
 // parseDBOS reads what follows dbos:.
@@ -174,7 +177,7 @@ func (at *hostAddress) String() string {
 		return ""
 	}
 	query := url.Values{}
-	for name, value := range map[string]string{"queue": at.queue, "schema": at.schema} {
+	for name, value := range map[string]string{"queue": at.queue, "schema": at.schema, "tls": at.tls} {
 		if value != "" {
 			query.Set(name, value)
 		}

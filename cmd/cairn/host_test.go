@@ -9,8 +9,10 @@ import (
 func TestHostURLs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]hostAddress{
-		"temporal://localhost":                           {kind: onTemporal, place: "localhost:7233", namespace: "default"},
-		"temporal://127.0.0.1:7234/":                     {kind: onTemporal, place: "127.0.0.1:7234", namespace: "default"},
+		"temporal:":                                      {kind: onTemporal},
+		"temporal:///support?tls=false":                  {kind: onTemporal, namespace: "support", tls: "false"},
+		"temporal://localhost":                           {kind: onTemporal, place: "localhost:7233"},
+		"temporal://127.0.0.1:7234/?tls=true":            {kind: onTemporal, place: "127.0.0.1:7234", tls: "true"},
 		"Temporal://[::1]/support?queue=q&search=true":   {kind: onTemporal, place: "[::1]:7233", namespace: "support", queue: "q", search: true},
 		"temporal://h:1/a%20b?search=false":              {kind: onTemporal, place: "h:1", namespace: "a b"},
 		"dbos://ada:word@db/app?sslmode=disable&queue=q": {kind: onDBOS, place: "postgres://ada:word@db/app?sslmode=disable", queue: "q"},
@@ -34,7 +36,7 @@ func TestHostURLs(t *testing.T) {
 // Whatever is given is refused with the name of the flag, or is read and shown as something that reads the same.
 func FuzzHost(f *testing.F) {
 	for _, text := range []string{
-		"temporal://127.0.0.1:7233/namespace?queue=q&search=true", "temporal://[::1%25lo]:1", "temporal://h/a/b", "temporal:h", "temporal://::0", "dbos://", "dbos://h#f",
+		"temporal://127.0.0.1:7233/namespace?queue=q&search=true", "temporal://[::1%25lo]:1", "temporal://h/a/b", "temporal:h", "temporal://:1", "temporal:/n?tls=false", "temporal://::0", "dbos://", "dbos://h#f",
 		"dbos://ada:word@db/app?sslmode=disable&schema=s", "dbos:postgres:app", "dbos:sqlite:dbos.db?queue=q", "dbos:sqlite:////x", "dbos:", "a.db",
 	} {
 		f.Add(text)

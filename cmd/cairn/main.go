@@ -10,5 +10,5 @@ import (
 
 func main() {
 	logging.Disable() // the errors that commands end with say it all
-	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], environmentOf(os.Environ()), os.Stdin, os.Stdout, os.Stderr))
 }

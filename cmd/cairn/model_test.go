@@ -125,8 +125,8 @@ func TestDefaultModel(t *testing.T) {
 		{"", "key", "some-model", "openai:some-model"},
 		{"http://localhost:1/v1", "", "some-model", "openai:some-model"},
 	} {
-		env := map[string]string{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
-		if got := defaultModel(func(name string) string { return env[name] }); got != test.want {
+		env := environment{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
+		if got := defaultModel(env); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}

@@ -30,7 +30,10 @@ type process struct {
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"], "CAIRN_STORE=" + b.env["CAIRN_STORE"], "CAIRN_HOST=" + b.env["CAIRN_HOST"]}
+	p.cmd.Env = []string{asCairn + "=1"}
+	for name, value := range b.env {
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -137,8 +140,7 @@ func (b *bench) settle(t *testing.T, code int, args ...string) string {
 func (b *bench) runNow(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	env := func(name string) string { return b.env[name] }
-	if code := run(args, env, strings.NewReader(""), &out, &errs); code != want {
+	if code := run(args, b.env, strings.NewReader(""), &out, &errs); code != want {
 		t.Fatalf("%q: exit %d, want %d: %s", args, code, want, errs.String())
 	}
 	return out.String()

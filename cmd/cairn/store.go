@@ -33,10 +33,10 @@ func (f storeFlags) address(a *app) (*address, error) {
 		return parseAddress("--store", f.Store)
 	case f.DB != "":
 		return parseFile("--db", f.DB)
-	case a.env("CAIRN_STORE") != "":
-		return parseAddress("CAIRN_STORE", a.env("CAIRN_STORE"))
-	case a.env("CAIRN_DB") != "":
-		return parseFile("CAIRN_DB", a.env("CAIRN_DB"))
+	case a.env["CAIRN_STORE"] != "":
+		return parseAddress("CAIRN_STORE", a.env["CAIRN_STORE"])
+	case a.env["CAIRN_DB"] != "":
+		return parseFile("CAIRN_DB", a.env["CAIRN_DB"])
 	}
 	return parseFile("--db", defaultDB)
 }

@@ -11,7 +11,7 @@ type style struct{ on bool }
 
 // styleFor returns plain style for anything but a terminal that wants colour.
 func styleFor(a *app) style {
-	return style{on: isTerminal(a.stdout) && a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"}
+	return style{on: isTerminal(a.stdout) && a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb"}
 }
 
 func (s style) wrap(code, text string) string {
