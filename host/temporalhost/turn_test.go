@@ -183,7 +183,7 @@ func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 	for _, step := range []struct {
 		token int64
 		want  error
-	}{{5, nil}, {4, cairn.ErrFenced}, {6, nil}, {5, cairn.ErrFenced}} {
+	}{{5, nil}, {4, cairn.ErrFenced}, {6, nil}, {5, cairn.ErrFenced}, {6, nil}} {
 		before := running
 		b.Token = step.token
 		if _, err := h.Start(t.Context(), b); !errors.Is(err, step.want) {
