@@ -106,6 +106,9 @@ func parseTemporal(given, text string) (*hostAddress, error) {
 		}
 	}
 	at.search = search == "true"
+	if _, err := url.Parse(at.String()); err != nil { // such as an IPv6 zone that no URL can name
+		return nil, misuse("%s: not a URL of the form %s", given, temporalForm)
+	}
 	return at, at.unknown(rest, "queue, search and tls")
 }
 

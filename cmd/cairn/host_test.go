@@ -36,7 +36,7 @@ func TestHostURLs(t *testing.T) {
 // Whatever is given is refused with the name of the flag, or is read and shown as something that reads the same.
 func FuzzHost(f *testing.F) {
 	for _, text := range []string{
-		"temporal://127.0.0.1:7233/namespace?queue=q&search=true", "temporal://[::1%25lo]:1", "temporal://h/a/b", "temporal:h", "temporal://:1", "temporal:/n?tls=false", "temporal://::0", "dbos://", "dbos://h#f",
+		"temporal://127.0.0.1:7233/namespace?queue=q&search=true", "temporal://[::1%25lo]:1", "temporal://h/a/b", "temporal:h", "temporal://:1", "temporal://[::%25\x8c]", "temporal:/n?tls=false", "temporal://::0", "dbos://", "dbos://h#f",
 		"dbos://ada:word@db/app?sslmode=disable&schema=s", "dbos:postgres:app", "dbos:sqlite:dbos.db?queue=q", "dbos:sqlite:////x", "dbos:", "a.db",
 	} {
 		f.Add(text)
