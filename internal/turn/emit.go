@@ -99,7 +99,7 @@ func (e *emitter) event(ev cairn.Event) {
 	}
 	e.mu.Unlock()
 	if flush {
-		_ = e.flush(e.ctx) // after a failure the flush before the next commit tries again, and reports
+		_ = e.write(e.ctx, now) // after a failure the flush before the next commit tries again, and reports
 	}
 }
 
@@ -246,39 +246,45 @@ func cutText(text string, limit int) string {
 	return text[:limit]
 }
 
-// flush writes what is buffered. A batch that could not be written before comes first, as it was, since it may be there.
-func (e *emitter) flush(ctx context.Context) error {
+// flush writes what is buffered.
+func (e *emitter) flush(ctx context.Context) error { return e.write(ctx, e.fx.Now()) }
+
+// write writes what is buffered. A batch that could not be written before comes first, as it was, since it may be there.
+func (e *emitter) write(ctx context.Context, now time.Time) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
-	e.mu.Lock()
-	e.lastFlush, e.early = e.fx.Now(), true
-	e.mu.Unlock()
-	if err := e.send(ctx); err != nil {
-		return err
+	for {
+		all := e.take(now)
+		if err := e.send(ctx); err != nil || all {
+			return err
+		}
 	}
+}
+
+// take makes what is buffered the batch to be sent, and reports whether it could: there may be an earlier batch.
+func (e *emitter) take(now time.Time) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lastFlush, e.early = now, true
+	if len(e.batch) > 0 {
+		return false
+	}
 	if len(e.buffer) > 0 {
 		e.batch, e.buffer, e.spare = e.buffer, e.spare, nil
 		e.writer.Batch++
 	}
-	e.mu.Unlock()
-	return e.send(ctx)
+	return true
 }
 
 // send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
 func (e *emitter) send(ctx context.Context) error {
 	for {
-		if err := e.lost(); err != nil {
+		batch, err := e.unsent()
+		if err != nil || len(batch) == 0 {
 			return err
 		}
-		e.mu.Lock()
-		batch := e.batch
-		e.mu.Unlock()
-		if len(batch) == 0 {
-			return nil
-		}
 		var last int64
-		err := e.fx.persist(ctx, func() (err error) {
+		err = e.fx.persist(ctx, func() (err error) {
 			last, err = e.fx.append(ctx, e.log, e.expects(), e.writer, batch...)
 			return err
 		})
@@ -287,16 +293,30 @@ func (e *emitter) send(ctx context.Context) error {
 				continue
 			}
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			e.sent(batch, last)
 		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.last = last
-		clear(batch) // the log has its own copy
-		e.batch, e.spare = nil, batch[:0]
-		return nil
+		return err
 	}
+}
+
+// unsent returns the batch, or why the effect has to give up.
+func (e *emitter) unsent() ([]cairn.Event, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rivals != nil && e.rivals.lost != nil {
+		return nil, e.rivals.lost
+	}
+	return e.batch, nil
+}
+
+// sent lets go of a batch that is in the log, which has its own copy.
+func (e *emitter) sent(batch []cairn.Event, last int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = last
+	clear(batch)
+	e.batch, e.spare = nil, batch[:0]
 }
 
 // position returns the log's last sequence as far as the run knows.

@@ -86,12 +86,8 @@ func (e *emitter) expects() int64 {
 
 // lost returns why the effect has to give up, or nil.
 func (e *emitter) lost() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.rivals == nil {
-		return nil
-	}
-	return e.rivals.lost
+	_, err := e.unsent()
+	return err
 }
 
 // heed looks at what others have written, and leaves out of the batch what they have told.
