@@ -14,7 +14,7 @@ import (
 )
 
 // emitter writes the events of one run to its log. Events that come within a short time of each other are written
-// together, and neighbouring deltas become one event; the first delta of a step is never held back.
+// together, those at its beginning too, and neighbouring deltas become one event; the first delta of a step is never held back.
 type emitter struct {
 	ctx context.Context // the run's values; it is never cancelled
 	fx  *Effects
@@ -55,7 +55,7 @@ var bufferPool = sync.Pool{New: func() any {
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
 	own := bufferPool.Get().(*buffers)
 	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, last: last,
-		ids:    eventIDs{row.ID, runID, row.Agent},
+		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(),
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
 }
 

@@ -72,9 +72,12 @@ func TestAFlushOpensAWindowOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, 20*time.Millisecond)
 		say := func() { e.event(cairn.Event{Type: cairn.EventCustom}) }
-		say() // at once: nothing was written before
-		say() // held back
+		say() // held back: the first window opens with the emitter
+		say()
 		time.Sleep(15 * time.Millisecond)
+		if n := len(logged()); n != 0 {
+			t.Errorf("%d events before the first window has passed", n)
+		}
 		if err := e.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +98,7 @@ func TestDeltasOfDifferentCallsAreNotJoined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, time.Hour)
-		e.event(cairn.Event{Type: cairn.EventRunStart}) // opens the window
+		e.event(cairn.Event{Type: cairn.EventRunStart})
 		for _, id := range []string{"c1", "c1", "c2", "c1"} {
 			e.event(cairn.Event{Type: cairn.EventToolArgDelta, Step: 1, CallID: id, Text: "x"})
 		}
@@ -140,7 +143,7 @@ func TestLostAnswersDoubleNothing(t *testing.T) {
 			log.lose = lose
 			return e.flush(t.Context())
 		}
-		e.event(cairn.Event{Type: cairn.EventRunStart}) // opens the window
+		e.event(cairn.Event{Type: cairn.EventRunStart})
 		say("one ")
 		say("and ")
 		if err := flush(1); err != nil {
@@ -176,6 +179,9 @@ func TestClosedEmitterWritesNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, time.Second)
 		e.event(cairn.Event{Type: cairn.EventRunStart})
+		if err := e.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		e.event(cairn.Event{Type: cairn.EventCustom})
 		e.close()
 		time.Sleep(time.Minute)
