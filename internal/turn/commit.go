@@ -17,6 +17,7 @@ import (
 
 // outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
 type outcome struct {
+	at         time.Time // when it was worked out
 	messages   []cairn.Message
 	ops        []cairn.Op
 	patch      []cairn.PatchOp
@@ -48,7 +49,8 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 	if err := fx.look(ctx, st); err != nil {
 		return Committed{}, err
 	}
-	out := fx.gather(ctx, a, l, st)
+	out := &outcome{at: fx.Now(), usage: st.usage}
+	fx.gather(ctx, a, l, st, out)
 	if len(out.patch) > 0 {
 		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
 	}
@@ -56,7 +58,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 		usage := out.usage
 		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
 	}
-	if out.end == nil && !st.told && !a.Durability.Due(fx.Now().Sub(l.lastCommit), out.checkpoint) {
+	if out.end == nil && !st.told && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
 		if fx.Apart {
 			return Committed{}, fx.stageDeferred(ctx, l, st, out)
 		}
@@ -97,8 +99,7 @@ func (l *live) put(number int, out *outcome) {
 }
 
 // gather works out what the step comes to.
-func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step) *outcome {
-	out := &outcome{usage: st.usage}
+func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome) {
 	stop := l.stopRequest()
 	for _, s := range [...]*scope{l.opening, st.scope} {
 		s.end()
@@ -136,15 +137,13 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 		}
 	}
 	out.end = fx.decide(ctx, a, l, st, out, stop, final)
-	now := fx.Now().UTC()
 	for i := range out.messages {
 		m := &out.messages[i]
-		m.RunID, m.CreatedAt = l.run.ID, now
+		m.RunID, m.CreatedAt = l.run.ID, out.at.UTC()
 		if m.ID == "" {
 			m.ID = st.id + "/c" + strconv.Itoa(i)
 		}
 	}
-	return out
 }
 
 func (out *outcome) say(m cairn.Message) {
@@ -211,7 +210,7 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 			c.result, c.scope, c.done = failure(c.use, err), nil, false
 		}
 		out.usage.ToolCalls++
-		out.usage.ToolCacheHits += l.remember(c, fx.Now())
+		out.usage.ToolCacheHits += l.remember(c, out.at)
 		if c.consults() {
 			out.usage.SubAgentRuns++
 		}
@@ -385,7 +384,7 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 		l.row = row
 		l.append(messages)
 		l.deferred, l.step, l.opening = deferred{}, nil, nil
-		l.lastCommit, l.results.changed = fx.Now(), nil
+		l.lastCommit, l.results.changed = out.at, nil
 		fx.told(l, steps, c.Checkpoint)
 		return nil
 	}

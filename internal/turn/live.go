@@ -37,7 +37,7 @@ type live struct {
 	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
 	step     *step
 	deferred deferred
-	// lastCommit is when the run last wrote.
+	// lastCommit is when what the run last wrote was worked out.
 	lastCommit time.Time
 
 	mu      sync.Mutex
