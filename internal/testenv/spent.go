@@ -18,11 +18,11 @@ type Spent struct {
 	operations      int
 }
 
-// Add counts what some operations spend.
-func (t *Spent) Add(tb testing.TB, s *Server, operations int, do func()) {
+// Add counts what some operations spend; do returns how many there were.
+func (t *Spent) Add(tb testing.TB, s *Server, do func() (operations int)) {
 	tb.Helper()
 	process, server := s.spent(tb)
-	do()
+	operations := do()
 	processAfter, serverAfter := s.spent(tb)
 	t.process += processAfter - process
 	t.server += serverAfter - server

@@ -21,7 +21,12 @@ import (
 // openDurable opens a store on a server that waits for the disk, with a connection for each writer.
 func openDurable(tb testing.TB, connections int) *Store {
 	tb.Helper()
-	return openAt(tb, testenv.Postgres(tb)+"&pool_max_conns="+strconv.Itoa(connections), &Options{Schema: newSchema()})
+	return openOn(tb, testenv.Postgres(tb), connections)
+}
+
+func openOn(tb testing.TB, url string, connections int) *Store {
+	tb.Helper()
+	return openAt(tb, url+"&pool_max_conns="+strconv.Itoa(connections), &Options{Schema: newSchema()})
 }
 
 func BenchmarkStore(b *testing.B) {
@@ -36,17 +41,27 @@ func BenchmarkLog(b *testing.B) {
 const slice = 250 * time.Millisecond
 
 // BenchmarkShare commits steps beside the same bytes written by hand, in turns, and tells the rate of each and the share of
-// the second that the first reaches.
+// the second that the first reaches. It also tells how many microseconds of processor time this process and the server spend
+// on each.
 func BenchmarkShare(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			ours, floor := newSteps(b, writers), newFloor(b, writers)
-			drive(b, ours, slice) // statements are prepared
-			drive(b, floor, slice)
+			server := testenv.NewPostgres(b)
+			ours, floor := newSteps(b, server.URL(), writers), newFloor(b, server.URL(), writers)
+			warmUp(b, ours)
+			warmUp(b, floor)
 			var shares []float64
 			var rates [2]float64
+			var spent [2]testenv.Spent
+			count := func(to *testenv.Spent, s side) (rate float64) {
+				to.Add(b, server.Server, func() (steps int) {
+					rate, steps = driveCounted(b, s, slice)
+					return steps
+				})
+				return rate
+			}
 			for b.Loop() {
-				a, z := drive(b, ours, slice), drive(b, floor, slice)
+				a, z := count(&spent[0], ours), count(&spent[1], floor)
 				shares = append(shares, 100*a/z)
 				rates[0], rates[1] = rates[0]+a, rates[1]+z
 			}
@@ -56,6 +71,8 @@ func BenchmarkShare(b *testing.B) {
 			b.ReportMetric(rates[0]/n, "steps/s")
 			b.ReportMetric(rates[1]/n, "floor/s")
 			b.ReportMetric(shares[len(shares)/2], "%share")
+			spent[0].Report(b, "step")
+			spent[1].Report(b, "floor")
 		})
 	}
 }
@@ -98,8 +115,36 @@ type side interface {
 	step(writer int) error
 }
 
+// warmRuns are so many that each connection has executed the statements of a run's first and last steps more than five times,
+// after which the server plans them no more.
+const warmRuns = 12
+
+// warmUp has each writer of a side make the steps of some runs.
+func warmUp(b *testing.B, s side) {
+	b.Helper()
+	var group sync.WaitGroup
+	for i := range s.writers() {
+		group.Go(func() {
+			for range warmRuns * stepsPerRun {
+				if err := s.step(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
 // drive has each writer of a side write for a while, and returns how many steps there were in a second.
 func drive(b *testing.B, s side, d time.Duration) (rate float64) {
+	b.Helper()
+	rate, _ = driveCounted(b, s, d)
+	return rate
+}
+
+// driveCounted is drive; it also returns how many steps there were.
+func driveCounted(b *testing.B, s side, d time.Duration) (rate float64, n int) {
 	b.Helper()
 	errs := make([]error, s.writers())
 	var steps atomic.Int64
@@ -119,15 +164,15 @@ func drive(b *testing.B, s side, d time.Duration) (rate float64) {
 			b.Fatal(err)
 		}
 	}
-	return float64(steps.Load()) / time.Since(began).Seconds()
+	return float64(steps.Load()) / time.Since(began).Seconds(), int(steps.Load())
 }
 
 // steps are writers that commit steps, each of a session of its own.
 type steps struct{ list []*stepper }
 
-func newSteps(b *testing.B, writers int) *steps {
+func newSteps(b *testing.B, url string, writers int) *steps {
 	b.Helper()
-	s := openDurable(b, writers)
+	s := openOn(b, url, writers)
 	out := &steps{}
 	for i := range writers {
 		out.list = append(out.list, newStepper(b, s, fmt.Sprint("session-", i), nil))
@@ -188,9 +233,9 @@ type floorSession struct {
 	n            int
 }
 
-func newFloor(b *testing.B, writers int) *floor {
+func newFloor(b *testing.B, url string, writers int) *floor {
 	b.Helper()
-	s := openDurable(b, writers)
+	s := openOn(b, url, writers)
 	f := &floor{b: b, pool: s.pool, text: [3]string{s.texts.of(sqlFloorBegin), s.texts.of(sqlFloorStep), s.texts.of(sqlFloorEnd)}}
 	messages := stepMessages("run-0")
 	for i, v := range []any{messages[0], messages[1], &cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}} {

@@ -48,11 +48,12 @@ func newStepper(b testing.TB, st *Store, id string, state json.RawMessage) *step
 // step commits a reply, a tool result and a checkpoint.
 func (s *stepper) step() {
 	s.n++
+	n := strconv.Itoa(s.n)
 	row, err := s.st.Commit(context.Background(), s.row.ID, &store.Commit{
 		Guard:       store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
 		Messages:    stepMessages,
 		Step:        s.n,
-		Checkpoint:  &cairn.Checkpoint{ID: fmt.Sprintf("cp-%d", s.n), StepID: fmt.Sprintf("step-%d", s.n), RunID: "run", Step: s.n, LogSequence: int64(10 * s.n)},
+		Checkpoint:  &cairn.Checkpoint{ID: "cp-" + n, StepID: "step-" + n, RunID: "run", Step: s.n, LogSequence: int64(10 * s.n)},
 		LogSequence: int64(10 * s.n),
 		Usage:       cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged:  true,
@@ -82,7 +83,7 @@ if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then
 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'head', ARGV[3])
 redis.call('RPUSH', KEYS[2], ARGV[4], ARGV[5])
-redis.call('HSET', KEYS[3], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+redis.call('HSET', KEYS[3], ARGV[6], '', ARGV[8], ARGV[9])
 redis.call('ZADD', KEYS[4], ARGV[1], ARGV[7])
 redis.call('DEL', KEYS[5])
 return 1`)
@@ -117,7 +118,7 @@ func newFloor(b testing.TB, st *Store, id string) *floor {
 func (f *floor) step() {
 	n := strconv.Itoa(f.n)
 	f.n++
-	record := `[` + n + `,1,` + n + `,0,0,2,0,1763720000000000,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10}]`
+	record := `[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10},1763720000000000]`
 	var messages [2]string
 	for i := range messages {
 		text, err := encode("message", &stepMessages[i])
@@ -156,7 +157,10 @@ func compare(b *testing.B, server *testenv.RedisProcess, subject, base []func())
 		if server == nil {
 			return rate(writers)
 		}
-		to.Add(b, server.Server, slice*len(writers), func() { r = rate(writers) })
+		to.Add(b, server.Server, func() int {
+			r = rate(writers)
+			return slice * len(writers)
+		})
 		return r
 	}
 	rate(subject)

@@ -26,19 +26,18 @@ type checkpointData struct {
 	LogSequence int64  `json:"log_sequence"`
 }
 
-// checkpointRecord returns what stands before and after the time in a checkpoint's record. r is the row after its commit.
-func checkpointRecord(cp *cairn.Checkpoint, r *record) (before, behind string) {
-	text := append(make([]byte, 0, 80), '[')
-	for _, n := range []int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
+// appendRecord appends a checkpoint's record, but for the time that ends it and a bracket. r is the row after its commit.
+func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
+	to = append(to, '[')
+	for _, n := range [...]int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
-		text = append(strconv.AppendInt(text, n, 10), ',')
+		to = append(strconv.AppendInt(to, n, 10), ',')
 	}
-	tail := make([]byte, 0, 100+len(cp.ParentID)+len(cp.RunID)+len(cp.StepID))
-	tail = append(quoted(append(tail, ','), cp.ParentID), `,{"run_id":`...)
-	tail = append(quoted(tail, cp.RunID), `,"step_id":`...)
-	tail = append(quoted(tail, cp.StepID), `,"step":`...)
-	tail = append(strconv.AppendInt(tail, int64(cp.Step), 10), `,"log_sequence":`...)
-	return string(text), string(append(strconv.AppendInt(tail, cp.LogSequence, 10), "}]"...))
+	to = append(quoted(to, cp.ParentID), `,{"run_id":`...)
+	to = append(quoted(to, cp.RunID), `,"step_id":`...)
+	to = append(quoted(to, cp.StepID), `,"step":`...)
+	to = append(strconv.AppendInt(to, int64(cp.Step), 10), `,"log_sequence":`...)
+	return append(strconv.AppendInt(to, cp.LogSequence, 10), "},"...)
 }
 
 // quoted appends a text as JSON.
@@ -58,7 +57,7 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 	var frame, keyframe, changes, created int64
 	var data checkpointData
 	err := decode("checkpoint", record, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
-		&changes, &created, &cp.ParentID, &data})
+		&changes, &cp.ParentID, &data, &created})
 	if err != nil {
 		return nil, err
 	}

@@ -258,11 +258,11 @@ func (m *importing) checkpoints(p *store.Part) error {
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		place := m.at(cp.StatePosition)
-		before, behind := checkpointRecord(cp, &record{frame: place.frame,
+		record := appendRecord(nil, cp, &record{frame: place.frame,
 			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.keyframe, ChangeBytes: place.changes}}})
-		fields = append(fields, "c"+cp.ID, before+strconv.FormatInt(micros(cp.CreatedAt), 10)+behind)
+		fields = append(fields, "c"+cp.ID, append(strconv.AppendInt(record, micros(cp.CreatedAt), 10), ']'))
 		if cp.StepID != "" {
-			fields = append(fields, "s"+cp.StepID, cp.ID)
+			fields = append(fields, "s"+cp.StepID, "")
 		}
 		numbers = append(numbers, cp.Number, cp.ID)
 	}
@@ -365,13 +365,13 @@ func (m *importing) endSession() error {
 		}
 		stop = strconv.FormatInt(micros(inside.Stop.At), 10) + stop
 	}
-	return m.own("hash", "s", "head", r.head(), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
+	return m.own("hash", "s", "head", r.head(nil), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
 		"until", micros(row.Lease.Until), "stop", stop, "first", inside.FirstState, "due", micros(due))
 }
 
 // packBase returns what of a row only its creation and its context say.
 func packBase(row *cairn.Session, secret string) ([]byte, error) {
-	p := newPacker()
+	p := newPacker(nil)
 	p.text("agent", row.Agent)
 	p.text("root", row.RootID)
 	p.text("secret", secret)

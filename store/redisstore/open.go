@@ -162,7 +162,7 @@ func (s *Store) schemaKey() string { return s.opts.Prefix + ":schema" }
 // layout reads the version of the keys' layout and how many buckets there are, which the first one to open the prefix
 // writes.
 func (s *Store) layout(ctx context.Context, at place) error {
-	list, err := s.eval(ctx, scriptSchema, s.schemaKey(), schemaVersion, at.buckets).Int64Slice()
+	list, err := s.eval(ctx, scriptSchema, scriptSchema.command(s.schemaKey(), schemaVersion, at.buckets)).Int64Slice()
 	if err != nil {
 		return s.fault(ctx, at.doing, err)
 	}

@@ -9,17 +9,17 @@ import (
 
 // packer writes a map in MessagePack, as unpacker reads it.
 type packer struct {
-	data []byte
-	n    int
+	data  []byte
+	start int // of the map
+	n     int
 }
 
-// newPacker returns a packer with room for a row's head.
-func newPacker() packer { return packer{data: make([]byte, 3, 768)} }
+// newPacker returns a packer that appends a map.
+func newPacker(to []byte) packer { return packer{data: append(to, 0xde, 0, 0), start: len(to)} }
 
-// done returns the map.
+// done returns what the map was appended to, and the map.
 func (p *packer) done() []byte {
-	p.data[0] = 0xde
-	binary.BigEndian.PutUint16(p.data[1:], uint16(p.n))
+	binary.BigEndian.PutUint16(p.data[p.start+1:], uint16(p.n))
 	return p.data
 }
 

@@ -16,6 +16,13 @@ type record struct {
 	frame, checkpoints int64
 	kind               string
 	turns              int64
+	since              string    // when the store got the session: tells it from others that had its id
+	keys               *stepKeys // once there was a step
+}
+
+// version is what the row says of its version.
+func (r *record) version(to []byte) []byte {
+	return append(append(strconv.AppendInt(to, r.session.Version, 10), ' '), r.since...)
 }
 
 // readRow reads a session's row as the scripts answer it.
@@ -38,10 +45,12 @@ func readRecord(id string, stored []any) (*record, error) {
 	if list.text(0) == "" { // there is none
 		return r, nil
 	}
+	var version string
+	version, r.since, _ = strings.Cut(list.text(2), " ")
 	var numbers [3]int64
-	for i := range numbers {
+	for i, text := range [...]string{version, list.text(3), list.text(4)} {
 		var err error
-		if numbers[i], err = strconv.ParseInt(list.text(2+i), 10, 64); err != nil {
+		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil {
 			return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: the stored row does not decode: %w", id, err)
 		}
 	}
@@ -191,10 +200,10 @@ var counters = [...]struct {
 	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
 }
 
-// head returns what a row has as its head. The scripts leave out what is zero, but for the fields that come first.
-func (r *record) head() []byte {
+// head appends what a row has as its head. The scripts leave out what is zero, but for the fields that come first.
+func (r *record) head(to []byte) []byte {
 	s := r.session
-	p := newPacker()
+	p := newPacker(to)
 	p.text("status", string(s.Status))
 	p.int64("messages", int64(s.MessageCount))
 	p.int64("position", s.State.Position)

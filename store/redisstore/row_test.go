@@ -87,7 +87,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 func TestPackedNumbers(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{0, 1, 127, 128, 1 << 16, 1 << 40, math.MaxInt64, -1, math.MinInt64} {
-		p := newPacker()
+		p := newPacker(nil)
 		p.int64("n", n)
 		u := unpacker{data: string(p.done())}
 		if pairs, name, got := u.pairs(), u.text(), u.int64(); pairs != 1 || name != "n" || got != n || u.err != nil {
@@ -98,7 +98,7 @@ func TestPackedNumbers(t *testing.T) {
 
 func FuzzRow(f *testing.F) {
 	r := record{session: &cairn.Session{Status: cairn.SessionActive, MessageCount: 3, RunID: "run", Usage: cairn.Usage{InputTokens: 1, Custom: map[string]float64{"x": 0.5}}}}
-	f.Add(string(r.head()))
+	f.Add(string(r.head(nil)))
 	f.Add("\x81\xa4tags\xa1[")
 	f.Add("\xdf\xff\xff\xff\xff")
 	f.Fuzz(func(t *testing.T, packed string) {
@@ -107,7 +107,7 @@ func FuzzRow(f *testing.F) {
 }
 
 func FuzzRecords(f *testing.F) {
-	f.Add(`[1,2,3,4,5,6,7,8,"parent",{"run_id":"r"}]`)
+	f.Add(`[1,2,3,4,5,6,7,"parent",{"run_id":"r"},8]`)
 	f.Add("[1,2,3,\"s\",\"u\",\"a\",[]]\n{\"input\":1}")
 	f.Add(`1763720000000000{"role":"user"}`)
 	f.Fuzz(func(t *testing.T, text string) {

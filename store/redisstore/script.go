@@ -20,20 +20,30 @@ type script struct {
 	name   string
 	doing  string // for errors
 	reads  bool
+	text   string
+	hash   any // a string
 	script *redis.Script
 }
 
 // reader and writer return the script in the file of a name, which begins with the file common.lua.
-func reader(name, doing string) *script { return load(name, doing, true) }
-func writer(name, doing string) *script { return load(name, doing, false) }
-
-// alone returns the script in the file of a name, which is whole.
-func alone(name, doing string) *script {
-	return &script{name: name, doing: doing, script: redis.NewScript(source(name))}
+func reader(name, doing string) *script {
+	return load(name, doing, true, source("common")+source(name))
+}
+func writer(name, doing string) *script {
+	return load(name, doing, false, source("common")+source(name))
 }
 
-func load(name, doing string, reads bool) *script {
-	return &script{name: name, doing: doing, reads: reads, script: redis.NewScript(source("common") + source(name))}
+// alone returns the script in the file of a name, which is whole.
+func alone(name, doing string) *script { return load(name, doing, false, source(name)) }
+
+func load(name, doing string, reads bool, text string) *script {
+	sc := redis.NewScript(text)
+	return &script{name: name, doing: doing, reads: reads, text: text, hash: sc.Hash(), script: sc}
+}
+
+// command returns the command that runs a script with one key.
+func (sc *script) command(key string, args ...any) []any {
+	return append(append(make([]any, 0, 4+len(args)), "evalsha", sc.hash, 1, key), args...)
 }
 
 // source returns a file, which is there: it was embedded.
@@ -47,7 +57,7 @@ func source(name string) string {
 
 // run runs a script on a bucket.
 func (s *Store) run(ctx context.Context, sc *script, bucket int, args ...any) (reply, error) {
-	answer, err := s.answer(ctx, sc, bucket, args...)
+	answer, err := s.answer(ctx, sc, sc.command(s.buckets[bucket], args...))
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +68,8 @@ func (s *Store) run(ctx context.Context, sc *script, bucket int, args ...any) (r
 	return list, nil
 }
 
-// answer runs a script on a bucket and returns what it answers, which for most is a list.
-func (s *Store) answer(ctx context.Context, sc *script, bucket int, args ...any) (any, error) {
+// answer runs the command of a script and returns what it answers, which for most is a list.
+func (s *Store) answer(ctx context.Context, sc *script, command []any) (any, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -68,17 +78,30 @@ func (s *Store) answer(ctx context.Context, sc *script, bucket int, args ...any)
 			return nil, fault(sc.doing, err)
 		}
 	}
-	answer, err := s.eval(ctx, sc, s.buckets[bucket], args...).Result()
+	answer, err := s.eval(ctx, sc, command).Result()
 	return answer, s.fault(ctx, sc.doing, err)
 }
 
-// eval has the server run a script, as soon as it is ready to. A script that only reads is not run as EVALSHA_RO, which a
-// client may send to a replica.
-func (s *Store) eval(ctx context.Context, sc *script, key string, args ...any) *redis.Cmd {
-	deadline := time.Now().Add(startWait)
+// eval has the server run the command of a script, as soon as it is ready to, and sends a script that it does not have. A
+// script that only reads is not run as EVALSHA_RO, which a client may send to a replica.
+func (s *Store) eval(ctx context.Context, sc *script, command []any) *redis.Cmd {
+	var deadline time.Time
 	for {
-		cmd := sc.script.Run(ctx, s.client, []string{key}, args...)
-		if !notYet(cmd.Err()) || time.Now().After(deadline) || !s.pause(ctx) {
+		cmd := redis.NewCmd(ctx, command...)
+		cmd.SetFirstKeyPos(3)
+		err := s.client.Process(ctx, cmd)
+		switch {
+		case err == nil:
+			return cmd
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			command[0], command[1] = "eval", sc.text
+			continue
+		case !notYet(err):
+			return cmd
+		case deadline.IsZero():
+			deadline = time.Now().Add(startWait)
+		}
+		if time.Now().After(deadline) || !s.pause(ctx) {
 			return cmd
 		}
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,14 +32,17 @@ func (k *known) get(id string) *record {
 }
 
 func (k *known) put(r *record) {
-	own, row := *r, *r.session // the caller's may change
-	own.session = &row
+	own := &struct {
+		record
+		row cairn.Session // the caller's may change
+	}{*r, *r.session}
+	own.session = &own.row
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.rows == nil || len(k.rows) >= mostKnown && k.rows[row.ID] == nil {
+	if k.rows == nil || len(k.rows) >= mostKnown && k.rows[own.row.ID] == nil {
 		k.rows = map[string]*record{}
 	}
-	k.rows[row.ID] = &own
+	k.rows[own.row.ID] = &own.record
 }
 
 func (k *known) forget(id string) {
@@ -67,34 +71,22 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 		return nil, false, err
 	}
 	after := *r
-	var fx store.Effect
-	after.session, fx = c.Advance(r.session, time.Time{}, len(change), r.checkpoints)
+	row, fx := c.Advance(r.session, time.Time{}, len(change), r.checkpoints)
+	after.session = row
 	after.checkpoints++
 	if c.State != nil && c.State.Keyframe != nil {
-		after.frame = after.session.State.Position
+		after.frame = row.State.Position
 	}
-	before, behind := checkpointRecord(fx.Checkpoint, &after)
-	ttl, drop := "", ""
-	renews := c.Lease.Action == store.LeaseRenew
-	if renews {
-		ttl = "+" + strconv.FormatInt(c.Lease.TTL.Microseconds(), 10)
+	if after.keys == nil {
+		bucket, _ := s.route(id)
+		after.keys = newStepKeys(s.buckets[bucket], id)
 	}
-	if c.DropStaged {
-		drop = "1"
+	cmd := newStepCommand()
+	defer cmd.free()
+	if err := cmd.fill(c, r, &after, fx.Checkpoint, change); err != nil {
+		return nil, false, err
 	}
-	cp := fx.Checkpoint
-	args := append(make([]any, 0, 14+len(c.Messages)), id, strconv.FormatInt(r.session.Version, 10), ttl, after.head(), change, "s"+cp.StepID,
-		"c"+cp.ID, before, behind, cp.Number, cp.ID, strconv.FormatInt(after.session.Version, 10), drop,
-		strconv.FormatInt(micros(r.session.CreatedAt), 10))
-	for i := range c.Messages {
-		text, err := encode("message", &c.Messages[i])
-		if err != nil {
-			return nil, false, err
-		}
-		args = append(args, text)
-	}
-	bucket, _ := s.route(id)
-	answer, err := s.answer(ctx, scriptStep, bucket, args...)
+	answer, err := s.answer(ctx, scriptStep, cmd.list)
 	if err != nil {
 		return nil, false, err
 	}
@@ -105,13 +97,111 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 	stamp, end, _ := strings.Cut(text, " ")
 	now, err := strconv.ParseInt(stamp, 10, 64)
 	until := now + c.Lease.TTL.Microseconds()
-	if err == nil && !renews {
+	if err == nil && c.Lease.Action != store.LeaseRenew {
 		until, err = strconv.ParseInt(end, 10, 64)
 	}
 	if err != nil {
 		return nil, false, unknownText(scriptStep, text)
 	}
-	after.session.UpdatedAt, after.session.Lease.Until = fromMicros(now), fromMicros(until)
+	row.UpdatedAt, row.Lease.Until = fromMicros(now), fromMicros(until)
 	s.known.put(&after)
-	return after.session, true, nil
+	return row, true, nil
+}
+
+// stepKeys are the names of a session's keys in the order in which step.lua knows them, and that of no key.
+type stepKeys struct {
+	names   [6]any
+	nothing any
+}
+
+func newStepKeys(bucket, id string) *stepKeys {
+	k := &stepKeys{nothing: bucket}
+	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
+		k.names[i] = bucket + letter + ":" + id
+	}
+	return k
+}
+
+// stepCommand is the command of one step. It is used again and again, for most of what a step costs this process would be to
+// make texts and to clear them away.
+type stepCommand struct {
+	list  []any
+	texts []stepText
+	data  []byte // of all texts
+	json  *json.Encoder
+}
+
+// stepText is an argument that the client takes as it is.
+type stepText []byte
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (t *stepText) MarshalBinary() ([]byte, error) { return *t, nil }
+
+var stepCommands = sync.Pool{New: func() any {
+	c := &stepCommand{}
+	c.json = json.NewEncoder(c)
+	return c
+}}
+
+// mostReused bounds the bytes that a command keeps for the next one.
+const mostReused = 64 << 10
+
+func newStepCommand() *stepCommand {
+	cmd := stepCommands.Get().(*stepCommand)
+	cmd.list, cmd.texts, cmd.data = cmd.list[:0], cmd.texts[:0], cmd.data[:0]
+	return cmd
+}
+
+// free is called when nobody has the command's texts any more.
+func (s *stepCommand) free() {
+	if cap(s.data) <= mostReused {
+		stepCommands.Put(s)
+	}
+}
+
+// Write implements io.Writer.
+func (s *stepCommand) Write(p []byte) (int, error) {
+	s.data = append(s.data, p...)
+	return len(p), nil
+}
+
+// add adds the text that was appended to data.
+func (s *stepCommand) add(data []byte) {
+	s.texts, s.data = append(s.texts, data[len(s.data):]), data
+}
+
+// fill makes the command for the commit c, which leads from one row to another.
+func (s *stepCommand) fill(c *store.Commit, before, after *record, cp *cairn.Checkpoint, change string) error {
+	s.add(before.version(s.data))
+	s.add(after.version(s.data))
+	if c.Lease.Action == store.LeaseRenew {
+		s.add(strconv.AppendInt(append(s.data, '+'), c.Lease.TTL.Microseconds(), 10))
+	} else {
+		s.add(s.data)
+	}
+	s.add(after.head(s.data))
+	s.add(strconv.AppendInt(s.data, cp.Number, 10))
+	s.add(append(s.data, cp.ID...))
+	s.add(appendRecord(s.data, cp, after))
+	s.add(append(append(s.data, 's'), cp.StepID...))
+	for i := range c.Messages {
+		start := len(s.data)
+		if err := s.json.Encode(&c.Messages[i]); err != nil {
+			return cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", err)
+		}
+		s.texts = append(s.texts, s.data[start:len(s.data)-1]) // without the line's end
+	}
+	keys := after.keys.names[:5]
+	if c.State != nil {
+		keys = after.keys.names[:]
+		s.add(append(s.data, change...))
+	}
+	s.list = append(append(s.list, "evalsha", scriptStep.hash, len(keys)), keys...)
+	if !c.DropStaged {
+		s.list[3+4] = after.keys.nothing
+	}
+	for i := range s.texts {
+		s.list = append(s.list, &s.texts[i])
+	}
+	return nil
 }

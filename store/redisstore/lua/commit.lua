@@ -19,6 +19,7 @@ end
 
 local row = stored(id)
 local created = not row[1]
+local number, born = string.match(row[3] or '', '^(%d+) (%d+)$')
 local till, first, due_before = tonumber(row[5]) or 0, tonumber(row[7]) or 0, tonumber(row[8]) or 0
 -- refused says whether the guard does not hold.
 local function refused(head, base, till)
@@ -26,7 +27,7 @@ local function refused(head, base, till)
 		or c.agent and c.agent ~= base().agent
 		or c.idle and head.status == 'active'
 		or c.lapsed and (head.status ~= 'active' or now < till)
-		or version ~= 0 and version ~= tonumber(row[3])
+		or version ~= 0 and version ~= tonumber(number)
 end
 
 local head, unpacked
@@ -130,14 +131,13 @@ end
 -- Nothing fails from here on.
 
 if created then
-	call('HSET', row_key, 'born', stamp)
 	push(states_key, { initial }, 1)
 	head.keyframe = #initial
 	for _, name in ipairs(listed(unpacked)) do
 		call('ZADD', P .. 'i:' .. name, stamp, id)
 	end
 end
-row[3], row[4] = text((tonumber(row[3]) or 0) + 1), stamp
+row[3], row[4] = text((tonumber(number) or 0) + 1) .. ' ' .. (born or stamp), stamp
 
 if origin then
 	if origin.messages == 0 then
@@ -148,7 +148,7 @@ if origin then
 	call('LTRIM', states_key, 0, origin.position - first)
 	for _, checkpoint in ipairs(call('ZRANGEBYSCORE', P .. 'n:' .. id, '(' .. origin.number, '+inf')) do
 		local record = cjson.decode(call('HGET', checkpoints_key, 'c' .. checkpoint))
-		call('HDEL', checkpoints_key, 'c' .. checkpoint, 's' .. record[10].step_id)
+		call('HDEL', checkpoints_key, 'c' .. checkpoint, 's' .. record[9].step_id)
 	end
 	call('ZREMRANGEBYSCORE', P .. 'n:' .. id, '(' .. origin.number, '+inf')
 	head.epoch = (head.epoch or 0) + 1
@@ -272,8 +272,8 @@ end
 if checkpoint_field ~= '' then
 	local checkpoint = string.sub(checkpoint_field, 2)
 	head.checkpoints = head.checkpoints + 1
-	call('HSET', checkpoints_key, step_field, checkpoint, checkpoint_field, '[' .. table.concat({ head.checkpoints, head.turn,
-		head.messages, head.position, head.frame, head.keyframe, head.changes, stamp, cjson.encode(head.checkpoint or ''), take() },
+	call('HSET', checkpoints_key, step_field, '', checkpoint_field, '[' .. table.concat({ head.checkpoints, head.turn,
+		head.messages, head.position, head.frame, head.keyframe, head.changes, cjson.encode(head.checkpoint or ''), take(), stamp },
 		',') .. ']')
 	call('ZADD', P .. 'n:' .. id, head.checkpoints, checkpoint)
 	head.checkpoint = checkpoint

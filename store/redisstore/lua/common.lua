@@ -2,11 +2,12 @@
 -- itself. A session is kept under these, by its id:
 --
 --   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
---                 MessagePack; version, updated, until (of the lease), stop, first (see f:ID), due and born, the time of its
---                 creation, are fields; a step that renews the lease leaves in until a + and for how long after updated
+--                 MessagePack; version (and after a space since when there is this session, which tells it from others that
+--                 had its id), updated, until (of the lease), stop, first (see f:ID) and due are fields; a step that renews
+--                 the lease leaves in until a + and for how long after updated
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
---   c:ID  hash    c<checkpoint> -> record, s<step> -> checkpoint
+--   c:ID  hash    c<checkpoint> -> record, s<step> for each step
 --   n:ID  zset    checkpoints by number
 --   r:ID  hash    o<run> -> where it began, d<run> -> its data, after the microseconds of its end if it has ended
 --   o:ID  list    runs by turn

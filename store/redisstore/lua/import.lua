@@ -30,7 +30,8 @@ for i = 7 + n, #ARGV do
 end
 for i = 7, 6 + n do
 	local id = ARGV[i]
-	local row = load(id)
+	local row, list = load(id)
+	call('HSET', P .. 's:' .. id, 'version', list[3] .. ' ' .. text(clock()))
 	for _, name in ipairs(listed(row)) do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end

@@ -11,7 +11,7 @@ end
 local oldest = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. call('ZRANGE', P .. 'n:' .. id, drop, drop)[1]))
 for _, checkpoint in ipairs(call('ZRANGE', P .. 'n:' .. id, 0, drop - 1)) do
 	local record = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
-	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[10].step_id)
+	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[9].step_id)
 end
 call('ZREMRANGEBYRANK', P .. 'n:' .. id, 0, drop - 1)
 call('LTRIM', P .. 'f:' .. id, oldest[5] - row.first, -1)
