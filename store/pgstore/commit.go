@@ -300,9 +300,15 @@ func (w *write) attemptKnown(ctx context.Context, c *conn) error {
 // attemptKnownRow is attemptKnown for a commit to the very version that is known: the row after it follows from the row
 // before, but for the time and a lease that was renewed meanwhile.
 func (w *write) attemptKnownRow(ctx context.Context, c *conn, s shape) error {
-	row, _ := w.c.Advance(copyOf(w.known.row), time.Time{}, len(w.state), 0)
+	row, _ := w.c.Advance(w.known.row, time.Time{}, len(w.state), 0)
 	if s.has(withUsage) {
 		w.next, s = row, s&^withUsage|withSums
+	}
+	if store.DueKindOf(row) == "" {
+		s |= withNotDue
+	}
+	if w.c.EndRun != nil && w.c.EndRun.ID == w.known.row.RunID {
+		s |= withKnownRun
 	}
 	var now time.Time
 	var until *time.Time
@@ -312,8 +318,8 @@ func (w *write) attemptKnownRow(ctx context.Context, c *conn, s shape) error {
 	}
 	row.UpdatedAt = now.UTC()
 	row.Lease.Until, row.NextDeadline = instant(until), kept(row.NextDeadline)
-	w.result = row
-	c.s.known.put(w.known.owner, row)
+	w.result = copyOf(row)
+	c.s.known.keep(w.known.owner, row)
 	return nil
 }
 

@@ -99,3 +99,41 @@ func TestContextOfAnotherProcess(t *testing.T) {
 		t.Error("the store handed out its own map")
 	}
 }
+
+// What a process knows of a session shortens the statement of a commit to it, and changes nothing about what the commit does.
+func TestCommitToAKnownRow(t *testing.T) {
+	t.Parallel()
+	s := openNew(t, false)
+	row := newStepper(t, s, "session", nil).row
+	commit := func(c *store.Commit) error {
+		t.Helper()
+		c.Guard.Version = row.Version
+		after, err := s.Commit(t.Context(), row.ID, c)
+		if err == nil {
+			row = after
+		}
+		return err
+	}
+	run := &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}
+	if err := commit(&store.Commit{StartRun: run, Status: cairn.SessionActive}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(&store.Commit{EndRun: &cairn.Run{ID: "other", Status: cairn.RunCompleted}}); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("ending a run that is not there: %v", err)
+	}
+	ended := *run
+	ended.Status = cairn.RunInterrupted
+	if err := commit(&store.Commit{EndRun: &ended, Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}}); err != nil {
+		t.Fatal(err)
+	}
+	due, err := s.Due(t.Context(), 10)
+	if err != nil || len(due) != 1 || due[0].Kind != store.DueReady {
+		t.Errorf("due are %+v, %v, want the session that is ready", due, err)
+	}
+	if err := commit(&store.Commit{Status: cairn.SessionCompleted, Suspend: &store.Suspend{}}); err != nil {
+		t.Fatal(err)
+	}
+	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+		t.Errorf("due are %+v, %v, want none", due, err)
+	}
+}

@@ -37,8 +37,11 @@ func (k *known) get(id string) *knownSession {
 }
 
 // put remembers a copy of a row, unless a newer one is known.
-func (k *known) put(o owner, row *cairn.Session) {
-	s := &knownSession{owner: o, row: copyOf(row)}
+func (k *known) put(o owner, row *cairn.Session) { k.keep(o, copyOf(row)) }
+
+// keep remembers a row that is nobody else's, unless a newer one is known.
+func (k *known) keep(o owner, row *cairn.Session) {
+	s := &knownSession{owner: o, row: row}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.list[row.ID]

@@ -46,6 +46,8 @@ const (
 	withKnown    // the session's owner is known
 	withKnownRow // and so is the row at the version that the guard names
 	withSums     // so the usage after the commit is known as well
+	withNotDue   // and that nothing is due then
+	withKnownRun // and that there is the run that ends
 )
 
 // allGuards are the parts of a shape that make a commit conditional.
@@ -53,15 +55,15 @@ const allGuards = withVersion | withToken | withIdle | withLapsed | withAgent
 
 func (s shape) has(any shape) bool { return s&any != 0 }
 
-// part is a piece of a statement that belongs to some shapes: those with any of when and none of not.
+// part is a piece of a statement that belongs to some shapes: those with any of when, all of only and none of not.
 type part struct {
-	when, not shape
-	text      string
+	when, only, not shape
+	text            string
 }
 
 func (s shape) join(b *strings.Builder, list []part) {
 	for _, p := range list {
-		if s.has(p.when) && !s.has(p.not) {
+		if s.has(p.when) && s&p.only == p.only && !s.has(p.not) {
 			b.WriteString(p.text)
 		}
 	}
@@ -126,7 +128,9 @@ var headChanges = []part{
 		context = h.context + 1`},
 	{when: withStatus, text: `,
 		status = @status`},
-	{when: withStatus | withSuspend | withQueued, text: `,
+	{when: withStatus | withSuspend | withQueued, only: withNotDue, text: `,
+		due = '', due_at = NULL`},
+	{when: withStatus | withSuspend | withQueued, not: withNotDue, text: `,
 		due = ` + sqlDueKind + `,
 		due_at = CASE ` + sqlDueKind + `
 			WHEN '' THEN NULL
@@ -199,7 +203,7 @@ var headGuards = []part{
 	{when: withAgent, text: `
 		AND s.agent = @agent`},
 	// By runs_id.
-	{when: withEndRun, text: `
+	{when: withEndRun, not: withKnownRun, text: `
 		AND EXISTS (SELECT FROM {schema}.runs r WHERE r.session = h.session AND r.id = @end_run)`},
 	// By the key of calls. A call that changes while the head is waited for makes sqlPutCalls fail.
 	{when: withCalls, text: `
@@ -286,8 +290,10 @@ var commitParts = []part{
 	FROM head h)`},
 
 	// By staged_key.
-	{when: withDrop, text: `, dropped AS (
+	{when: withDrop, not: withKnown, text: `, dropped AS (
 	DELETE FROM {schema}.staged t USING head h WHERE t.session = h.session)`},
+	{when: withDrop, only: withKnown, text: `, dropped AS (
+	DELETE FROM {schema}.staged WHERE session = @key AND EXISTS (SELECT FROM head))`},
 
 	{when: withCalls, text: sqlPutCalls},
 

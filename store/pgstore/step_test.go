@@ -2,7 +2,7 @@ package pgstore
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +20,8 @@ type stepper struct {
 	st  store.Store
 	row *cairn.Session
 	n   int
+
+	messages []cairn.Message // of the run under way
 }
 
 func newStepper(tb testing.TB, st store.Store, id string, state json.RawMessage) *stepper {
@@ -35,12 +37,15 @@ func newStepper(tb testing.TB, st store.Store, id string, state json.RawMessage)
 // ends it.
 func (s *stepper) next() *store.Commit {
 	n := s.n + 1
-	runID := fmt.Sprintf("run-%d", (n-1)/stepsPerRun)
+	runID := "run-" + strconv.Itoa((n-1)/stepsPerRun)
+	if s.messages == nil || n%stepsPerRun == 1 {
+		s.messages = stepMessages(runID)
+	}
 	c := &store.Commit{
 		Guard:      store.Guard{Version: s.row.Version, Token: s.row.Lease.Token},
-		Messages:   stepMessages(runID),
+		Messages:   s.messages,
 		Step:       (n-1)%stepsPerRun + 1,
-		Checkpoint: &cairn.Checkpoint{ID: fmt.Sprintf("cp-%d", n), StepID: fmt.Sprintf("step-%d", n), RunID: runID, Step: n},
+		Checkpoint: &cairn.Checkpoint{ID: "cp-" + strconv.Itoa(n), StepID: "step-" + strconv.Itoa(n), RunID: runID, Step: n},
 		Usage:      cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1},
 		DropStaged: true,
 		Lease:      store.LeaseChange{Action: store.LeaseRenew, TTL: time.Minute},
