@@ -173,7 +173,7 @@ func (w *write) prepareContent() (err error) {
 		w.set(withMessages, true)
 		w.messages = make([]string, len(c.Messages))
 		for i := range c.Messages {
-			if w.messages[i], err = encode("message", &c.Messages[i]); err != nil {
+			if w.messages[i], err = encodeMessage(&c.Messages[i]); err != nil {
 				return err
 			}
 		}

@@ -281,7 +281,7 @@ func (m *importing) history(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := encode("message", &p.Messages[i])
+		data, err := encodeMessage(&p.Messages[i])
 		if err != nil {
 			return err
 		}

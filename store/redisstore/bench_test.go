@@ -121,7 +121,7 @@ func (f *floor) step() {
 	record := `[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10},1763720000000000]`
 	var messages [2]string
 	for i := range messages {
-		text, err := encode("message", &stepMessages[i])
+		text, err := encodeMessage(&stepMessages[i])
 		if err != nil {
 			f.b.Error(err)
 		}

@@ -2,10 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -33,22 +33,11 @@ func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
 		to = append(strconv.AppendInt(to, n, 10), ',')
 	}
-	to = append(quoted(to, cp.ParentID), `,{"run_id":`...)
-	to = append(quoted(to, cp.RunID), `,"step_id":`...)
-	to = append(quoted(to, cp.StepID), `,"step":`...)
+	to = append(compose.Text(to, cp.ParentID), `,{"run_id":`...)
+	to = append(compose.Text(to, cp.RunID), `,"step_id":`...)
+	to = append(compose.Text(to, cp.StepID), `,"step":`...)
 	to = append(strconv.AppendInt(to, int64(cp.Step), 10), `,"log_sequence":`...)
 	return append(strconv.AppendInt(to, cp.LogSequence, 10), "},"...)
-}
-
-// quoted appends a text as JSON.
-func quoted(to []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			raw, _ := json.Marshal(text) // texts always encode
-			return append(to, raw...)
-		}
-	}
-	return append(append(append(to, '"'), text...), '"')
 }
 
 // readCheckpoint reads a checkpoint's record.

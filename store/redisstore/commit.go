@@ -302,9 +302,11 @@ func (p *plan) runs(c *store.Commit) error {
 
 func (p *plan) messages(list []cairn.Message) error {
 	for i := range list {
-		if err := p.text("message", &list[i]); err != nil {
+		text, err := encodeMessage(&list[i])
+		if err != nil {
 			return err
 		}
+		p.texts = append(p.texts, text)
 		if !list[i].CreatedAt.IsZero() && p.rare.Dated == nil {
 			p.rare.Dated = make([]bool, len(list))
 		}

@@ -207,7 +207,7 @@ func (m *importing) history(p *store.Part) error {
 		m.chain = append(m.chain, place)
 	}
 	for i := range p.Messages {
-		text, err := encode("message", &p.Messages[i])
+		text, err := encodeMessage(&p.Messages[i])
 		if err != nil {
 			return err
 		}

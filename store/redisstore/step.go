@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -128,7 +128,6 @@ type stepCommand struct {
 	list  []any
 	texts []stepText
 	data  []byte // of all texts
-	json  *json.Encoder
 }
 
 // stepText is an argument that the client takes as it is.
@@ -137,11 +136,7 @@ type stepText []byte
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (t *stepText) MarshalBinary() ([]byte, error) { return *t, nil }
 
-var stepCommands = sync.Pool{New: func() any {
-	c := &stepCommand{}
-	c.json = json.NewEncoder(c)
-	return c
-}}
+var stepCommands = sync.Pool{New: func() any { return &stepCommand{} }}
 
 // mostReused bounds the bytes that a command keeps for the next one.
 const mostReused = 64 << 10
@@ -157,12 +152,6 @@ func (s *stepCommand) free() {
 	if cap(s.data) <= mostReused {
 		stepCommands.Put(s)
 	}
-}
-
-// Write implements io.Writer.
-func (s *stepCommand) Write(p []byte) (int, error) {
-	s.data = append(s.data, p...)
-	return len(p), nil
 }
 
 // add adds the text that was appended to data.
@@ -185,11 +174,11 @@ func (s *stepCommand) fill(c *store.Commit, before, after *record, cp *cairn.Che
 	s.add(appendRecord(s.data, cp, after))
 	s.add(append(append(s.data, 's'), cp.StepID...))
 	for i := range c.Messages {
-		start := len(s.data)
-		if err := s.json.Encode(&c.Messages[i]); err != nil {
+		data, err := compose.Message(s.data, &c.Messages[i])
+		if err != nil {
 			return cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", err)
 		}
-		s.texts = append(s.texts, s.data[start:len(s.data)-1]) // without the line's end
+		s.add(data)
 	}
 	keys := after.keys.names[:5]
 	if c.State != nil {

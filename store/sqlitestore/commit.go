@@ -85,7 +85,7 @@ func (s *Store) prepare(id string, c *store.Commit) (*write, error) {
 			continue
 		}
 		var err error
-		if w.messages[i], err = encode("message", &c.Messages[i]); err != nil {
+		if w.messages[i], err = encodeMessage(&c.Messages[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -255,7 +255,7 @@ func (w *write) insertMessages(c *conn, after *record, first int) error {
 			m := w.c.Messages[i]
 			m.CreatedAt = after.session.UpdatedAt
 			var err error
-			if data, err = encode("message", &m); err != nil {
+			if data, err = encodeMessage(&m); err != nil {
 				return err
 			}
 		}

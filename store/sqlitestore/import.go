@@ -125,7 +125,7 @@ func (m *importing) add(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := encode("message", &p.Messages[i])
+		data, err := encodeMessage(&p.Messages[i])
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,165 @@
+// Package compose writes as JSON what stores write with every step, several times as fast as encoding/json does. What it
+// writes decodes to the same; it only leaves <, > and & as they are, and JSON in a message as it was written.
+package compose
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Message appends a message. The error is that of a part whose JSON is not valid, or of a time that JSON cannot tell.
+func Message(to []byte, m *cairn.Message) ([]byte, error) {
+	w := writer{data: append(to, '{')}
+	if m.ID != "" {
+		w.text("id", m.ID)
+	}
+	w.text("role", string(m.Role))
+	w.flag("hidden", m.Hidden)
+	w.name("parts")
+	if m.Parts == nil {
+		w.data = append(w.data, "null"...)
+	} else {
+		w.data = append(w.data, '[')
+		for i := range m.Parts {
+			if i > 0 {
+				w.data = append(w.data, ',')
+			}
+			w.part(&m.Parts[i])
+		}
+		w.data = append(w.data, ']')
+	}
+	if len(m.Tools) > 0 {
+		w.value("tools", m.Tools)
+	}
+	if m.RunID != "" {
+		w.text("run_id", m.RunID)
+	}
+	if !m.CreatedAt.IsZero() {
+		w.name("created_at")
+		text, err := m.CreatedAt.AppendText(append(w.data, '"'))
+		w.fail(err)
+		w.data = append(text, '"')
+	}
+	return append(w.data, '}'), w.err
+}
+
+// Text appends a text as a JSON string. What is not UTF-8 becomes U+FFFD, byte by byte.
+func Text(to []byte, text string) []byte {
+	if !utf8.ValidString(text) {
+		text = string([]rune(text))
+	}
+	to = append(to, '"')
+	from := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		to = append(to, text[from:i]...)
+		from = i + 1
+		switch c {
+		case '"', '\\':
+			to = append(to, '\\', c)
+		case '\n':
+			to = append(to, '\\', 'n')
+		case '\t':
+			to = append(to, '\\', 't')
+		default:
+			const hex = "0123456789abcdef"
+			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(to, text[from:]...), '"')
+}
+
+// writer appends the fields of objects.
+type writer struct {
+	data []byte
+	err  error
+}
+
+func (w *writer) part(p *cairn.Part) {
+	w.data = append(w.data, '{')
+	w.text("type", string(p.Type))
+	if p.Text != "" {
+		w.text("text", p.Text)
+	}
+	if len(p.Provider) > 0 {
+		w.raw("provider", p.Provider)
+	}
+	if use := p.ToolUse; use != nil {
+		w.name("tool_use")
+		w.data = append(w.data, '{')
+		w.text("call_id", use.CallID)
+		w.text("tool", use.Tool)
+		w.raw("input", use.Input)
+		w.data = append(w.data, '}')
+	}
+	if result := p.Result; result != nil {
+		w.name("tool_result")
+		w.data = append(w.data, '{')
+		w.text("call_id", result.CallID)
+		w.text("tool", result.Tool)
+		w.raw("output", result.Output)
+		w.flag("is_error", result.IsError)
+		if result.Code != "" {
+			w.text("code", string(result.Code))
+		}
+		w.data = append(w.data, '}')
+	}
+	if p.File != nil {
+		w.value("file", p.File)
+	}
+	w.data = append(w.data, '}')
+}
+
+// name appends a field's name, after a comma unless the field is the first.
+func (w *writer) name(name string) {
+	if w.data[len(w.data)-1] != '{' {
+		w.data = append(w.data, ',')
+	}
+	w.data = append(append(append(w.data, '"'), name...), '"', ':')
+}
+
+func (w *writer) text(name, text string) {
+	w.name(name)
+	w.data = Text(w.data, text)
+}
+
+// flag appends a field that is left out if it is false.
+func (w *writer) flag(name string, set bool) {
+	if set {
+		w.name(name)
+		w.data = strconv.AppendBool(w.data, set)
+	}
+}
+
+// raw appends a field that is JSON.
+func (w *writer) raw(name string, raw json.RawMessage) {
+	w.name(name)
+	if raw == nil {
+		raw = json.RawMessage("null")
+	}
+	if !json.Valid(raw) {
+		w.fail(fmt.Errorf("%s is not valid JSON", name))
+	}
+	w.data = append(w.data, raw...)
+}
+
+// value appends a field that is rare or small.
+func (w *writer) value(name string, v any) {
+	w.name(name)
+	raw, err := json.Marshal(v)
+	w.fail(err)
+	w.data = append(w.data, raw...)
+}
+
+func (w *writer) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
