@@ -78,6 +78,7 @@ type redisFloorSession struct {
 	client      *redis.Client
 	keys        []string
 	head        string
+	since       string // when the session was begun, which stands behind its version
 	checkpoints int
 	parent      string // the checkpoint before
 	at          cairn.StatePosition
@@ -93,8 +94,13 @@ func (f *redisFloor) open(ctx context.Context, id string, n int) (session, error
 	for _, letter := range "smfcng" { // session, messages, state, checkpoints, their order, staged
 		s.keys = append(s.keys, "cairn:{0}:"+string(letter)+":"+id)
 	}
-	s.head, err = f.client.HGet(ctx, s.keys[0], "head").Result()
-	return s, err
+	row, err := f.client.HGetAll(ctx, s.keys[0]).Result()
+	if err != nil {
+		return nil, err
+	}
+	s.head = row["head"]
+	_, s.since, _ = strings.Cut(row["version"], " ")
+	return s, nil
 }
 
 func (s *redisFloorSession) step(ctx context.Context) error {
@@ -108,11 +114,12 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	name, stamp := fmt.Sprintf("step-%06d", n), strconv.FormatInt(time.Now().UnixMicro(), 10)
 	checkpoint := "checkpoint-" + name
 	s.checkpoints++
-	record := fmt.Sprintf(`[%d,1,%d,%d,%d,%d,%d,%s,%q,{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d}]`,
-		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, stamp, s.parent, name, n+1, 10*n)
+	record := fmt.Sprintf(`[%d,1,%d,%d,%d,%d,%d,%q,{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d},%s]`,
+		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, s.parent, name, n+1, 10*n, stamp)
 	s.parent = checkpoint
-	done, err := floorScript.Run(ctx, s.client, s.keys, s.checkpoints, s.checkpoints+1, s.head, stamp,
-		stamp+messages[0], stamp+messages[1], text, "s"+name, checkpoint, "c"+checkpoint, record).Bool()
+	version := func(n int) string { return strconv.Itoa(n) + " " + s.since }
+	done, err := floorScript.Run(ctx, s.client, s.keys, version(s.checkpoints), version(s.checkpoints+1), s.head, stamp,
+		stamp+messages[0], stamp+messages[1], text, "s"+name, "c"+checkpoint, record, s.checkpoints, checkpoint).Bool()
 	switch {
 	case err != nil:
 		return err
