@@ -92,6 +92,10 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
 		return nil
 	}
+	// Afterwards nobody knows how many messages there were, should the process that drove the run not have told yet.
+	if err := e.fx.Reconcile(ctx, row, runID); err != nil {
+		return err
+	}
 	_, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
 		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{}})
 	return err

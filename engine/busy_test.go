@@ -171,3 +171,47 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 	}
 	submit(t, eng, "s", cairn.Answer(res.Suspended.Calls[0], "late"), cairn.OutcomeUnknownCall)
 }
+
+// A turn that takes another's place may begin before the process that drove that has told how it ended. The log tells of what
+// was committed all the same.
+func TestTurnBeginsBeforeTheEndIsTold(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]engine.OnBusy{"interrupt": engine.Interrupt, "rollback": engine.Rollback} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				agent := bot(talker(), note())
+				one, two := open(t, st, agent, named("one")), open(t, tapOn(st.Store), agent, named("two"))
+				turn(t, one, "s", "zero")
+				first := start(t, one, "s", "one")
+				time.Sleep(time.Second) // it is in its second step
+				st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+					for i := range events {
+						if events[i].Type == cairn.EventStepCommitted {
+							time.Sleep(10 * time.Second)
+						}
+					}
+					return nil
+				})
+				wait(t, start(t, two, "s", "two", engine.WithOnBusy(busy)))
+				wait(t, first)
+				committed, kept := 0, 0
+				for _, ev := range history(t, st, "s") {
+					if ev.RunID != first.ID() || ev.Step != 2 {
+						continue
+					}
+					switch ev.Type {
+					case cairn.EventStepCommitted:
+						committed = ev.MessageCount
+					case cairn.EventCheckpoint:
+						kept = ev.MessageCount
+					}
+				}
+				if committed != 8 || kept != 8 {
+					t.Errorf("the log tells of %d messages at the second step of what was stopped, and of %d at its checkpoint; there were 8", committed, kept)
+				}
+			})
+		})
+	}
+}
