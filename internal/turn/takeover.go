@@ -1,0 +1,172 @@
+package turn
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// crashedRun returns the record with which a run whose process died is closed.
+func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
+	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonCrashed
+	run.Steps, run.Usage = row.Step, row.RunUsage
+	return run, nil
+}
+
+// Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
+// staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
+// has no RunID.
+func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
+	l, err := fx.takeOver(ctx, id)
+	return fx.part(ctx, l, err)
+}
+
+// takeOver returns nothing if it has failed the run.
+func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
+	row, err := fx.Store.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := fx.agent(row.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if row.Recoveries >= fx.MaxRecoveries {
+		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
+		return nil, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
+	}
+	taken, err := fx.Store.Commit(ctx, id, &store.Commit{
+		Guard:     store.Guard{Lapsed: true, Version: row.Version},
+		Recovered: true,
+		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Only now can the dead process, should it still live, no longer stage anything.
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
+		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
+	}
+	l, err := newLive(snap)
+	if err != nil {
+		return nil, err
+	}
+	row = l.row
+	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
+		return nil, err
+	}
+	if err := l.restore(a, fx, snap.Staged); err != nil {
+		return nil, err
+	}
+	p := pastOf(row, l.run)
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return nil, err
+		}
+	}
+	last, err := fx.reconcile(ctx, row, p)
+	if err != nil {
+		return nil, err
+	}
+	if l.run.Kind != cairn.RunResume { // the dead process may not have come to it
+		if err := fx.leaveChildren(ctx, row, l.run.StartedAt); err != nil {
+			return nil, err
+		}
+	}
+	l.lastCommit = fx.Now()
+	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
+	l.drives(l.run.ID)
+	fx.cache.drive(l)
+	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
+	if err != nil {
+		fx.cache.drop(l)
+		return nil, err
+	}
+	if stop != nil {
+		l.requestStop(*stop)
+	}
+	if row.Step == 0 && (l.step == nil || l.step.told) { // what they wrote went with the process
+		fx.open(ctx, a, l)
+	}
+	if l.step != nil {
+		l.retell()
+	}
+	return l, nil
+}
+
+// Settle ends the run of a process that died, without driving it on.
+func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if stop.Kind == cairn.StopAbort {
+		return fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonAborted, abortError(stop))
+	}
+	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonInterrupted, nil)
+}
+
+// Abandon ends the run of a process that died, because somebody goes on from elsewhere.
+func (fx *Effects) Abandon(ctx context.Context, row *cairn.Session) error {
+	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonCrashed, nil)
+}
+
+func abortError(stop cairn.Stop) *cairn.Error {
+	if stop.Reason == "" {
+		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
+	}
+	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
+}
+
+func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.RunStatus, reason cairn.Reason, cause *cairn.Error) error {
+	run, err := fx.crashedRun(ctx, row)
+	if err != nil {
+		return err
+	}
+	run.Status, run.Reason, run.Error = status, reason, cause
+	c := &store.Commit{
+		Guard:  store.Guard{Lapsed: true, Version: row.Version},
+		EndRun: run, Status: sessionStatus(status), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
+	}
+	if row.SuspendedStep != "" {
+		snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
+		if err != nil {
+			return err
+		}
+		fx.withdraw(c, snap.Messages, snap.Calls, "the run was stopped")
+	}
+	if row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+		return err
+	}
+	if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
+		return err
+	}
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return err
+		}
+	}
+	p := pastOf(row, run)
+	p.end = run
+	_, err = fx.reconcile(ctx, row, p)
+	return err
+}
+
+func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
+	switch s {
+	case cairn.RunCompleted:
+		return cairn.SessionCompleted
+	case cairn.RunFailed:
+		return cairn.SessionFailed
+	case cairn.RunInterrupted:
+		return cairn.SessionInterrupted
+	}
+	return cairn.SessionPaused
+}
