@@ -11,7 +11,13 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Message appends a message. The error is that of a part whose JSON is not valid, or of a time that JSON cannot tell.
+// MessageText returns a message as [Message] appends it.
+func MessageText(m *cairn.Message) (string, error) {
+	raw, err := Message(make([]byte, 0, 512), m)
+	return string(raw), err
+}
+
+// Message appends a message. The error is an ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot tell.
 func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	w := writer{data: append(to, '{')}
 	if m.ID != "" {
@@ -44,7 +50,10 @@ func Message(to []byte, m *cairn.Message) ([]byte, error) {
 		w.fail(err)
 		w.data = append(text, '"')
 	}
-	return append(w.data, '}'), w.err
+	if w.err != nil {
+		return to, cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", w.err)
+	}
+	return append(w.data, '}'), nil
 }
 
 // Text appends a text as a JSON string. What is not UTF-8 becomes U+FFFD, byte by byte.

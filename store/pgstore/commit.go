@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
@@ -173,7 +174,7 @@ func (w *write) prepareContent() (err error) {
 		w.set(withMessages, true)
 		w.messages = make([]string, len(c.Messages))
 		for i := range c.Messages {
-			if w.messages[i], err = encodeMessage(&c.Messages[i]); err != nil {
+			if w.messages[i], err = compose.MessageText(&c.Messages[i]); err != nil {
 				return err
 			}
 		}

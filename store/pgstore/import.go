@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
@@ -281,7 +282,7 @@ func (m *importing) history(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := encodeMessage(&p.Messages[i])
+		data, err := compose.MessageText(&p.Messages[i])
 		if err != nil {
 			return err
 		}

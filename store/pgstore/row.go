@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
@@ -241,14 +240,6 @@ func encode(what string, v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-func encodeMessage(m *cairn.Message) (string, error) {
-	raw, err := compose.Message(make([]byte, 0, 512), m)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", err)
 	}
 	return string(raw), nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/storetest"
@@ -121,7 +122,7 @@ func (f *floor) step() {
 	record := `[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10},1763720000000000]`
 	var messages [2]string
 	for i := range messages {
-		text, err := encodeMessage(&stepMessages[i])
+		text, err := compose.MessageText(&stepMessages[i])
 		if err != nil {
 			f.b.Error(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -302,7 +303,7 @@ func (p *plan) runs(c *store.Commit) error {
 
 func (p *plan) messages(list []cairn.Message) error {
 	for i := range list {
-		text, err := encodeMessage(&list[i])
+		text, err := compose.MessageText(&list[i])
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -207,7 +208,7 @@ func (m *importing) history(p *store.Part) error {
 		m.chain = append(m.chain, place)
 	}
 	for i := range p.Messages {
-		text, err := encodeMessage(&p.Messages[i])
+		text, err := compose.MessageText(&p.Messages[i])
 		if err != nil {
 			return err
 		}

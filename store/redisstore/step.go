@@ -176,7 +176,7 @@ func (s *stepCommand) fill(c *store.Commit, before, after *record, cp *cairn.Che
 	for i := range c.Messages {
 		data, err := compose.Message(s.data, &c.Messages[i])
 		if err != nil {
-			return cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", err)
+			return err
 		}
 		s.add(data)
 	}

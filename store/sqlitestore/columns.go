@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 )
 
 // columns reads the values of one row from left to right. The first value that is not what it should be makes err a
@@ -96,14 +95,6 @@ func encode(what string, v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-func encodeMessage(m *cairn.Message) (string, error) {
-	raw, err := compose.Message(make([]byte, 0, 512), m)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "message does not encode: %w", err)
 	}
 	return string(raw), nil
 }

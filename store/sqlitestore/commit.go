@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) prepare(id string, c *store.Commit) (*write, error) {
 			continue
 		}
 		var err error
-		if w.messages[i], err = encodeMessage(&c.Messages[i]); err != nil {
+		if w.messages[i], err = compose.MessageText(&c.Messages[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -255,7 +256,7 @@ func (w *write) insertMessages(c *conn, after *record, first int) error {
 			m := w.c.Messages[i]
 			m.CreatedAt = after.session.UpdatedAt
 			var err error
-			if data, err = encodeMessage(&m); err != nil {
+			if data, err = compose.MessageText(&m); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -125,7 +126,7 @@ func (m *importing) add(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := encodeMessage(&p.Messages[i])
+		data, err := compose.MessageText(&p.Messages[i])
 		if err != nil {
 			return err
 		}
