@@ -16,7 +16,7 @@ import (
 
 const (
 	// schemaVersion is the version of the keys' layout.
-	schemaVersion = 1
+	schemaVersion = 2
 	// clusterBuckets is how many buckets a prefix gets that is first used on a cluster.
 	clusterBuckets = 64
 	// oldestServer is the first major version of the server that will do.
@@ -175,9 +175,13 @@ func (s *Store) layout(ctx context.Context, at place) error {
 	return s.checkLayout(at, list[0])
 }
 
-// checkLayout refuses keys that a newer program wrote.
+// checkLayout refuses keys that a newer program wrote, or one from before the first release, whose records read differently.
 func (s *Store) checkLayout(at place, version int64) error {
-	if version > schemaVersion {
+	switch {
+	case version < schemaVersion:
+		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows %d: copy the sessions to another store with the program that wrote them, and from there with this one",
+			at.doing, s.opts.Prefix, version, schemaVersion)
+	case version > schemaVersion:
 		return cairn.Errorf(cairn.CodeSchema, "%s: the keys of %q have schema version %d, this program knows up to %d: use a newer program",
 			at.doing, s.opts.Prefix, version, schemaVersion)
 	}

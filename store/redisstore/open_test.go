@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +102,14 @@ func TestOpenOfAnotherSchema(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	key := s.opts.Prefix + ":schema"
-	if err := s.client.HSet(t.Context(), key, "version", schemaVersion+1).Err(); err != nil {
-		t.Fatal(err)
-	}
-	wantError(t, refused(t, s.url, &s.opts), cairn.ErrSchema, "schema version 2", "up to 1", "newer program")
-	if got := s.client.HGet(t.Context(), key, "version").Val(); got != "2" {
-		t.Errorf("the version became %q", got)
+	for version, says := range map[int]string{schemaVersion + 1: "newer program", schemaVersion - 1: "with the program that wrote them"} {
+		if err := s.client.HSet(t.Context(), key, "version", version).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, refused(t, s.url, &s.opts), cairn.ErrSchema, fmt.Sprint("schema version ", version), says)
+		if got := s.client.HGet(t.Context(), key, "version").Val(); got != strconv.Itoa(version) {
+			t.Errorf("the version became %q", got)
+		}
 	}
 	if err := s.client.Set(t.Context(), "foreign:schema", "x", 0).Err(); err != nil {
 		t.Fatal(err)
