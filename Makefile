@@ -1,7 +1,7 @@
 # What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
 
 .POSIX:
-.PHONY: help demo build test check bench bench-peers fuzz tidy
+.PHONY: help demo build test soak check bench bench-peers fuzz tidy
 .DEFAULT_GOAL := help
 
 TIMEOUT = 20m
@@ -11,6 +11,9 @@ FUZZTIME = 10s
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 HOUSE = go run ./internal/check
 ARGS =
+KILLS =
+HOURS =
+ONLY =
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
@@ -24,6 +27,11 @@ build: ## Build bin/cairn
 test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=20m per package)
 	sh internal/testenv/ensure.sh
 	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
+
+soak: ## Run what `make test` has no time for: the full matrix, long torture (KILLS=n HOURS=n ONLY=regexp of packages)
+	sh internal/testenv/ensure.sh
+	packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && CAIRN_SOAK=1 KILLS=$(KILLS) HOURS=$(HOURS) CGO_ENABLED=1 \
+		go test $(RACE) -count=1 -p=1 -timeout=0 $(ARGS) $$packages
 
 check: ## Check format, vet, staticcheck, modules, imports, docs (ARGS='floors links' for some)
 	$(HOUSE) $(ARGS)
