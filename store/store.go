@@ -237,7 +237,7 @@ type CallQuery struct {
 type DueKind string
 
 const (
-	// DueCrashed is an active session whose lease ran out.
+	// DueCrashed is an active session whose lease ran out or was released.
 	DueCrashed DueKind = "crashed"
 	// DueReady is a paused session that waits for nothing any more.
 	DueReady DueKind = "ready"
@@ -253,6 +253,6 @@ type Due struct {
 	RootID    string
 	Agent     string
 	Kind      DueKind
-	// Since is when it became due.
+	// Since is when it became due; zero for an active session whose lease was released.
 	Since time.Time
 }

@@ -5,19 +5,20 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
 
 const (
-	// By heads_active.
+	// By heads_active. A lease that was released has no end: it ran out before all others.
 	sqlCrashed = `
 		SELECT s.id, s.root_id, s.agent, 'crashed', h.since
 		FROM (
 			SELECT session, lease_until AS since FROM {schema}.heads
-			WHERE status = 'active' AND lease_until <= statement_timestamp()
-			ORDER BY lease_until
+			WHERE status = 'active' AND (lease_until IS NULL OR lease_until <= statement_timestamp())
+			ORDER BY lease_until NULLS FIRST
 			LIMIT $1) h
 			JOIN {schema}.sessions s ON s.key = h.session`
 
@@ -39,8 +40,9 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 	read := func(rows pgx.Rows) error {
 		var d store.Due
 		var kind string
-		err := rows.Scan(&d.SessionID, &d.RootID, &d.Agent, &kind, &d.Since)
-		d.Kind, d.Since = store.DueKind(kind), d.Since.UTC()
+		var since *time.Time
+		err := rows.Scan(&d.SessionID, &d.RootID, &d.Agent, &kind, &since)
+		d.Kind, d.Since = store.DueKind(kind), instant(since)
 		list = append(list, d)
 		return err
 	}

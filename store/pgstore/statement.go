@@ -199,7 +199,7 @@ var headGuards = []part{
 	{when: withIdle, text: `
 		AND h.status <> 'active'`},
 	{when: withLapsed, text: `
-		AND h.status = 'active' AND h.lease_until <= statement_timestamp()`},
+		AND h.status = 'active' AND (h.lease_until IS NULL OR h.lease_until <= statement_timestamp())`},
 	{when: withAgent, text: `
 		AND s.agent = @agent`},
 	// By runs_id.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -14,6 +15,7 @@ var leaseTests = []storeTest{
 	{name: "RenewIsFenced", run: renewFenced},
 	{name: "LateHolderKeepsTheLease", run: renewLate},
 	{name: "DueWhenItRunsOut", run: dueWhenLapsed},
+	{name: "DueHoweverItEnds", run: dueHoweverItEnds},
 	{name: "DueOnlyWhileActive", run: dueOnlyActive},
 	{name: "DueInOrder", run: dueInOrder},
 }
@@ -129,6 +131,106 @@ func dueWhenLapsed(h *harness) {
 	h.commit("crashed", takeoverCommit(s, "worker"))
 	if list := h.due(10); len(list) > 0 {
 		h.Fatalf("due after a takeover: %+v", list)
+	}
+}
+
+// dueHoweverItEnds asks, after every way in which a lease can end, what is due and who may go on with the session: a run
+// that is under way can be taken over at once, whether its lease ran out or was let go.
+func dueHoweverItEnds(h *harness) {
+	let := func(lease store.LeaseAction, ttl time.Duration, more func(*store.Commit)) func(*cairn.Session) {
+		return func(s *cairn.Session) {
+			c := &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Lease: store.LeaseChange{Action: lease, TTL: ttl}}
+			if more != nil {
+				more(c)
+			}
+			h.commit(s.ID, c)
+		}
+	}
+	released := func(more func(*store.Commit)) func(*cairn.Session) { return let(store.LeaseRelease, 0, more) }
+	status := func(status cairn.SessionStatus) func(*cairn.Session) {
+		return released(func(c *store.Commit) { c.Status = status })
+	}
+	for _, test := range []struct {
+		name    string
+		end     func(*cairn.Session)
+		crashed bool // the run is under way, and nobody drives it
+		due     store.DueKind
+	}{
+		{"released", released(nil), true, store.DueCrashed},
+		{"released at a version", released(func(c *store.Commit) { c.Guard.Version = h.load("released at a version").Version }),
+			true, store.DueCrashed},
+		{"released with a step", func(s *cairn.Session) {
+			c := h.stepCommit(s, "reply")
+			c.Lease.Action = store.LeaseRelease
+			h.commit(s.ID, c)
+		}, true, store.DueCrashed},
+		{"released, then added to", func(s *cairn.Session) {
+			released(nil)(s)
+			h.commit(s.ID, &store.Commit{Messages: []cairn.Message{cairn.Context("a word from outside")}})
+		}, true, store.DueCrashed},
+		{"released twice", func(s *cairn.Session) {
+			released(nil)(s)
+			released(nil)(s)
+		}, true, store.DueCrashed},
+		{"run out after a renewal", let(store.LeaseRenew, brief, nil), true, store.DueCrashed},
+		{"run out after a heartbeat", func(s *cairn.Session) {
+			h.must(failureOf(h.st.Renew(h.Context(), s.ID, s.Lease.Token, brief)))
+		}, true, store.DueCrashed},
+		{"run out after a step", func(s *cairn.Session) {
+			c := h.stepCommit(s, "reply")
+			c.Lease = store.LeaseChange{Action: store.LeaseRenew, TTL: brief}
+			h.commit(s.ID, c)
+		}, true, store.DueCrashed},
+		{"run out after a takeover", func(s *cairn.Session) {
+			released(nil)(s)
+			c := takeoverCommit(h.load(s.ID), "worker")
+			c.Lease.TTL = brief
+			h.commit(s.ID, c)
+		}, true, store.DueCrashed},
+		{"completed", func(s *cairn.Session) { h.end(s) }, false, ""},
+		{"failed", status(cairn.SessionFailed), false, ""},
+		{"interrupted", status(cairn.SessionInterrupted), false, ""},
+		{"paused", status(cairn.SessionPaused), false, ""},
+		{"paused and ready", released(func(c *store.Commit) {
+			c.Status, c.Suspend = cairn.SessionPaused, &store.Suspend{StepID: "step"}
+		}), false, store.DueReady},
+		{"ended with a queue", released(func(c *store.Commit) {
+			c.Status, c.Enqueue = cairn.SessionCompleted, &store.QueuedTurn{ID: "turn"}
+		}), false, store.DueQueued},
+	} {
+		h.create(test.name)
+		test.end(h.begin(test.name, "run"))
+		if test.due != "" {
+			h.await(test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
+		}
+		var due []store.DueKind
+		for _, d := range h.due(10) {
+			due = append(due, d.Kind)
+		}
+		if want := []store.DueKind{test.due}[:min(len(test.due), 1)]; !slices.Equal(due, want) {
+			h.Fatalf("%s: due %q, want %q", test.name, due, want)
+		}
+		s := h.load(test.name)
+		if crashed := s.Crashed(time.Now().Add(time.Hour)); crashed != test.crashed {
+			h.Fatalf("%s: crashed is %t, want %t", test.name, crashed, test.crashed)
+		}
+		if !test.crashed {
+			_, err := h.st.Commit(h.Context(), test.name, &store.Commit{Guard: store.Guard{Lapsed: true}})
+			h.wantConflict(err, cairn.ErrNotRunning, test.name+": takeover of what is not running")
+			h.must(h.st.Delete(h.Context(), test.name))
+			continue
+		}
+		_, err := h.st.Commit(h.Context(), test.name, beginCommit("next", "worker", time.Hour))
+		h.wantConflict(err, cairn.ErrAlreadyRunning, test.name+": a run beside the one that is under way")
+		h.must(h.st.RequestStop(h.Context(), test.name, cairn.Stop{RunID: s.RunID, Kind: cairn.StopInterrupt}))
+		takeover := takeoverCommit(s, "worker")
+		takeover.Guard.Lapsed = true
+		taken := h.commit(test.name, takeover)
+		if list := h.due(10); len(list) > 0 {
+			h.Fatalf("%s: due after a takeover: %+v", test.name, list)
+		}
+		h.commit(test.name, &store.Commit{Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+		h.must(h.st.Delete(h.Context(), test.name))
 	}
 }
 
