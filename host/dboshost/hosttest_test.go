@@ -31,8 +31,8 @@ var processes atomic.Int64
 // none carries on what another left behind, unless the scene has it do so.
 func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host {
 	return hosttest.Host{
-		Name:   name,
-		Stride: 401,
+		Name:    name,
+		Crashes: testenv.Choose(2, 0),
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			n := strconv.FormatInt(processes.Add(1), 10)
 			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
@@ -82,6 +82,7 @@ func TestHostOnSQLite(t *testing.T) {
 		return "sqlite:" + copied(tb, filepath.Join(dir, "dbos.db"))
 	}), hosttest.Store{
 		Name: "sqlitestore",
+		Set:  testenv.Choose(hosttest.OnHost, hosttest.Every),
 		Open: func(tb testing.TB, now func() time.Time) store.Store {
 			return openSQLite(tb, copied(tb, filepath.Join(dir, "cairn.db")), &sqlitestore.Options{Synchronous: sqlitestore.Normal, Now: now})
 		},
@@ -139,6 +140,7 @@ func TestHostOnPostgreSQL(t *testing.T) {
 			return openPostgres(tb, url, "scene"+strconv.FormatInt(processes.Add(1), 10))
 		},
 		OwnClock: true,
+		Set:      testenv.Choose(hosttest.OnPair, hosttest.Every),
 	}, hosttest.Store{
 		Name: "redisstore",
 		Open: func(tb testing.TB, _ func() time.Time) store.Store {
@@ -150,6 +152,7 @@ func TestHostOnPostgreSQL(t *testing.T) {
 			return s
 		},
 		OwnClock: true,
+		Set:      testenv.Choose(hosttest.OnPair, hosttest.Every),
 	})
 }
 

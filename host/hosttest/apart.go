@@ -15,13 +15,13 @@ import (
 
 // Cold is a host that carries out each effect in an engine of its own, so that nothing of what one effect knew is there for
 // the next.
-var Cold = Host{Name: "cold", Start: apart(1, 0), Stride: 29}
+var Cold = Host{Name: "cold", Start: apart(1, 0), Crashes: 8}
 
 // Repeating is like Cold, but carries out each effect twice and heeds the second answer only, as if the first had been lost.
-var Repeating = Host{Name: "repeating", Start: apart(2, 0), Stride: 53}
+var Repeating = Host{Name: "repeating", Start: apart(2, 0), Crashes: 8}
 
 // Alternating is a host that carries out effects in two engines by turns, each of which remembers what it saw last.
-var Alternating = Host{Name: "alternating", Start: apart(1, 2), Stride: 31}
+var Alternating = Host{Name: "alternating", Start: apart(1, 2), Crashes: 8}
 
 // apart returns the start of a process whose effects are carried out a number of times, by turns in so many engines that
 // stay, or else each time in one of its own.

@@ -43,9 +43,9 @@ type Host struct {
 	// Start starts a process for some agents over a store. opts is never nil, and is handed to the engine with what the host
 	// adds; its Log is set if the store has no log of its own. The suite closes the engine.
 	Start func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
-	// Stride makes the scenarios that kill a process at each of its operations in turn do so at every so-many-th only; 0 means
-	// 1, or more where storage takes its time. Hosts whose turns have many operations set it.
-	Stride int
+	// Crashes is at how many operations of a conversation, spread evenly over it, the scenarios that kill a process anywhere do
+	// so, before the operation and after it; 0 means at every one. Hosts whose turns have many operations set it.
+	Crashes int
 	// Golden is a directory to write the expected files to instead of comparing with those of the package; empty for none.
 	// It is for those who change what every host must do.
 	Golden string
@@ -67,14 +67,16 @@ type Store struct {
 	Log func(tb testing.TB) store.Log
 	// Bubble says that host and store can live in a bubble of package synctest, where no time passes while they wait.
 	Bubble bool
+	// Set is which scenarios are played on this store; nil means [Every].
+	Set Set
 }
 
-// Run runs every scenario on each of the stores, several at a time.
+// Run runs the scenarios of each store's set on it, several at a time.
 func Run(t *testing.T, h Host, stores ...Store) {
 	t.Run(h.Name, func(t *testing.T) {
 		for _, place := range stores {
 			t.Run(place.Name, func(t *testing.T) {
-				for _, sc := range scenarios {
+				for _, sc := range place.Set.of(t, scenarios) {
 					t.Run(sc.name, func(t *testing.T) {
 						t.Parallel()
 						sc.run(t, h, place)

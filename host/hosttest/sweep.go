@@ -33,21 +33,37 @@ func (s *scene) household(d cairn.Durability) {
 	s.agents[0].Durability = d
 }
 
-// crashAnywhere kills a process at each of its operations in turn, before it is carried out and after. Another process
-// brings the conversation to its end.
+// crashAnywhere kills a process at each of its operations in turn, or at as many as the host says, before it is carried out
+// and after. Another process brings the conversation to its end.
 func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.household(d)
 	s.roots = nil
-	stride := max(s.host.Stride, 1)
-	if !s.place.Bubble { // real storage takes its time
-		stride = max(stride, 37)
+	all := 0
+	if s.host.Crashes > 0 {
+		all = s.operations("s-undisturbed")
 	}
 	for _, before := range []bool{true, false} {
-		for n, fired := 1, true; fired; n += stride {
-			fired = s.crashAt(fmt.Sprintf("s-%t-%d", before, n), n, before)
+		crash := func(i, n int) (fired bool) { return s.crashAt(fmt.Sprintf("s-%t-%d-%d", before, i, n), n, before) }
+		for i := range s.host.Crashes {
+			// How many operations there are depends on how fast the machine is, too; the first is always there.
+			for n := 1 + (2*i+1)*all/(2*s.host.Crashes); !crash(i, n); n /= 2 {
+			}
+		}
+		for n := 1; s.host.Crashes == 0 && crash(0, n); n++ {
 		}
 	}
 	s.sum("The conversation came to its end wherever a process died.")
+}
+
+// operations returns how many a process needs for a conversation.
+func (s *scene) operations(root string) int {
+	s.Helper()
+	p := s.process(coalesced)
+	var count atomic.Int64
+	p.tap.watch(func(operation) error { count.Add(1); return nil }, nil)
+	s.must(p.converse(root))
+	p.leave()
+	return int(count.Load())
 }
 
 // sum replaces what was said and run, which depends on where accidents happened.

@@ -48,8 +48,8 @@ var processes atomic.Int64
 
 // onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
 // of them is to carry out what.
-func onTemporal(name string, stride int, c client.Client) hosttest.Host {
-	return hosttest.Host{Name: name, Stride: stride, Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+func onTemporal(name string, c client.Client) hosttest.Host {
+	return hosttest.Host{Name: name, Crashes: testenv.Choose(2, 0), Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + strconv.FormatInt(processes.Add(1), 10),
@@ -76,18 +76,19 @@ func onTemporal(name string, stride int, c client.Client) hosttest.Host {
 	}}
 }
 
-// A scene costs the server of Temporal more than all else, so processes are killed at few operations.
 func TestHostOnSQLite(t *testing.T) {
 	t.Parallel()
-	hosttest.Run(t, onTemporal("temporal", 173, connect(t)), hosttest.Store{Name: "sqlitestore", Open: openFile})
+	hosttest.Run(t, onTemporal("temporal", connect(t)), hosttest.Store{Name: "sqlitestore", Open: openFile,
+		Set: testenv.Choose(hosttest.OnHost, hosttest.Every)})
 }
 
-// Scenes share the servers. Where processes are killed does not depend on the store, so here it is at hardly any operation.
+// Scenes share the servers.
 func TestHostOnServers(t *testing.T) {
 	t.Parallel()
-	hosttest.Run(t, onTemporal("temporal", 1000, connect(t)),
-		hosttest.Store{Name: "pgstore", Open: openPostgres, OwnClock: true},
-		hosttest.Store{Name: "redisstore", Open: openRedis, OwnClock: true})
+	set := testenv.Choose(hosttest.OnPair, hosttest.Every)
+	hosttest.Run(t, onTemporal("temporal", connect(t)),
+		hosttest.Store{Name: "pgstore", Open: openPostgres, OwnClock: true, Set: set},
+		hosttest.Store{Name: "redisstore", Open: openRedis, OwnClock: true, Set: set})
 }
 
 func openFile(tb testing.TB, now func() time.Time) store.Store {

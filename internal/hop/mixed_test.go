@@ -7,18 +7,20 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Every scenario of the suite, with its processes on all hosts by turns: what one leaves behind or dies of, another takes up.
+// Scenarios of the suite with their processes on all hosts by turns: what one leaves behind or dies of, another takes up.
 func TestMixedHosts(t *testing.T) {
 	t.Parallel()
-	all := hosts(t)
+	all, place := hosts(t), files(t)
+	place.Set = testenv.Choose(hosttest.OnMix, hosttest.Every)
 	var mu sync.Mutex
 	started := map[string]int{} // processes, by test
 	hosttest.Run(t, hosttest.Host{
-		Name:   "mixed",
-		Stride: 173,
+		Name:    "mixed",
+		Crashes: testenv.Choose(2, 0),
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			mu.Lock()
 			first := len(started)
@@ -29,5 +31,5 @@ func TestMixedHosts(t *testing.T) {
 			mu.Unlock()
 			return all[first%len(all)].Start(tb, st, agents, opts)
 		},
-	}, files(t))
+	}, place)
 }

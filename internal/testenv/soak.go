@@ -11,13 +11,18 @@ import (
 // store, a crash at every operation, and long torture. Without it they give feedback within minutes.
 func Soak() bool { return os.Getenv("CAIRN_SOAK") == "1" }
 
+// Choose returns the second value if [Soak] says so, else the first.
+func Choose[T any](test, soak T) T {
+	if Soak() {
+		return soak
+	}
+	return test
+}
+
 // Kills returns how many processes a test of torture stops: KILLS if that is set, else test, or soak if [Soak] says so.
 func Kills(tb testing.TB, test, soak int) int {
 	tb.Helper()
-	kills := test
-	if Soak() {
-		kills = soak
-	}
+	kills := Choose(test, soak)
 	if raw := os.Getenv("KILLS"); raw != "" {
 		n, err := strconv.Atoi(raw)
 		if err != nil || n < 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -14,7 +15,8 @@ import (
 func TestHost(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{
-		Name: "inprocess",
+		Name:    "inprocess",
+		Crashes: testenv.Choose(4, 0),
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			eng, err := engine.New(st, agents, opts)
 			if err != nil {
@@ -25,6 +27,7 @@ func TestHost(t *testing.T) {
 	}, hosttest.Store{
 		Name:     "redisstore",
 		OwnClock: true,
+		Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
 		Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
 		Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
 	})

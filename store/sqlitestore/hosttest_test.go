@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -16,7 +17,8 @@ import (
 func TestHost(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{
-		Name: "inprocess",
+		Name:    "inprocess",
+		Crashes: testenv.Choose(4, 0),
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			eng, err := engine.New(st, agents, opts)
 			if err != nil {
@@ -31,6 +33,7 @@ func TestHost(t *testing.T) {
 func onFile(empty []byte) hosttest.Store {
 	return hosttest.Store{
 		Name: "sqlitestore",
+		Set:  testenv.Choose(hosttest.OnStore, hosttest.Every),
 		Open: func(tb testing.TB, now func() time.Time) store.Store {
 			path := filepath.Join(tb.TempDir(), "cairn.db")
 			if err := os.WriteFile(path, empty, 0o600); err != nil {

@@ -1,0 +1,151 @@
+package hosttest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// Set is a choice of scenarios. Each name stands with what the scenario shows of a pair of host and store that it cannot show
+// in memory. What a scenario shows of the loop, it shows there: a set leaves out what would only show that again.
+type Set map[string]string
+
+// Every is all scenarios. A scenario that is in none of the sets below is played in memory and by whoever asks for Every.
+var Every Set
+
+// OnStore is what a store may do in another way than memory does, with runs in goroutines.
+var OnStore = Set{
+	"approval":               "a step that waits, its call and its answer are rows, written and read by two processes",
+	"double-answer":          "of two answers the row keeps one",
+	"answer-race":            "the same of answers at the same moment: a compare-and-set",
+	"resume-race":            "of two resumes one takes the lease",
+	"deadline":               "a deadline passes by the store's clock, and Due lists it",
+	"child-deadline":         "so does a child's, which is the root's as well",
+	"two-children":           "the calls of a tree are one list, in their order",
+	"grandchild-approval":    "a tree of three is found by its root and by each parent",
+	"companions-together":    "several children of one parent, beside a call of its own",
+	"crash-companion-waits":  "a companion's session is written under the next lease",
+	"busy-enqueue-crash":     "a queue is kept in its order, and Due lists it",
+	"busy-rollback":          "one commit takes messages, state and checkpoints back",
+	"busy-interrupt":         "the watch of stops reaches another process",
+	"interrupt-resumed-tree": "so do the stops of a tree",
+	"cache-crash-per-tool":   "cached results come and go with their commit",
+	"cache-branch":           "a branch has none of them",
+	"branch-waiting-tree":    "a branch copies what is before its point and nothing else",
+	"rewind-paused-tree":     "a rewind truncates, and drops the calls of the tree",
+	"resume-from-checkpoint": "the same with the state of a checkpoint",
+	"inbox":                  "filters and pages of calls",
+	"claim":                  "claims are compared and set, and lapse by the store's clock",
+	"quorum-majority":        "the decisions of several people are one trail",
+	"answer-deleted":         "a deletion hides calls at once",
+	"crash-answered":         "a lease lapses by the store's clock, and Due lists the session",
+	"crash-suspending-read":  "a log that its writer left unfinished is completed by another process",
+	"crash-approved-staged":  "staged replies and results are read under the next lease",
+	"crash-two-children":     "the leases of a tree lapse each by itself",
+	"interrupt-crashed-tree": "a stop of a session whose process is dead",
+	"workers":                "several workers take each due session once",
+	"interval":               "one commit of several steps",
+	"per-tool":               "stages between commits",
+	"switch-crash":           "another process reads back which tools are off",
+	"crash-anywhere":         "a process dies at operations of this store, at moments between its round trips",
+	"race-of-verbs":          "all verbs at the same moment: what the store's transactions exclude",
+}
+
+// OnHost is what a host may do in another way than goroutines do: what it replays, hands over, cuts off and takes over.
+var OnHost = Set{
+	"hooks":                    "each effect that calls hooks is carried out once, in its order",
+	"phases":                   "so are the parts of a step",
+	"tool-failures":            "errors and panics of tools come through the host as they are",
+	"retries":                  "a failed model call is tried again by the loop, and not by the host as well",
+	"guarded-output":           "output and guards come through the host's encoding",
+	"step-limit":               "a run that fails ends the turn on the host",
+	"approval":                 "a turn that waits ends on the host, and the next one begins",
+	"other-process":            "the next one begins in another process of the host",
+	"resume-race":              "two processes start the same turn on the host",
+	"deadline":                 "a worker starts a turn on the host because time has passed",
+	"two-children":             "parallel children, each a part of its parent's turn",
+	"grandchild-approval":      "children of children, which wait",
+	"child-fails":              "a child that fails is a result, and no failure of the host's",
+	"companion":                "a companion's turn within its parent's",
+	"background":               "a companion's turn that its parent does not wait for",
+	"background-message":       "the same with a message that interrupts it",
+	"interrupt-child-at-work":  "a stop reaches a child that the host drives",
+	"abort-child-at-work":      "so does an abort",
+	"interrupt-approved":       "a stop of a turn that was resumed",
+	"busy-enqueue":             "the next turn starts where the one before ended",
+	"busy-rollback-child":      "a turn on the host is taken back, with its child's",
+	"crash-answered":           "a worker takes a turn over from the host's dead process",
+	"crash-resuming":           "so it does one that was begun but never handed to the host",
+	"crash-approved-staged":    "what a dead process staged is not done again",
+	"crash-child-halfway":      "a child is taken over with its parent",
+	"crash-grandchild-resumed": "so is one two levels below that was resumed",
+	"crash-companion-again":    "so is a companion",
+	"crash-background":         "so is one in the background, which is a turn of its own on the host",
+	"interrupt-crashed-tree":   "a stop of a turn that the host drives no longer",
+	"workers":                  "several workers hand turns to the host",
+	"auto-resume-tree":         "the process that takes the last answer hands the turn to the host",
+	"manual":                   "steps that are committed together are repeated together",
+	"switch-running":           "context that is added between two effects",
+	"crash-anywhere-per-tool":  "a process dies at operations of a turn on this host",
+	"race-of-verbs":            "turns are begun, stopped and taken back at the same moment",
+}
+
+// OnPair is where a host and a store meet that each have a clock and a server of their own: [OnStore] and [OnHost] show the
+// rest of them apart.
+var OnPair = Set{
+	"approval":                "a wait ends on the host, and its answer begins the next turn",
+	"deadline":                "the store's clock begins a turn on the host",
+	"child-approval":          "a child's wait ends its parent's turn on the host",
+	"interrupt-child-at-work": "the store's watch ends what the host drives",
+	"busy-enqueue-crash":      "a queued turn begins on the host, by the store's list of what is due",
+	"crash-approved-staged":   "a lease lapses by the store's clock while the host still has the turn",
+	"crash-background":        "the same of a turn that no other waits for",
+	"crash-anywhere":          "a process dies between an operation of the store and one of the host",
+	"race-of-verbs":           "turns of one session are begun on the host in the order of the store's leases",
+}
+
+// OnMix is what a process on one host leaves behind, dies of or asks for, and a process on another host takes up.
+var OnMix = Set{
+	"other-process":            "a wait is answered on another host",
+	"resume-race":              "two hosts start the same turn",
+	"answer-race":              "two processes on different hosts answer at once",
+	"deadline":                 "a worker on another host settles what is late",
+	"grandchild-approval":      "a tree that began on one host goes on on another",
+	"two-children":             "so does one of two children that wait",
+	"background-message":       "a message reaches a companion whose turn is on another host",
+	"interrupt-child-at-work":  "a stop comes from another host",
+	"busy-enqueue-crash":       "the queue of a dead process is begun on another host",
+	"busy-rollback-child":      "a turn is taken back by a process on another host",
+	"crash-resuming":           "a turn that was begun for one host is handed to another",
+	"crash-approved-staged":    "what was staged on one host is not done again on another",
+	"crash-child-halfway":      "a child changes hosts with its parent",
+	"crash-grandchild-resumed": "so does one two levels below",
+	"crash-companion-again":    "so does a companion",
+	"crash-background":         "so does one in the background",
+	"interrupt-crashed-tree":   "a stop of what a dead process drove on another host",
+	"workers":                  "workers on all hosts share what is due",
+	"auto-resume-tree":         "the process that takes the last answer goes on, on its host",
+	"retry-child":              "a failed turn is tried again on another host",
+	"crash-anywhere":           "a process dies at operations of a turn, and the next one is on another host",
+	"race-of-verbs":            "verbs of processes on all hosts at the same moment",
+}
+
+// of returns the scenarios of the set in their order; a name that no scenario has fails the test.
+func (set Set) of(t *testing.T, all []scenario) []scenario {
+	t.Helper()
+	if set == nil {
+		return all
+	}
+	var chosen []scenario
+	for _, sc := range all {
+		if _, ok := set[sc.name]; ok {
+			chosen = append(chosen, sc)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if !slices.ContainsFunc(all, func(sc scenario) bool { return sc.name == name }) {
+			t.Errorf("the set has %q, which is no scenario", name)
+		}
+	}
+	return chosen
+}
