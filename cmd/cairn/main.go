@@ -2,13 +2,8 @@
 // with what is ready or was left by a dead process, and looks after the stores that hold all this.
 package main
 
-import (
-	"os"
-
-	"github.com/redis/go-redis/v9/logging"
-)
+import "os"
 
 func main() {
-	logging.Disable() // the errors that commands end with say it all
 	os.Exit(run(os.Args[1:], environmentOf(os.Environ()), os.Stdin, os.Stdout, os.Stderr))
 }

@@ -82,10 +82,16 @@ type address struct {
 	name string
 }
 
+// keyValue is how a connection string begins that is no URL, but what libpq takes as well.
+var keyValue = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=`)
+
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`) // two letters at least: C: is a drive
 
 // parseAddress reads the URL of a store, or the path of a file.
 func parseAddress(given, text string) (*address, error) {
+	if keyValue.MatchString(text) { // not to be taken for the path of a file: it may have a password
+		return nil, misuse("%s: a server is named by a URL such as postgres://USER@HOST/DATABASE, not by keys and values", given)
+	}
 	found := scheme.FindString(text)
 	name := strings.ToLower(strings.TrimSuffix(found, ":"))
 	switch name {

@@ -171,6 +171,7 @@ func TestWrongStores(t *testing.T) {
 		code  int
 		words []string
 	}{
+		"keys and values":      {[]string{"--store", "host=h password=" + secret}, exitUsage, []string{"--store: ", "postgres://"}},
 		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, exitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
 		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, exitUsage, []string{"--store", "--db"}},
 		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, exitUsage, []string{"--db: ", "--store"}},

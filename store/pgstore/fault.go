@@ -31,6 +31,8 @@ const (
 	stateNoEscape     = "22P05"
 	stateTooManyConns = "53300"
 	stateTooLarge     = "54000"
+	statePrepared     = "42P05" // a prepared statement of that name is there already
+	stateNotPrepared  = "26000"
 )
 
 // state returns the SQLSTATE of an error that the server reported, or nothing.
@@ -108,6 +110,9 @@ func fault(doing string, err error) error {
 		return cairn.Errorf(cairn.CodeInvalid, "%s: the database account may not do that: %w", doing, err)
 	case stateNoCharacter, stateNoEscape:
 		return cairn.Errorf(cairn.CodeInvalid, "%s: a text has a character that the database cannot keep: %w", doing, err)
+	case statePrepared, stateNotPrepared:
+		return cairn.Errorf(cairn.CodeInvalid, "%s: connections are pooled by transaction on the way to the server, as PgBouncer does: set "+
+			"Options.SimpleProtocol, or default_query_exec_mode=simple_protocol in the URL: %w", doing, err)
 	case stateTooLarge:
 		return cairn.Errorf(cairn.CodeTooLarge, "%s: a value is larger than a database row may be: %w", doing, err)
 	}

@@ -7,6 +7,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -208,9 +210,28 @@ func parseURL(field, url string) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInvalid, "%s: %w", field, oneLine{err}) // its text has no password
+		return nil, cairn.Invalid(field, "%s", unreadable(err))
+	}
+	if strings.HasPrefix(url, "postgres") && strings.Contains(config.ConnConfig.Database, "@") {
+		return nil, cairn.Invalid(field, "the name of the database has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
 	}
 	return config, nil
+}
+
+// unreadable says why a connection string cannot be read, and repeats nothing of it that may be a part of the password.
+func unreadable(err error) string {
+	var parsing *pgconn.ParseConfigError
+	if !errors.As(err, &parsing) {
+		return "the connection string cannot be read"
+	}
+	for _, form := range []string{"failed to parse as URL", "failed to parse as keyword/value"} {
+		if strings.Contains(parsing.Error(), form) {
+			return form + ": special characters of a user or password are written as in %2F in a URL, and between '' in key=value form"
+		}
+	}
+	silent := *parsing
+	silent.ConnString = ""
+	return strings.TrimPrefix(oneLine{&silent}.Error(), "cannot parse ``: ")
 }
 
 // EventLog returns the store's event log.

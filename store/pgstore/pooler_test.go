@@ -1,13 +1,18 @@
 package pgstore
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -18,6 +23,8 @@ type pooler struct {
 	tb       testing.TB
 	listener net.Listener
 	socket   string
+	// extended lets clients prepare statements, which then are where the next transaction may not be. Else it is an error.
+	extended bool
 
 	mu      sync.Mutex
 	free    []*pooled
@@ -32,7 +39,9 @@ type pooled struct {
 	front *pgproto3.Frontend
 }
 
-func newPooler(tb testing.TB, target string) *pooler {
+func newPooler(tb testing.TB, target string) *pooler { return startPooler(tb, target, false) }
+
+func startPooler(tb testing.TB, target string, extended bool) *pooler {
 	tb.Helper()
 	u, err := url.Parse(target)
 	if err != nil {
@@ -42,7 +51,7 @@ func newPooler(tb testing.TB, target string) *pooler {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &pooler{tb: tb, listener: l, socket: filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"), open: map[net.Conn]bool{}}
+	p := &pooler{tb: tb, listener: l, extended: extended, socket: filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432"), open: map[net.Conn]bool{}}
 	p.group.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -153,8 +162,9 @@ func (p *pooler) serve(client net.Conn) {
 		if err != nil {
 			return
 		}
-		query, ok := m.(*pgproto3.Query)
-		if !ok {
+		_, query := m.(*pgproto3.Query)
+		_, sync := m.(*pgproto3.Sync)
+		if !query && !p.extended {
 			if _, ends := m.(*pgproto3.Terminate); !ends {
 				p.tb.Errorf("a pooler was sent a %T", m)
 			}
@@ -165,7 +175,11 @@ func (p *pooler) serve(client net.Conn) {
 				return
 			}
 		}
-		status, err := relay(query, server, back)
+		server.front.Send(m)
+		if !query && !sync {
+			continue
+		}
+		status, err := relay(server, back)
 		if err != nil {
 			return
 		}
@@ -176,9 +190,8 @@ func (p *pooler) serve(client net.Conn) {
 	}
 }
 
-// relay has the server answer a query and returns whether a transaction is open then.
-func relay(query *pgproto3.Query, server *pooled, back *pgproto3.Backend) (status byte, err error) {
-	server.front.Send(query)
+// relay has the server answer what it was sent and returns whether a transaction is open then.
+func relay(server *pooled, back *pgproto3.Backend) (status byte, err error) {
 	if err := server.front.Flush(); err != nil {
 		return 0, err
 	}
@@ -191,5 +204,31 @@ func relay(query *pgproto3.Query, server *pooled, back *pgproto3.Backend) (statu
 		if ready, is := m.(*pgproto3.ReadyForQuery); is {
 			return ready.TxStatus, back.Flush()
 		}
+	}
+}
+
+// TestPoolerWithPreparedStatements goes through a proxy that pools connections by transaction without saying so: sooner or
+// later a prepared statement is there twice or not at all, and the error says what to do.
+func TestPoolerWithPreparedStatements(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	schema := newSchema()
+	openAt(t, server, &Options{Schema: schema})
+	var err error
+	for range 50 {
+		var s *Store
+		s, err = Open(t.Context(), startPooler(t, server, true).url(), &Options{Schema: schema, RetryFor: -1})
+		for i := 0; err == nil && i < 50; i++ {
+			_, err = s.List(t.Context(), store.SessionQuery{})
+		}
+		if s != nil {
+			s.Close()
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, cairn.ErrInvalid) || !strings.Contains(err.Error(), "Options.SimpleProtocol") {
+		t.Errorf("error %v, want one that names Options.SimpleProtocol", err)
 	}
 }

@@ -20,9 +20,9 @@ const (
 	stopsKept = 256
 )
 
-// The channels that the scripts tell of news on.
-func (s *Store) eventChannel(log string) string { return s.opts.Prefix + ":events:" + log }
-func (s *Store) stopChannel() string            { return s.opts.Prefix + ":stops" }
+// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the same.
+func (s *Store) eventChannel(log string) string { return s.opts.Prefix + ":{events}:" + log }
+func (s *Store) stopChannel() string            { return s.opts.Prefix + ":{stops}" }
 
 // news listens, on one connection, for what other processes write: to the logs that are followed here, and stop requests.
 // A message only says how far a log is; the events are read from the stream.

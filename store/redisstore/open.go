@@ -78,6 +78,7 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, place, err
 	if o.Connections > 0 {
 		parsed.PoolSize = o.Connections
 	}
+	logTo(o.Logger)
 	parsed.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	parsed.ContextTimeoutEnabled, parsed.DisableIdentity = true, true
 	parsed.Dialer = dialer(parsed)
@@ -101,9 +102,12 @@ func parse(text string) (*redis.Options, error) {
 	if err != nil {
 		return nil, cairn.Invalid("url", "is not a URL")
 	}
+	if u.Scheme != "unix" && strings.Contains(u.Path, "@") {
+		return nil, cairn.Invalid("url", "the path has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
+	}
 	opts, err := redis.ParseURL(text)
 	if err != nil {
-		return nil, cairn.Invalid("url", "%s: %v", u.Redacted(), err)
+		return nil, cairn.Invalid("url", "%v", err)
 	}
 	return opts, nil
 }

@@ -38,6 +38,7 @@ package redisstore
 import (
 	"context"
 	"hash/crc32"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,9 @@ type Options struct {
 	EventRetention time.Duration
 	// Connections bounds the connections to each server, but for one more that listens; 0 means 10 for each processor.
 	Connections int
+	// Logger hears what the Redis client has to say, such as connections that were lost; nil means silence. The client knows
+	// one logger for the whole process: that of the Store that was opened last with one.
+	Logger *slog.Logger
 }
 
 // withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.

@@ -9,11 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/redis/go-redis/v9/logging"
 )
 
 func init() {
-	logging.Disable() // a victim must have nothing to say
 	torture.Victim(openTortured)
 }
 

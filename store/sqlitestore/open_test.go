@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +180,32 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 				t.Error("the file was made")
 			}
 		})
+	}
+}
+
+// TestFilesAreTheOwners looks at the permissions of the files of a store, of which all have conversations in them.
+func TestFilesAreTheOwners(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("its permissions are no bits")
+	}
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "s", Agent: "a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o, want 600", info.Name(), mode)
+		}
 	}
 }
 

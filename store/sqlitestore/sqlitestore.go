@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -105,7 +106,8 @@ var (
 	_ store.Log         = (*Log)(nil)
 )
 
-// Open opens the database file at path, making it if there is none, and brings its schema up to date. A file that is
+// Open opens the database file at path and brings its schema up to date. If there is none it is made, readable and writable
+// for its owner alone; the permissions of a file that is there stay as they are. A file that is
 // not ours or from a newer version is an ErrSchema error and nothing in it is changed. The file must be on a local disk,
 // and so must the two files SQLite keeps beside it.
 func Open(path string, opts *Options) (*Store, error) {
@@ -153,8 +155,22 @@ func absolute(path string) (string, error) {
 	return path, nil
 }
 
+// creating is held while a file is made: closing one ends all locks that this process has on it.
+var creating sync.Mutex
+
+// create makes the file for its owner alone, if there is none, and so the files that SQLite keeps beside it: they have
+// conversations and secrets. What goes wrong SQLite says when it opens the file.
+func create(path string) {
+	creating.Lock()
+	defer creating.Unlock()
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		f.Close()
+	}
+}
+
 // openWriter opens the write connection.
 func openWriter(path string, o *Options) (*writer, error) {
+	create(path)
 	c, err := connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
 	if err != nil {
 		return nil, fault("open "+path, err)

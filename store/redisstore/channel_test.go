@@ -1,0 +1,56 @@
+package redisstore
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// TestChannelsOfNestedPrefixes names channels of stores whose prefixes and logs look alike when they are put together.
+func TestChannelsOfNestedPrefixes(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, prefix := range []string{"a", "a:events:x", "a:events", "a:stops", "a:events:x:events"} {
+		s := &Store{opts: Options{Prefix: prefix}}
+		for _, log := range []string{"y", "x:events:y", "events:y", "stops", "x", "x:{events}:y", ""} {
+			for _, channel := range []string{s.eventChannel(log), s.stopChannel()} {
+				who := fmt.Sprintf("prefix %s", prefix)
+				if before, ok := seen[channel]; ok && before != who {
+					t.Errorf("channel %s is of %s and of %s", channel, before, who)
+				}
+				seen[channel] = who
+			}
+		}
+	}
+}
+
+// TestClientIsSilent has the server die, in a process of its own, and looks at what that writes to
+// standard error.
+func TestClientIsSilent(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CAIRN_TEST_CLIENT") != "" {
+		loseServer(t)
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestClientIsSilent$")
+	c.Env = append(os.Environ(), "CAIRN_TEST_CLIENT=1")
+	var told bytes.Buffer
+	c.Stderr = &told
+	if err := c.Run(); err != nil || told.Len() > 0 {
+		t.Errorf("%v; standard error has %q", err, told.String())
+	}
+}
+
+func loseServer(t *testing.T) {
+	server := testenv.RedisServer(t, "--appendonly", "no")
+	s := openAt(t, server.URL(), nil)
+	server.Kill()
+	if _, err := s.List(t.Context(), store.SessionQuery{}); err == nil {
+		t.Error("there is an answer without a server")
+	}
+}
