@@ -124,7 +124,8 @@ func AtCheckpoint(id string) BranchOption {
 	return func(p *store.BranchPoint) { p.CheckpointID = id }
 }
 
-// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more.
+// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more. The error is
+// ErrInvalid if that checkpoint was pruned.
 func AtMessage(n int) BranchOption { return func(p *store.BranchPoint) { p.Messages = &n } }
 
 // Branch creates the session to from the messages and state of another, as they are or as an option says. The new

@@ -205,6 +205,12 @@ func NotFound(id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
 }
 
+// Pruned returns the error for a branch after n messages of a session whose oldest checkpoint left has count: the state that
+// belongs to n was pruned. That is so if the oldest checkpoint has a parent, for then it was not the first.
+func Pruned(id string, n, count int) error {
+	return cairn.Invalid("messages", "%d: session %q: the state after fewer than %d messages was pruned", n, id, count)
+}
+
 // StateChange is a change of state: operations, and the whole value after them where a keyframe is due.
 type StateChange struct {
 	Ops []cairn.Op `json:"ops,omitempty"`

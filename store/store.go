@@ -69,8 +69,8 @@ type Store interface {
 
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
 	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session, ErrNotFound
-	// if from or its checkpoint does not exist, ErrInvalid for more messages than there are. The branch has version 1, no
-	// runs and no checkpoints.
+	// if from or its checkpoint does not exist, ErrInvalid for more messages than there are, or for so few that the state
+	// after them was pruned, see [Pruned]. The branch has version 1, no runs and no checkpoints.
 	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)
 	// Prune removes all but the newest keep checkpoints of a session, and what only they needed, and returns how many.
 	// The checkpoint the session is at is always kept. keep must be at least 1, else the error is
@@ -154,8 +154,8 @@ type Staged struct {
 }
 
 // BranchPoint is where a branch leaves its session: at a checkpoint, or else after a number of messages, with the
-// state of the latest checkpoint that had no more, or the oldest state there is. All messages, like the zero value,
-// mean the session as it is.
+// state of the latest checkpoint that had no more, or the state that the session began with. All messages, like the zero
+// value, mean the session as it is.
 type BranchPoint struct {
 	CheckpointID string
 	// Messages counts the messages to take, if it is not nil and CheckpointID is empty.

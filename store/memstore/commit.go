@@ -285,7 +285,9 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 			return nil, cairn.Invalid("messages", "%d: session %q has %d", count, from, len(ses.messages))
 		}
 		if count < len(ses.messages) {
-			position = ses.positionBefore(count)
+			if position, err = ses.positionBefore(count); err != nil {
+				return nil, err
+			}
 		}
 	}
 	state, err := ses.state(position)
@@ -301,15 +303,18 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	return copyOf(&branch.row), nil
 }
 
-// positionBefore returns the state position of the latest checkpoint with no more than count messages, or the oldest
-// position there is.
-func (ses *session) positionBefore(count int) int64 {
+// positionBefore returns the state position of the latest checkpoint with no more than count messages, or the first
+// position if there never was such a checkpoint.
+func (ses *session) positionBefore(count int) (int64, error) {
 	for _, cp := range slices.Backward(ses.checkpoints) {
 		if cp.MessageCount <= count {
-			return cp.StatePosition
+			return cp.StatePosition, nil
 		}
 	}
-	return ses.firstChange
+	if len(ses.checkpoints) > 0 && ses.checkpoints[0].ParentID != "" {
+		return 0, store.Pruned(ses.row.ID, count, ses.checkpoints[0].MessageCount)
+	}
+	return ses.firstChange, nil
 }
 
 // Prune implements store.Store.

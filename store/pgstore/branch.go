@@ -16,12 +16,14 @@ const (
 		WHERE b.id = $1 AND m.session = $2 AND m.number < $3
 		ORDER BY m.number`
 
-	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is.
+	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is; and the messages of the
+	// oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
-		SELECT coalesce(
-			(SELECT state_position FROM {schema}.checkpoints
-				WHERE session = $1 AND message_count <= $2 ORDER BY number DESC LIMIT 1),
-			(SELECT min(position) FROM {schema}.state WHERE session = $1))`
+		SELECT coalesce(b.at, (SELECT min(position) FROM {schema}.state WHERE session = $1)), b.at IS NULL,
+			coalesce((SELECT CASE parent_id WHEN '' THEN 0 ELSE message_count END FROM {schema}.checkpoints
+				WHERE session = $1 ORDER BY number LIMIT 1), 0)
+		FROM (SELECT (SELECT state_position FROM {schema}.checkpoints
+			WHERE session = $1 AND message_count <= $2 ORDER BY number DESC LIMIT 1) AS at) b`
 
 	sqlSetMessageCount = `
 		UPDATE {schema}.heads SET message_count = $2
@@ -110,6 +112,11 @@ func (c *conn) resolve(ctx context.Context, r *record, at store.BranchPoint) (co
 		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
 	}
 	count = *at.Messages
-	_, err = c.row(ctx, sqlPositionBefore, []any{&position}, r.key, count)
+	var none bool
+	var pruned int
+	_, err = c.row(ctx, sqlPositionBefore, []any{&position, &none, &pruned}, r.key, count)
+	if err == nil && none && pruned > 0 {
+		err = store.Pruned(r.session.ID, count, pruned)
+	}
 	return count, position, err
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -27,6 +28,12 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, unknownCheckpoint(from, at.CheckpointID)
 	case "messages":
 		return nil, cairn.Invalid("messages", "%d: session %q has %s", count, from, r.text(2))
+	case "pruned":
+		oldest, err := strconv.Atoi(r.text(2))
+		if err != nil {
+			return nil, unknown(scriptBranch, r)
+		}
+		return nil, store.Pruned(from, *at.Messages, oldest)
 	}
 	state, err := foldChain(r.list(1))
 	if err != nil {

@@ -12,11 +12,14 @@ const (
 		INSERT INTO messages (session, number, data)
 		SELECT ?2, number, data FROM messages WHERE session = ?1 AND number < ?3 ORDER BY number`
 
-	// The state of the latest checkpoint with no more messages than ?2, or else the oldest there is.
+	// The state of the latest checkpoint with no more messages than ?2, or else the oldest there is; and the messages of the
+	// oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
-		SELECT coalesce(
-			(SELECT state_position FROM checkpoints WHERE session = ?1 AND message_count <= ?2 ORDER BY number DESC LIMIT 1),
-			(SELECT min(position) FROM state WHERE session = ?1))`
+		SELECT coalesce(at, (SELECT min(position) FROM state WHERE session = ?1)), at IS NULL,
+			coalesce((SELECT CASE parent_id WHEN '' THEN 0 ELSE message_count END FROM checkpoints
+				WHERE session = ?1 ORDER BY number LIMIT 1), 0)
+		FROM (SELECT (SELECT state_position FROM checkpoints
+			WHERE session = ?1 AND message_count <= ?2 ORDER BY number DESC LIMIT 1) AS at)`
 )
 
 // Branch implements store.Store.
@@ -82,6 +85,10 @@ func (r *record) resolve(c *conn, at store.BranchPoint) (count int, position int
 		return 0, 0, cairn.Invalid("messages", "%d: session %q has %d", *at.Messages, r.session.ID, count)
 	}
 	count = *at.Messages
-	_, err = c.row(sqlPositionBefore, func(cols *columns) { position = cols.int64() }, r.key, count)
+	var none, pruned int64
+	_, err = c.row(sqlPositionBefore, func(cols *columns) { position, none, pruned = cols.int64(), cols.int64(), cols.int64() }, r.key, count)
+	if err == nil && none == 1 && pruned > 0 {
+		err = store.Pruned(r.session.ID, count, int(pruned))
+	}
 	return count, position, err
 }

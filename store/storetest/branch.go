@@ -12,6 +12,7 @@ var branchTests = []storeTest{
 	{name: "AsItIs", run: branchAsItIs},
 	{name: "AtEachCheckpoint", run: branchAtCheckpoints},
 	{name: "AfterEachMessage", run: branchAtMessages},
+	{name: "AfterAPrune", run: branchPruned},
 	{name: "RowIsNew", run: branchRow},
 	{name: "Isolation", run: branchIsolation},
 	{name: "OfABranch", run: branchOfBranch},
@@ -92,6 +93,50 @@ func branchAtMessages(h *harness) {
 	n := 1
 	h.branch("source", store.BranchPoint{CheckpointID: source.Checkpoints[2].ID, Messages: &n}, "both")
 	same(h.T, "messages", h.messages("both"), source.Messages[:source.Checkpoints[2].MessageCount])
+}
+
+// branchPruned branches after each number of messages when checkpoints were pruned: the state is the right one, or the
+// branch is refused. A session that was only taken back has all its states.
+func branchPruned(h *harness) {
+	serial := 0
+	check := func(source string, content *content, pruned int) {
+		for n := range len(content.Messages) {
+			serial++
+			id, want, refused := fmt.Sprint("branch-", serial), `{"n":0}`, pruned > 0
+			for i, cp := range content.Checkpoints {
+				if cp.MessageCount <= n {
+					want, refused = string(content.At[i]), i < pruned
+				}
+			}
+			if !refused {
+				h.branch(source, store.BranchPoint{Messages: &n}, id)
+				h.wantState(id, "", want)
+				continue
+			}
+			h.unchanged(source, "a branch that was refused", func() {
+				_, err := h.st.Branch(h.Context(), source, store.BranchPoint{Messages: &n}, &cairn.Session{ID: id, Agent: agentName})
+				h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("branch after %d messages with %d checkpoints pruned", n, pruned))
+			})
+			_, err := h.st.Load(h.Context(), id)
+			h.wantError(err, cairn.ErrNotFound, "a branch that was refused")
+		}
+	}
+	for pruned := range 3 {
+		source := fmt.Sprint("source-", pruned)
+		h.told(source)
+		content := h.content(source)
+		gone, err := h.st.Prune(h.Context(), source, 3-pruned)
+		h.must(err)
+		if gone != pruned {
+			h.Fatalf("%d checkpoints were pruned, want %d", gone, pruned)
+		}
+		check(source, content, pruned)
+	}
+	s := h.told("taken back")
+	h.commit("taken back", &store.Commit{RewindRun: s.RunID})
+	s = h.begin("taken back", "next run")
+	h.end(h.stepState(s, "reply", replaceOp("/n", "5")))
+	check("taken back", h.content("taken back"), 0)
 }
 
 // branchRow checks that a branch takes its context from the caller and begins its own history.

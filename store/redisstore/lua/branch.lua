@@ -33,6 +33,10 @@ elseif ARGV[3] ~= '' and tonumber(ARGV[3]) ~= count then
 			high = middle
 		end
 	end
+	local oldest = low == 0 and call('ZRANGE', P .. 'n:' .. id, 0, 0)[1]
+	if oldest and at(oldest)[8] ~= '' then -- it was not the first
+		return { 'pruned', {}, tostring(at(oldest)[3]) }
+	end
 end
 local messages = count > 0 and call('LRANGE', P .. 'm:' .. id, 0, count - 1) or {}
 return { 'ok', call('LRANGE', P .. 'f:' .. id, frame - first, position - first), messages }
