@@ -52,6 +52,13 @@ type Options struct {
 	Retention time.Duration
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
+	// MaxDepth is how many levels of sub-agents and companions there may be below a root session; 0 means 8, a negative
+	// value any number. A call that would begin a session further down is a tool error that the model is told.
+	MaxDepth int
+	// MaxTreeSessions is how many sessions a tree may hold, the root and those that have ended included; 0 means 1,000, a
+	// negative value any number. A call that would begin one more is a tool error that the model is told. Processes that
+	// begin sessions in one tree at the same moment may each exceed it by one.
+	MaxTreeSessions int
 	// Host drives the runs; nil means goroutines of this process.
 	Host Host
 	// Now is the process's clock; nil means time.Now.
@@ -135,6 +142,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Owner:    owner(e.opts.NewID),
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
+		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil,
 	})
 	return e, nil
@@ -200,7 +208,8 @@ func (o *Options) complete() error {
 	set(&o.Retention, 30*24*time.Hour)
 	set(&o.SweepInterval, 10*time.Minute)
 	o.Coalesce = max(o.Coalesce, 0)
-	for n, to := range map[*int]int{&o.MaxRecoveries: 10, &o.CacheSessions: 256, &o.WorkConcurrency: 16} {
+	for n, to := range map[*int]int{&o.MaxRecoveries: 10, &o.CacheSessions: 256, &o.WorkConcurrency: 16,
+		&o.MaxDepth: 8, &o.MaxTreeSessions: 1000} {
 		if *n == 0 {
 			*n = to
 		}

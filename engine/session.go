@@ -169,7 +169,7 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 		if _, err := e.store.Checkpoint(ctx, id, checkpointID); err != nil {
 			return nil, err
 		}
-		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"})
+		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return nil, err
 		}

@@ -27,76 +27,64 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 	if err != nil {
 		return err
 	}
-	if row.Status == cairn.SessionPaused {
-		if err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()}); err != nil {
-			return err
-		}
-		return e.stopCompanions(ctx, row, kind, reason)
-	}
-	if row.Status != cairn.SessionActive {
-		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", sessionID, row.Status)
-	}
 	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()}
-	if err := e.store.RequestStop(ctx, sessionID, stop); err != nil {
+	if err := e.stopOne(ctx, row, stop, true); err != nil {
 		return err
 	}
-	e.fx.RequestStop(sessionID, stop)
-	if err := e.stopBelow(ctx, sessionID, stop); err != nil {
-		return err
-	}
-	if err := e.awaitStop(ctx, sessionID, stop); err != nil {
-		return err
-	}
-	return e.stopCompanions(ctx, row, kind, reason)
+	return e.stopRest(ctx, row, stop)
 }
 
-// stopBelow asks the runs of a session's children to stop as well. Where no goroutine waits for them, nobody else does.
-func (e *Engine) stopBelow(ctx context.Context, sessionID string, stop cairn.Stop) error {
-	q := store.SessionQuery{ParentID: sessionID, Statuses: []cairn.SessionStatus{cairn.SessionActive}}
-	for {
-		page, err := e.store.List(ctx, q)
-		if err != nil {
+// stopOne stops a session's run or its wait, and returns when it has ended. The runs below are asked to stop as well if that
+// is to be: where no goroutine waits for them, nobody else asks them.
+func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
+	switch row.Status {
+	case cairn.SessionPaused:
+		return e.withdraw(ctx, row, stop, below)
+	case cairn.SessionActive:
+	default:
+		return cairn.Errorf(cairn.CodeNotRunning, "session %q is not running, it is %s", row.ID, row.Status)
+	}
+	if err := e.store.RequestStop(ctx, row.ID, stop); err != nil {
+		return err
+	}
+	e.fx.RequestStop(row.ID, stop)
+	if below {
+		if err := e.fx.StopBelow(ctx, row, stop); err != nil {
 			return err
 		}
-		for i := range page.Items {
-			child := &page.Items[i]
-			stop.RunID = child.RunID
-			if err := e.store.RequestStop(ctx, child.ID, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
-				return err
-			}
-			e.fx.RequestStop(child.ID, stop)
-			if err := e.stopBelow(ctx, child.ID, stop); err != nil {
-				return err
-			}
-		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return nil
-		}
 	}
+	return e.awaitStop(ctx, row.ID, stop)
 }
 
-// stopCompanions stops those of a session's companions that are at work or wait.
-func (e *Engine) stopCompanions(ctx context.Context, row *cairn.Session, kind cairn.StopKind, reason string) error {
-	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionActive, cairn.SessionPaused}}
-	for {
-		page, err := e.store.List(ctx, q)
-		if err != nil {
+// stopRest stops what is left below a session whose run has been stopped: companions, which nobody waits for, and what they
+// and others left behind. What a later run has begun is not touched.
+func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	run, err := e.store.Run(ctx, row.ID, stop.RunID)
+	if err != nil {
+		return err
+	}
+	left, err := e.fx.Below(ctx, row, cairn.SessionActive, cairn.SessionPaused)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if err := e.fx.StopBelow(ctx, row, stop); err != nil {
+		return err
+	}
+	for i := range left {
+		if !run.EndedAt.IsZero() && left[i].CreatedAt.After(run.EndedAt) {
+			continue
+		}
+		one := stop
+		one.RunID = left[i].RunID
+		if err := e.stopOne(ctx, &left[i], one, false); err != nil && !isConflict(err) {
 			return err
 		}
-		for i := range page.Items {
-			err := e.stop(ctx, page.Items[i].ID, kind, reason)
-			if err != nil && !isConflict(err) {
-				return err
-			}
-		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return nil
-		}
 	}
+	return nil
 }
 
 // withdraw stops a session that waits. Where somebody else is about to go on with it, their run is stopped.
-func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
 		err := e.fx.Withdraw(ctx, row.ID, stop)
 		if err == nil && row.ParentID != "" && row.Name == "" {
@@ -109,7 +97,8 @@ func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.St
 			return err
 		}
 		if row.Status != cairn.SessionPaused {
-			return e.stop(ctx, row.ID, stop.Kind, stop.Reason)
+			stop.RunID = row.RunID
+			return e.stopOne(ctx, row, stop, below)
 		}
 	}
 }

@@ -78,6 +78,8 @@ type Store interface {
 	Prune(ctx context.Context, id string, keep int) (int, error)
 	// List pages through sessions, newest first.
 	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
+	// CountTree returns how many sessions a tree has, its root included; 0 if there is no such tree.
+	CountTree(ctx context.Context, root string) (int, error)
 	// Due returns up to limit sessions that need a worker, of any kind of [DueKind], the longest due first. A session is
 	// listed once.
 	Due(ctx context.Context, limit int) ([]Due, error)

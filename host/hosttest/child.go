@@ -25,6 +25,8 @@ var children = []scenario{
 	{"child-deadline", (*scene).childDeadline},
 	{"child-fails", (*scene).childFails},
 	{"child-step-limit", (*scene).childStepLimit},
+	{"child-depth-limit", (*scene).childDepthLimit},
+	{"tree-size-limit", (*scene).treeSizeLimit},
 }
 
 // family makes the bot consult one helper, who uses a tool and then says what came of it.
@@ -195,4 +197,23 @@ func (s *scene) childStepLimit() {
 	page, err := s.st.List(s.Context(), store.SessionQuery{RootsOnly: true})
 	s.must(err)
 	s.say("%s", fmt.Sprint(len(page.Items), " roots"))
+}
+
+// An agent that delegates to itself is told when that has gone far enough.
+func (s *scene) childDepthLimit() {
+	helper := agent("helper", plays(delegates("c1", "bot"), scripted.Text("It is deep enough.")))
+	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("I see.")), cairn.SubAgent(helper))}
+	helper.Tools = []cairn.Tool{cairn.SubAgent(s.agents[0])}
+	s.process(func(o *engine.Options) { o.MaxDepth = 3 }).turn("s", "go")
+}
+
+// A sub-agent and a companion that would be one too many are not begun; one that has ended counts.
+func (s *scene) treeSizeLimit() {
+	helper := agent("helper", plays(scripted.Text("Here.")))
+	s.agents = []*cairn.Agent{bot(plays(
+		delegates("c1", "helper"), delegates("c2", "helper"), delegates("c3", "helper"),
+		scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "helper", "message": "hello"}).ID("c4"), scripted.Text("Two will do.")),
+		cairn.SubAgent(helper))}
+	s.agents[0].Companions = []cairn.Companion{{Agent: helper}}
+	s.process(func(o *engine.Options) { o.MaxTreeSessions = 3 }).turn("s", "go")
 }

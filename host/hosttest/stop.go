@@ -16,6 +16,7 @@ var stops = []scenario{
 	{"abort-waiting-tree", (*scene).abortWaitingTree},
 	{"interrupt-child-at-work", (*scene).interruptChildAtWork},
 	{"abort-child-at-work", (*scene).abortChildAtWork},
+	{"interrupt-wide-tree", (*scene).interruptWideTree},
 	{"interrupt-waiting-child", (*scene).interruptWaitingChild},
 	{"interrupt-approved", (*scene).interruptApproved},
 	{"interrupt-resumed-tree", (*scene).interruptResumedTree},
@@ -108,6 +109,28 @@ func (s *scene) abortChildAtWork() {
 	run := s.toil(one)
 	s.must(two.Abort(s.Context(), "s", "enough"))
 	s.outcome(run)
+}
+
+// A stop of the root reaches every session below it: those at work, on whichever level, and those that wait.
+func (s *scene) interruptWideTree() {
+	payer := agent("payer", plays(asks("c1", "slow", "42"), scripted.Text("never said")), s.slow())
+	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("never said")), locate())
+	clerk := agent("clerk", plays(scripted.Reply(delegates("c1", "payer"), delegates("c2", "scout"), delegates("c3", "payer")),
+		scripted.Text("never said")), cairn.SubAgent(payer), cairn.SubAgent(scout))
+	s.agents = []*cairn.Agent{bot(plays(
+		scripted.Reply(delegates("c1", "clerk"), delegates("c2", "payer")), scripted.Text("None came back.")),
+		cairn.SubAgent(clerk), cairn.SubAgent(payer))}
+	one, two := s.process(), s.process()
+	run := one.start("s", "go")
+	s.await("everybody to be at work", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ran["slow"] == 3
+	})
+	s.await("the scout to wait", func() bool { return len(s.openCalls("s")) == 1 })
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
+	s.outcome(run)
+	two.turn("s", "and now?")
 }
 
 // A child may be stopped by itself: the tree goes on without its answer.

@@ -159,6 +159,17 @@ func childID(parent *cairn.Session, call string) string {
 // create begins a child's session. The error is ErrExists if an earlier try did.
 func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (Begun, error) {
 	row := v.l.row
+	unlock, err := v.fx.growing.lock(v.ctx, row.RootID)
+	if err != nil {
+		return Begun{}, err
+	}
+	defer unlock()
+	if v.work.Err() != nil { // stopped while others had their turn
+		return Begun{}, context.Cause(v.work)
+	}
+	if err := v.fx.room(v.ctx, row, v.c.child); err != nil {
+		return Begun{}, err
+	}
 	l, err := v.fx.create(v.ctx, BeginIn{
 		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.position(),
@@ -178,6 +189,8 @@ func (v *visit) advance(begin func() (Begun, error)) (*cairn.ToolResult, error) 
 	switch {
 	case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 		return nil, err
+	case err != nil && v.work.Err() != nil && errors.Is(err, context.Cause(v.work)):
+		return nil, nil
 	case err != nil:
 		return failure(v.c.use, err), nil
 	case run == nil:

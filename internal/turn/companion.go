@@ -296,6 +296,8 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (Begun
 		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
 		case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 			return nil, err
+		case err != nil && v.work.Err() != nil && errors.Is(err, context.Cause(v.work)):
+			return nil, nil
 		case err != nil:
 			return failure(v.c.use, err), nil
 		default:
@@ -321,7 +323,9 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 		default:
 			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {
 				v.fx.RequestStop(row.ID, stop)
-				err = sleep(v.ctx, wait)
+				if err = v.fx.passBelow(v.ctx, row, stop); err == nil {
+					err = sleep(v.ctx, wait)
+				}
 				wait = min(2*wait, 250*time.Millisecond)
 			}
 		}

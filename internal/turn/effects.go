@@ -36,6 +36,8 @@ type Config struct {
 	MaxRecoveries int
 	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
 	CacheSessions int
+	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
+	MaxDepth, MaxTreeSessions int
 	// Ended is told of each run that came to its end here, and of its session as that left it.
 	Ended func(context.Context, *cairn.Run, *cairn.Session)
 	// Drive takes a sub-agent's run that was begun to its end, under its lease.
@@ -58,6 +60,7 @@ type Effects struct {
 	writer  string
 	writers atomic.Int64
 	idle    writers
+	growing growing
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }

@@ -442,6 +442,7 @@ func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop
 		case cairn.SessionActive:
 			if err = fx.Store.RequestStop(ctx, child.ID, stop); err == nil {
 				fx.RequestStop(child.ID, stop)
+				err = fx.passBelow(ctx, child, stop)
 			}
 		default:
 			return nil

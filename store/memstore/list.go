@@ -74,11 +74,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	}
 	defer s.mu.Unlock()
 	var out store.Page[cairn.Session]
-	for _, id := range s.ids() {
-		row := &s.sessions[id].row
-		if !cursor.Before(row) || !matches(&q, row) {
-			continue
-		}
+	for _, row := range s.newest(func(row *cairn.Session) bool { return cursor.Before(row) && matches(&q, row) }) {
 		if len(out.Items) == store.PageSize(q.Limit) {
 			out.Next = store.SessionCursor(&out.Items[len(out.Items)-1])
 			break
@@ -86,6 +82,20 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		out.Items = append(out.Items, *row)
 	}
 	return out, nil
+}
+
+// CountTree implements store.Store.
+func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
+	if err := s.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	for _, ses := range s.sessions {
+		if ses.row.RootID == root {
+			n++
+		}
+	}
+	return n, nil
 }
 
 func matches(q *store.SessionQuery, s *cairn.Session) bool {

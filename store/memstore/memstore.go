@@ -432,14 +432,19 @@ func (s *Store) forget(ses *session) {
 	}
 }
 
-// ids returns the sessions' ids, newest first.
-func (s *Store) ids() []string {
-	list := slices.Collect(maps.Keys(s.sessions))
-	slices.SortFunc(list, func(a, b string) int {
-		if c := s.sessions[b].row.CreatedAt.Compare(s.sessions[a].row.CreatedAt); c != 0 {
+// newest returns the rows of the sessions for which fn says so, newest first. The caller holds the lock.
+func (s *Store) newest(fn func(*cairn.Session) bool) []*cairn.Session {
+	var list []*cairn.Session
+	for _, ses := range s.sessions {
+		if fn(&ses.row) {
+			list = append(list, &ses.row)
+		}
+	}
+	slices.SortFunc(list, func(a, b *cairn.Session) int {
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
 			return c
 		}
-		return strings.Compare(b, a)
+		return strings.Compare(b.ID, a.ID)
 	})
 	return list
 }

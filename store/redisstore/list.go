@@ -16,6 +16,8 @@ import (
 var (
 	scriptList = reader("list", "list sessions")
 	scriptDue  = writer("due", "list due sessions")
+
+	scriptCountTree = reader("counttree", "count a tree")
 )
 
 // scanBatch is how many rows are read at least at once where not every one will be selected.
@@ -192,4 +194,17 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
 	})
 	return due[:min(len(due), limit)], nil
+}
+
+// CountTree implements store.Store.
+func (s *Store) CountTree(ctx context.Context, root string) (int, error) {
+	r, err := s.run(ctx, scriptCountTree, s.bucketOf(root), root)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(r.text(1))
+	if err != nil {
+		return 0, cairn.Errorf(cairn.CodeInternal, "count a tree: the server answers %q", r.text(1))
+	}
+	return n, nil
 }

@@ -112,3 +112,15 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	}
 	return f
 }
+
+// By sessions_root.
+const sqlCountTree = `SELECT count(*) FROM sessions WHERE root_id = ?1`
+
+// CountTree implements store.Store.
+func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
+	err = s.readers.read(ctx, func(c *conn) error {
+		_, err := c.row(sqlCountTree, func(cols *columns) { n = cols.int() }, root)
+		return err
+	})
+	return n, err
+}

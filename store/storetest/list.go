@@ -17,6 +17,7 @@ var listTests = []storeTest{
 	{name: "PageSizes", run: listPageSizes},
 	{name: "PagingWhileWriting", run: listPagingWhileWriting},
 	{name: "BadCursor", run: listBadCursor},
+	{name: "CountTree", run: listCountTree},
 }
 
 // population makes sessions that differ in everything a query can ask for, and returns their rows.
@@ -231,4 +232,28 @@ func listBadCursor(h *harness) {
 		_, err := h.st.List(h.Context(), store.SessionQuery{Cursor: cursor})
 		h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("cursor %q", cursor))
 	}
+}
+
+func listCountTree(h *harness) {
+	count := func(root string, want int) {
+		h.Helper()
+		n, err := h.st.CountTree(h.Context(), root)
+		if err != nil || n != want {
+			h.Fatalf("the tree of %q has %d sessions, want %d; error %v", root, n, want, err)
+		}
+	}
+	count("root", 0)
+	for _, s := range []*cairn.Session{
+		{ID: "root"}, {ID: "child", ParentID: "root", RootID: "root"}, {ID: "grandchild", ParentID: "child", RootID: "root"},
+		{ID: "other"}, {ID: "roo"},
+	} {
+		s.Agent = agentName
+		_, err := store.Create(h.Context(), h.st, s, nil)
+		h.must(err)
+	}
+	count("root", 3)
+	count("other", 1)
+	count("child", 0)
+	h.must(h.st.Delete(h.Context(), "grandchild"))
+	count("root", 2)
 }
