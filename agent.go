@@ -30,6 +30,10 @@ type Agent struct {
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
 	// Engine.SwitchTools; the model is told, and the list it is sent stays the same.
 	Tools []Tool
+	// ShowToolErrors puts the text of every error of a tool on the event log, which the user in front of the conversation may
+	// read. By default the log says only that the tool failed, unless its error is an *Error, whose message is taken to be
+	// meant for others. The model reads all of them.
+	ShowToolErrors bool
 	// Companions are agents that this one keeps beside it and talks to with tools that it is given.
 	Companions []Companion
 	// State declares the type of the session's state. nil means an untyped object that begins empty.

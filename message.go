@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -79,6 +80,9 @@ type ToolResult struct {
 	IsError bool            `json:"is_error,omitempty"`
 	// Code says why, if IsError.
 	Code Code `json:"code,omitempty"`
+	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads it, the
+	// event log does not have it. See [Agent.ShowToolErrors].
+	Private bool `json:"private,omitempty"`
 }
 
 // File is a file or image in a message: its bytes, or an address the provider fetches.
@@ -160,6 +164,25 @@ func (m *Message) ToolUses() []*ToolUse {
 		}
 	}
 	return list
+}
+
+// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
+const PrivateError = `"the tool failed"`
+
+// Public returns the message as the user of a conversation may read it: with [PrivateError] for errors of tools that are
+// private, and without what a model's provider wants back.
+func (m *Message) Public() Message {
+	out := *m
+	out.Parts = slices.Clone(m.Parts)
+	for i := range out.Parts {
+		p := &out.Parts[i]
+		p.Provider = nil
+		if p.Result != nil && p.Result.Private {
+			r := *p.Result
+			r.Output, p.Result = json.RawMessage(PrivateError), &r
+		}
+	}
+	return out
 }
 
 // ToolResults returns the message's tool results in order.

@@ -54,12 +54,30 @@ func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) 
 }
 
 // Snapshot is a transcript that is coupled to a place in the event log: everything up to Sequence is in Messages, and
-// nothing after it is. A reader that shows Messages and then follows the events after Sequence shows each word once.
+// nothing after it is. A reader that shows Messages and then follows the events after Sequence shows each word once. As JSON
+// it has what a chat may show: no lease, no hidden messages, and "the tool failed" for the errors of tools that are private.
 type Snapshot struct {
 	Session  *cairn.Session  `json:"session"`
 	Messages []cairn.Message `json:"messages"`
 	State    json.RawMessage `json:"state"`
 	Sequence int64           `json:"sequence"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Snapshot) MarshalJSON() ([]byte, error) {
+	type plain Snapshot
+	public := plain(*s)
+	if s.Session != nil {
+		row := *s.Session
+		row.Lease, public.Session = cairn.Lease{}, &row
+	}
+	public.Messages = make([]cairn.Message, 0, len(s.Messages))
+	for i := range s.Messages {
+		if m := &s.Messages[i]; !m.Hidden {
+			public.Messages = append(public.Messages, m.Public())
+		}
+	}
+	return json.Marshal(public)
 }
 
 // Snapshot returns a session's transcript and state together with the place in its log that belongs to them.

@@ -118,6 +118,7 @@ func (w *writer) part(p *cairn.Part) {
 		if result.Code != "" {
 			w.text("code", string(result.Code))
 		}
+		w.flag("private", result.Private)
 		w.data = append(w.data, '}')
 	}
 	if p.File != nil {

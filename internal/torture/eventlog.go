@@ -83,6 +83,14 @@ func (r *reader) read(ev *cairn.Event) error {
 	return nil
 }
 
+// toldOf is how a result of the transcript reads in the log.
+func toldOf(r *cairn.ToolResult) string {
+	if r.Private {
+		return told(r.CallID, json.RawMessage(cairn.PrivateError), r.IsError)
+	}
+	return told(r.CallID, r.Output, r.IsError)
+}
+
 // told is how a result reads, in the log as in the transcript.
 func told(call string, output json.RawMessage, isError bool) string {
 	return fmt.Sprintf("%s: %s %t", call, compact(output), isError)
@@ -114,7 +122,7 @@ func replayEqualsLive(h *History) error {
 		}
 		for _, m := range t.withdrawn {
 			for _, res := range m.ToolResults() {
-				word := told(res.CallID, res.Output, res.IsError)
+				word := toldOf(res)
 				if n := r.closed[word]; n > 1 || n == 0 && h.Settled {
 					return fmt.Errorf("run %s: the log tells %d times that %s", t.run.ID, n, word)
 				}
@@ -151,7 +159,7 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 		return nil
 	}
 	for _, res := range s.results.ToolResults() {
-		if want := told(res.CallID, res.Output, res.IsError); saw.results[res.CallID] != want {
+		if want := toldOf(res); saw.results[res.CallID] != want {
 			return fmt.Errorf("%s: the log tells that %s, the transcript that %s", s, saw.results[res.CallID], want)
 		}
 	}

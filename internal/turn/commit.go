@@ -205,7 +205,7 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 				why = "not executed: the run was stopped"
 			}
 			c.result, c.scope = notExecuted(c.use, why), nil
-			l.emit.event(cairn.Event{Type: cairn.EventToolEnd, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: true})
+			l.emit.event(c.ended(st.number))
 		} else if err := fx.fold(l, out, c.scope); err != nil {
 			c.result, c.scope, c.done = failure(c.use, err), nil, false
 		}

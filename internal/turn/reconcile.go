@@ -165,7 +165,7 @@ func (l *live) retell() {
 		case !c.delegates():
 			say(cairn.Event{Type: cairn.EventToolStart, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
 		}
-		say(cairn.Event{Type: cairn.EventToolEnd, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output, IsError: c.result.IsError, Cached: c.hit})
+		say(c.ended(st.number))
 	}
 }
 

@@ -389,7 +389,7 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 func toolEnds(step int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		for _, r := range messages[i].ToolResults() {
-			list = append(list, cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError})
+			list = append(list, toolEnd(step, r))
 		}
 	}
 	return list

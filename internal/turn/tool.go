@@ -123,6 +123,7 @@ func answered(c *call) *cairn.ToolResult {
 // concluded keeps the result of a call, in memory and, if the agent's durability says so or other processes need it, in the
 // store.
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) error {
+	result.Private = result.Private && !a.ShowToolErrors
 	c.result, c.waiting = result, nil
 	if fx.Apart { // the log is told what is kept, whatever became of other tries of the effect
 		if err := fx.stageCall(ctx, a, l, c); err != nil {
@@ -144,10 +145,20 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *ca
 	return fx.stageCall(ctx, a, l, c)
 }
 
-// ended tells of the call's result.
+// ended returns the event of the call's end.
 func (c *call) ended(step int) cairn.Event {
-	return cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.result.Output,
-		IsError: c.result.IsError, Cached: c.hit}
+	ev := toolEnd(step, c.result)
+	ev.Cached = c.hit
+	return ev
+}
+
+// toolEnd returns the event of a call's end.
+func toolEnd(step int, r *cairn.ToolResult) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError}
+	if r.Private {
+		ev.Data = json.RawMessage(cairn.PrivateError)
+	}
+	return ev
 }
 
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
@@ -262,10 +273,13 @@ func (fx *Effects) invoke(ctx context.Context, l *live, c *call, handle *cairn.C
 func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	code := cairn.CodeTool
 	var e *cairn.Error
-	if errors.As(err, &e) {
+	known := errors.As(err, &e)
+	if known {
 		code = e.Code
 	}
-	return errorResult(use, code, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+	r := errorResult(use, code, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+	r.Private = !known || code == cairn.CodeToolPanic
+	return r
 }
 
 // finish lets a call that would end the turn do so, unless the output or the guard is against it.
