@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -83,9 +84,18 @@ type Session struct {
 // write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so that no
 // holder of an earlier session of its id has a token of its own.
 type Lease struct {
+	// Owner names the process that took the lease. If it gave the run to a host that can go on without it, the host's name
+	// follows, after an @.
 	Owner string    `json:"owner,omitempty"`
 	Token int64     `json:"token,omitempty"`
 	Until time.Time `json:"until,omitzero"`
+}
+
+// Host returns the name of the host that was given the run, if that can go on without the process that took the lease; empty
+// for none.
+func (l Lease) Host() string {
+	_, host, _ := strings.Cut(l.Owner, "@")
+	return host
 }
 
 // StatePosition is where a session's state is in its chain of keyframes and changes. The sizes say when the next

@@ -61,6 +61,9 @@ type Options struct {
 	MaxTreeSessions int
 	// Host drives the runs; nil means goroutines of this process.
 	Host Host
+	// HostGrace is how long Work leaves a run alone whose lease ran out if it was given to a [Keeper] of another name than
+	// Host has, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for that.
+	HostGrace time.Duration
 	// Now is the process's clock; nil means time.Now.
 	Now func() time.Time
 	// NewID makes identifiers; nil means random ones.
@@ -115,6 +118,13 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		}
 		e.log = own.EventLog()
 	}
+	self := owner(e.opts.NewID)
+	if k, ok := e.opts.Host.(Keeper); ok {
+		if err := k.CheckLease(e.opts.LeaseTTL); err != nil {
+			return nil, err
+		}
+		self += "@" + k.Name()
+	}
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
 	}
@@ -139,11 +149,11 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.fx = turn.NewEffects(turn.Config{
 		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now, NewID: e.opts.NewID,
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
-		Owner:    owner(e.opts.NewID),
+		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
 		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
-		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil,
+		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil, Kept: e.kept,
 	})
 	return e, nil
 }
@@ -204,6 +214,7 @@ func (o *Options) complete() error {
 	set(&o.Coalesce, 20*time.Millisecond)
 	set(&o.StopGrace, 5*time.Second)
 	set(&o.WorkInterval, time.Second)
+	set(&o.HostGrace, 2*time.Minute)
 	set(&o.TTL, 7*24*time.Hour)
 	set(&o.Retention, 30*24*time.Hour)
 	set(&o.SweepInterval, 10*time.Minute)

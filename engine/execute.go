@@ -190,6 +190,9 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 		return unknownAgent(row.Agent)
 	}
 	if row.Crashed(e.opts.Now()) {
+		if err := e.kept(ctx, row); err != nil {
+			return err
+		}
 		if _, err := e.store.Checkpoint(ctx, sessionID, checkpointID); err != nil {
 			return err
 		}
@@ -272,6 +275,12 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	case row.Running(e.opts.Now()):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:
+		switch err := e.kept(ctx, row); {
+		case errors.Is(err, cairn.ErrAlreadyRunning):
+			return Resumability{Reason: "its host drives a run"}, nil
+		case err != nil:
+			return Resumability{}, err
+		}
 		return Resumability{Resume: true, Reason: "the process that ran it is gone"}, nil
 	case row.Status == cairn.SessionFailed:
 		return Resumability{Retry: true, Reason: "its last run failed"}, nil

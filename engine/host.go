@@ -26,6 +26,20 @@ type Host interface {
 	Start(ctx context.Context, b Begun) (wait func(context.Context) error, err error)
 }
 
+// Keeper is a Host that finds out by itself that a process has died, and has its effects carried out by another one under the
+// lease of the run. A worker that finds such a lease run out asks the host before it takes the run over.
+type Keeper interface {
+	Host
+	// Name is the host's to every process of the store, and kept with the leases of its runs. It has no @.
+	Name() string
+	// Driving reports whether the host goes on with a run by itself, under the lease that b names, and needs nobody to take
+	// it over. An error says that it cannot be told now; then the run is left alone for a while.
+	Driving(ctx context.Context, b Begun) (bool, error)
+	// CheckLease refuses leases that run out before the host has found out that a process has died. The error is
+	// ErrInvalid, and names all times that are involved.
+	CheckLease(ttl time.Duration) error
+}
+
 // Begun names a run that was begun and is to be driven, and the lease under which. Like everything that hosts keep it is
 // small, holds ids and numbers only, and encodes as JSON.
 type Begun = turn.Begun

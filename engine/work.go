@@ -21,7 +21,7 @@ const skipFor = 30 * time.Second
 // store. Runs that it took on go on after ctx is done, until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
 	slots := make(chan struct{}, e.opts.WorkConcurrency)
-	skip := map[string]time.Time{}
+	skip, known := map[string]time.Time{}, strangers{}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	if e.opts.SweepInterval > 0 {
@@ -30,7 +30,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		waiting.Go(func() { e.sweepOften(ctx) })
 	}
 	for {
-		found, err := e.work(ctx, slots, skip, &waiting)
+		found, err := e.work(ctx, slots, skip, known, &waiting)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -55,13 +55,14 @@ func (e *Engine) Work(ctx context.Context) error {
 }
 
 // work takes on what is due, as far as there are slots, and reports whether it took anything.
-func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]time.Time, waiting *sync.WaitGroup) (found bool, err error) {
+func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]time.Time, known strangers, waiting *sync.WaitGroup) (found bool, err error) {
 	now := e.opts.Now()
 	for id, until := range skip {
 		if now.After(until) {
 			delete(skip, id)
 		}
 	}
+	known.forget(now.Add(-2*e.opts.HostGrace - 2*skipFor))
 	due, err := e.store.Due(ctx, cap(slots)+len(skip))
 	if err != nil {
 		return false, err
@@ -75,13 +76,17 @@ func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]
 		case <-ctx.Done():
 			return found, ctx.Err()
 		}
-		r, err := e.takeOver(ctx, d)
+		r, err := e.takeOver(ctx, d, known)
 		if err != nil {
 			<-slots
 			if errors.Is(err, cairn.ErrClosed) {
 				return found, err
 			}
-			if !isConflict(err) { // else somebody else has it
+			var held *heldError
+			switch {
+			case errors.As(err, &held):
+				skip[d.SessionID] = now.Add(min(held.rest, skipFor))
+			case !isConflict(err): // else somebody else has it
 				skip[d.SessionID] = now.Add(skipFor)
 			}
 			continue
@@ -103,8 +108,8 @@ func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]
 }
 
 // takeOver does what a session needs. The run is nil if that needed none.
-func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
-	r, err := e.settleDue(ctx, d)
+func (e *Engine) takeOver(ctx context.Context, d store.Due, known strangers) (*Run, error) {
+	r, err := e.settleDue(ctx, d, known)
 	switch {
 	case err == nil && r != nil:
 		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
@@ -115,7 +120,12 @@ func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
 	return r, err
 }
 
-func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
+func (e *Engine) settleDue(ctx context.Context, d store.Due, known strangers) (*Run, error) {
+	if d.Kind == store.DueCrashed {
+		if err := e.stranger(ctx, d.SessionID, known); err != nil {
+			return nil, err
+		}
+	}
 	if d.Kind == store.DueDeadline {
 		ready, err := e.fx.Expire(ctx, d.SessionID, d.Since)
 		if err != nil || !ready {

@@ -199,6 +199,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		l.checked = true
 	}
 	crashed := row.Crashed(fx.Now())
+	if crashed {
+		if err := fx.Kept(ctx, row); err != nil {
+			return err
+		}
+	}
 	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}

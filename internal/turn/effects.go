@@ -49,6 +49,9 @@ type Config struct {
 	// Apart says that each effect may run in another process than the one before, and comes by Carry: what one leaves for
 	// the next goes through the store.
 	Apart bool
+	// Kept is asked of an active session whose lease ran out. The error is ErrAlreadyRunning if its host still drives the run,
+	// and the lease is good again.
+	Kept func(context.Context, *cairn.Session) error
 }
 
 // Effects carries out what the loop asks for. It is safe for concurrent use.

@@ -37,6 +37,11 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	if row.Status == cairn.SessionActive {
+		if err := fx.Kept(ctx, row); err != nil {
+			return nil, err
+		}
+	}
 	if row.Recoveries >= fx.MaxRecoveries {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
 		return nil, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)

@@ -1,0 +1,166 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// keeper is a host that is asked whether it drives a run.
+type keeper struct {
+	byHand
+	name     string
+	drives   bool
+	silent   error
+	asked    int
+	shortest time.Duration
+}
+
+func (k *keeper) Name() string { return k.name }
+
+func (k *keeper) Driving(_ context.Context, b engine.Begun) (bool, error) {
+	k.asked++
+	if last := k.begun[len(k.begun)-1]; b.RunID != last.RunID || b.Token != last.Token || b.Turn != last.Turn || b.Agent != last.Agent {
+		return false, fmt.Errorf("asked about %+v, driving %+v", b, last)
+	}
+	return k.drives, k.silent
+}
+
+func (k *keeper) CheckLease(ttl time.Duration) error {
+	if ttl < k.shortest {
+		return cairn.Invalid("lease_ttl", "%s is shorter than %s", ttl, k.shortest)
+	}
+	return nil
+}
+
+// A run whose lease ran out is its host's as long as that says so, whoever comes: the lease is good again, and nobody asks a
+// second time before it runs out once more.
+func TestHostKeepsItsRun(t *testing.T) {
+	t.Parallel()
+	for name, verb := range map[string]func(*engine.Engine) error{
+		"Resume": func(e *engine.Engine) error { _, err := e.Resume(t.Context(), "s"); return err },
+		"Execute": func(e *engine.Engine) error {
+			_, err := e.Execute(t.Context(), "s", "bot", cairn.Text("again"))
+			return err
+		},
+		"CanResume": func(e *engine.Engine) error {
+			if r, err := e.CanResume(t.Context(), "s"); err != nil || r.Resume {
+				return fmt.Errorf("it can be resumed: %+v, %w", r, err)
+			}
+			return cairn.ErrAlreadyRunning
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, pass, clock := clocked()
+			h := &keeper{name: "h", drives: true}
+			eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(h), clock)
+			start(t, eng, "s", "go")
+			if got := load(t, st, "s").Lease.Host(); got != "h" {
+				t.Fatalf("the lease says that the host is %q", got)
+			}
+			pass(time.Hour)
+			for range 3 {
+				wantError(t, verb(eng), cairn.ErrAlreadyRunning)
+			}
+			if h.asked != 1 {
+				t.Errorf("the host was asked %d times, want once", h.asked)
+			}
+			if due, err := st.Due(t.Context(), 10); err != nil || len(due) != 0 {
+				t.Errorf("due is %+v, %v", due, err)
+			}
+			drives(t, eng, h.begun[0], cairn.RunCompleted)
+			wantSound(t, tapOn(st), "s")
+		})
+	}
+}
+
+// A worker leaves a run to its host while that drives it, and takes it over as soon as it does not. It asks when the lease has
+// run out and not each time it looks.
+func TestWorkerAsksTheHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		host        keeper
+		stop, taken bool
+	}{
+		"driven":                {host: keeper{drives: true}},
+		"not driven":            {taken: true},
+		"no answer":             {host: keeper{silent: errors.New("no answer")}},
+		"driven, but to stop":   {host: keeper{drives: true}, stop: true, taken: true},
+		"not driven, and stops": {stop: true, taken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, h := memstore.New(nil), c.host
+				h.name = "h"
+				eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(&h), with(func(o *engine.Options) { o.LeaseTTL = time.Minute }))
+				run := start(t, eng, "s", "go")
+				if c.stop {
+					if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.ID(), Kind: cairn.StopInterrupt}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				stop := work(t, eng)
+				time.Sleep(59 * time.Second)
+				if h.asked != 0 {
+					t.Errorf("the host was asked while the lease was good")
+				}
+				time.Sleep(4 * time.Minute)
+				stop()
+				if taken := len(h.begun) > 1; taken != c.taken {
+					t.Errorf("the run was taken over: %t, want %t", taken, c.taken)
+				}
+				if h.asked < 3 || h.asked > 9 {
+					t.Errorf("the host was asked %d times in 4 minutes", h.asked)
+				}
+			})
+		})
+	}
+}
+
+// A worker that does not have a run's host takes the run over after a time. Until then, however many such there are, they are
+// not in the way of others.
+func TestWorkerWithoutTheHostWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		agent := bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("done") }))
+		gone := open(t, st, agent, hostedBy(&keeper{name: "gone"}))
+		for i := range 100 {
+			start(t, gone, fmt.Sprint("hosted", i), "go")
+		}
+		start(t, open(t, st, agent, hostedBy(&byHand{}), named("b")), "dead", "go")
+		stop := work(t, open(t, st, agent, named("c")))
+		wantCompleted := func(id string, want bool) {
+			t.Helper()
+			if row := load(t, st, id); want != (row.Status == cairn.SessionCompleted) {
+				t.Errorf("session %s is %s", id, row.Status)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		wantCompleted("dead", true)
+		time.Sleep(100 * time.Second)
+		for i := range 100 {
+			wantCompleted(fmt.Sprint("hosted", i), false)
+		}
+		time.Sleep(40 * time.Second)
+		for i := range 100 {
+			wantCompleted(fmt.Sprint("hosted", i), true)
+		}
+		stop()
+	})
+}
+
+// An engine is refused whose leases run out before its host can have found out that a process has died.
+func TestLeaseTooShortForTheHost(t *testing.T) {
+	t.Parallel()
+	_, err := engine.New(memstore.New(nil), nil, &engine.Options{Host: &keeper{shortest: time.Minute}})
+	wantError(t, err, cairn.ErrInvalid)
+}
