@@ -71,6 +71,11 @@ const (
 	EffectCommit = turn.EffectCommit
 )
 
+// GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
+// as what the model call, or the call of a tool or a sub-agent, came to. Other effects cannot be given up; a host that can do no
+// more for them lets go of the run, see [Engine.ReleaseRun].
+func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) { return turn.GivenUp(e, why) }
+
 // Drive is the agent loop: it drives a run from its last committed step to its end, or until it waits for somebody, and
 // returns how that came out. It does nothing but order effects, so it may be replayed. Where somebody else has taken the run
 // over, which an effect's ErrFenced says, it returns an empty status and no error: there is nothing left to do. Any other

@@ -118,7 +118,7 @@ func openDesk(ctx context.Context, a *app, flags deskFlags, own deskOptions) (_ 
 		if d.hosting, err = d.host.connect(ctx, a, flags.Executor, own.drain, warnings); err != nil {
 			return nil, err
 		}
-		opts.LeaseTTL, opts.Host = hostLease, d.hosting
+		opts.LeaseTTL, opts.Host = hostLease, d.hosting.Host
 	}
 	st, err := d.at.open(ctx, a)
 	if err != nil {

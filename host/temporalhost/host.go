@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,11 +46,17 @@ type Options struct {
 	// and that workflows are to have them.
 	SearchAttributes bool
 	// Activity is how model calls, tools and sub-agents are run. Where it has no timeout, an activity may take 24 hours; where it
-	// has no HeartbeatTimeout, a worker that has died is missed after 30 seconds. An activity is tried again until it
-	// succeeds, after a second at first and a minute at most, unless RetryPolicy says otherwise.
+	// has no HeartbeatTimeout, a worker that has died is missed after 10 seconds. An activity is tried again until it
+	// succeeds, after a second at first and a minute at most, unless RetryPolicy says otherwise. HeartbeatTimeout and the
+	// policy's InitialInterval must together be less than the engine's LeaseTTL.
+	//
+	// A tool call or model call that has had all the tries that the policy allows has failed: the model is told that of the
+	// tool, with the code timeout if it was that; the run fails with the model's error. A try whose worker has died counts.
 	Activity workflow.ActivityOptions
-	// Commit is how commits, which are short, are run. Where it has no timeout, one try may take a minute. It is tried again
-	// as activities are, after 100 milliseconds at first.
+	// Commit is how commits, which are short, are run: first as local activities. Where it has no timeout, one try may take a
+	// minute, and so may all of them. They are tried again as activities are, after 100 milliseconds at first. A commit that
+	// has not succeeded then becomes an activity, which any worker may have, under the same RetryPolicy and StartToCloseTimeout,
+	// however long that takes.
 	Commit workflow.LocalActivityOptions
 	// StepsPerRun is after how many steps a turn continues as a new run of its workflow; 0 means when the server suggests it.
 	StepsPerRun int
@@ -95,23 +102,40 @@ func New(c client.Client, opts *Options) (*Host, error) {
 		o.Activity.StartToCloseTimeout = 24 * time.Hour
 	}
 	if o.Activity.HeartbeatTimeout == 0 {
-		o.Activity.HeartbeatTimeout = 30 * time.Second
+		o.Activity.HeartbeatTimeout = 10 * time.Second
 	}
-	if o.Activity.RetryPolicy == nil {
-		o.Activity.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumInterval: time.Minute}
-	}
+	o.Activity.RetryPolicy = retries(o.Activity.RetryPolicy, time.Second)
 	if o.Commit.StartToCloseTimeout == 0 && o.Commit.ScheduleToCloseTimeout == 0 {
 		o.Commit.StartToCloseTimeout = time.Minute
 	}
-	if o.Commit.RetryPolicy == nil {
-		o.Commit.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: time.Minute}
-	}
+	o.Commit.RetryPolicy = retries(o.Commit.RetryPolicy, 100*time.Millisecond)
 	return h, nil
+}
+
+// retries returns a copy of a retry policy with what it leaves out.
+func retries(given *temporal.RetryPolicy, first time.Duration) *temporal.RetryPolicy {
+	p := temporal.RetryPolicy{MaximumInterval: time.Minute}
+	if given != nil {
+		p = *given
+	}
+	if p.InitialInterval == 0 {
+		p.InitialInterval = first
+	}
+	return &p
 }
 
 // Worker returns a worker of the host's task queue for the agents of an engine, which must have this host. The caller
 // starts it, and stops it before the engine is closed.
+//
+// Unless opts say otherwise, heartbeats of activities are sent three times in Activity.HeartbeatTimeout, and what a dead process
+// has kept of a workflow is waited for two seconds.
 func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
+	if opts.MaxHeartbeatThrottleInterval == 0 {
+		opts.MaxHeartbeatThrottleInterval = h.opts.Activity.HeartbeatTimeout / 3
+	}
+	if opts.StickyScheduleToStartTimeout == 0 {
+		opts.StickyScheduleToStartTimeout = 2 * time.Second
+	}
 	w := worker.New(h.client, h.opts.TaskQueue, opts)
 	h.Register(w, eng)
 	return w
@@ -120,14 +144,55 @@ func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
 // Register adds what turns need to a worker of the caller's own.
 func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterWorkflowWithOptions(h.turn, workflow.RegisterOptions{Name: TurnWorkflow})
+	r.RegisterActivityWithOptions(func(ctx context.Context, at engine.Position) error {
+		return outward(ctx, eng.ReleaseRun(ctx, at))
+	}, activity.RegisterOptions{Name: releaseActivity})
 	for _, name := range []string{engine.EffectPlan, engine.EffectTool, engine.EffectChild, engine.EffectCommit} {
 		e := effect{h, eng, name}
 		r.RegisterActivityWithOptions(e.run, activity.RegisterOptions{Name: activityName(name)})
 	}
 	r.RegisterActivityWithOptions(func(ctx context.Context, session string) error {
-		return outward(eng.Interrupt(ctx, session, "its workflow was cancelled"))
+		return outward(ctx, eng.Interrupt(ctx, session, "its workflow was cancelled"))
 	}, activity.RegisterOptions{Name: interruptActivity})
 }
+
+// Name implements [engine.Keeper]. Hosts of one prefix are taken for one.
+func (h *Host) Name() string { return "temporal/" + strings.ReplaceAll(h.opts.Prefix, "@", "_") }
+
+// CheckLease implements [engine.Keeper].
+func (h *Host) CheckLease(ttl time.Duration) error {
+	beat, wait := h.opts.Activity.HeartbeatTimeout, h.opts.Activity.RetryPolicy.InitialInterval
+	if beat+wait >= ttl {
+		return cairn.Invalid("lease_ttl", "%s is not longer than it takes Temporal to try again what a dead process did: "+
+			"a heartbeat timeout of %s and a retry interval of %s", ttl, beat, wait)
+	}
+	return nil
+}
+
+// Driving implements [engine.Keeper]. A workflow that runs needs nobody's help, however long it waits for a worker, unless its
+// code has failed too often, as where that no longer fits its history.
+func (h *Host) Driving(ctx context.Context, b engine.Begun) (bool, error) {
+	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), "")
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var token int64
+	if d.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || d.GetMemoValue(tokenMemo, &token) != nil || token != b.Token {
+		return false, nil
+	}
+	raw, err := h.client.DescribeWorkflowExecution(ctx, h.workflowID(b), d.WorkflowExecution.RunID)
+	if err != nil {
+		return false, err
+	}
+	return raw.GetPendingWorkflowTask().GetAttempt() <= maxReplays, nil
+}
+
+// maxReplays is how often the code of a workflow may fail, one time after the other, before its run is taken over.
+const maxReplays = 10
 
 // Start implements engine.Host. A workflow that drives the run already is terminated: it has lost the lease. The error is
 // ErrFenced if it is this process that has.

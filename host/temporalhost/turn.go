@@ -1,6 +1,7 @@
 package temporalhost
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,17 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 		in.Step = more.step
 		return "", workflow.NewContinueAsNewError(ctx, TurnWorkflow, in)
 	}
-	return status, outward(err)
+	if err != nil {
+		h.release(work, in.Position)
+	}
+	return status, outward(context.Background(), err)
+}
+
+// release lets a worker take over at once what this workflow can do no more for. If it fails the lease runs out all the same.
+func (h *Host) release(ctx workflow.Context, at engine.Position) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: h.opts.Activity.HeartbeatTimeout,
+		ScheduleToCloseTimeout: time.Minute, RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: 3}})
+	_ = workflow.ExecuteActivity(ctx, releaseActivity, at).Get(ctx, nil)
 }
 
 // scheduler is the loop's view of a workflow, or of one of its coroutines.
@@ -63,18 +74,57 @@ func (s *scheduler) Do(e engine.Effect) error {
 	if at, ok := e.In.(engine.Position); ok && e.Name == engine.EffectPlan && s.full(at) {
 		return &continues{at.Step - 1}
 	}
-	raw, err := json.Marshal(e.In)
+	if e.Name == engine.EffectCommit {
+		return s.soon(e)
+	}
+	err := s.carry(e, s.h.opts.Activity)
+	if err == nil || errors.Is(err, cairn.ErrFenced) {
+		return err
+	}
+	if instead, ok := engine.GivenUp(e, cairn.AsError(err)); ok {
+		return s.soon(instead)
+	}
+	return err
+}
+
+// soon carries an effect that is short out in this process, if it can.
+func (s *scheduler) soon(e engine.Effect) error {
+	in, err := s.input(e)
 	if err != nil {
 		return err
 	}
-	in := effectInput{s.in.Call, raw}
-	var done workflow.Future
-	if e.Name == engine.EffectCommit {
-		done = workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(s.ctx, s.h.opts.Commit), activityName(e.Name), in)
-	} else {
-		done = workflow.ExecuteActivity(workflow.WithActivityOptions(s.ctx, s.h.opts.Activity), activityName(e.Name), in)
+	opts := s.h.opts.Commit
+	err = inward(workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(s.ctx, opts), activityName(e.Name), in).Get(s.ctx, e.Out))
+	if err == nil || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrInvalid) {
+		return err
 	}
-	return inward(done.Get(s.ctx, e.Out))
+	// As an activity it can wait for as long as it takes, and go to another process.
+	try := cmp.Or(opts.StartToCloseTimeout, opts.ScheduleToCloseTimeout)
+	return s.carry(e, workflow.ActivityOptions{StartToCloseTimeout: try, HeartbeatTimeout: s.h.opts.Activity.HeartbeatTimeout, RetryPolicy: opts.RetryPolicy})
+}
+
+// carry carries an effect out as an activity. Where no worker has the agent yet, it waits for one.
+func (s *scheduler) carry(e engine.Effect, opts workflow.ActivityOptions) error {
+	in, err := s.input(e)
+	if err != nil {
+		return err
+	}
+	ctx := workflow.WithActivityOptions(s.ctx, opts)
+	for wait := opts.RetryPolicy.InitialInterval; ; wait = min(2*wait, time.Minute) {
+		err := workflow.ExecuteActivity(ctx, activityName(e.Name), in).Get(ctx, e.Out)
+		var app *temporal.ApplicationError
+		if !errors.As(err, &app) || app.Type() != unknownAgent {
+			return inward(err)
+		}
+		if err := workflow.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scheduler) input(e engine.Effect) (effectInput, error) {
+	raw, err := json.Marshal(e.In)
+	return effectInput{s.in.Call, raw}, err
 }
 
 // full reports whether the workflow's history has become long enough before a step.
@@ -119,8 +169,12 @@ func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 	return inward(err)
 }
 
-// interruptActivity stops a run whose workflow was cancelled.
-const interruptActivity = "cairn.interrupt"
+const (
+	// interruptActivity stops a run whose workflow was cancelled.
+	interruptActivity = "cairn.interrupt"
+	// releaseActivity lets go of a run that a workflow can drive no longer.
+	releaseActivity = "cairn.release"
+)
 
 func activityName(effect string) string { return "cairn." + effect }
 
@@ -149,7 +203,7 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 	if err == nil && e.name == engine.EffectCommit {
 		e.h.ended(in.Call, in.In, out)
 	}
-	return out, outward(err)
+	return out, outward(ctx, err)
 }
 
 // ended lets go of the values of a call whose run has ended.
@@ -177,25 +231,36 @@ func beat(ctx context.Context, every time.Duration) {
 	}
 }
 
-// outward makes an error one of Temporal's, of the type that is its code.
-func outward(err error) error {
+// unknownAgent is the type of the error of an activity whose process does not have the agent: another one may.
+const unknownAgent = "unknown_agent"
+
+// outward makes an error one of Temporal's, of the type that is its code. Where it is no use to try again, or not here, it is
+// not retried.
+func outward(ctx context.Context, err error) error {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	code := e.Code
-	if code == cairn.CodeNotFound && e.Field == "session" { // it was deleted: there is nothing left to drive
-		code = cairn.CodeFenced
+	kind, local := string(e.Code), activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
+	final := e.Code == cairn.CodeFenced || e.Code == cairn.CodeInvalid || local && e.Code == cairn.CodeClosed
+	switch {
+	case e.Code == cairn.CodeNotFound && e.Field == "session": // it was deleted: there is nothing left to drive
+		kind, final = string(cairn.CodeFenced), true
+	case e.Code == cairn.CodeNotFound && e.Field == "agent":
+		kind, final = unknownAgent, local
 	}
-	return temporal.NewApplicationErrorWithOptions(err.Error(), string(code), temporal.ApplicationErrorOptions{
-		NonRetryable: code == cairn.CodeFenced || code == cairn.CodeInvalid})
+	return temporal.NewApplicationErrorWithOptions(err.Error(), kind, temporal.ApplicationErrorOptions{NonRetryable: final})
 }
 
 // inward makes an error of Temporal's that stands for one of Cairn's that again.
 func inward(err error) error {
-	var e *temporal.ApplicationError
-	if !errors.As(err, &e) {
-		return err
+	var app *temporal.ApplicationError
+	var late *temporal.TimeoutError
+	switch {
+	case errors.As(err, &app):
+		return &cairn.Error{Code: cairn.Code(app.Type()), Message: app.Message(), Cause: err}
+	case errors.As(err, &late):
+		return cairn.Errorf(cairn.CodeTimeout, "it did not end in time: %w", err)
 	}
-	return &cairn.Error{Code: cairn.Code(e.Type()), Message: e.Message(), Cause: err}
+	return err
 }

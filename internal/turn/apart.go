@@ -47,13 +47,13 @@ func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any,
 		if g.over != nil {
 			return Planned{}, nil
 		}
-		out, err = fx.plan(ctx, g.l, g.a, in.Position)
+		out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
 	case EffectTool:
 		if g.over != nil {
 			return ToolOut{}, nil
 		}
 		if err = g.hear(ctx); err == nil {
-			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn)
+			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
 		}
 	case EffectChild:
 		switch {

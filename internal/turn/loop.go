@@ -57,7 +57,7 @@ type ChildIn struct {
 	ToolIn
 	// Driven is the run of the other agent's session that was driven since the effect asked for it, if it did.
 	Driven string `json:"driven,omitempty"`
-	// Failed is why that run could not be driven to its end.
+	// Failed is why that run could not be driven to its end, or why the host has given the effect up, see GivenUp.
 	Failed *cairn.Error `json:"failed,omitempty"`
 }
 
@@ -89,6 +89,23 @@ type Effect struct {
 	Name string
 	In   any
 	Out  any
+}
+
+// GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
+// as what the model call or the call of a tool came to. Other effects cannot be given up.
+func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
+	in := ChildIn{Failed: why}
+	switch {
+	case e.Name == EffectPlan:
+		in.Position = e.In.(Position)
+	case e.Name == EffectTool:
+		in.ToolIn = e.In.(ToolIn)
+	case e.Name == EffectChild:
+		in.ToolIn, in.Driven = e.In.(ChildIn).ToolIn, e.In.(ChildIn).Driven
+	default:
+		return e, false
+	}
+	return Effect{e.Name, in, e.Out}, true
 }
 
 // Scheduler runs effects for the loop.

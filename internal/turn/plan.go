@@ -31,10 +31,11 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
-	return fx.plan(ctx, l, a, at)
+	return fx.plan(ctx, l, a, at, nil)
 }
 
-func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Position) (Planned, error) {
+// plan does not ask the model if the host has given that up.
+func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Position, givenUp *cairn.Error) (Planned, error) {
 	if l.step != nil && l.step.number == at.Step && l.step.planned {
 		return l.step.plan(), nil
 	}
@@ -53,8 +54,10 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 
 	work, key := l.work(ctx)
 	defer l.release(key)
-	if err := fx.ask(work, a, l, st); err != nil {
-		st.failed = cairn.AsError(err)
+	if st.failed = givenUp; givenUp == nil {
+		if err := fx.ask(work, a, l, st); err != nil {
+			st.failed = cairn.AsError(err)
+		}
 	}
 	// The caller going away is neither a failure nor a stop: the step is as if it had never begun.
 	if ctx.Err() != nil {

@@ -19,10 +19,11 @@ func (fx *Effects) Tool(ctx context.Context, in ToolIn) (ToolOut, error) {
 	if err != nil {
 		return ToolOut{}, err
 	}
-	return fx.perform(ctx, l, a, in)
+	return fx.perform(ctx, l, a, in, nil)
 }
 
-func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in ToolIn) (ToolOut, error) {
+// perform does not call the tool if the host has given that up.
+func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in ToolIn, givenUp *cairn.Error) (ToolOut, error) {
 	c, err := l.calling(in)
 	if err != nil {
 		return ToolOut{}, err
@@ -63,7 +64,9 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 		if err := l.emit.lost(); err != nil {
 			return ToolOut{}, err
 		}
-		if result = fx.execute(work, a, l, c); c.waits() {
+		if givenUp != nil {
+			result = failure(c.use, givenUp)
+		} else if result = fx.execute(work, a, l, c); c.waits() {
 			err = fx.waits(ctx, l, c)
 			return c.out(), err
 		}

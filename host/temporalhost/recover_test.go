@@ -1,0 +1,397 @@
+package temporalhost_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/temporalhost"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// mortal is a store that its process can be cut off, or that refuses the commits of steps.
+type mortal struct {
+	*memstore.Store
+	dead  atomic.Bool
+	steps atomic.Int64 // commits of steps that are yet to be refused
+}
+
+func (m *mortal) err() error {
+	if m.dead.Load() {
+		return cairn.Errorf(cairn.CodeClosed, "the process is dead")
+	}
+	return nil
+}
+
+func (m *mortal) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := m.err(); err != nil {
+		return nil, err
+	}
+	if c.Step > 0 && m.steps.Add(-1) >= 0 {
+		return nil, cairn.Errorf(cairn.CodeInternal, "no step can be committed now")
+	}
+	return m.Store.Commit(ctx, id, c)
+}
+
+func (m *mortal) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	if err := m.err(); err != nil {
+		return err
+	}
+	return m.Store.Stage(ctx, id, token, pieces...)
+}
+
+func (m *mortal) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
+	if err := m.err(); err != nil {
+		return nil, err
+	}
+	return m.Store.Renew(ctx, id, token, ttl)
+}
+
+// player is a process of a test: an engine on a host, with a connection of its own.
+type player struct {
+	*engine.Engine
+	*testing.T
+	host *temporalhost.Host
+	st   *mortal
+	c    client.Client
+	w    worker.Worker
+}
+
+// quick are options with which a dead process is missed within a second.
+func quick(t *testing.T) temporalhost.Options {
+	soon := &temporal.RetryPolicy{InitialInterval: 50 * time.Millisecond, MaximumInterval: time.Second}
+	return temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name(),
+		Activity: workflow.ActivityOptions{HeartbeatTimeout: time.Second, RetryPolicy: soon}, Commit: workflow.LocalActivityOptions{RetryPolicy: soon}}
+}
+
+// player starts a process without a worker. Only some processes have agents.
+func newPlayer(t *testing.T, st *memstore.Store, own temporalhost.Options, opts engine.Options, agents ...*cairn.Agent) *player {
+	t.Helper()
+	p := &player{T: t, c: connect(t), st: &mortal{Store: st}}
+	var err error
+	if p.host, err = temporalhost.New(p.c, &own); err != nil {
+		t.Fatal(err)
+	}
+	opts.Host = p.host
+	if p.Engine, err = engine.New(p.st, agents, &opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close(context.Background()) })
+	return p
+}
+
+// play starts the process's worker.
+func (p *player) play() *player {
+	p.Helper()
+	p.w = p.host.Worker(p.Engine, worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond, DeadlockDetectionTimeout: time.Minute})
+	if err := p.w.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(p.w.Stop)
+	return p
+}
+
+// die cuts the process off its store and the server.
+func (p *player) die() {
+	p.st.dead.Store(true)
+	p.c.Close()
+}
+
+// serve has the process work until the test is over.
+func (p *player) serve() *player {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Work(ctx) }()
+	p.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, cairn.ErrClosed) {
+			p.Error(err)
+		}
+	})
+	return p
+}
+
+// wantDriven checks that the first workflow of the turn came to its end, under its first lease.
+func (p *player) wantDriven(token int64) {
+	p.Helper()
+	id := p.Name() + "/bot/s/1"
+	if err := p.c.GetWorkflow(p.Context(), id, "").Get(p.Context(), nil); err != nil {
+		p.Errorf("the workflow came to %v", err)
+	}
+	d, err := p.c.DescribeWorkflowExecution(p.Context(), id, "")
+	if err != nil {
+		p.Fatal(err)
+	}
+	if info := d.GetWorkflowExecutionInfo(); info.GetFirstRunId() != info.GetExecution().GetRunId() {
+		p.Error("the workflow is not the one that began the turn")
+	}
+	if now := p.token(); now != token {
+		p.Errorf("the run was taken over: the token is %d, the first one was %d", now, token)
+	}
+}
+
+// token returns that of the session's lease.
+func (p *player) token() int64 {
+	p.Helper()
+	row, err := p.st.Load(p.Context(), "s")
+	if err != nil {
+		p.Fatal(err)
+	}
+	return row.Lease.Token
+}
+
+// settled waits for the run and returns its outcome.
+func (p *player) settled() *cairn.Result {
+	p.Helper()
+	run, err := p.Attach(p.Context(), "s")
+	if err != nil {
+		p.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	defer cancel()
+	res, err := run.Wait(ctx)
+	if res == nil {
+		p.Fatal(err)
+	}
+	return res
+}
+
+// laborer is an agent that calls "once", and then "slow", which does not come to an end in a process that dies.
+type laborer struct {
+	*cairn.Agent
+	once, slow, asked atomic.Int64
+	working           chan struct{}
+}
+
+func newLaborer() *laborer {
+	l := &laborer{working: make(chan struct{}, 1)}
+	do := func(name string, fn func(context.Context) error) cairn.Tool {
+		return cairn.Func(name, "Does it.", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) { return name, fn(ctx) })
+	}
+	l.Agent = &cairn.Agent{Name: "bot", Durability: cairn.PerTool,
+		Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			l.asked.Add(1)
+			if len(req.Messages) > 1 {
+				return scripted.Text("done")
+			}
+			return scripted.Reply(scripted.Call("once", in{}).ID("c1"), scripted.Call("slow", in{}).ID("c2"))
+		}),
+		Tools: []cairn.Tool{
+			do("once", func(context.Context) error { l.once.Add(1); return nil }),
+			do("slow", func(ctx context.Context) error {
+				if l.slow.Add(1) > 1 {
+					return nil
+				}
+				l.working <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			}),
+		}}
+	return l
+}
+
+// crash begins a turn and has its process die while a tool runs and another one has ended. It returns the lease's token.
+func (l *laborer) crash(p *player) int64 {
+	p.Helper()
+	if _, err := p.Execute(p.Context(), "s", "bot", cairn.Text("go")); err != nil {
+		p.Fatal(err)
+	}
+	<-l.working
+	for {
+		pieces, err := p.st.Staged(p.Context(), "s", "")
+		if err != nil {
+			p.Fatal(err)
+		}
+		if len(pieces) > 1 { // the reply, and what came of the first call
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	p.die()
+	return p.token()
+}
+
+// The server has another worker go on with what a dead one did, and nobody takes the run from it.
+func TestServerRecoversBeforeAWorkerDoes(t *testing.T) {
+	t.Parallel()
+	st, bot := memstore.New(nil), newLaborer()
+	opts := engine.Options{LeaseTTL: 2 * time.Second, WorkInterval: 20 * time.Millisecond}
+	one := newPlayer(t, st, quick(t), opts, bot.Agent).play()
+	two := newPlayer(t, st, quick(t), opts, bot.Agent)
+	token := bot.crash(one)
+	two.play().serve()
+	if res := two.settled(); res.Status != cairn.RunCompleted {
+		t.Fatalf("the turn came to %+v", res)
+	}
+	if once, slow, asked := bot.once.Load(), bot.slow.Load(), bot.asked.Load(); once != 1 || slow != 2 || asked != 2 {
+		t.Errorf("the tools ran %d and %d times, want 1 and 2; the model was asked %d times, want 2", once, slow, asked)
+	}
+	two.wantDriven(token)
+}
+
+// A run is the server's as long as its workflow runs, even if no worker serves its queue for longer than the lease.
+func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
+	t.Parallel()
+	st, bot := memstore.New(nil), newLaborer()
+	opts := engine.Options{LeaseTTL: 1200 * time.Millisecond, WorkInterval: 20 * time.Millisecond}
+	one := newPlayer(t, st, quick(t), opts, bot.Agent).play()
+	newPlayer(t, st, quick(t), opts, bot.Agent).serve()
+	token := bot.crash(one)
+	three := newPlayer(t, st, quick(t), opts, bot.Agent)
+	for range 3 { // times that the lease would run out
+		row, err := st.Load(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(row.Lease.Until) + 200*time.Millisecond)
+	}
+	three.play()
+	if res := three.settled(); res.Status != cairn.RunCompleted || bot.once.Load() != 1 {
+		t.Fatalf("the turn came to %+v, the tool that had ended ran %d times", res, bot.once.Load())
+	}
+	three.wantDriven(token)
+}
+
+// A commit goes on for as long as the store is down, however much longer that is than its limits, and the workflow with it.
+func TestCommitOutlastsTheStore(t *testing.T) {
+	t.Parallel()
+	own := quick(t)
+	own.Commit.StartToCloseTimeout = 200 * time.Millisecond // which bounds all tries of the local activity
+	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("done"))}
+	p := newPlayer(t, memstore.New(nil), own, engine.Options{}, agent)
+	const outage = 2 * time.Second
+	p.st.steps.Store(1 << 40)
+	time.AfterFunc(outage, func() { p.st.steps.Store(0) })
+	p.play()
+	if _, err := p.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	if res := p.settled(); res.Status != cairn.RunCompleted || res.Text != "done" {
+		t.Fatalf("the turn came to %+v", res)
+	}
+	p.wantDriven(p.token())
+}
+
+// A call runs as often as the policy says, and then has failed: a tool's for the model, the model's for the run.
+func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		model func(tries *atomic.Int64) cairn.Model
+		want  cairn.RunStatus
+		text  string
+	}{
+		"tool": {func(*atomic.Int64) cairn.Model { return rounds(1) }, cairn.RunCompleted, "done"},
+		"model": {func(tries *atomic.Int64) cairn.Model {
+			return scripted.Func(func(ctx context.Context, _ *cairn.Request) scripted.Step {
+				tries.Add(1)
+				return scripted.Gate(make(chan struct{}))
+			})
+		}, cairn.RunFailed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int64
+			hang := cairn.Func("note", "Hangs.", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
+				tries.Add(1)
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			own := quick(t)
+			own.Activity.StartToCloseTimeout = 500 * time.Millisecond
+			own.Activity.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 50 * time.Millisecond, MaximumAttempts: 2}
+			agent := &cairn.Agent{Name: "bot", Model: c.model(&tries), Tools: []cairn.Tool{hang}}
+			p := newPlayer(t, memstore.New(nil), own, engine.Options{LeaseTTL: 1500 * time.Millisecond, WorkInterval: 20 * time.Millisecond}, agent).play().serve()
+			if _, err := p.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
+				t.Fatal(err)
+			}
+			res := p.settled()
+			if res.Status != c.want || res.Text != c.text {
+				t.Fatalf("the turn came to %+v, want %s", res, c.want)
+			}
+			if n := tries.Load(); n != 2 {
+				t.Errorf("there were %d tries, want 2", n)
+			}
+			p.wantDriven(p.token())
+			if c.want == cairn.RunFailed {
+				if res.Error == nil || res.Error.Code != cairn.CodeTimeout {
+					t.Errorf("the run failed with %v", res.Error)
+				}
+				return
+			}
+			list, err := store.AllMessages(t.Context(), p.st, "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := list[2].ToolResults()[0]; !r.IsError || r.Code != cairn.CodeTimeout {
+				t.Errorf("the model is told %+v", r)
+			}
+		})
+	}
+}
+
+// What a workflow can do no more for is a worker's at once, and not only when the lease has run out.
+func TestWorkflowThatFailsLetsGo(t *testing.T) {
+	t.Parallel()
+	own := quick(t)
+	own.Commit.StartToCloseTimeout = 200 * time.Millisecond
+	own.Commit.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 2}
+	agent := &cairn.Agent{Name: "bot", Model: rounds(0)}
+	p := newPlayer(t, memstore.New(nil), own, engine.Options{LeaseTTL: time.Hour, WorkInterval: 20 * time.Millisecond}, agent)
+	p.st.steps.Store(4) // two tries as a local activity, and two as an activity
+	p.play().serve()
+	if _, err := p.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	if res := p.settled(); res.Status != cairn.RunCompleted {
+		t.Fatalf("the turn came to %+v", res)
+	}
+}
+
+// A worker that does not have the agent yet leaves a turn's activities to others, as long as that takes.
+func TestWorkerWithoutTheAgent(t *testing.T) {
+	t.Parallel()
+	own := quick(t)
+	own.Activity.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 2}
+	st := memstore.New(nil)
+	agent := &cairn.Agent{Name: "bot", Model: rounds(2), Tools: []cairn.Tool{cairn.Func("note", "Notes.",
+		func(context.Context, *cairn.Call, in) (string, error) { return "noted", nil })}}
+	front := newPlayer(t, st, own, engine.Options{}, agent)
+	newPlayer(t, st, own, engine.Options{}).play()
+	if _, err := front.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	newPlayer(t, st, own, engine.Options{}, agent).play()
+	if res := front.settled(); res.Status != cairn.RunCompleted {
+		t.Fatalf("the turn came to %+v", res)
+	}
+	front.wantDriven(front.token())
+}
+
+// Leases in which the server cannot have missed a dead worker are refused, with both times.
+func TestLeaseThatIsTooShort(t *testing.T) {
+	t.Parallel()
+	h, err := temporalhost.New(connect(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.New(memstore.New(nil), nil, &engine.Options{Host: h}); err != nil {
+		t.Errorf("the defaults do not fit: %v", err)
+	}
+	_, err = engine.New(memstore.New(nil), nil, &engine.Options{Host: h, LeaseTTL: 11 * time.Second})
+	if !errors.Is(err, cairn.ErrInvalid) || !strings.Contains(err.Error(), "heartbeat timeout of 10s and a retry interval of 1s") {
+		t.Errorf("a lease of 11 seconds: %v", err)
+	}
+}
