@@ -28,10 +28,12 @@ test: ## Run every test of every module with the race detector; installs what is
 	sh internal/testenv/ensure.sh
 	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
 
+# Without the race detector, which `make test` has: processes that are to be stopped would take their time to start.
 soak: ## Run what `make test` has no time for: the full matrix, long torture (KILLS=n HOURS=n ONLY=regexp of packages)
 	sh internal/testenv/ensure.sh
-	packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && CAIRN_SOAK=1 KILLS=$(KILLS) HOURS=$(HOURS) CGO_ENABLED=1 \
-		go test $(RACE) -count=1 -p=1 -timeout=0 $(ARGS) $$packages
+	results=$$(mktemp) && packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && code=0 && \
+		{ CAIRN_SOAK=1 KILLS=$(KILLS) HOURS=$(HOURS) CAIRN_SOAK_RESULTS=$$results \
+		go test -count=1 -p=1 -timeout=0 $(ARGS) $$packages || code=$$?; cat "$$results"; rm "$$results"; exit $$code; }
 
 check: ## Check format, vet, staticcheck, modules, imports, docs (ARGS='floors links' for some)
 	$(HOUSE) $(ARGS)

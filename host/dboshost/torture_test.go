@@ -2,6 +2,7 @@ package dboshost_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,10 +25,14 @@ func init() { torture.VictimOn(startTortured, openTortured) }
 const serverVariable = "CAIRN_DBOSHOST_TORTURE_SERVER"
 
 // startTortured starts a process that goes on at once with what the last one of its letter was driving, unless a worker of
-// the other letter is faster, since leases are short.
+// another letter is faster, since leases are short. Where the engine is as by default, so is the host: a new name for each
+// process, whose workflows are a worker's when it has died.
 func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
-	h, err := openAlone(dir, &dboshost.Options{
-		Executor: name[len(name)-1:], PollInterval: 20 * time.Millisecond, Schema: "tortured_dbos", Logger: opts.Logger})
+	options := &dboshost.Options{Logger: opts.Logger}
+	if opts.LeaseTTL > 0 {
+		options.Executor, options.PollInterval, options.Schema = name[len(name)-1:], 20*time.Millisecond, "tortured_dbos"
+	}
+	h, err := openAlone(dir, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +41,14 @@ func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts
 	if err != nil {
 		return nil, nil, err
 	}
-	return eng, h.Close, h.Serve(eng)
+	leave := func(ctx context.Context) error {
+		err := eng.Close(ctx)
+		if closed := h.Close(ctx); ctx.Err() == nil { // else it was cut short
+			err = errors.Join(err, closed)
+		}
+		return err
+	}
+	return eng, leave, h.Serve(eng)
 }
 
 // openAlone opens a host while no other process of the directory does: DBOS's migrations do not expect company.
@@ -64,11 +76,18 @@ func openTortured(dir string) (store.Store, error) {
 }
 
 func TestTorture(t *testing.T) {
-	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, 100)
+	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 10, Soak: 300})
 }
 
 // DBOS's tables and the sessions are in one database.
 func TestTortureOnPostgres(t *testing.T) {
 	t.Setenv(serverVariable, testenv.FastPostgres(t))
-	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, 100)
+	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 10, Soak: 300})
+}
+
+// The engine and the host have the settings that a user gets who sets none.
+func TestTortureWithDefaults(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(serverVariable, testenv.FastPostgres(t))
+	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true}, openTortured, torture.Numbers{Soak: 300})
 }

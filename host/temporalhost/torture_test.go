@@ -30,7 +30,8 @@ const pace = 5
 const serverVariable = "CAIRN_TEMPORALHOST_TORTURE_SERVER"
 
 // startTortured starts a process with a worker. The engine's leases are longer than Temporal needs to notice that a worker has
-// died, so that activities are tried again under the lease of those that are dead, or only seem to be.
+// died, so that activities are tried again under the lease of those that are dead, or only seem to be. Where the engine is as
+// by default, so are the host and the worker.
 func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	c, err := eventually(func() (client.Client, error) {
 		return client.Dial(client.Options{HostPort: os.Getenv(serverVariable), Logger: silent})
@@ -38,12 +39,18 @@ func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *eng
 	if err != nil {
 		return nil, nil, err
 	}
-	soon := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumInterval: 100 * time.Millisecond}
-	h, err := temporalhost.New(c, &temporalhost.Options{
-		TaskQueue: "torture",
-		Activity:  workflow.ActivityOptions{HeartbeatTimeout: min(opts.LeaseTTL/2, 5*time.Second), RetryPolicy: soon},
-		Commit:    workflow.LocalActivityOptions{RetryPolicy: soon},
-	})
+	var options temporalhost.Options
+	var of worker.Options
+	if opts.LeaseTTL > 0 {
+		soon := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumInterval: 100 * time.Millisecond}
+		options = temporalhost.Options{
+			TaskQueue: "torture",
+			Activity:  workflow.ActivityOptions{HeartbeatTimeout: min(opts.LeaseTTL/2, 5*time.Second), RetryPolicy: soon},
+			Commit:    workflow.LocalActivityOptions{RetryPolicy: soon},
+		}
+		of = worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond, DeadlockDetectionTimeout: time.Minute}
+	}
+	h, err := temporalhost.New(c, &options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,13 +60,13 @@ func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *eng
 		return nil, nil, err
 	}
 	w, err := eventually(func() (worker.Worker, error) {
-		w := h.Worker(eng, worker.Options{StickyScheduleToStartTimeout: 500 * time.Millisecond, DeadlockDetectionTimeout: time.Minute})
+		w := h.Worker(eng, of)
 		return w, w.Start()
 	})
-	leave := func(context.Context) error {
+	leave := func(ctx context.Context) error {
 		w.Stop()
-		c.Close()
-		return nil
+		defer c.Close()
+		return eng.Close(ctx)
 	}
 	return eng, leave, err
 }
@@ -87,12 +94,28 @@ func openTortured(dir string) (store.Store, error) {
 
 func TestTorture(t *testing.T) {
 	t.Setenv(serverVariable, testenv.Temporal(t))
-	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace}, openTortured, 100)
+	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace}, openTortured, torture.Numbers{Test: 10, Soak: 300})
 }
 
 // The server is killed, too, and started again at once on what it has in its file.
 func TestTortureOfTheServer(t *testing.T) {
+	torture.NeedsSoak(t)
 	server := testenv.TemporalServer(t)
 	t.Setenv(serverVariable, server.Address)
-	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace, Server: server}, openTortured, 30)
+	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace, Server: server}, openTortured, torture.Numbers{Soak: 60, Server: 50})
+}
+
+// The engine, the host and the worker have the settings that a user gets who sets none.
+func TestTortureWithDefaults(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(serverVariable, testenv.Temporal(t))
+	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true}, openTortured, torture.Numbers{Soak: 300})
+}
+
+// The server is killed 50 times under processes that are stopped less often.
+func TestTortureOfTheServerWithDefaults(t *testing.T) {
+	torture.NeedsSoak(t)
+	server := testenv.TemporalServer(t)
+	t.Setenv(serverVariable, server.Address)
+	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true, Server: server}, openTortured, torture.Numbers{Soak: 60, Server: 50})
 }

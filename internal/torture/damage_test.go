@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // damages are ways to make each invariant fail, by its name and what is done to a sound history.
@@ -176,13 +177,32 @@ var damages = map[string]map[string]func(*History){
 		},
 		"a patch lost": func(h *History) { h.remove(h.event(cairn.EventStatePatch)) },
 	},
+	"what needs a worker is due": {
+		"let go":        func(h *History) { h.Session.Status, h.Session.Lease = cairn.SessionActive, cairn.Lease{} },
+		"ran out":       func(h *History) { h.Session.Status, h.Session.Lease.Until = cairn.SessionActive, h.Asked },
+		"a queue":       func(h *History) { h.Session.Queued = 1 },
+		"everything in": func(h *History) { h.Session.Status, h.Session.SuspendedStep = cairn.SessionPaused, "step" },
+		"a deadline": func(h *History) {
+			h.Session.Status, h.Session.OpenCalls, h.Session.NextDeadline = cairn.SessionPaused, 1, h.Asked
+		},
+		"another reason": func(h *History) { h.Session.Queued, h.Due = 1, store.DueReady },
+		"for nothing":    func(h *History) { h.Due = store.DueCrashed },
+		"with a lease": func(h *History) {
+			h.Due, h.Session.Status = store.DueCrashed, cairn.SessionActive
+			h.Session.Lease = cairn.Lease{Owner: "p", Until: h.Told.Add(time.Second)}
+		},
+	},
 	"no session running without a lease": {
 		"active for ever": func(h *History) {
 			h.Session.Status = cairn.SessionActive
 			h.Session.Lease.Owner = "p"
 			h.Session.Lease.Until = h.Session.UpdatedAt
 		},
-		"active without one": func(h *History) { h.Settled = false; h.Session.Status = cairn.SessionActive },
+		"active without one": func(h *History) { h.Session.Status = cairn.SessionActive },
+		"half let go": func(h *History) {
+			h.Settled = false
+			h.Session.Status, h.Session.Lease = cairn.SessionActive, cairn.Lease{Until: time.Now()}
+		},
 		"a lease on the ended": func(h *History) {
 			h.Session.Lease.Owner, h.Session.Lease.Until = "p", h.Session.UpdatedAt.Add(time.Minute)
 		},

@@ -14,16 +14,20 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 )
 
 const (
-	// livesPerGroup is for how long the same sessions are driven, so that a check need not read ever longer ones. What is
-	// left of them is for the workers of later processes.
-	livesPerGroup = 10
-	livesPerCheck = 10
+	// drivers and clerks are how many processes of either sort live at once.
+	drivers, clerks = 3, 1
+	// roundOf is how many processes of a round drive sessions, for each that answers. A round's sessions are its own, so that
+	// a check need not read ever longer ones. What is left of them is for the workers of later processes.
+	roundOf = 18
+	// longLease is the lease of some processes that are told to end: nobody must have to wait until it has run out.
+	longLease = 3 * time.Second
 	// settleWithin is how long bringing everything to its end may take.
-	settleWithin = 10 * time.Minute
+	settleWithin = 5 * time.Minute
 )
 
 // harness is one run of the torture test.
@@ -35,16 +39,61 @@ type harness struct {
 	seed uint64
 	rng  *rand.Rand
 
-	lives, kills int
-	started      []time.Duration // how long processes took to be ready
-	checking     time.Duration   // how long the checks between the kills took
-	ways         map[string]int  // kills by plan
-	groups       [][]string      // sessions
+	lives    int           // processes started
+	checking time.Duration // how long the checks between the rounds took
+	groups   [][]string    // sessions, by round
+	watch    *watch
+
+	mu      sync.Mutex
+	started []time.Duration // how long processes took to be ready
+	stops   map[string]stop // by process
+	moments map[string]int  // stops by moment
 
 	journal map[string][]record        // by session
 	written map[string]map[string]bool // sessions that were committed to, by root
 	read    int64                      // how much of the file
 	tally   tally
+}
+
+func newHarness(t *testing.T, host Host, open Open, dir string, seed uint64) *harness {
+	return &harness{t: t, host: host, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), stops: map[string]stop{},
+		moments: map[string]int{}, journal: map[string][]record{}, written: map[string]map[string]bool{}}
+}
+
+// torture stops so many processes at least, and the server so many times in a soak, until a time, and says what came of it.
+func (h *harness) torture(least, serverLeast int, until time.Time) {
+	st, err := h.open(h.dir)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.watch = &watch{st: st, idle: h.idle(), seen: map[string]seen{}}
+	began := time.Now()
+	server := outage(h.host.Server, func() time.Duration { return uptime(h.host.Pace) })
+	if !testenv.Soak() || h.host.Server == nil {
+		serverLeast = 0
+	}
+	for !h.t.Failed() && (len(h.stops) < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast) {
+		h.round(min(max(least-len(h.stops), 1), roundOf+roundOf/3))
+	}
+	server.end(h.t)
+	stopped := time.Since(began)
+	h.finish()
+	if err := st.Close(); err != nil {
+		h.t.Error(err)
+	}
+	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times", len(h.stops), stopped.Round(time.Millisecond),
+		h.checking.Round(time.Millisecond), median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally,
+		counts(h.moments), server.n.Load())
+	h.report(stopped, int(server.n.Load()))
+}
+
+// idle is how long a session may be active while nobody has its lease: the lease's time, the time between two looks of a
+// worker, and what a busy machine and the death of those workers that took it on cost.
+func (h *harness) idle() time.Duration {
+	if h.host.Defaults {
+		return 3 * time.Minute
+	}
+	return time.Minute
 }
 
 // tally is what a run of the test has seen in the end.
@@ -61,64 +110,114 @@ func (n tally) String() string {
 }
 
 // median returns the middle one of some times.
-func median(list []time.Duration) time.Duration {
+func median(list []time.Duration) time.Duration { return quantile(list, 0.5) }
+
+// quantile returns the time that a share of some times are not above.
+func quantile(list []time.Duration, share float64) time.Duration {
 	if len(list) == 0 {
 		return 0
 	}
 	slices.Sort(list)
-	return list[len(list)/2]
+	return list[min(int(share*float64(len(list))), len(list)-1)]
 }
 
-// wayCounts says how many processes were killed in which way.
-func (h *harness) wayCounts() string {
-	return join(slices.Sorted(maps.Keys(h.ways)), func(k string) string { return fmt.Sprintf("%s %d", k, h.ways[k]) })
+func counts(by map[string]int) string {
+	return join(slices.Sorted(maps.Keys(by)), func(k string) string { return fmt.Sprintf("%s %d", k, by[k]) })
 }
 
-// life starts a process or two that drive sessions, mostly some that answer, and kills them.
-func (h *harness) life() {
-	if h.lives%livesPerGroup == 0 {
-		var group []string
+// round stops some processes, some at once and one after the other, most of which drive sessions that nobody has seen yet.
+func (h *harness) round(stops int) {
+	h.t.Helper()
+	var group []string
+	roots := 1 // of each kind
+	if testenv.Soak() {
+		roots = 2
+	}
+	for n := range roots {
 		for _, kind := range kinds {
-			group = append(group, fmt.Sprintf("group%d.%s", len(h.groups), kind.name))
+			group = append(group, fmt.Sprintf("group%d-%d.%s", len(h.groups), n, kind.name))
 		}
-		h.groups = append(h.groups, group)
 	}
-	h.lives++
-	plans := []plan{newPlan(h.rng)}
-	if h.rng.IntN(4) == 0 {
-		plans = pair(h.rng) // two processes that compete for the sessions
-	}
-	drivers := len(plans)
-	for range h.rng.IntN(3) {
-		p := newPlan(h.rng)
-		p.kind = "clerk"
-		plans = append(plans, p)
-	}
-	errs := make([]error, len(plans))
-	victims := make([]*victim, len(plans))
-	var killing sync.WaitGroup
-	for i, p := range plans {
-		h.ways[p.kind]++
-		v := startVictim(h.t, &order{
-			Dir: h.dir, Name: fmt.Sprintf("%d%c", h.lives, 'a'+i), Sessions: h.groups[len(h.groups)-1],
-			LeaseTTL: time.Duration(h.host.Pace*(100+100*h.rng.IntN(2))) * time.Millisecond, Pace: h.host.Pace, Seed: h.rng.Uint64(), Signal: p.signal, Clerk: i >= drivers,
+	h.groups = append(h.groups, group)
+	since := time.Now()
+	var living sync.WaitGroup
+	answering := stops / (drivers + clerks) * clerks
+	for slot, lives := range shares(stops-answering, drivers, answering, clerks) {
+		var list []life
+		for range lives {
+			list = append(list, h.plan(slot, group))
+		}
+		living.Go(func() {
+			for _, l := range list {
+				if !h.t.Failed() {
+					h.live(l, since)
+				}
+			}
 		})
-		victims[i] = v
-		killing.Go(func() { errs[i] = v.kill(p.slowed(h.host.Pace)) })
 	}
-	killing.Wait()
-	for _, v := range victims {
-		if v.ready > 0 {
-			h.started = append(h.started, v.ready)
-		}
+	living.Wait()
+	h.inspect()
+}
+
+// shares says how many processes live in each slot, one after the other: those of drivers first, then those of clerks.
+func shares(driving, drivers, answering, clerks int) []int {
+	list := make([]int, drivers+clerks)
+	for i := range driving {
+		list[i%drivers]++
 	}
-	h.kills += len(plans)
-	if err := errors.Join(errs...); err != nil {
-		h.t.Errorf("life %d: %v", h.lives, err)
+	for i := range answering {
+		list[drivers+i%clerks]++
+	}
+	return list
+}
+
+// life is one process to come.
+type life struct {
+	order order
+	plan  plan
+}
+
+// plan draws what a process is to do and how it ends.
+func (h *harness) plan(slot int, group []string) life {
+	h.lives++
+	p, lease := newPlan(h.rng), between(h.rng, 100, 200)
+	if p.end == byTerm && p.frozen == 0 && h.rng.IntN(2) == 0 {
+		lease = longLease
+	}
+	lease *= time.Duration(h.host.Pace)
+	o := order{LeaseTTL: lease}
+	if h.host.Defaults {
+		lease, o.LeaseTTL = 30*time.Second, 0
+	}
+	p = p.slowed(h.host.Pace, lease)
+	o.Dir, o.Name, o.Sessions, o.Clerk = h.dir, fmt.Sprintf("%d%c", h.lives, 'a'+slot), group, slot >= drivers
+	o.Pace, o.Seed, o.Signal, o.Grace = h.host.Pace, h.rng.Uint64(), p.signal, p.grace
+	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
+	return life{o, p}
+}
+
+// live starts a process, stops it, and asks the store what needs a worker.
+func (h *harness) live(l life, since time.Time) {
+	v := startVictim(h.t, &l.order)
+	if err := v.stop(l.plan); err != nil {
+		h.t.Error(err)
 		return
 	}
-	if h.lives%livesPerCheck == 0 {
-		h.inspect()
+	h.mu.Lock()
+	if v.ready > 0 {
+		h.started = append(h.started, v.ready)
+	}
+	h.stops[v.name] = stop{v.last, l.plan.end, l.plan.frozen > 0}
+	h.moments[l.plan.moment]++
+	h.mu.Unlock()
+	for _, err := range h.watch.ask(h.t.Context(), since) {
+		h.t.Errorf("after process %s had ended (%s): %v", v.name, l.plan.end, err)
+	}
+	// A process whose lease is short may take it for lost when it is just being renewed.
+	if pid := v.cmd.Process.Pid; l.plan.end == byTerm && !l.plan.fromStart && h.host.Server == nil && h.host.alone && l.order.LeaseTTL >= longLease {
+		if err := h.watch.left(h.t.Context(), pid); err != nil {
+			h.t.Errorf("process %s was told to end: %v", v.name, err)
+		}
 	}
 }
 
@@ -127,21 +226,17 @@ func (h *harness) inspect() {
 	h.t.Helper()
 	began := time.Now()
 	defer func() { h.checking += time.Since(began) }()
-	st, err := h.open(h.dir)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.check(st, h.groups[max(0, len(h.groups)-2):], false, false)
-	if err := st.Close(); err != nil {
-		h.t.Error(err)
-	}
+	h.check(h.watch.st, h.groups[max(0, len(h.groups)-2):], false, false)
 }
 
 // finish has everything brought to an end or a wait, and then answered until nothing waits any more, and checks all of it
 // each time.
 func (h *harness) finish() {
 	h.t.Helper()
-	o := order{Dir: h.dir, Name: "last", LeaseTTL: time.Minute} // nobody is to lose a lease any more
+	o := order{Dir: h.dir, Name: "last", LeaseTTL: time.Minute, Ahead: -*flagAhead} // nobody is to lose a lease any more
+	if h.host.Defaults {
+		o.LeaseTTL = 0
+	}
 	j, st, eng, leave, err := o.assemble(h.host.Start, h.open, func(point) {})
 	if err != nil {
 		h.t.Fatal(err)
@@ -153,14 +248,14 @@ func (h *harness) finish() {
 		}
 		h.check(st, h.groups, true, answer != nil)
 	}
-	if err := errors.Join(eng.Close(h.t.Context()), leave(h.t.Context())); err != nil {
+	if err := leave(h.t.Context()); err != nil {
 		h.t.Error(err)
 	}
 	if err := st.Close(); err != nil {
 		h.t.Error(err)
 	}
-	if h.tally.steps == 0 || h.tally.takenOver == 0 || h.tally.staged == 0 {
-		h.t.Errorf("nothing was put to the test: %s", h.tally)
+	if ended, _ := h.outlived(); h.tally.steps == 0 || h.tally.staged == 0 || len(ended) == 0 {
+		h.t.Errorf("nothing was put to the test: %s, %d runs outlived their process", h.tally, len(ended))
 	}
 }
 

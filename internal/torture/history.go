@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -37,6 +38,10 @@ type History struct {
 	Journal []record
 	// Sample is the state as of the checkpoint in the middle, if there is one.
 	Sample json.RawMessage
+	// Due is why the store says that the session needs a worker, or nothing. It was asked after the time Asked, and the
+	// session was read after Told.
+	Due         store.DueKind
+	Asked, Told time.Time
 	// Settled is the tree's.
 	Settled bool
 }
@@ -46,6 +51,12 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
 	}
+	asked := time.Now()
+	due, err := allDue(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	told := time.Now()
 	t := &Tree{Settled: settled}
 	log := st.(store.LogProvider).EventLog()
 	for last := int64(0); ; last = t.Events[len(t.Events)-1].Sequence {
@@ -64,7 +75,11 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	if err != nil {
 		return nil, err
 	}
-	return t, t.add(ctx, st, root, calls, journal)
+	err = t.add(ctx, st, root, calls, journal)
+	for _, h := range t.Sessions {
+		h.Due, h.Asked, h.Told = due[h.Session.ID], asked, told
+	}
+	return t, err
 }
 
 // add reads a session and those below it.
@@ -150,6 +165,7 @@ var Invariants = []Invariant{
 	{"one mark per end", each(marksOnce)},
 	{"patches lead to the state", each(patchesFolded)},
 	{"no session running without a lease", each(nobodyLeftRunning)},
+	{"what needs a worker is due", each(needsAreDue)},
 	{"of any number of answers one is used, once", each(answersUsedOnce)},
 	{"no tool runs before it is approved", each(nothingUnapproved)},
 	{"late answers are told once", each(lateToldOnce)},

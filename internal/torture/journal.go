@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -32,6 +33,7 @@ const (
 type record struct {
 	Kind    recordKind `json:"kind"`
 	Process string     `json:"process"`
+	At      time.Time  `json:"at"` // by the machine's clock
 	Session string     `json:"session"`
 	Root    string     `json:"root,omitempty"` // of the session that was committed
 
@@ -81,7 +83,7 @@ func journalPath(dir string) string { return filepath.Join(dir, "journal") }
 // write adds a record in one write. A process can be killed in the middle of it, so a record begins with a line's end
 // as well: what is left of a torn one stays on a line of its own.
 func (j *journal) write(r record) {
-	r.Process = j.process
+	r.Process, r.At = j.process, time.Now()
 	raw, err := json.Marshal(r)
 	if err == nil {
 		_, err = j.file.Write([]byte("\n" + string(raw) + "\n"))

@@ -14,9 +14,20 @@ import (
 	"time"
 )
 
-// plan says when a process is killed.
+// ending is how a process is stopped.
+type ending string
+
+const (
+	byKill ending = "SIGKILL"
+	byTerm ending = "SIGTERM"
+	// byBoth: it is killed while it does what it was told.
+	byBoth ending = "SIGTERM, then SIGKILL"
+)
+
+// plan says when and how a process is stopped.
 type plan struct {
-	kind string
+	moment string
+	end    ending
 	// signal, if it has a point, is awaited for as long as impatience; else what counts is the time from the start, or from
 	// when the victim is ready.
 	signal     signal
@@ -25,50 +36,79 @@ type plan struct {
 	delay      time.Duration
 	// frozen is for how long the victim is stopped before the delay begins: it wakes up without its leases.
 	frozen time.Duration
+	// grace is what a victim that is told to end gives its runs, closing how long it has for that before it is killed.
+	grace, closing time.Duration
 }
 
 const (
-	patience   = 2 * time.Minute        // how long a process may take to start
+	patience   = 2 * time.Minute        // how long a process may take to start, or to end
 	impatience = 250 * time.Millisecond // how long a signal is awaited
 )
 
-// newPlan draws a plan: half of the kills come at a point that matters or within a millisecond of it, most others at
-// any time of the first moments, few while the process starts, or after it had time to take over what others left.
+// newPlan draws a plan: half of the stops come at a point that matters or within a millisecond of it, most others at any
+// time of the first moments, few while the process starts, or after it had time to take over what others left. Now and
+// then the process sleeps before, for long enough that others take its sessions and get on with them.
 func newPlan(rng *rand.Rand) plan {
-	ms := func(from, to int) time.Duration {
-		return time.Duration(from)*time.Millisecond + time.Duration(rng.Int64N(int64(to-from)*int64(time.Millisecond)))
+	p := newMoment(rng)
+	switch rng.IntN(8) {
+	case 0, 1, 2:
+		p.end = byTerm
+	case 3:
+		p.end, p.closing = byBoth, between(rng, 0, 20)
+	default:
+		p.end = byKill
 	}
+	p.grace = []time.Duration{0, time.Millisecond, between(rng, 1, 20), between(rng, 20, 200)}[rng.IntN(4)]
+	return p
+}
+
+func newMoment(rng *rand.Rand) plan {
 	switch n := rng.IntN(100); {
-	case n < 50:
+	case n < 45:
 		p := plan{impatience: impatience, signal: signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(30)}}
-		p.kind = string(p.signal.Point)
+		p.moment = string(p.signal.Point)
 		if rng.IntN(2) == 0 {
 			p.delay = time.Duration(rng.IntN(1000)) * time.Microsecond
 		}
 		return p
+	case n < 52:
+		at := signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(20), Stop: true}
+		return plan{moment: "asleep", signal: at, impatience: impatience, frozen: between(rng, 300, 500), delay: between(rng, 20, 100)}
 	case n < 85:
-		return plan{kind: "running", delay: ms(5, 150)}
+		return plan{moment: "running", delay: between(rng, 5, 150)}
 	case n < 92:
-		return plan{kind: "starting", fromStart: true, delay: ms(1, 60)}
+		return plan{moment: "starting", fromStart: true, delay: between(rng, 1, 60)}
 	}
-	return plan{kind: "settled", delay: ms(300, 600)}
+	return plan{moment: "settled", delay: between(rng, 300, 600)}
 }
 
-// slowed returns the plan for a process on which everything takes so many times as long.
-func (p plan) slowed(pace int) plan {
-	p.impatience *= time.Duration(pace)
-	p.delay *= time.Duration(pace)
-	p.frozen *= time.Duration(pace)
+// between draws a time between two numbers of milliseconds.
+func between(rng *rand.Rand, from, to int) time.Duration {
+	return time.Duration(from)*time.Millisecond + time.Duration(rng.Int64N(int64(to-from)*int64(time.Millisecond)))
+}
+
+// slowed returns the plan for a process on which everything takes so many times as long. One that sleeps does so for longer
+// than its leases are.
+func (p plan) slowed(pace int, lease time.Duration) plan {
+	for _, d := range []*time.Duration{&p.impatience, &p.delay, &p.frozen, &p.grace, &p.closing} {
+		*d *= time.Duration(pace)
+	}
+	if p.frozen > 0 {
+		p.frozen = max(p.frozen, lease*5/4)
+	}
 	return p
 }
 
-// victim is a process that is to be killed.
+// victim is a process that is to be stopped.
 type victim struct {
+	name  string
 	cmd   *exec.Cmd
 	ready time.Duration // how long it took to start; 0 if it was not waited for
 	said  chan byte     // what it says
 	ended chan error    // its end
 	err   bytes.Buffer
+	// last is when it was stopped.
+	last time.Time
 }
 
 // startVictim starts this binary again with an order.
@@ -82,7 +122,7 @@ func startVictim(t *testing.T, o *order) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &victim{cmd: exec.Command(os.Args[0]), said: make(chan byte, 2), ended: make(chan error, 1)}
+	v := &victim{name: o.Name, cmd: exec.Command(os.Args[0]), said: make(chan byte, 2), ended: make(chan error, 1)}
 	v.cmd.Env = append(os.Environ(), orderVariable+"="+string(raw), "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 	v.cmd.ExtraFiles = []*os.File{w}
 	v.cmd.Stderr = &v.err
@@ -107,26 +147,60 @@ func startVictim(t *testing.T, o *order) *victim {
 	return v
 }
 
-// pair returns plans for two processes at once. Often one is frozen at a point that matters, for long enough that the
-// other takes its sessions and gets on with them.
-func pair(rng *rand.Rand) []plan {
-	if rng.IntN(2) == 0 {
-		return []plan{newPlan(rng), newPlan(rng)}
+// stop waits as planned and stops the victim. The error says that it did not live that long, complained, or did not end as
+// it was told.
+func (v *victim) stop(p plan) error {
+	if err := v.wait(p); err != nil {
+		v.cmd.Process.Kill()
+		return err
 	}
-	at := signal{Point: points[rng.IntN(len(points))], Nth: 1 + rng.Int64N(20), Stop: true}
-	frozen := time.Duration(300+rng.IntN(200)) * time.Millisecond
-	return []plan{
-		{kind: "frozen " + string(at.Point), signal: at, impatience: impatience, frozen: frozen, delay: time.Duration(20+rng.IntN(80)) * time.Millisecond},
-		{kind: "surviving", delay: impatience + frozen + time.Duration(rng.IntN(200))*time.Millisecond},
+	v.last = time.Now()
+	how := syscall.SIGTERM
+	if p.end == byKill {
+		how = syscall.SIGKILL
+	}
+	if err := v.cmd.Process.Signal(how); err != nil {
+		return err
+	}
+	if p.end == byBoth {
+		select {
+		case err := <-v.ended:
+			return v.died(p, err)
+		case <-time.After(p.closing):
+			v.cmd.Process.Kill()
+		}
+	}
+	for late := time.After(p.grace + patience); ; {
+		select {
+		case err := <-v.ended:
+			return v.died(p, err)
+		case <-time.After(100 * time.Millisecond):
+			v.cmd.Process.Signal(syscall.SIGCONT) // it may have come to where it stops by itself only now
+		case <-late:
+			v.cmd.Process.Signal(syscall.SIGQUIT) // for its goroutines
+			<-v.ended
+			return fmt.Errorf("process %s was told to end within %s and did not\n%s", v.name, p.grace, v.err.Bytes())
+		}
 	}
 }
 
-// kill waits as planned and kills. The error says that the victim did not live that long, or complained.
-func (v *victim) kill(p plan) error {
+// died judges how the victim ended. One that starts does not know yet what it is told by SIGTERM.
+func (v *victim) died(p plan, err error) error {
+	status, ok := v.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	by := status.Signal()
+	switch {
+	case !ok || v.err.Len() > 0:
+	case p.end != byTerm && by == syscall.SIGKILL, p.end != byKill && status.ExitStatus() == 0, p.fromStart && by == syscall.SIGTERM:
+		return nil
+	}
+	return fmt.Errorf("process %s did not end as it should (%s): %v\n%s", v.name, p.end, err, v.err.Bytes())
+}
+
+// wait waits for the planned moment.
+func (v *victim) wait(p plan) error {
 	began := time.Now()
 	if !p.fromStart {
 		if err := v.await(time.After(patience), sayReady); err != nil {
-			v.cmd.Process.Kill()
 			return fmt.Errorf("not ready: %w", err)
 		}
 		v.ready = time.Since(began)
@@ -147,18 +221,7 @@ func (v *victim) kill(p plan) error {
 		}
 		began = time.Now()
 	}
-	if err := v.outlive(began.Add(p.delay)); err != nil {
-		return err
-	}
-	if err := v.cmd.Process.Kill(); err != nil {
-		return err
-	}
-	err := <-v.ended
-	status, ok := v.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !ok || status.Signal() != syscall.SIGKILL || v.err.Len() > 0 {
-		return fmt.Errorf("a process was not killed: %v\n%s", err, v.err.Bytes())
-	}
-	return nil
+	return v.outlive(began.Add(p.delay))
 }
 
 var errSilent = errors.New("a process said nothing in time")
@@ -181,7 +244,7 @@ func (v *victim) outlive(until time.Time) error {
 }
 
 func (v *victim) diedEarly(err error) error {
-	return fmt.Errorf("a process ended by itself: %v\n%s", err, v.err.Bytes())
+	return fmt.Errorf("process %s ended by itself: %v\n%s", v.name, err, v.err.Bytes())
 }
 
 // await waits until the victim says a word.

@@ -126,16 +126,26 @@ func checkpointsOrdered(h *History) error {
 	return nil
 }
 
-// nobodyLeftRunning finds sessions that say they are driven although nobody can be.
+// nobodyLeftRunning finds sessions that say they are driven although nobody can be. Only one that was let go has no lease.
 func nobodyLeftRunning(h *History) error {
 	s := h.Session
 	switch {
-	case s.Status == cairn.SessionActive && (s.Lease.Owner == "" || s.Lease.Until.IsZero()):
+	case s.Status == cairn.SessionActive && (s.Lease.Owner == "") != s.Lease.Until.IsZero(), h.Settled && s.Status == cairn.SessionActive && s.Lease.Owner == "":
 		return fmt.Errorf("the session is active without a lease: %+v", s.Lease)
 	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt): // whoever stops a dead run has it for no time
 		return fmt.Errorf("the session is %s, %s has its lease", s.Status, s.Lease.Owner)
 	case h.Settled && s.Status == cairn.SessionActive:
 		return fmt.Errorf("the session is still active in turn %d step %d after %d recoveries", s.Turn, s.Step, s.Recoveries)
+	}
+	return nil
+}
+
+// needsAreDue finds sessions that need a worker and that the store does not say are due, or says are for another reason; and
+// those it says are due that need none.
+func needsAreDue(h *History) error {
+	before, after := need(h.Session, h.Asked), need(h.Session, h.Told)
+	if h.Due != before && h.Due != after {
+		return fmt.Errorf("the session needs a worker for %q, and is due for %q: %+v", before, h.Due, *h.Session)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,41 +15,56 @@ type Server interface {
 	Start() error
 }
 
-// RunOn does what [Run] does with 60 processes, since all of it takes longer, and kills the store's server, too: it is down
+// RunOn does what [Run] does with fewer processes, since all of it takes longer, and kills the store's server, too: it is down
 // for as long as a start takes, and up for a random time of about a second. A process may take an answer of ErrUnavailable
 // for what it is.
 func RunOn(t *testing.T, server Server, open Open) {
-	RunHost(t, Host{Start: inProcess, Server: server}, open, 60)
+	RunHost(t, Host{Start: inProcess, alone: true, Server: server}, open, Numbers{Test: 12, Soak: 500, Server: 100})
 }
 
-// outage kills a server again and again until the function that it returns is called, which leaves it running.
-func outage(t *testing.T, server Server) (over func()) {
+// outages kills a server again and again.
+type outages struct {
+	n    atomic.Int64 // so far
+	stop chan struct{}
+	over chan error
+}
+
+// outage begins to kill a server, if there is one, that is up for some time after each start.
+func outage(server Server, up func() time.Duration) *outages {
+	o := &outages{stop: make(chan struct{}), over: make(chan error, 1)}
 	if server == nil {
-		return func() {}
+		o.over <- nil
+		return o
 	}
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	kills := 0
 	go func() {
-		for up := true; up; {
+		for more := true; more; {
 			select {
-			case <-time.After(time.Duration(300+rand.IntN(1200)) * time.Millisecond):
-			case <-stop:
-				up = false // once more, so that it was killed however soon the processes were
+			case <-time.After(up()):
+			case <-o.stop:
+				more = false // once more, so that it was killed however soon the processes were
 			}
 			server.Kill()
-			kills++
+			o.n.Add(1)
 			if err := server.Start(); err != nil {
-				stopped <- err
+				o.over <- err
 				return
 			}
 		}
-		stopped <- nil
+		o.over <- nil
 	}()
-	return func() {
-		close(stop)
-		if err := <-stopped; err != nil {
-			t.Errorf("the server does not start again: %v", err)
-		}
-		t.Logf("the server was killed %d times", kills)
+	return o
+}
+
+// end leaves the server running.
+func (o *outages) end(t *testing.T) {
+	t.Helper()
+	close(o.stop)
+	if err := <-o.over; err != nil {
+		t.Errorf("the server does not start again: %v", err)
 	}
+}
+
+// uptime draws for how long a server is up.
+func uptime(pace int) time.Duration {
+	return time.Duration(min(pace, 8)) * time.Duration(300+rand.IntN(1200)) * time.Millisecond
 }

@@ -1,10 +1,14 @@
-// Package torture kills processes that drive sessions, with SIGKILL and at the worst moments, and checks that nothing
-// committed is lost or doubled.
+// Package torture stops processes that drive sessions, at the worst moments and in every way in which processes end, and
+// checks that nothing committed is lost or doubled.
 //
 // A test hands it a way to open its store. Its own binary, started again, is the victim: it drives turns with tools on
-// some sessions at once until it is killed, or answers what their calls wait for. What it sees the store acknowledge goes
-// to a journal outside the store; the store and the journal together are the [History] of each session of a [Tree], which
-// every one of [Invariants] must accept.
+// many sessions at once until it is stopped, or answers what their calls wait for. It is killed; or told to end, as a
+// service is, and closes its engine within a short time that is sometimes too short; or sleeps past its leases before
+// that. Its clock is wrong by up to an hour. What it sees the store acknowledge goes to a journal outside the store; the
+// store and the journal together are the [History] of each session of a [Tree], which every one of [Invariants] must
+// accept. After each stop the store is asked for what needs a worker.
+//
+// `make test` stops a few processes, `make soak` thousands; KILLS and HOURS say otherwise, see [testenv.Kills].
 package torture
 
 import (
@@ -19,26 +23,32 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 )
 
 var (
-	flagKills = flag.Int("torture.kills", 0, "how many processes a torture test kills; 0 leaves that to the test")
-	flagSeed  = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
+	flagSeed = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
+	// Without wrong clocks it is easier to tell what a fault is due to.
+	flagAhead = flag.Duration("torture.ahead", 0, "bounds how wrong the clocks of processes are")
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
 
 // Open opens the store that belongs to a directory. The store must bring its event log.
 type Open func(dir string) (store.Store, error)
 
-// Start makes the engine of a process over its store, and says what is to be closed after it. dir is the one that the store
-// belongs to. name is the process's: a number, and a letter that tells it from those that live at the same time.
+// Start makes the engine of a process over its store, and says how the process leaves: that closes the engine within the
+// time of its context, and what the host has beside it. dir is the one that the store belongs to. name is the process's: a
+// number, and a letter that tells it from those that live at the same time.
 type Start func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
 
 // inProcess is the Start of processes that drive runs in goroutines.
 func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	eng, err := engine.New(st, agents, opts)
-	return eng, func(context.Context) error { return nil }, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return eng, eng.Close, nil
 }
 
 const orderVariable = "CAIRN_TORTURE_ORDER"
@@ -48,9 +58,11 @@ type order struct {
 	Dir      string        `json:"dir"`
 	Name     string        `json:"name"` // of the process, in the journal
 	Sessions []string      `json:"sessions"`
-	Clerk    bool          `json:"clerk"` // answers calls instead of driving sessions
-	LeaseTTL time.Duration `json:"lease_ttl"`
-	Pace     int           `json:"pace"` // see [Host]
+	Clerk    bool          `json:"clerk"`     // answers calls instead of driving sessions
+	LeaseTTL time.Duration `json:"lease_ttl"` // 0: everything of the engine is as by default
+	Pace     int           `json:"pace"`      // see [Host]
+	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead of the true time
+	Grace    time.Duration `json:"grace"`     // what the process gives its runs when it is told to end
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
 }
@@ -70,6 +82,9 @@ func VictimOn(start Start, open Open) {
 	if err == nil {
 		err = o.follow(start, open)
 	}
+	if err == nil {
+		os.Exit(0)
+	}
 	fmt.Fprintln(os.Stderr, "victim:", err)
 	os.Exit(1)
 }
@@ -79,19 +94,33 @@ type Host struct {
 	Start Start
 	// Pace is how many times as long as in process a step takes. Processes live and hold leases so many times as long; 0 means 1.
 	Pace int
+	// Defaults leaves every option of the engine at its default, but for its clock: leases are long, so that a run whose
+	// process was killed may go on after half a minute, while others are driven and their processes stopped.
+	Defaults bool
 	// Server, if it is not nil, is killed again and again as well: see [RunOn].
 	Server Server
+	// alone says that each process drives its runs itself.
+	alone bool
 }
 
-// Run tortures a store. It kills 200 processes, or as many as -torture.kills says; -torture.seed repeats the order of
-// the kills, though hardly the moments.
-func Run(t *testing.T, open Open) { RunHost(t, Host{Start: inProcess}, open, 200) }
+// Numbers are how many processes are stopped in `make test` and in `make soak`, and how many times in `make soak` the server is
+// killed at least, if there is one.
+type Numbers struct{ Test, Soak, Server int }
 
-// RunHost tortures a host by killing so many processes, or as many as -torture.kills says.
-func RunHost(t *testing.T, host Host, open Open, kills int) {
-	if *flagKills > 0 {
-		kills = *flagKills
+// Run tortures a store. -torture.seed repeats the order of the stops, though hardly the moments.
+func Run(t *testing.T, open Open) {
+	RunHost(t, Host{Start: inProcess, alone: true}, open, Numbers{Test: 24, Soak: 2000})
+}
+
+// NeedsSoak ends a test for which only `make soak` has the time.
+func NeedsSoak(t *testing.T) {
+	if !testenv.Soak() {
+		t.Skip("it takes minutes: make soak runs it")
 	}
+}
+
+// RunHost tortures a host by stopping so many processes.
+func RunHost(t *testing.T, host Host, open Open, n Numbers) {
 	seed := *flagSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -100,18 +129,12 @@ func RunHost(t *testing.T, host Host, open Open, kills int) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	host.Pace = max(host.Pace, 1)
-	h := &harness{t: t, host: host, open: open, dir: dir, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ways: map[string]int{},
-		journal: map[string][]record{}, written: map[string]map[string]bool{}}
-	t.Logf("-torture.seed=%d", seed)
-	began := time.Now()
-	stop := outage(t, host.Server)
-	for h.kills < kills && !t.Failed() {
-		h.life()
+	if host.Defaults {
+		host.Pace = 20
 	}
-	stop()
-	killed := time.Since(began)
-	h.finish()
-	t.Logf("%d kills in %s (checks %s, a start %s), all in %s: %s; %s", h.kills, killed.Round(time.Millisecond), h.checking.Round(time.Millisecond),
-		median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally, h.wayCounts())
+	host.Pace = max(host.Pace, 1)
+	h := newHarness(t, host, open, dir, seed)
+	t.Logf("-torture.seed=%d", seed)
+	least, until := testenv.Kills(t, n.Test, n.Soak), time.Now().Add(testenv.Hours(t))
+	h.torture(least, n.Server, until)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	notify "os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -34,15 +35,17 @@ const (
 	pipeFile = 3
 )
 
-// follow carries out an order until the process is killed.
+// follow carries out an order until the process is killed or told to end. Then it leaves as a service does, and returns nil.
 func (o *order) follow(start Start, open Open) error {
+	term := make(chan os.Signal, 1)
+	notify.Notify(term, syscall.SIGTERM)
 	pipe := os.NewFile(pipeFile, "killer")
 	go func() { // nobody is left to kill the process
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
 	var passed atomic.Int64
-	j, st, eng, _, err := o.assemble(start, open, func(p point) {
+	j, st, eng, leave, err := o.assemble(start, open, func(p point) {
 		if p == o.Signal.Point && passed.Add(1) == o.Signal.Nth {
 			pipe.Write([]byte{sayPoint})
 			if o.Signal.Stop {
@@ -74,10 +77,20 @@ func (o *order) follow(start Start, open Open) error {
 			}
 		}
 	}
-	return <-ended
+	select {
+	case err := <-ended:
+		return err
+	case <-term:
+	}
+	within, cancel := context.WithTimeout(ctx, o.Grace)
+	defer cancel()
+	if err := leave(within); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("leave within %s: %w", o.Grace, err)
+	}
+	return st.Close()
 }
 
-// assemble opens the store and makes an engine that keeps a journal. leave is to be called after the engine is closed.
+// assemble opens the store and makes an engine that keeps a journal. leave closes the engine, and is called once.
 func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal, st store.Store, eng *engine.Engine,
 	leave func(context.Context) error, err error) {
 	if j, err = openJournal(o.Dir, o.Name); err != nil {
@@ -90,12 +103,24 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if st, err = open(o.Dir); err != nil {
 		return nil, nil, nil, nil, err
 	}
-	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), &engine.Options{
-		LeaseTTL: o.LeaseTTL, WorkInterval: 20 * time.Millisecond, MaxRecoveries: math.MaxInt, Coalesce: 2 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
-	})
+	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), o.options(log))
 	return j, st, eng, leave, err
 }
+
+// options are those of the process's engine.
+func (o *order) options(log io.Writer) *engine.Options {
+	opts := &engine.Options{
+		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
+		Now:    func() time.Time { return time.Now().Add(o.Ahead) },
+	}
+	if o.LeaseTTL > 0 {
+		opts.LeaseTTL, opts.WorkInterval, opts.MaxRecoveries, opts.Coalesce = o.LeaseTTL, workInterval, math.MaxInt, 2*time.Millisecond
+	}
+	return opts
+}
+
+// workInterval is how often the workers of processes whose leases are short look for something to do.
+const workInterval = 20 * time.Millisecond
 
 // agentOf returns the agent's name from a session's id.
 func agentOf(session string) string {

@@ -1,0 +1,153 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// need says why a session needs a worker at a time, or nothing.
+func need(row *cairn.Session, at time.Time) store.DueKind {
+	switch row.Status {
+	case cairn.SessionActive:
+		if !at.Before(row.Lease.Until) {
+			return store.DueCrashed
+		}
+	case cairn.SessionPaused:
+		if row.SuspendedStep != "" && row.OpenCalls == 0 {
+			return store.DueReady
+		}
+		if !row.NextDeadline.IsZero() && !at.Before(row.NextDeadline) {
+			return store.DueDeadline
+		}
+	default:
+		if row.Queued > 0 {
+			return store.DueQueued
+		}
+	}
+	return ""
+}
+
+// allDue lists every session that a store says needs a worker.
+func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
+	const most = 100_000
+	list, err := st.Due(ctx, most)
+	due := map[string]store.DueKind{}
+	for _, d := range list {
+		due[d.SessionID] = d.Kind
+	}
+	return due, err
+}
+
+// watch asks a store, while processes come and go, for what workers depend on.
+type watch struct {
+	st store.Store
+	// idle is how long a session may be active without a lease.
+	idle time.Duration
+
+	mu   sync.Mutex
+	seen map[string]seen // sessions that were active without a lease
+}
+
+// seen is a session as it was when it was first seen so.
+type seen struct {
+	version, token int64
+	until, since   time.Time
+}
+
+// is reports whether nothing has happened to the session since.
+func (s seen) is(row *cairn.Session) bool {
+	return s.version == row.Version && s.token == row.Lease.Token && s.until.Equal(row.Lease.Until)
+}
+
+func look(row *cairn.Session, at time.Time) seen {
+	return seen{row.Version, row.Lease.Token, row.Lease.Until, at}
+}
+
+// ask finds sessions, of those that are active and those created since a time, that need a worker and that Due does not
+// list, and sessions that have been active without a lease for too long. A server that is down answers nothing.
+func (w *watch) ask(ctx context.Context, since time.Time) []error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := time.Now()
+	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+	if err != nil {
+		return unless(err, cairn.ErrUnavailable)
+	}
+	recent, err := w.list(ctx, store.SessionQuery{CreatedAfter: since})
+	if err != nil {
+		return unless(err, cairn.ErrUnavailable)
+	}
+	due, err := allDue(ctx, w.st)
+	if err != nil {
+		return unless(err, cairn.ErrUnavailable)
+	}
+	var list []error
+	for _, row := range append(recent, active...) {
+		kind := need(&row, at)
+		if kind == "" || due[row.ID] != "" {
+			continue
+		}
+		now, err := w.st.Load(ctx, row.ID)
+		switch {
+		case err != nil:
+			list = append(list, unless(err, cairn.ErrUnavailable)...)
+		case look(&row, at).is(now):
+			list = append(list, fmt.Errorf("session %s needs a worker (%s) and is not due: %+v", row.ID, kind, row))
+		}
+	}
+	return append(list, w.abandoned(active, at)...)
+}
+
+// abandoned finds sessions that are active without a lease for too long.
+func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
+	still := map[string]seen{}
+	for i := range active {
+		row := &active[i]
+		if need(row, at) == "" {
+			continue
+		}
+		s, ok := w.seen[row.ID]
+		if !ok || !s.is(row) {
+			s = look(row, at)
+		}
+		if still[row.ID] = s; at.Sub(s.since) > w.idle {
+			list = append(list, fmt.Errorf("session %s has been active without a lease for %s: %+v", row.ID, at.Sub(s.since), *row))
+		}
+	}
+	w.seen = still
+	return list
+}
+
+// left finds sessions whose lease a process still has that closed its engine.
+func (w *watch) left(ctx context.Context, pid int) error {
+	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+	for i := range active {
+		row := &active[i]
+		if strings.Contains(row.Lease.Owner, fmt.Sprintf(":%d:", pid)) && need(row, time.Now()) == "" {
+			return fmt.Errorf("it has closed its engine and has the lease of session %s: %+v", row.ID, *row)
+		}
+	}
+	return err
+}
+
+func (w *watch) list(ctx context.Context, q store.SessionQuery) ([]cairn.Session, error) {
+	return pages(func(page store.PageQuery) (store.Page[cairn.Session], error) {
+		q.Cursor = page.Cursor
+		return w.st.List(ctx, q)
+	})
+}
+
+// unless returns an error, if it is not an expected one.
+func unless(err, expected error) []error {
+	if err == nil || errors.Is(err, expected) {
+		return nil
+	}
+	return []error{err}
+}

@@ -1,0 +1,116 @@
+package torture
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// forgetful is a store that does not list some session as due.
+type forgetful struct {
+	store.Store
+	hidden string
+}
+
+func (s *forgetful) Due(ctx context.Context, limit int) ([]store.Due, error) {
+	list, err := s.Store.Due(ctx, limit)
+	return slices.DeleteFunc(list, func(d store.Due) bool { return d.SessionID == s.hidden }), err
+}
+
+// abandoned returns a store with a session of a run that somebody began, and its fencing token.
+func abandoned(t *testing.T, owner string, ttl time.Duration) (store.Store, int64) {
+	t.Helper()
+	st := memstore.New(nil)
+	row, err := st.Commit(t.Context(), "session", &store.Commit{
+		Create: &cairn.Session{Agent: "agent"}, StartRun: &cairn.Run{ID: "run", Agent: "agent"}, Status: cairn.SessionActive,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: owner, TTL: ttl},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, row.Lease.Token
+}
+
+// questioned asks a store and returns what is wrong.
+func questioned(t *testing.T, w *watch) string {
+	t.Helper()
+	list := w.ask(t.Context(), time.Time{})
+	return join(list, func(err error) string { return err.Error() })
+}
+
+// The store is asked for sessions that were let go, and those whose lease ran out.
+func TestWhatIsNotDueIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, token := abandoned(t, "p", time.Second)
+		sound := &watch{st: st, idle: time.Hour}
+		blind := &watch{st: &forgetful{st, "session"}, idle: time.Hour}
+		if wrong := questioned(t, sound) + questioned(t, blind); wrong != "" {
+			t.Fatalf("while its lease is good: %s", wrong)
+		}
+		time.Sleep(2 * time.Second)
+		if wrong := questioned(t, sound); wrong != "" {
+			t.Fatal(wrong)
+		}
+		if wrong := questioned(t, blind); !strings.Contains(wrong, "is not due") {
+			t.Fatalf("a lease that ran out: %q", wrong)
+		}
+		release := &store.Commit{Guard: store.Guard{Token: token}, Lease: store.LeaseChange{Action: store.LeaseRelease}}
+		if _, err := st.Commit(t.Context(), "session", release); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := questioned(t, sound); wrong != "" {
+			t.Fatal(wrong)
+		}
+		if wrong := questioned(t, blind); !strings.Contains(wrong, "is not due") {
+			t.Fatalf("a session that was let go: %q", wrong)
+		}
+	})
+}
+
+// A session that nobody takes on is found in the end, one that is taken on again and again is not.
+func TestWhatStaysActiveIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := abandoned(t, "p", time.Second)
+		w := &watch{st: st, idle: time.Minute}
+		time.Sleep(2 * time.Second)
+		for range 3 {
+			if wrong := questioned(t, w); wrong != "" {
+				t.Fatal(wrong)
+			}
+			time.Sleep(50 * time.Second)
+			take := &store.Commit{Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "q", TTL: time.Millisecond}}
+			if _, err := st.Commit(t.Context(), "session", take); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if wrong := questioned(t, w); wrong != "" {
+			t.Fatal(wrong)
+		}
+		time.Sleep(2 * time.Minute)
+		if wrong := questioned(t, w); !strings.Contains(wrong, "active without a lease") {
+			t.Fatalf("nobody has taken it on for two minutes: %q", wrong)
+		}
+	})
+}
+
+func TestLeaseOfAClosedEngineIsFound(t *testing.T) {
+	t.Parallel()
+	st, _ := abandoned(t, "host:4711:engine", time.Hour)
+	w := &watch{st: st}
+	if err := w.left(t.Context(), 471); err != nil {
+		t.Error(err)
+	}
+	if err := w.left(t.Context(), 4711); err == nil {
+		t.Error("the lease that the process has was not found")
+	}
+}
