@@ -1,12 +1,13 @@
 package cairn
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // SessionStatus is what a session is doing.
@@ -174,11 +175,12 @@ func CheckSessionID(id string) error {
 	return nil
 }
 
-// ValidateContext checks the parts of a session that users set: user id, tags, metadata.
+// ValidateContext checks the parts of a session that users set: user id, tags, metadata, trace context and expiry. The
+// error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Session) ValidateContext() error {
-	total := len(s.UserID)
-	if !utf8.ValidString(s.UserID) {
-		return Invalid("user_id", "is not valid UTF-8")
+	total := len(s.UserID) + len(s.TraceParent)
+	if err := cmp.Or(CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
+		return err
 	}
 	for _, t := range s.Tags {
 		if problem := ids.Check(t); problem != "" {
@@ -190,8 +192,8 @@ func (s *Session) ValidateContext() error {
 		if problem := ids.Check(k); problem != "" {
 			return Invalid("metadata", "a key %s", problem)
 		}
-		if !utf8.ValidString(v) {
-			return Invalid("metadata", "the value of %q is not valid UTF-8", k)
+		if problem := limits.Text(v); problem != "" {
+			return Invalid("metadata", "the value of %q %s", k, problem)
 		}
 		total += len(k) + len(v)
 	}

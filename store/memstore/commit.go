@@ -12,6 +12,9 @@ import (
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,9 @@ func (w *write) repeat() repeat {
 
 // prepare encodes what a commit writes and works out the shape of its statement.
 func prepare(id string, c *store.Commit) (*write, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	w := &write{id: id, c: c}
 	if c.Create != nil {
 		if err := cairn.CheckSessionID(id); err != nil {
@@ -219,9 +222,7 @@ func (w *write) prepareCreate() (err error) {
 	if w.c.Create == nil {
 		return nil
 	}
-	if w.initial, err = checkState(w.c.InitialState); err != nil {
-		return err
-	}
+	w.initial = initialState(w.c.InitialState)
 	row := w.c.NewRow(w.id, time.Time{})
 	row.State.KeyframeBytes = int64(len(w.initial))
 	row.Lease.Token = 0 // the server adds the time of the creation
@@ -229,15 +230,12 @@ func (w *write) prepareCreate() (err error) {
 	return nil
 }
 
-// checkState returns an initial state as it is stored.
-func checkState(raw json.RawMessage) (string, error) {
+// initialState returns an initial state as it is stored.
+func initialState(raw json.RawMessage) string {
 	if len(raw) == 0 {
-		return "{}", nil
+		return "{}"
 	}
-	if !json.Valid(raw) {
-		return "", cairn.Invalid("initial_state", "is not valid JSON")
-	}
-	return string(raw), nil
+	return string(raw)
 }
 
 // run does the commit in one statement if that can be, and else in a transaction.

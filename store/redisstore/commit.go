@@ -88,6 +88,9 @@ type planContext struct {
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	if r := s.known.get(id); r != nil && r.step(c) {
 		row, done, err := s.step(ctx, id, c, r)
 		if done || err != nil {
@@ -256,9 +259,6 @@ func (p *plan) create(id string, c *store.Commit) error {
 	initial := c.InitialState
 	if len(initial) == 0 {
 		initial = json.RawMessage("{}")
-	}
-	if !json.Valid(initial) {
-		return cairn.Invalid("initial_state", "is not valid JSON")
 	}
 	p.texts = append(p.texts, string(initial))
 	row := c.NewRow(id, time.Time{})

@@ -140,6 +140,7 @@ var chapters = []chapter{
 	{name: "Import", tests: importTests, imports: true},
 	{name: "Context", tests: contextTests},
 	{name: "Hostile", tests: hostileTests},
+	{name: "Limits", tests: limitTests},
 	{name: "History", tests: historyTests},
 	{name: "Reopen", tests: reopenTests},
 	{name: "Fault", tests: faultTests},
