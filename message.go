@@ -67,7 +67,8 @@ type ToolUse struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
 	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
-	// that is not is kept as a JSON string.
+	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is a JSON
+	// string that says why, with the beginning of them.
 	Input json.RawMessage `json:"input"`
 }
 

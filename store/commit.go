@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -303,7 +304,7 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
-// An operation that does not fit is a CodeState error.
+// An operation that does not fit is a CodeState error, a state that is too large with them ErrTooLarge.
 func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
@@ -319,6 +320,9 @@ func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.
 	}
 	if KeyframeDue(at, len(raw)) {
 		change.Keyframe = doc.Raw()
+	}
+	if most := at.KeyframeBytes + at.ChangeBytes + int64(len(raw)); most > limits.Bytes && limits.Size(len(doc.Raw())) != "" {
+		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "state", Message: "state: " + limits.Size(len(doc.Raw()))}
 	}
 	return change, nil
 }

@@ -100,6 +100,7 @@ var scenarios = slices.Concat(
 	reviews,
 	answers,
 	refusals,
+	limited,
 	children,
 	companions,
 	turnsInTheWay,

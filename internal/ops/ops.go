@@ -89,6 +89,15 @@ func fits(raw json.RawMessage, levels int) string {
 	return problem
 }
 
+// Size returns about how many bytes a document can grow by op, and no fewer.
+func (op Op) Size() int {
+	n := 64 + 6*len(op.Path) + len(op.Value)
+	for _, item := range op.Items {
+		n += len(item) + 1
+	}
+	return n
+}
+
 // Diff returns the operations that turn the object before into the object after. Members that are equal as JSON
 // values yield nothing, an array that only grew yields an append, objects are compared member by member. An array or
 // object that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.

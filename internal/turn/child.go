@@ -136,7 +136,7 @@ func (v *visit) end(result *cairn.ToolResult) {
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	c.child = childID(v.l.row, c.use.CallID)
-	if err := c.tool.Check(c.use.Input); err != nil {
+	if err := c.check(); err != nil {
 		return failure(c.use, err), nil
 	}
 	if veto, err := v.begin(c.tool.Agent().Name); veto != nil || err != nil {

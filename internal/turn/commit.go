@@ -75,7 +75,9 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 		}
 	}
 	opened := fx.opened(st, out)
-	if err := fx.write(ctx, l, st, out); err != nil {
+	if err := fx.write(ctx, l, st, out); unkeepable(err) {
+		return fx.forgo(ctx, a, l, st, err)
+	} else if err != nil {
 		return Committed{}, err
 	}
 	if out.end == nil {
@@ -136,6 +138,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 			out.say(cairn.Context(c.feedback))
 		}
 	}
+	fx.bound(l, out)
 	out.end = fx.decide(ctx, a, l, st, out, stop, final)
 	for i := range out.messages {
 		m := &out.messages[i]
@@ -162,16 +165,18 @@ func (out *outcome) hear(s *scope) {
 // call, and none of its writes are kept.
 func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
 	w := s.writes()
-	for name, n := range w.Usage {
-		out.usage = out.usage.Add(cairn.Usage{Custom: map[string]float64{name: n}})
-	}
+	fx.count(l, out, w)
 	out.checkpoint = out.checkpoint || w.Checkpoint
 	if len(w.Ops) == 0 {
 		return nil
 	}
-	l.mu.Lock()
-	patch, err := l.doc.Apply(w.Ops)
-	l.mu.Unlock()
+	var patch []cairn.PatchOp
+	err := l.room(out, w.Ops)
+	if err == nil {
+		l.mu.Lock()
+		patch, err = l.doc.Apply(w.Ops)
+		l.mu.Unlock()
+	}
 	if err != nil {
 		fx.Logger.Warn("state writes dropped", "session", l.row.ID, "error", err)
 		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
@@ -206,7 +211,7 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 			}
 			c.result, c.scope = notExecuted(c.use, why), nil
 			l.emit.event(c.ended(st.number))
-		} else if err := fx.fold(l, out, c.scope); err != nil {
+		} else if err := fx.include(l, out, results, c); err != nil {
 			c.result, c.scope, c.done = failure(c.use, err), nil, false
 		}
 		out.usage.ToolCalls++
@@ -273,7 +278,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 		run.Text = st.reply.Text()
 	}
 	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
-		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, err
+		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, storable(err)
 		return new(run)
 	}
 	complete := func(c cairn.Completion) *cairn.Run {
@@ -518,7 +523,7 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	l.logLast = l.emit.position()
 	l.emit.close()
 	row := l.row
-	if run.Status.Suspends() { // what comes next depends on what others answer
+	if run.Status.Suspends() || l.spoiled { // what comes next depends on what others answer
 		fx.cache.drop(l)
 	} else {
 		fx.cache.park(l)

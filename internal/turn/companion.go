@@ -40,7 +40,7 @@ type companionStatus struct {
 // when the run was stopped.
 func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.use
-	if err := v.c.tool.Check(use.Input); err != nil {
+	if err := v.c.check(); err != nil {
 		return failure(use, err), nil
 	}
 	var args companionArgs

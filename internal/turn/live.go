@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -22,6 +23,7 @@ type live struct {
 	callIDs  map[string]struct{}
 	damaged  bool // the transcript has tool uses without a result
 	checked  bool // the state decodes as the agent's type
+	spoiled  bool // what is here is not what was committed
 	untold   bool // the last run's process may have died before it told the log of its end
 	// calls are the rows of the step that waits, as of row.
 	calls   []cairn.PendingCall
@@ -302,7 +304,7 @@ func notExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 }
 
 func errorResult(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
-	raw, _ := json.Marshal(text) // a string always encodes
+	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -66,7 +67,13 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 	st.planned = true
 	broken := st.failed != nil || l.stopRequest() != nil
 	if !broken || fx.Apart {
-		if err := fx.stageReply(ctx, a, l, st, broken); err != nil {
+		err := fx.stageReply(ctx, a, l, st, broken)
+		if unkeepable(err) { // what the store refuses it refuses each time
+			fresh := &step{number: st.number, id: st.id, usage: st.usage, failed: cairn.AsError(err), planned: true, scope: fx.newScope(l, at.Step)}
+			st, l.step, l.opening, broken = fresh, fresh, nil, true
+			err = fx.stageReply(ctx, a, l, st, broken)
+		}
+		if err != nil {
 			return Planned{}, err
 		}
 	}
@@ -138,8 +145,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 			break
 		}
 		if ctx.Err() != nil { // stopped: what came so far stays
-			fx.take(st, r, a, true)
-			return nil
+			return fx.take(st, r, a, true)
 		}
 		if r.said {
 			l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: st.number, Error: cairn.AsError(err)})
@@ -156,7 +162,9 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 			l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: st.number})
 		}
 	}
-	fx.take(st, r, a, false)
+	if err := fx.take(st, r, a, false); err != nil {
+		return err
+	}
 	l.refuse(st)
 	if st.reply == nil {
 		st.reply = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
@@ -170,11 +178,19 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 	return nil
 }
 
-// take moves a finished or partial reply to the step.
-func (fx *Effects) take(s *step, r *reply, a *cairn.Agent, partial bool) {
-	s.reply, s.usage, s.stop = r.message(partial), r.usage, r.stop
+// take moves a finished or partial reply to the step, unless it cannot be kept.
+func (fx *Effects) take(s *step, r *reply, a *cairn.Agent, partial bool) error {
+	reply := r.message(partial)
+	s.usage, s.stop = r.usage, r.stop
 	s.usage.ModelCalls++
+	if reply != nil {
+		if err := reply.Validate(); err != nil {
+			return cairn.Errorf(cairn.CodeModelReply, "the model's reply cannot be kept: %w", err)
+		}
+	}
+	s.reply = reply
 	fx.setCalls(s, a)
+	return nil
 }
 
 func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
@@ -206,6 +222,9 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 		}
 		texts, err := h.StepContext(ctx, handle)
 		for _, text := range texts {
+			if err := cairn.CheckText("text", text); err != nil {
+				return err
+			}
 			st.context = append(st.context, cairn.Context(text))
 		}
 		return err
@@ -275,7 +294,7 @@ func (r *reply) callID(provider, tool string) string {
 }
 
 func (r *reply) usable(id string) bool {
-	if id == "" || len(id) > 64 {
+	if len(id) > 64 || ids.Check(id) != "" {
 		return false
 	}
 	if _, taken := r.live.callIDs[id]; taken {
@@ -286,10 +305,10 @@ func (r *reply) usable(id string) bool {
 
 // trimID shortens a provider's call id so that a suffix fits within what every provider takes back.
 func trimID(id string) string {
-	if id == "" {
+	if id = limits.Cut(id, 40); ids.Check(id) != "" {
 		return "call"
 	}
-	return cutText(id, 40)
+	return id
 }
 
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
@@ -448,7 +467,12 @@ func (fx *Effects) stageCall(ctx context.Context, a *cairn.Agent, l *live, c *ca
 	if c.done {
 		saved.Completion = &c.completion
 	}
-	return fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, a.Durability.Stages()), saved)
+	err := fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, a.Durability.Stages()), saved)
+	if unkeepable(err) { // what the store refuses it refuses each time
+		c.result, c.done, c.scope, c.hit, c.made = failure(c.use, err), false, fx.newScope(l, l.step.number), false, time.Time{}
+		err = fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, a.Durability.Stages()), stagedCall{Result: c.result, By: l.emit.writer.ID})
+	}
+	return err
 }
 
 func join(a, b stagedWrites) stagedWrites {

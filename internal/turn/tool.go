@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Tool runs one call of the step. A call that has a result already is left alone.
@@ -174,7 +176,11 @@ func (l *live) callHandle(c *call, s *scope) *cairn.Call {
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
 func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call) *cairn.ToolResult {
 	if c.use.Tool == cairn.FinishTool && a.Output != nil {
-		if err := a.Output.Check(c.use.Input); err != nil {
+		err := wasKept(c.use.Input)
+		if err == nil {
+			err = a.Output.Check(c.use.Input)
+		}
+		if err != nil {
 			return failure(c.use, err)
 		}
 		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: json.RawMessage(`"finished"`)}
@@ -185,7 +191,7 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 	if c.tool == nil {
 		return errorResult(c.use, cairn.CodeUnknownTool, unknownTool(l, a, c.use.Tool))
 	}
-	if err := c.tool.Check(c.input()); err != nil {
+	if err := c.check(); err != nil {
 		return failure(c.use, err)
 	}
 	call := l.callHandle(c, c.scope)
@@ -280,7 +286,7 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	if known {
 		code = e.Code
 	}
-	r := errorResult(use, code, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+	r := errorResult(use, code, err.Error())
 	r.Private = !known || code == cairn.CodeToolPanic
 	return r
 }
@@ -339,12 +345,14 @@ func (fx *Effects) judge(ctx context.Context, a *cairn.Agent, l *live, number in
 	if err == nil {
 		err = decision.Err
 	}
+	if err == nil {
+		err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the text that replaces it", decision.Text))
+	}
 	if err == nil && decision.Output != nil {
-		switch {
-		case a.Output != nil:
+		if problem := limits.JSON(decision.Output); problem != "" {
+			err = errors.New("the output that replaces it " + problem)
+		} else if a.Output != nil {
 			err = a.Output.Check(decision.Output)
-		case !json.Valid(decision.Output):
-			err = errors.New("the output that replaces it is not valid JSON")
 		}
 	}
 	if err != nil {
