@@ -71,12 +71,12 @@ type PendingCall struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Claimed reports whether somebody has the call to themselves at now.
+// Claimed reports whether somebody has the call to themselves at now, a time of the store.
 func (c *PendingCall) Claimed(now time.Time) bool {
 	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
 }
 
-// Overdue reports whether the call is open though its deadline has passed.
+// Overdue reports whether the call is open though its deadline has passed at now, a time of the store.
 func (c *PendingCall) Overdue(now time.Time) bool {
 	return c.Status == CallOpen && !c.Deadline.IsZero() && !now.Before(c.Deadline)
 }

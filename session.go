@@ -79,6 +79,9 @@ type Session struct {
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has passed, is
+	// judged by that and not by the clock of the process. It is not part of what is kept.
+	AsOf time.Time `json:"-"`
 }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
@@ -109,12 +112,13 @@ type StatePosition struct {
 	ChangeBytes   int64 `json:"change_bytes"`
 }
 
-// Running reports whether a run holds the session and its lease is still good at now.
+// Running reports whether a run holds the session and its lease is still good at now, a time of the store: mostly AsOf.
 func (s *Session) Running(now time.Time) bool {
 	return s.Status == SessionActive && now.Before(s.Lease.Until)
 }
 
-// Crashed reports whether a run holds the session but its lease ran out: the process that drove it is gone.
+// Crashed reports whether a run holds the session but its lease ran out at now, a time of the store: the process that drove
+// it is gone.
 func (s *Session) Crashed(now time.Time) bool {
 	return s.Status == SessionActive && !now.Before(s.Lease.Until)
 }

@@ -64,7 +64,8 @@ type Options struct {
 	// HostGrace is how long Work leaves a run alone whose lease ran out if it was given to a [Keeper] of another name than
 	// Host has, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for that.
 	HostGrace time.Duration
-	// Now is the process's clock; nil means time.Now.
+	// Now is the process's clock; nil means time.Now. It only measures how long something takes within the process: every time
+	// that decides something is the store's, so a clock that is wrong changes nothing.
 	Now func() time.Time
 	// NewID makes identifiers; nil means random ones.
 	NewID func(prefix string) string

@@ -31,7 +31,7 @@ func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind
 	if err != nil {
 		return err
 	}
-	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()}
+	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: row.AsOf}
 	if err := e.stopOne(ctx, row, stop, true); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 		if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
 			return nil
 		}
-		if row.Crashed(e.opts.Now()) {
+		if row.Crashed(row.AsOf) {
 			err := e.fx.Settle(ctx, row, stop)
 			if err == nil || !isConflict(err) {
 				return err

@@ -91,6 +91,21 @@ type Suspend struct {
 	StepID       string
 	OpenCalls    int
 	NextDeadline time.Time
+	// DeadlineIn, if positive, is how long after the commit a deadline passes, by the store's clock: the row's is that or
+	// NextDeadline, whichever is earlier.
+	DeadlineIn time.Duration
+}
+
+// Deadline returns the row's next deadline after a commit at the store's time now.
+func (s *Suspend) Deadline(now time.Time) time.Time {
+	if s.DeadlineIn <= 0 {
+		return s.NextDeadline
+	}
+	at := now.Add(s.DeadlineIn)
+	if s.NextDeadline.IsZero() || at.Before(s.NextDeadline) {
+		return at
+	}
+	return s.NextDeadline
 }
 
 // CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to those of
@@ -99,6 +114,17 @@ type CallWrite struct {
 	Call cairn.PendingCall
 	// Seen is the version of the row that the writer saw; 0 for a row that is not there yet.
 	Seen int64
+	// DeadlineIn, if positive, is how long after the commit the call's deadline is, by the store's clock: in place of
+	// Call.Deadline.
+	DeadlineIn time.Duration
+}
+
+// Deadline returns the call's deadline after a commit at the store's time now.
+func (w *CallWrite) Deadline(now time.Time) time.Time {
+	if w.DeadlineIn <= 0 {
+		return w.Call.Deadline
+	}
+	return now.Add(w.DeadlineIn)
 }
 
 // QueuedTurn is a turn that is to follow those before it. Its ID becomes that of its run.

@@ -175,7 +175,7 @@ func (fx *Effects) after(ctx context.Context, row *cairn.Session, at Position) (
 func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at Position) (*live, []store.Staged, error) {
 	if l := fx.cache.peek(row.ID); l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run.ID == at.RunID {
 		staged, err := fx.Store.Staged(ctx, row.ID, "")
-		l.row = row
+		l.sees(fx, row)
 		return l, staged, err
 	}
 	snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
@@ -185,7 +185,7 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at Position) 
 	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
 		return nil, nil, err
 	}
-	l, err := newLive(snap)
+	l, err := fx.newLive(snap)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -320,7 +320,7 @@ func (l *live) fork() (*live, error) {
 	}
 	n := len(l.messages)
 	return &live{
-		row: l.row, run: l.run, messages: l.messages[:n:n], doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
+		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
 		calls: slices.Clone(l.calls), away: away{l.away.seen, maps.Clone(l.away.names)},
 		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, off: maps.Clone(l.off), logLast: l.logLast,
 	}, nil

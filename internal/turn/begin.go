@@ -91,7 +91,7 @@ func (fx *Effects) outdated(err error) bool {
 		return false
 	}
 	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
-		return seen.Crashed(fx.Now())
+		return seen.Crashed(seen.AsOf)
 	}
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
 }
@@ -113,7 +113,7 @@ func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLive(snap)
+	l, err := fx.newLive(snap)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,9 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
 		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
-	l := &live{row: row, logLast: in.LogLast}
+	l := &live{logLast: in.LogLast}
+	l.sees(fx, row)
+	dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
 	if err := l.load(c.InitialState, messages); err != nil {
 		return nil, err
@@ -163,12 +165,11 @@ func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
 	}
 }
 
-// stamp says of messages which run brings them and when.
+// stamp says of messages which run brings them. When, says the commit.
 func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
-	now := fx.Now().UTC()
 	for i := range list {
 		m := &list[i]
-		m.RunID, m.CreatedAt = runID, now
+		m.RunID, m.CreatedAt = runID, time.Time{}
 		if m.ID == "" {
 			m.ID = runID + "/in" + strconv.Itoa(i)
 		}
@@ -198,7 +199,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		}
 		l.checked = true
 	}
-	crashed := row.Crashed(fx.Now())
+	crashed := row.Crashed(row.AsOf)
 	if crashed {
 		if err := fx.Kept(ctx, row); err != nil {
 			return err
@@ -232,9 +233,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		}
 		c.DropStaged = true
 	}
-	if l.row, err = fx.commitBegin(ctx, row.ID, c); err != nil {
+	begun, err := fx.commitBegin(ctx, row.ID, c)
+	if err != nil {
 		return err
 	}
+	l.sees(fx, begun)
 	l.append(c.Messages)
 	l.wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
@@ -295,14 +298,14 @@ func (fx *Effects) goOn(l *live, c *store.Commit, kind cairn.RunKind) (withdrawn
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		fx.withdraw(c, l.messages, l.calls, "the conversation went on")
+		fx.withdraw(c, l.row, l.messages, l.calls, "the conversation went on")
 		withdrawn = c.Messages
 		c.Messages = slices.Concat(withdrawn, messages)
 		return withdrawn
 	}
 	for _, call := range l.calls {
-		if call.Overdue(fx.Now()) {
-			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, fx.Now()), Seen: call.Version})
+		if now := l.row.AsOf; call.Overdue(now) {
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
 	return nil
@@ -380,8 +383,18 @@ func openers(l *live, in BeginIn) []cairn.Message {
 	return list
 }
 
+// dated gives messages the time of the commit that wrote them, which has left the row behind.
+func dated(messages []cairn.Message, row *cairn.Session) {
+	for i := range messages {
+		if messages[i].CreatedAt.IsZero() {
+			messages[i].CreatedAt = row.UpdatedAt
+		}
+	}
+}
+
 // append takes over messages that were committed.
 func (l *live) append(messages []cairn.Message) {
+	dated(messages, l.row)
 	for i := range messages {
 		l.note(&messages[i])
 	}
@@ -395,7 +408,7 @@ func (l *live) append(messages []cairn.Message) {
 func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
 	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
 	l.run, l.hooks = run, hooks
-	l.lastCommit = fx.Now()
+	l.lastCommit = l.row.UpdatedAt
 	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
 	l.drives(run.ID)
 	fx.cache.drive(l)

@@ -296,7 +296,7 @@ func (v *visit) goOn() (Begun, *cairn.Run, error) {
 		return Begun{}, nil, err
 	}
 	switch {
-	case row.Running(fx.Now()):
+	case row.Running(row.AsOf):
 		if b, ok := v.c.begins[row.RunID]; ok && b.Token == row.Lease.Token { // by a try of this effect whose answer was lost
 			return b, nil, nil
 		}

@@ -17,7 +17,7 @@ import (
 
 // outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
 type outcome struct {
-	at         time.Time // when it was worked out
+	at         time.Time // when it was worked out, by the session's clock
 	messages   []cairn.Message
 	ops        []cairn.Op
 	patch      []cairn.PatchOp
@@ -26,6 +26,7 @@ type outcome struct {
 	counts     bool // the step has something to keep
 	waits      bool // calls wait for somebody outside
 	end        *cairn.Run
+	version    int64 // of the session once the step was written
 }
 
 // Commit ends the step: it gathers what the step produced, decides whether the run goes on, and writes all of it at
@@ -49,7 +50,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 	if err := fx.look(ctx, st); err != nil {
 		return Committed{}, err
 	}
-	out := &outcome{at: fx.Now(), usage: st.usage}
+	out := &outcome{at: fx.now(l), usage: st.usage}
 	fx.gather(ctx, a, l, st, out)
 	if len(out.patch) > 0 {
 		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
@@ -74,7 +75,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 			return Committed{}, err
 		}
 	}
-	opened := fx.opened(st, out)
+	opening := fx.opening(l, st, out)
 	if err := fx.write(ctx, l, st, out); unkeepable(err) {
 		return fx.forgo(ctx, a, l, st, err)
 	} else if err != nil {
@@ -83,7 +84,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 	if out.end == nil {
 		return Committed{}, nil
 	}
-	fx.ended(ctx, a, l, out.end, opened)
+	fx.ended(ctx, a, l, out.end, fx.opened(ctx, l, opening, out))
 	return Committed{Ended: true, Status: out.end.Status}, nil
 }
 
@@ -142,7 +143,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 	out.end = fx.decide(ctx, a, l, st, out, stop, final)
 	for i := range out.messages {
 		m := &out.messages[i]
-		m.RunID, m.CreatedAt = l.run.ID, out.at.UTC()
+		m.RunID, m.CreatedAt = l.run.ID, time.Time{} // the commit's
 		if m.ID == "" {
 			m.ID = st.id + "/c" + strconv.Itoa(i)
 		}
@@ -386,7 +387,8 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 		if err != nil {
 			return err
 		}
-		l.row = row
+		l.sees(fx, row)
+		out.version = c.Guard.Version + 1
 		l.append(messages)
 		l.deferred, l.step, l.opening = deferred{}, nil, nil
 		l.lastCommit, l.results.changed = out.at, nil
@@ -441,7 +443,7 @@ func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, ste
 		c.Suspend = &store.Suspend{}
 	}
 	c.Cache, c.CacheDrop = l.results.writes()
-	c.Calls = fx.callWrites(l.step, out.waits)
+	c.Calls = fx.callWrites(l, l.step, out.waits)
 	return c, nil
 }
 
@@ -471,7 +473,8 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 		}
 		fitting = append(fitting, op)
 	}
-	l.row, l.calls = snap.Session, snap.Calls
+	l.sees(fx, snap.Session)
+	l.calls = snap.Calls
 	if l.step.told {
 		l.step.attach(l.calls)
 	}
@@ -482,13 +485,22 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 	return fitting, nil
 }
 
-// opened lists the calls that can be answered once the step is committed.
-func (fx *Effects) opened(st *step, out *outcome) []cairn.PendingCall {
+// opening lists the calls that can be answered once the step is committed.
+func (fx *Effects) opening(l *live, st *step, out *outcome) []store.CallWrite {
+	return slices.DeleteFunc(fx.callWrites(l, st, out.waits), func(w store.CallWrite) bool { return w.Seen > 0 })
+}
+
+// opened returns the calls that a commit has opened, with the deadlines that the store made for them.
+func (fx *Effects) opened(ctx context.Context, l *live, opening []store.CallWrite, out *outcome) []cairn.PendingCall {
 	var list []cairn.PendingCall
-	for _, w := range fx.callWrites(st, out.waits) {
-		if w.Seen == 0 {
-			list = append(list, w.Call)
+	for _, w := range opening {
+		w.Call.Deadline = w.Deadline(l.row.UpdatedAt)
+		if w.DeadlineIn > 0 && l.row.Version != out.version { // the row is a later one, since the commit's answer was lost
+			if kept, err := fx.Store.Call(ctx, l.row.RootID, w.Call.ID); err == nil {
+				w.Call.Deadline = kept.Deadline
+			}
 		}
+		list = append(list, w.Call)
 	}
 	return list
 }

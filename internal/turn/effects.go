@@ -23,8 +23,9 @@ type Config struct {
 	Agents func(name string) (*cairn.Agent, bool)
 	Hooks  []*cairn.Hooks
 	Logger *slog.Logger
-	Now    func() time.Time
-	NewID  func(prefix string) string
+	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
+	Now   func() time.Time
+	NewID func(prefix string) string
 	// Owner names this process in leases.
 	Owner    string
 	LeaseTTL time.Duration

@@ -35,6 +35,7 @@ type emitter struct {
 	armed     bool
 	early     bool // there was a flush after the timer was set: it rings too early
 	lastFlush time.Time
+	clock     clock // tells events their times
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
 	// rivals are those who may write of the same step; nil if there can be none.
@@ -57,7 +58,7 @@ var bufferPool = sync.Pool{New: func() any {
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
 	own := bufferPool.Get().(*buffers)
 	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, last: last,
-		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(),
+		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(), clock: fx.clockOf(row),
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
 }
 
@@ -82,7 +83,7 @@ func (fx *Effects) append(ctx context.Context, log string, expect int64, w store
 func (e *emitter) event(ev cairn.Event) {
 	now := e.fx.Now()
 	e.ids.put(&ev)
-	ev.Time = now.UTC()
+	ev.Time = e.clock.at(now)
 	e.mu.Lock()
 	if e.rivals != nil && e.rivals.has(&ev) {
 		e.mu.Unlock()

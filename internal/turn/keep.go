@@ -115,7 +115,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step,
 		c := &store.Commit{Guard: store.Guard{Token: l.row.Lease.Token, Version: l.row.Version}, EndRun: &run, Status: cairn.SessionFailed,
 			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.emit.position(), DropStaged: true}
 		if l.row.SuspendedStep != "" {
-			fx.withdraw(c, l.messages, l.calls, "the run failed")
+			fx.withdraw(c, l.row, l.messages, l.calls, "the run failed")
 		}
 		var row *cairn.Session
 		err := fx.persist(ctx, func() (err error) {
@@ -131,7 +131,8 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step,
 		if err != nil {
 			return Committed{}, err
 		}
-		l.row, l.spoiled = row, true
+		l.sees(fx, row)
+		l.spoiled = true
 		fx.ended(ctx, a, l, &run, nil)
 		return Committed{Ended: true, Status: run.Status}, nil
 	}

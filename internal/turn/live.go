@@ -39,7 +39,8 @@ type live struct {
 	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
 	step     *step
 	deferred deferred
-	// lastCommit is when what the run last wrote was worked out.
+	clock    clock // as of row
+	// lastCommit is when what the run last wrote was worked out, by the clock.
 	lastCommit time.Time
 
 	mu      sync.Mutex
@@ -104,6 +105,14 @@ type call struct {
 	moved bool
 }
 
+// atMost returns how long the call is waited for from the commit on that opens it; 0 means for ever.
+func (c *call) atMost() time.Duration {
+	if c.tool == nil {
+		return 0
+	}
+	return c.tool.AtMost()
+}
+
 // waits reports whether the call has no result because somebody outside must give one.
 func (c *call) waits() bool {
 	return c.result == nil && (c.waiting != nil && !c.moved || c.pending != nil && c.pending.Status == cairn.CallOpen)
@@ -131,9 +140,10 @@ func (s *step) call(id string) *call {
 	return nil
 }
 
-// newLive returns a session in memory as a snapshot has it.
-func newLive(snap *store.Snapshot) (*live, error) {
-	l := &live{row: snap.Session, results: newResults(snap.Cache), calls: snap.Calls}
+// newLive returns a session in memory as a snapshot that was just read has it.
+func (fx *Effects) newLive(snap *store.Snapshot) (*live, error) {
+	l := &live{results: newResults(snap.Cache), calls: snap.Calls}
+	l.sees(fx, snap.Session)
 	if err := l.load(snap.State, snap.Messages); err != nil {
 		return nil, err
 	}

@@ -120,6 +120,7 @@ func (s *Store) open(ctx context.Context, id string) (*session, error) {
 		s.mu.Unlock()
 		return nil, store.NotFound(id)
 	}
+	ses.row.AsOf = s.clock()
 	return ses, nil
 }
 

@@ -70,6 +70,7 @@ type planSuspend struct {
 	Step     string `json:"step"`
 	Open     int    `json:"open"`
 	Deadline int64  `json:"deadline"`
+	In       int64  `json:"in,omitempty"` // the microseconds to a deadline
 }
 
 type planCall struct {
@@ -77,6 +78,9 @@ type planCall struct {
 	Seen    int64    `json:"seen"`
 	Step    string   `json:"step"`
 	Indexes []string `json:"indexes"`
+	// Deadline is 0 for none; In, if there is one, is how many microseconds it is to one.
+	Deadline int64 `json:"deadline"`
+	In       int64 `json:"in,omitempty"`
 }
 
 type planContext struct {
@@ -235,7 +239,7 @@ func (p *plan) planRare(c *store.Commit) {
 		r.Owner = &c.Lease.Owner
 	}
 	if c.Suspend != nil {
-		r.Suspend = &planSuspend{Step: c.Suspend.StepID, Open: c.Suspend.OpenCalls, Deadline: micros(c.Suspend.NextDeadline)}
+		r.Suspend = &planSuspend{Step: c.Suspend.StepID, Open: c.Suspend.OpenCalls, Deadline: micros(c.Suspend.NextDeadline), In: max(c.Suspend.DeadlineIn.Microseconds(), 0)}
 	}
 	dated := slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 	p.anyRare = *g != store.Guard{Token: g.Token, Version: g.Version} || r.Rewind != "" || r.RewindRun != "" || r.Recovered ||
