@@ -50,7 +50,6 @@ const (
 	CodeAuth          Code = "authentication"    // model: missing or refused credentials
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
-	CodeModelReply    Code = "model_reply"       // model: a reply that a session cannot keep
 )
 
 // Category groups codes by who can do something about them.
@@ -111,7 +110,6 @@ var codes = map[Code]codeInfo{
 	CodeAuth:          {CategoryModel, http.StatusBadGateway, false},
 	CodeFiltered:      {CategoryModel, http.StatusBadGateway, false},
 	CodeModel:         {CategoryModel, http.StatusBadGateway, true},
-	CodeModelReply:    {CategoryModel, http.StatusBadGateway, false},
 }
 
 func (c Code) info() codeInfo {
@@ -182,7 +180,7 @@ func AsError(err error) *Error {
 		return nil
 	}
 	var e *Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && e != nil {
 		if e.Error() == err.Error() {
 			return e
 		}

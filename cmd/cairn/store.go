@@ -12,6 +12,8 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/cairn-agents/cairn/store/redisstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -180,9 +182,12 @@ type opened = store.Importer
 
 // open opens the store, making it or bringing its schema up to date as need be.
 func (at *address) open(ctx context.Context, a *app) (st opened, err error) {
-	if at.kind != inFile {
-		st, err = at.openServer(ctx)
-	} else {
+	switch at.kind {
+	case inPostgres:
+		st, err = pgstore.Open(ctx, at.place, &pgstore.Options{Schema: at.name})
+	case inRedis:
+		st, err = redisstore.Open(ctx, at.place, &redisstore.Options{Prefix: at.name})
+	default:
 		st, err = sqlitestore.Open(at.place, &sqlitestore.Options{Now: a.engine.Now})
 	}
 	return st, at.explain(err)
@@ -211,9 +216,12 @@ func (at *address) openExisting(ctx context.Context, a *app) (opened, error) {
 
 // migrations tells how far the store's schema is.
 func (at *address) migrations(ctx context.Context) (list []store.Migration, err error) {
-	if at.kind != inFile {
-		list, err = at.serverMigrations(ctx)
-	} else {
+	switch at.kind {
+	case inPostgres:
+		list, err = pgstore.Migrations(ctx, at.place, &pgstore.Options{Schema: at.name})
+	case inRedis:
+		list, err = redisstore.Migrations(ctx, at.place, &redisstore.Options{Prefix: at.name})
+	default:
 		list, err = sqlitestore.Migrations(at.place, nil)
 	}
 	return list, at.explain(err)

@@ -3,11 +3,8 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
@@ -33,8 +30,8 @@ func NewDoc(raw json.RawMessage) (*Doc, error) {
 	case absentKind, nullKind:
 		raw = json.RawMessage("{}")
 	case objectKind:
-		if problem := limits.JSON(raw); problem != "" {
-			return nil, errors.New(problem)
+		if !json.Valid(raw) {
+			return nil, fmt.Errorf("not valid JSON")
 		}
 	default:
 		return nil, fmt.Errorf("not a JSON object")

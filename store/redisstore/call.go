@@ -20,8 +20,7 @@ var (
 func (p *plan) calls(list []store.CallWrite) error {
 	for i := range list {
 		call := &list[i].Call
-		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call),
-			Deadline: micros(call.Deadline), In: max(list[i].DeadlineIn.Microseconds(), 0)})
+		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call)})
 		if err := p.text("call", call); err != nil {
 			return err
 		}
@@ -67,17 +66,15 @@ func indexesOf(q *store.CallQuery) []string {
 	return []string{"calls"}
 }
 
-// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user, agent,
-// indexes and deadline.
+// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user and
+// agent.
 type callHeader struct {
 	version, created, updated int64
 	session, user, agent      string
-	indexes                   []string
-	deadline                  int64
 }
 
 func (h *callHeader) UnmarshalJSON(raw []byte) error {
-	return json.Unmarshal(raw, &[]any{&h.version, &h.created, &h.updated, &h.session, &h.user, &h.agent, &h.indexes, &h.deadline})
+	return json.Unmarshal(raw, &[]any{&h.version, &h.created, &h.updated, &h.session, &h.user, &h.agent})
 }
 
 // readCall reads the record of a pending call.
@@ -95,7 +92,7 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 	}
 	call.ID, call.RootID, call.SessionID, call.UserID, call.Agent = id, root, h.session, h.user, h.agent
 	call.Version, call.CreatedAt, call.UpdatedAt = h.version, fromMicros(h.created), fromMicros(h.updated)
-	call.Deadline, call.ClaimedUntil = fromMicros(h.deadline), stored(call.ClaimedUntil)
+	call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
 	return call, nil
 }
 

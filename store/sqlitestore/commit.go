@@ -63,15 +63,16 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 }
 
 func (s *Store) prepare(id string, c *store.Commit) (*write, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
 	w := &write{s: s, id: id, c: c}
 	if c.Create != nil {
 		if err := cairn.CheckSessionID(id); err != nil {
 			return nil, err
 		}
-		w.initial = initialState(c.InitialState)
+		initial, err := checkState(c.InitialState)
+		if err != nil {
+			return nil, err
+		}
+		w.initial = initial
 	}
 	if c.State != nil {
 		var err error
@@ -303,10 +304,13 @@ func (w *write) repeated(ctx context.Context, cause error) (row *cairn.Session, 
 	return row, nil
 }
 
-// initialState returns an initial state as it is stored.
-func initialState(raw json.RawMessage) string {
+// checkState returns an initial state as it is stored.
+func checkState(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 {
-		return "{}"
+		return "{}", nil
 	}
-	return string(raw)
+	if !json.Valid(raw) {
+		return "", cairn.Invalid("initial_state", "is not valid JSON")
+	}
+	return string(raw), nil
 }

@@ -132,14 +132,10 @@ func readUsage(c *columns, u *cairn.Usage) {
 // find returns a session's record; the error is ErrNotFound if there is none.
 func find(c *conn, id string) (r *record, err error) {
 	found, err := c.row(sqlSession, func(cols *columns) { r = readSession(cols) }, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return nil, store.NotFound(id)
+	if err == nil && !found {
+		err = store.NotFound(id)
 	}
-	r.session.AsOf = stored(c.clock())
-	return r, nil
+	return r, err
 }
 
 // findKey returns the key of a session; the error is ErrNotFound if there is none.

@@ -22,8 +22,10 @@ const (
 
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	if err := store.ValidateStaged(pieces); err != nil {
-		return err
+	for i := range pieces {
+		if !json.Valid(pieces[i].Data) {
+			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", pieces[i].Key, pieces[i].StepID)
+		}
 	}
 	err := s.writer.write(ctx, true, func(c *conn) error {
 		r, err := find(c, id)

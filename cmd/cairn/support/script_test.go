@@ -180,7 +180,8 @@ func TestApprovalIsNeeded(t *testing.T) {
 			t.Errorf("order %d: %t, %v; want %t", order, asks, err, want)
 		}
 	}
-	if got := refund.AtMost(); got != 24*time.Hour {
+	now := time.Now()
+	if got := refund.Pending(now).Deadline.Sub(now); got != 24*time.Hour {
 		t.Errorf("it waits for %s", got)
 	}
 }
