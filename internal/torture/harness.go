@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,9 +22,9 @@ import (
 const (
 	// drivers and clerks are how many processes of either sort live at once.
 	drivers, clerks = 3, 1
-	// roundOf is how many processes of a round drive sessions, for each that answers. A round's sessions are its own, so that
-	// a check need not read ever longer ones. What is left of them is for the workers of later processes.
-	roundOf = 18
+	// roundOf is how many processes a round has. A round's sessions are its own, so that a check need not read ever longer
+	// ones. What is left of them is for the workers of later processes.
+	roundOf = 24
 	// longLease is the lease of some processes that are told to end: nobody must have to wait until it has run out.
 	longLease = 3 * time.Second
 	// settleWithin is how long bringing everything to its end may take.
@@ -73,7 +74,11 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 		serverLeast = 0
 	}
 	for !h.t.Failed() && (len(h.stops) < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast) {
-		h.round(min(max(least-len(h.stops), 1), roundOf+roundOf/3))
+		of := roundOf
+		if h.host.Defaults {
+			of *= 2 // since some processes sleep for long
+		}
+		h.round(min(max(least-len(h.stops), 1), of))
 	}
 	server.end(h.t)
 	stopped := time.Since(began)
@@ -141,34 +146,30 @@ func (h *harness) round(stops int) {
 	h.groups = append(h.groups, group)
 	since := time.Now()
 	var living sync.WaitGroup
-	answering := stops / (drivers + clerks) * clerks
-	for slot, lives := range shares(stops-answering, drivers, answering, clerks) {
-		var list []life
+	slot := 'a'
+	live := func(slots, lives int, clerk bool) {
+		next := make(chan life, lives)
 		for range lives {
-			list = append(list, h.plan(slot, group))
+			next <- h.plan(group, clerk)
 		}
-		living.Go(func() {
-			for _, l := range list {
-				if !h.t.Failed() {
-					h.live(l, since)
+		close(next)
+		for range slots {
+			letter := string(slot)
+			slot++
+			living.Go(func() {
+				for l := range next {
+					if l.order.Name += letter; !h.t.Failed() {
+						h.live(l, since)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
+	answering := stops / (drivers + clerks) * clerks
+	live(drivers, stops-answering, false)
+	live(clerks, answering, true)
 	living.Wait()
 	h.inspect()
-}
-
-// shares says how many processes live in each slot, one after the other: those of drivers first, then those of clerks.
-func shares(driving, drivers, answering, clerks int) []int {
-	list := make([]int, drivers+clerks)
-	for i := range driving {
-		list[i%drivers]++
-	}
-	for i := range answering {
-		list[drivers+i%clerks]++
-	}
-	return list
 }
 
 // life is one process to come.
@@ -178,7 +179,7 @@ type life struct {
 }
 
 // plan draws what a process is to do and how it ends.
-func (h *harness) plan(slot int, group []string) life {
+func (h *harness) plan(group []string, clerk bool) life {
 	h.lives++
 	p, lease := newPlan(h.rng), between(h.rng, 100, 200)
 	if p.end == byTerm && p.frozen == 0 && h.rng.IntN(2) == 0 {
@@ -190,7 +191,7 @@ func (h *harness) plan(slot int, group []string) life {
 		lease, o.LeaseTTL = 30*time.Second, 0
 	}
 	p = p.slowed(h.host.Pace, lease)
-	o.Dir, o.Name, o.Sessions, o.Clerk = h.dir, fmt.Sprintf("%d%c", h.lives, 'a'+slot), group, slot >= drivers
+	o.Dir, o.Name, o.Sessions, o.Clerk = h.dir, strconv.Itoa(h.lives), group, clerk
 	o.Pace, o.Seed, o.Signal, o.Grace = h.host.Pace, h.rng.Uint64(), p.signal, p.grace
 	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
 	return life{o, p}

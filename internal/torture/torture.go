@@ -30,7 +30,7 @@ import (
 var (
 	flagSeed = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
 	// Without wrong clocks it is easier to tell what a fault is due to.
-	flagAhead = flag.Duration("torture.ahead", 0, "bounds how wrong the clocks of processes are")
+	flagAhead = flag.Duration("torture.ahead", time.Hour, "bounds how wrong the clocks of processes are")
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
 
