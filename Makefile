@@ -19,7 +19,7 @@ help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard input too)
-	go run -tags nohosts ./cmd/cairn demo $(ARGS)
+	go run -tags demo ./cmd/cairn demo $(ARGS)
 
 build: ## Build bin/cairn
 	go build -o bin/cairn ./cmd/cairn
@@ -28,12 +28,16 @@ test: ## Run every test of every module with the race detector; installs what is
 	sh internal/testenv/ensure.sh
 	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
 
-# Without the race detector, which `make test` has: processes that are to be stopped would take their time to start.
-soak: ## Run what `make test` has no time for: the full matrix, long torture (KILLS=n HOURS=n ONLY=regexp of packages)
+# First the matrix, with the race detector; then torture without it, for which processes that are to be stopped would take
+# their time to start; then what is outside the workspace. ARGS=-run narrows the matrix down, ARGS=-skip the torture.
+soak: ## Run what make test has no time for: the full matrix, long torture (KILLS=n HOURS=n ONLY=regexp of packages)
 	sh internal/testenv/ensure.sh
+	packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && \
+		CAIRN_SOAK=1 CGO_ENABLED=1 go test $(RACE) -count=1 -p=1 -timeout=0 $(ARGS) -skip='^TestTorture' $$packages
 	results=$$(mktemp) && packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && code=0 && \
 		{ CAIRN_SOAK=1 KILLS=$(KILLS) HOURS=$(HOURS) CAIRN_SOAK_RESULTS=$$results \
-		go test -count=1 -p=1 -timeout=0 $(ARGS) $$packages || code=$$?; cat "$$results"; rm "$$results"; exit $$code; }
+		go test -count=1 -p=1 -timeout=0 $(ARGS) -run='^TestTorture' $$packages || code=$$?; cat "$$results"; rm "$$results"; exit $$code; }
+	if [ -z '$(ONLY)' ]; then $(HOUSE) -outside tidy build vet staticcheck && GOWORK=off go -C bench test -count=1 ./...; fi
 
 check: ## Check format, vet, staticcheck, modules, imports, docs (ARGS='floors links' for some)
 	$(HOUSE) $(ARGS)
@@ -44,11 +48,11 @@ bench: ## Run the benchmarks (BENCH=regexp)
 
 bench-peers: ## Compare with other systems side by side and write docs/BENCHMARKS.md (needs node and npm; ARGS='-rounds 3')
 	sh internal/testenv/ensure.sh
-	go run ./bench $(ARGS)
+	GOWORK=off go -C bench run . -docs ../docs $(ARGS)
 
 fuzz: ## Run each fuzz target for a while (FUZZTIME=10s)
 	grep -r --include='*_test.go' '^func Fuzz' . | sed 's,/[^/]*:func \([A-Za-z0-9_]*\).*, \1,' | while read -r dir name; do \
-		go test -tags nohosts -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $(ARGS) "$$dir" </dev/null || exit 1; \
+		go test -tags demo -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $(ARGS) "$$dir" </dev/null || exit 1; \
 	done
 
 tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs

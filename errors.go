@@ -50,6 +50,7 @@ const (
 	CodeAuth          Code = "authentication"    // model: missing or refused credentials
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
+	CodeModelReply    Code = "model_reply"       // model: a reply that a session cannot keep
 )
 
 // Category groups codes by who can do something about them.
@@ -110,6 +111,7 @@ var codes = map[Code]codeInfo{
 	CodeAuth:          {CategoryModel, http.StatusBadGateway, false},
 	CodeFiltered:      {CategoryModel, http.StatusBadGateway, false},
 	CodeModel:         {CategoryModel, http.StatusBadGateway, true},
+	CodeModelReply:    {CategoryModel, http.StatusBadGateway, false},
 }
 
 func (c Code) info() codeInfo {
@@ -180,7 +182,7 @@ func AsError(err error) *Error {
 		return nil
 	}
 	var e *Error
-	if errors.As(err, &e) && e != nil {
+	if errors.As(err, &e) {
 		if e.Error() == err.Error() {
 			return e
 		}

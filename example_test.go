@@ -113,7 +113,7 @@ func ExampleClientTool() {
 		City string `json:"city"`
 	}
 	locate := cairn.ClientTool[struct{}, place]("locate", "Where the user is, as their browser knows.")
-	call := locate.Pending(time.Now())
+	call := locate.Pending()
 	fmt.Println(call.Kind, call.Status)
 	fmt.Println(call.CheckValue("result", json.RawMessage(`{"town": "Oslo"}`)))
 	// Output:
@@ -159,7 +159,7 @@ func ExampleRequireApprovalIf() {
 func ExampleAssignTo() {
 	tool := cairn.Func("refund", "Refund an order.", refund,
 		cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cat"))
-	call := tool.Pending(time.Now())
+	call := tool.Pending()
 	fmt.Println(call.Reviewers, call.Quorum)
 	// Output:
 	// [ann bob cat] majority
@@ -167,10 +167,9 @@ func ExampleAssignTo() {
 
 func ExampleWaitAtMost() {
 	tool := cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval(), cairn.WaitAtMost(24*time.Hour))
-	call := tool.Pending(time.Date(2026, time.March, 4, 12, 0, 0, 0, time.UTC))
-	fmt.Println(call.Deadline)
+	fmt.Println(tool.AtMost())
 	// Output:
-	// 2026-03-05 12:00:00 +0000 UTC
+	// 24h0m0s
 }
 
 func ExampleCache() {

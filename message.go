@@ -1,13 +1,13 @@
 package cairn
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
 )
@@ -67,7 +67,8 @@ type ToolUse struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
 	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
-	// that is not is kept as a JSON string.
+	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is a JSON
+	// string that says why, with the beginning of them.
 	Input json.RawMessage `json:"input"`
 }
 
@@ -131,14 +132,6 @@ func User(parts ...Part) Message { return Message{Role: RoleUser, Parts: parts} 
 // Context returns a hidden message: the model reads the text as context, a chat does not show it.
 func Context(text string) Message {
 	return Message{Role: RoleUser, Hidden: true, Parts: []Part{TextPart(text)}}
-}
-
-// checkText reports a text that is not valid UTF-8.
-func checkText(field, text string) error {
-	if !utf8.ValidString(text) {
-		return Invalid(field, "is not valid UTF-8")
-	}
-	return nil
 }
 
 // Text returns the message's text parts joined.
@@ -208,10 +201,10 @@ func Text(text string) Input { return Input{Messages: []Message{User(TextPart(te
 func Messages(list ...Message) Input { return Input{Messages: list} }
 
 // MaxInputBytes is the most one input may hold, all text and files together.
-const MaxInputBytes = 32 << 20
+const MaxInputBytes = MaxMessageBytes
 
-// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, invalid UTF-8, or
-// more than MaxInputBytes.
+// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more than
+// belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
 func (in Input) Validate() error {
 	if len(in.Messages) == 0 {
 		return Invalid("input", "no messages")
@@ -237,12 +230,14 @@ func (in Input) Validate() error {
 		if len(m.Parts) == 0 {
 			return Invalid(at, "the message has no parts")
 		}
+		if err := cmp.Or(CheckText(at+".run_id", m.RunID), checkTime(at+".created_at", m.CreatedAt)); err != nil {
+			return err
+		}
 		for j := range m.Parts {
-			size, err := m.Parts[j].validateInput(at)
-			if err != nil {
+			if err := m.Parts[j].validateInput(at); err != nil {
 				return err
 			}
-			total += size
+			total += m.Parts[j].size()
 		}
 	}
 	if total > MaxInputBytes {
@@ -252,29 +247,37 @@ func (in Input) Validate() error {
 	return nil
 }
 
-func (p *Part) validateInput(at string) (size int, err error) {
+func (p *Part) validateInput(at string) error {
+	only := Part{Type: p.Type}
 	switch p.Type {
 	case PartText:
 		if p.Text == "" {
-			return 0, Invalid(at, "the text is empty")
+			return Invalid(at, "the text is empty")
 		}
-		if !utf8.ValidString(p.Text) {
-			return 0, Invalid(at, "the text is not valid UTF-8")
+		if err := CheckText(at, p.Text); err != nil {
+			return err
 		}
-		return len(p.Text), nil
+		only.Text = p.Text
 	case PartFile:
 		f := p.File
 		switch {
 		case f == nil:
-			return 0, Invalid(at+".file", "is missing")
-		case f.MediaType == "" || !utf8.ValidString(f.MediaType):
-			return 0, Invalid(at+".file.media_type", "is missing or not valid UTF-8")
-		case !utf8.ValidString(f.Name) || !utf8.ValidString(f.URL):
-			return 0, Invalid(at+".file", "name or url is not valid UTF-8")
+			return Invalid(at+".file", "is missing")
+		case f.MediaType == "":
+			return Invalid(at+".file.media_type", "is missing")
 		case (len(f.Data) == 0) == (f.URL == ""):
-			return 0, Invalid(at+".file", "needs either data or a url")
+			return Invalid(at+".file", "needs either data or a url")
 		}
-		return len(f.Data) + len(f.URL), nil
+		err := cmp.Or(CheckText(at+".file.media_type", f.MediaType), CheckText(at+".file.name", f.Name), CheckText(at+".file.url", f.URL))
+		if err != nil {
+			return err
+		}
+		only.File = f
+	default:
+		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
 	}
-	return 0, Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
+	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.ToolUse != nil || p.Result != nil {
+		return Invalid(at, "a part of type %q has nothing else", p.Type)
+	}
+	return nil
 }

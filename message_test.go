@@ -41,7 +41,7 @@ func TestInputMistakes(t *testing.T) {
 		"no type":       {cairn.Messages(cairn.User(cairn.Part{Text: "x"})), "input", cairn.CodeInvalid},
 		"no file":       {cairn.Messages(cairn.User(cairn.Part{Type: cairn.PartFile})), "input.file", cairn.CodeInvalid},
 		"no media type": {file(cairn.File{Data: []byte("x")}), "input.file.media_type", cairn.CodeInvalid},
-		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file", cairn.CodeInvalid},
+		"file name":     {file(cairn.File{MediaType: "a/b", Name: "\xff", Data: []byte("x")}), "input.file.name", cairn.CodeInvalid},
 		"empty file":    {file(cairn.File{MediaType: "a/b"}), "input.file", cairn.CodeInvalid},
 		"two sources":   {file(cairn.File{MediaType: "a/b", Data: []byte("x"), URL: "u"}), "input.file", cairn.CodeInvalid},
 		"too large":     {cairn.Messages(ok, cairn.User(cairn.FilePart(cairn.File{MediaType: "a/b", Data: make([]byte, cairn.MaxInputBytes)}))), "input", cairn.CodeTooLarge},

@@ -3,7 +3,6 @@ package cairn
 import (
 	"encoding/json"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
 )
@@ -72,12 +71,12 @@ type PendingCall struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Claimed reports whether somebody has the call to themselves at now.
+// Claimed reports whether somebody has the call to themselves at now, a time of the store.
 func (c *PendingCall) Claimed(now time.Time) bool {
 	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
 }
 
-// Overdue reports whether the call is open though its deadline has passed.
+// Overdue reports whether the call is open though its deadline has passed at now, a time of the store.
 func (c *PendingCall) Overdue(now time.Time) bool {
 	return c.Status == CallOpen && !c.Deadline.IsZero() && !now.Before(c.Deadline)
 }
@@ -223,10 +222,10 @@ func (s *Submission) Validate() error {
 		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
 			return Invalid("approved", "a client tool's result approves nothing")
 		}
-		if err := checkText("error", s.Error); err != nil {
+		if err := CheckText("error", s.Error); err != nil {
 			return err
 		}
-		return checkJSON("result", s.Result)
+		return CheckJSON("result", s.Result)
 	case SubmitApproval:
 		switch {
 		case len(s.Result) > 0 || s.Error != "":
@@ -237,26 +236,12 @@ func (s *Submission) Validate() error {
 		if problem := ids.Check(s.ApprovalID); problem != "" {
 			return Invalid("approval_id", "%s", problem)
 		}
-		if err := checkText("reason", s.Reason); err != nil {
+		if err := CheckText("reason", s.Reason); err != nil {
 			return err
 		}
-		return checkJSON("input", s.Input)
+		return CheckJSON("input", s.Input)
 	}
 	return Invalid("type", "%q is neither %q nor %q", s.Type, SubmitResult, SubmitApproval)
-}
-
-// checkJSON reports a value that is set and is no JSON text. Text in it must be valid UTF-8, which encoding/json does not
-// ask for.
-func checkJSON(field string, value json.RawMessage) error {
-	switch {
-	case len(value) == 0:
-		return nil
-	case !utf8.Valid(value):
-		return Invalid(field, "is not valid UTF-8")
-	case !json.Valid(value):
-		return Invalid(field, "is not valid JSON")
-	}
-	return nil
 }
 
 // Outcome says what became of a submission.

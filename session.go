@@ -1,12 +1,13 @@
 package cairn
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // SessionStatus is what a session is doing.
@@ -78,6 +79,9 @@ type Session struct {
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has passed, is
+	// judged by that and not by the clock of the process. It is not part of what is kept.
+	AsOf time.Time `json:"-"`
 }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
@@ -108,12 +112,13 @@ type StatePosition struct {
 	ChangeBytes   int64 `json:"change_bytes"`
 }
 
-// Running reports whether a run holds the session and its lease is still good at now.
+// Running reports whether a run holds the session and its lease is still good at now, a time of the store: mostly AsOf.
 func (s *Session) Running(now time.Time) bool {
 	return s.Status == SessionActive && now.Before(s.Lease.Until)
 }
 
-// Crashed reports whether a run holds the session but its lease ran out: the process that drove it is gone.
+// Crashed reports whether a run holds the session but its lease ran out at now, a time of the store: the process that drove
+// it is gone.
 func (s *Session) Crashed(now time.Time) bool {
 	return s.Status == SessionActive && !now.Before(s.Lease.Until)
 }
@@ -174,11 +179,12 @@ func CheckSessionID(id string) error {
 	return nil
 }
 
-// ValidateContext checks the parts of a session that users set: user id, tags, metadata.
+// ValidateContext checks the parts of a session that users set: user id, tags, metadata, trace context and expiry. The
+// error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Session) ValidateContext() error {
-	total := len(s.UserID)
-	if !utf8.ValidString(s.UserID) {
-		return Invalid("user_id", "is not valid UTF-8")
+	total := len(s.UserID) + len(s.TraceParent)
+	if err := cmp.Or(CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
+		return err
 	}
 	for _, t := range s.Tags {
 		if problem := ids.Check(t); problem != "" {
@@ -190,8 +196,8 @@ func (s *Session) ValidateContext() error {
 		if problem := ids.Check(k); problem != "" {
 			return Invalid("metadata", "a key %s", problem)
 		}
-		if !utf8.ValidString(v) {
-			return Invalid("metadata", "the value of %q is not valid UTF-8", k)
+		if problem := limits.Text(v); problem != "" {
+			return Invalid("metadata", "the value of %q %s", k, problem)
 		}
 		total += len(k) + len(v)
 	}

@@ -96,5 +96,5 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return h.step().env.Update(list)
+	return h.step().update(list...)
 }

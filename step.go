@@ -2,7 +2,6 @@ package cairn
 
 import (
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
@@ -74,11 +73,14 @@ func (s *Step) Delete(path ...string) error {
 	return s.update(Op{Kind: OpDelete, Path: ops.Pointer(path...)})
 }
 
-func (s *Step) update(op Op) error {
-	if err := op.Validate(); err != nil {
-		return Errorf(CodeState, "state: %w", err)
+// update records writes. What cannot be kept of a state is a CodeState error, and nothing is written.
+func (s *Step) update(list ...Op) error {
+	for _, op := range list {
+		if err := op.Validate(); err != nil {
+			return Errorf(CodeState, "state: %w", err)
+		}
 	}
-	return s.env.Update([]Op{op})
+	return s.env.Update(list)
 }
 
 // Emit puts a custom event with data, encoded as JSON, on the session's event log.
@@ -90,13 +92,19 @@ func (s *Step) Emit(name string, data any) error {
 	if err != nil {
 		return Invalid("data", "event %q: %v", name, err)
 	}
+	if err := CheckJSON("data", raw); err != nil {
+		return err
+	}
 	return s.env.Emit(name, raw)
 }
 
 // AddContext adds a hidden message to the transcript with the step's commit: the model reads it from its next call on.
 func (s *Step) AddContext(text string) error {
-	if text == "" || !utf8.ValidString(text) {
-		return Invalid("context", "is empty or not valid UTF-8")
+	if text == "" {
+		return Invalid("context", "is empty")
+	}
+	if err := CheckText("context", text); err != nil {
+		return err
 	}
 	s.env.AddContext(Context(text))
 	return nil

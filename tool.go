@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
@@ -39,9 +40,8 @@ type ToolOption func(*Tool)
 // same reply run first, and the tool sees the state they left.
 func FinishWith() ToolOption { return func(t *Tool) { t.finish = true } }
 
-// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as failed at
-// once, with CodeTimeout: whatever a tool that goes on comes to or does with its handle has no effect. The default is no
-// bound.
+// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as
+// failed. The default is no bound.
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.timeout = d } }
 
 // Func makes a tool of a function. In, a struct or a map with string keys, gives the arguments' JSON Schema (see
@@ -95,11 +95,7 @@ func RawFunc(name, description string, inputSchema json.RawMessage, fn func(ctx 
 		return t
 	}
 	t.run = func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
-		out, err := fn(ctx, call, input)
-		if err == nil && !json.Valid(out) {
-			return nil, Errorf(CodeTool, "the result is not valid JSON")
-		}
-		return out, err
+		return fn(ctx, call, input)
 	}
 	return t.with(opts)
 }
@@ -145,9 +141,18 @@ func (t Tool) Check(input json.RawMessage) error {
 	return checkSchema(t.input, CodeArguments, "arguments", input)
 }
 
-// Run executes the tool. The input must have passed Check; a panic of the function is not recovered.
+// Run executes the tool. The input must have passed Check; a panic of the function is not recovered. A result that cannot
+// be kept is a CodeTool error: JSON that is not valid or nested deeper than MaxJSONDepth, text in it that is not valid
+// UTF-8 or has a NUL, a number that is not finite, or more than MaxMessageBytes.
 func (t Tool) Run(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error) {
-	return t.run(ctx, call, input)
+	out, err := t.run(ctx, call, input)
+	if err != nil {
+		return nil, err
+	}
+	if problem := limits.JSON(out); problem != "" {
+		return nil, Errorf(CodeTool, "the result %s", problem)
+	}
+	return out, nil
 }
 
 func checkSchema(s *schema.Schema, code Code, what string, raw json.RawMessage) error {

@@ -154,12 +154,12 @@ func (t Tool) AsksApproval(ctx context.Context, call *Call, input json.RawMessag
 	return asks || err != nil, err
 }
 
-// Pending returns what is written of a call that waits, but for its place and its input.
-func (t Tool) Pending(now time.Time) PendingCall {
+// AtMost returns how long a call of the tool is waited for; 0 means for ever. The store makes a deadline of that, by its clock.
+func (t Tool) AtMost() time.Duration { return max(t.wait.atMost, 0) }
+
+// Pending returns what is written of a call that waits, but for its place, its input and its deadline.
+func (t Tool) Pending() PendingCall {
 	c := PendingCall{CallRef: CallRef{Kind: t.wait.kind, Tool: t.name}, Reviewers: slices.Clone(t.wait.reviewers), Quorum: t.wait.quorum, Status: CallOpen}
-	if t.wait.atMost > 0 {
-		c.Deadline = now.Add(t.wait.atMost)
-	}
 	switch {
 	case t.wait.kind == CallApproval:
 		c.Schema = t.input.JSON()

@@ -170,7 +170,6 @@ func TestAsksApproval(t *testing.T) {
 // TestPending says what is written of a call when it begins to wait.
 func TestPending(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1_000_000, 0).UTC()
 	input, result := json.RawMessage(`{"type":"object"}`), json.RawMessage(`{"type":"string"}`)
 	for name, test := range map[string]struct {
 		tool      cairn.Tool
@@ -178,21 +177,21 @@ func TestPending(t *testing.T) {
 		schema    string
 		reviewers []string
 		quorum    cairn.Quorum
-		deadline  time.Time
+		atMost    time.Duration
 	}{
-		"client":           {clientTool(), cairn.CallClientTool, `"minLength":1`, nil, "", time.Time{}},
-		"client of any":    {cairn.ClientTool[struct{}, any]("x", ""), cairn.CallClientTool, "", nil, "", time.Time{}},
-		"bounded client":   {clientTool(cairn.WaitAtMost(time.Hour)), cairn.CallClientTool, `"city"`, nil, "", now.Add(time.Hour)},
-		"assigned client":  {clientTool(cairn.AssignTo(cairn.AnyReviewer, "ann")), cairn.CallClientTool, `"city"`, []string{"ann"}, "", time.Time{}},
-		"raw client":       {cairn.RawClientTool("x", "", input, result), cairn.CallClientTool, `{"type":"string"}`, nil, "", time.Time{}},
-		"raw client, any":  {cairn.RawClientTool("x", "", input, nil), cairn.CallClientTool, "", nil, "", time.Time{}},
-		"approval":         {cairn.RawFunc("x", "", input, raw, cairn.RequireApproval()), cairn.CallApproval, `{"type":"object"}`, nil, "", time.Time{}},
-		"approval of all":  {serverTool(cairn.RequireApproval(), cairn.AssignTo(cairn.AllReviewers, "ann", "bob")), cairn.CallApproval, `"object"`, []string{"ann", "bob"}, cairn.AllReviewers, time.Time{}},
-		"bounded approval": {serverTool(cairn.RequireApproval(), cairn.WaitAtMost(time.Nanosecond)), cairn.CallApproval, `"object"`, nil, "", now.Add(1)},
+		"client":           {clientTool(), cairn.CallClientTool, `"minLength":1`, nil, "", 0},
+		"client of any":    {cairn.ClientTool[struct{}, any]("x", ""), cairn.CallClientTool, "", nil, "", 0},
+		"bounded client":   {clientTool(cairn.WaitAtMost(time.Hour)), cairn.CallClientTool, `"city"`, nil, "", time.Hour},
+		"assigned client":  {clientTool(cairn.AssignTo(cairn.AnyReviewer, "ann")), cairn.CallClientTool, `"city"`, []string{"ann"}, "", 0},
+		"raw client":       {cairn.RawClientTool("x", "", input, result), cairn.CallClientTool, `{"type":"string"}`, nil, "", 0},
+		"raw client, any":  {cairn.RawClientTool("x", "", input, nil), cairn.CallClientTool, "", nil, "", 0},
+		"approval":         {cairn.RawFunc("x", "", input, raw, cairn.RequireApproval()), cairn.CallApproval, `{"type":"object"}`, nil, "", 0},
+		"approval of all":  {serverTool(cairn.RequireApproval(), cairn.AssignTo(cairn.AllReviewers, "ann", "bob")), cairn.CallApproval, `"object"`, []string{"ann", "bob"}, cairn.AllReviewers, 0},
+		"bounded approval": {serverTool(cairn.RequireApproval(), cairn.WaitAtMost(time.Nanosecond)), cairn.CallApproval, `"object"`, nil, "", 1},
 	} {
-		c := test.tool.Pending(now)
+		c := test.tool.Pending()
 		if c.Kind != test.kind || c.Tool != "x" || c.Status != cairn.CallOpen || c.Quorum != test.quorum || !slices.Equal(c.Reviewers, test.reviewers) ||
-			!c.Deadline.Equal(test.deadline) || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
+			!c.Deadline.IsZero() || test.tool.AtMost() != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
 			t.Errorf("%s: %+v with schema %s", name, c, c.Schema)
 		}
 	}
@@ -205,16 +204,16 @@ func TestReviewersAreTheToolsOwn(t *testing.T) {
 	option := cairn.AssignTo(cairn.AllReviewers, names...)
 	names[0] = "mallory"
 	tool := serverTool(cairn.RequireApproval(), option)
-	given := tool.Pending(time.Time{})
+	given := tool.Pending()
 	given.Reviewers[1] = "mallory"
-	if got := tool.Pending(time.Time{}).Reviewers; !slices.Equal(got, []string{"ann", "bob"}) {
+	if got := tool.Pending().Reviewers; !slices.Equal(got, []string{"ann", "bob"}) {
 		t.Errorf("the reviewers are %q", got)
 	}
 }
 
 func TestCheckValue(t *testing.T) {
 	t.Parallel()
-	c := clientTool().Pending(time.Time{})
+	c := clientTool().Pending()
 	c.ID = "call_1"
 	if err := c.CheckValue("result", json.RawMessage(`{"city":"Oslo"}`)); err != nil {
 		t.Error(err)

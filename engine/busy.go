@@ -65,7 +65,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	next := &store.QueuedTurn{ID: e.opts.NewID("run"), Messages: input.Messages}
 	queued := false
 	row, err := store.Update(ctx, e.store, sessionID, func(row *cairn.Session) (*store.Commit, error) {
-		if queued = row.Running(e.opts.Now()); !queued {
+		if queued = row.Running(row.AsOf); !queued {
 			return nil, nil
 		}
 		return &store.Commit{Enqueue: next}, nil

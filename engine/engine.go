@@ -30,19 +30,8 @@ type Options struct {
 	// Coalesce is how long events may be held back to be written together; 0 means 20 ms, a negative value none. The
 	// first text of a step is never held back.
 	Coalesce time.Duration
-	// StopGrace is how long tools, models, hooks and the like may go on after their context has ended, because the run was
-	// stopped or lost; 0 means 5 seconds. What is still at work then is given up: the run goes on without it, its handle is
-	// dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it is two seconds
-	// at most. See [Engine.Abandoned].
+	// StopGrace is how long a stop waits for tools that do not heed their context; 0 means 5 seconds.
 	StopGrace time.Duration
-	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the methods
-	// with which a user's type decodes itself may take; 0 means 5 minutes, a negative value without bound. What takes longer
-	// is given up. That fails a run with CodeTimeout if it was a guard, with CodeHook if it was the instructions or a hook
-	// with a veto on the model call; else it counts as an error of the hook.
-	HookTimeout time.Duration
-	// ModelIdle is how long a model may send nothing before its call is given up, and tried again as one that failed with
-	// CodeTimeout; 0 means 10 minutes, a negative value without bound.
-	ModelIdle time.Duration
 	// MaxRecoveries is how often a run is taken over from a dead process without getting a step further before it is
 	// failed; 0 means 10.
 	MaxRecoveries int
@@ -75,7 +64,8 @@ type Options struct {
 	// HostGrace is how long Work leaves a run alone whose lease ran out if it was given to a [Keeper] of another name than
 	// Host has, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for that.
 	HostGrace time.Duration
-	// Now is the process's clock; nil means time.Now.
+	// Now is the process's clock; nil means time.Now. It only measures how long something takes within the process: every time
+	// that decides something is the store's, so a clock that is wrong changes nothing.
 	Now func() time.Time
 	// NewID makes identifiers; nil means random ones.
 	NewID func(prefix string) string
@@ -162,7 +152,6 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
-		HookTimeout: e.opts.HookTimeout, ModelIdle: e.opts.ModelIdle,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
 		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil, Kept: e.kept,
@@ -225,9 +214,6 @@ func (o *Options) complete() error {
 	set(&o.LeaseTTL, 30*time.Second)
 	set(&o.Coalesce, 20*time.Millisecond)
 	set(&o.StopGrace, 5*time.Second)
-	set(&o.HookTimeout, 5*time.Minute)
-	set(&o.ModelIdle, 10*time.Minute)
-	o.HookTimeout, o.ModelIdle = max(o.HookTimeout, 0), max(o.ModelIdle, 0)
 	set(&o.WorkInterval, time.Second)
 	set(&o.HostGrace, 2*time.Minute)
 	set(&o.TTL, 7*24*time.Hour)
@@ -255,14 +241,11 @@ func (o *Options) complete() error {
 // Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they
 // are let go of where they stand: what they committed stays, and another process, or this one after a restart, can
 // take them over at once. It returns ctx's error if runs had to be let go of.
-//
-// User code that does not heed its context does not hold it up for longer than two seconds after ctx is done, and a store that
-// does not answer for no more than five: what is left then ends by itself, and its leases run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	done, left := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		e.runs.Wait()
 		close(done)
@@ -272,20 +255,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	e.cancel(errClosed())
-	go func() {
-		<-done
-		e.background.Wait()
-		e.crew.close()
-		close(left)
-	}()
-	timer := time.NewTimer(closeWait)
-	defer timer.Stop()
-	select {
-	case <-left:
-	case <-timer.C:
-		e.opts.Logger.Error("the engine was closed with runs that could not be let go of")
-		return ctx.Err()
-	}
+	<-done
+	e.background.Wait()
+	e.crew.close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.abandoned {
@@ -293,10 +265,3 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	return nil
 }
-
-// closeWait bounds how long Close takes after its context is done, or after the last run has ended.
-const closeWait = 5 * time.Second
-
-// Abandoned returns how many calls of user code were given up, because they took too long or did not heed their context, and
-// have not returned since. Each of them holds a goroutine.
-func (e *Engine) Abandoned() int { return e.fx.Abandoned() }

@@ -161,7 +161,7 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 		if err != nil {
 			return nil, err
 		}
-		if row.Crashed(e.opts.Now()) && row.ParentID == "" {
+		if row.Crashed(row.AsOf) && row.ParentID == "" {
 			return e.recover(ctx, sessionID)
 		}
 	}
@@ -189,7 +189,7 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 	if e.agents[row.Agent] == nil {
 		return unknownAgent(row.Agent)
 	}
-	if row.Crashed(e.opts.Now()) {
+	if row.Crashed(row.AsOf) {
 		if err := e.kept(ctx, row); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	switch {
 	case row.ParentID != "":
 		return Resumability{Reason: "it is a sub-agent's; its root goes on with it"}, nil
-	case row.Running(e.opts.Now()):
+	case row.Running(row.AsOf):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:
 		switch err := e.kept(ctx, row); {

@@ -12,7 +12,8 @@ import (
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents it consults, and returns when it has
 // ended: what the user saw of the reply is kept, calls that are under way or wait for an answer are closed as not
 // executed, and the session can be resumed or given its next turn at once. If ctx is done first the request stands. The
-// error is ErrNotRunning if the session is neither running nor paused.
+// error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that cannot
+// be kept or has more than 16 KiB.
 func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error {
 	return e.stop(ctx, sessionID, cairn.StopInterrupt, reason)
 }
@@ -23,11 +24,14 @@ func (e *Engine) Abort(ctx context.Context, sessionID, reason string) error {
 }
 
 func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind, reason string) error {
+	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
+		return err
+	}
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: e.opts.Now()}
+	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: row.AsOf}
 	if err := e.stopOne(ctx, row, stop, true); err != nil {
 		return err
 	}
@@ -134,7 +138,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 		if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
 			return nil
 		}
-		if row.Crashed(e.opts.Now()) {
+		if row.Crashed(row.AsOf) {
 			err := e.fx.Settle(ctx, row, stop)
 			if err == nil || !isConflict(err) {
 				return err

@@ -28,8 +28,8 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	}
 	var receipt cairn.Receipt
 	id := e.opts.NewID("answer")
-	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *store.Commit) (next cairn.PendingCall, err error) {
-		next, receipt.Outcome, err = inbox.Decide(call, &s, id, e.opts.Now())
+	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *store.Commit, now time.Time) (next cairn.PendingCall, err error) {
+		next, receipt.Outcome, err = inbox.Decide(call, &s, id, now)
 		if receipt.Outcome == cairn.OutcomeLate {
 			m := cairn.Context(inbox.LateText(&next, &s))
 			m.ID = id
@@ -57,9 +57,9 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 }
 
 // changeCall changes the row of a pending call, together with what its session's row tells of it, unless change leaves
-// it at the version it had and gives the commit nothing to do. It returns the session's row.
+// it at the version it had and gives the commit nothing to do. change is told the store's time. It returns the session's row.
 func (e *Engine) changeCall(ctx context.Context, root, callID string,
-	change func(cairn.PendingCall, *store.Commit) (cairn.PendingCall, error)) (*cairn.Session, error) {
+	change func(cairn.PendingCall, *store.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
 	call, err := e.Call(ctx, root, callID)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 			return nil, err
 		}
 		c := &store.Commit{}
-		next, err := change(*call, c)
+		next, err := change(*call, c, row.AsOf)
 		if err != nil || len(next.Trail) == len(call.Trail) {
 			return nil, err
 		}
@@ -115,21 +115,21 @@ func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingC
 // Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The error
 // is ErrClaimed while somebody else has it, ErrInvalid if the reviewer may not answer it or it is no longer open.
 func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
-	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall) (cairn.PendingCall, error) {
-		return inbox.Claim(c, reviewer, d, e.opts.Now())
+	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
+		return inbox.Claim(c, reviewer, d, now)
 	})
 }
 
 // Release takes a reviewer's claim back. The error is ErrClaimed if it is somebody else's.
 func (e *Engine) Release(ctx context.Context, root, callID, reviewer string) (*cairn.PendingCall, error) {
-	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall) (cairn.PendingCall, error) {
-		return inbox.Release(c, reviewer, e.opts.Now())
+	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
+		return inbox.Release(c, reviewer, now)
 	})
 }
 
-func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {
-	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *store.Commit) (cairn.PendingCall, error) {
-		return change(call)
+func (e *Engine) changeClaim(ctx context.Context, root, callID string, change func(cairn.PendingCall, time.Time) (cairn.PendingCall, error)) (*cairn.PendingCall, error) {
+	_, err := e.changeCall(ctx, root, callID, func(call cairn.PendingCall, _ *store.Commit, now time.Time) (cairn.PendingCall, error) {
+		return change(call, now)
 	})
 	if err != nil {
 		return nil, err

@@ -62,15 +62,17 @@ func TestTakingOverARunThatIsStillBeingBegun(t *testing.T) {
 		eng := open(t, st, agent, shortLease)
 		var again *engine.Run
 		held := false
-		st.stepIn(nil, func(_ context.Context, op string) (err error) {
-			if held || op != "Commit" {
-				return nil
+		agent.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) {
+			if held {
+				return
 			}
 			held = true
 			time.Sleep(ttl)
-			again, err = eng.Resume(t.Context(), "s")
-			return err
-		})
+			var err error
+			if again, err = eng.Resume(t.Context(), "s"); err != nil {
+				t.Error(err)
+			}
+		}}
 		late := start(t, eng, "s", "go")
 		_, err := late.Wait(t.Context())
 		wantError(t, err, cairn.ErrFenced)

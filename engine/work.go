@@ -127,7 +127,7 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due, known strangers) (*
 		}
 	}
 	if d.Kind == store.DueDeadline {
-		ready, err := e.fx.Expire(ctx, d.SessionID, d.Since)
+		ready, err := e.fx.Expire(ctx, d.SessionID)
 		if err != nil || !ready {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	}
 	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: "nobody waits for it"}
 	switch {
-	case err == nil && root.Running(e.opts.Now()):
+	case err == nil && root.Running(root.AsOf):
 		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: its root is running", d.SessionID)
 	case err == nil && root.Status == cairn.SessionActive:
 		return e.recover(ctx, d.RootID)

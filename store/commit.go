@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -90,6 +91,21 @@ type Suspend struct {
 	StepID       string
 	OpenCalls    int
 	NextDeadline time.Time
+	// DeadlineIn, if positive, is how long after the commit a deadline passes, by the store's clock: the row's is that or
+	// NextDeadline, whichever is earlier.
+	DeadlineIn time.Duration
+}
+
+// Deadline returns the row's next deadline after a commit at the store's time now.
+func (s *Suspend) Deadline(now time.Time) time.Time {
+	if s.DeadlineIn <= 0 {
+		return s.NextDeadline
+	}
+	at := now.Add(s.DeadlineIn)
+	if s.NextDeadline.IsZero() || at.Before(s.NextDeadline) {
+		return at
+	}
+	return s.NextDeadline
 }
 
 // CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to those of
@@ -98,6 +114,17 @@ type CallWrite struct {
 	Call cairn.PendingCall
 	// Seen is the version of the row that the writer saw; 0 for a row that is not there yet.
 	Seen int64
+	// DeadlineIn, if positive, is how long after the commit the call's deadline is, by the store's clock: in place of
+	// Call.Deadline.
+	DeadlineIn time.Duration
+}
+
+// Deadline returns the call's deadline after a commit at the store's time now.
+func (w *CallWrite) Deadline(now time.Time) time.Time {
+	if w.DeadlineIn <= 0 {
+		return w.Call.Deadline
+	}
+	return now.Add(w.DeadlineIn)
 }
 
 // QueuedTurn is a turn that is to follow those before it. Its ID becomes that of its run.
@@ -303,7 +330,7 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
-// An operation that does not fit is a CodeState error.
+// An operation that does not fit is a CodeState error, a state that is too large with them ErrTooLarge.
 func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
@@ -319,6 +346,9 @@ func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.
 	}
 	if KeyframeDue(at, len(raw)) {
 		change.Keyframe = doc.Raw()
+	}
+	if most := at.KeyframeBytes + at.ChangeBytes + int64(len(raw)); most > limits.Bytes && limits.Size(len(doc.Raw())) != "" {
+		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "state", Message: "state: " + limits.Size(len(doc.Raw()))}
 	}
 	return change, nil
 }

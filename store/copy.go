@@ -32,16 +32,15 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 }
 
 // Copied reports whether a session tree is in another store, and the same there. If another tree of that id is there the
-// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock of
-// this process, is ErrAlreadyRunning, since it will not stay as it is.
+// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock
+// of the store, is ErrAlreadyRunning, since it will not stay as it is.
 func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	rows, err := Tree(ctx, from, root)
 	if err != nil {
 		return false, err
 	}
-	now := time.Now()
 	for i := range rows {
-		if rows[i].Running(now) {
+		if rows[i].Running(rows[i].AsOf) {
 			return false, Conflict(cairn.CodeRunning, &rows[i], "session %q is running; stop it or wait for its run's end", rows[i].ID)
 		}
 	}

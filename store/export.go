@@ -97,6 +97,11 @@ func (x *exporter) unchanged(rows []cairn.Session, extent *LogExtent) error {
 	if err != nil {
 		return err
 	}
+	for i := range now {
+		if i < len(rows) {
+			now[i].AsOf = rows[i].AsOf
+		}
+	}
 	if !reflect.DeepEqual(now, rows) || *last != *extent {
 		return x.changed()
 	}

@@ -1,7 +1,8 @@
 package store
 
 import (
-	"encoding/json"
+	"cmp"
+	"fmt"
 	"iter"
 
 	"github.com/cairn-agents/cairn"
@@ -101,6 +102,9 @@ func (c *importCheck) begin(s *SessionPart) error {
 		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d",
 			row.ID, s.Inside.FirstState, row.State.Position)
 	}
+	if err := validateImported(s); err != nil {
+		return err
+	}
 	if isRoot {
 		c.log = *s.Log
 	}
@@ -111,15 +115,26 @@ func (c *importCheck) begin(s *SessionPart) error {
 	return nil
 }
 
+// validateImported reports what of a session's row cannot be kept.
+func validateImported(s *SessionPart) error {
+	row := &s.Row
+	err := cmp.Or(validateRow(row), cairn.CheckText("secret", s.Secret), cairn.CheckText("run_id", row.RunID), cairn.CheckText("lease.owner", row.Lease.Owner),
+		cairn.CheckText("suspended_step", row.SuspendedStep), row.Usage.Validate(), row.RunUsage.Validate())
+	if err == nil && s.Inside.Stop != nil {
+		err = s.Inside.Stop.Validate()
+	}
+	return err
+}
+
 func (c *importCheck) state(p *Part) error {
 	for i := range p.States {
 		change := &p.States[i]
 		switch {
 		case c.states == 0 && change.Keyframe == nil:
 			return cairn.Invalid("states", "session %q: the oldest one is not a whole state", c.session.Row.ID)
-		case change.Keyframe != nil && !json.Valid(change.Keyframe):
-			return cairn.Invalid("states", "session %q: the one at %d is not valid JSON",
-				c.session.Row.ID, c.session.Inside.FirstState+c.states)
+		}
+		if err := change.validate(); err != nil {
+			return within(fmt.Sprintf("states[%d]", c.session.Inside.FirstState+c.states), err)
 		}
 		c.states++
 	}
@@ -128,6 +143,9 @@ func (c *importCheck) state(p *Part) error {
 
 func (c *importCheck) history(p *Part) error {
 	c.messages += len(p.Messages)
+	if err := validateMessages(p.Messages); err != nil {
+		return err
+	}
 	for i := range p.Messages {
 		if p.Messages[i].CreatedAt.IsZero() {
 			return cairn.Invalid("messages", "session %q: one has no time", c.session.Row.ID)
@@ -142,6 +160,9 @@ func (c *importCheck) runsOf(p *Part) error {
 		if run.ID == "" || c.runs[run.ID] || run.Turn != len(c.runs)+1 || run.SessionID != c.session.Row.ID {
 			return cairn.Invalid("runs", "session %q: turn %d comes after turn %d as run %q of session %q",
 				c.session.Row.ID, run.Turn, len(c.runs), run.ID, run.SessionID)
+		}
+		if err := within("runs", run.Validate()); err != nil {
+			return err
 		}
 		c.runs[run.ID] = true
 	}
@@ -180,6 +201,9 @@ func (c *importCheck) callsOf(p *Part) error {
 			return cairn.Invalid("calls", "session %q: %q of session %q and root %q is not its own, comes twice or has no version",
 				row.ID, call.ID, call.SessionID, call.RootID)
 		}
+		if err := call.Validate(); err != nil {
+			return err
+		}
 		c.calls[call.ID] = true
 	}
 	return nil
@@ -192,18 +216,27 @@ func (c *importCheck) rest(p *Part) error {
 		if turn := p.Queue[i].ID; c.queue[turn] {
 			return cairn.Invalid("queue", "session %q: turn %q comes twice", id, turn)
 		}
+		if err := within("queue", validateMessages(p.Queue[i].Messages)); err != nil {
+			return err
+		}
 		c.queue[p.Queue[i].ID] = true
 	}
 	for i := range p.Staged {
 		name := [2]string{p.Staged[i].StepID, p.Staged[i].Key}
-		if c.staged[name] || !json.Valid(p.Staged[i].Data) {
-			return cairn.Invalid("staged", "session %q: the piece %q of step %q comes twice or is not valid JSON", id, name[1], name[0])
+		if c.staged[name] {
+			return cairn.Invalid("staged", "session %q: the piece %q of step %q comes twice", id, name[1], name[0])
+		}
+		if err := p.Staged[i].Validate(); err != nil {
+			return err
 		}
 		c.staged[name] = true
 	}
 	for i := range p.Cache {
 		if key := p.Cache[i].Key; c.cache[key] {
 			return cairn.Invalid("cache", "session %q: %q comes twice", id, key)
+		}
+		if err := p.Cache[i].validate(); err != nil {
+			return err
 		}
 		c.cache[p.Cache[i].Key] = true
 	}

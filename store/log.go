@@ -64,8 +64,16 @@ const AnySequence int64 = -1
 // DefaultMaxEvent is the maximum size of an event unless a log is told otherwise.
 const DefaultMaxEvent = 256 << 10
 
-// EncodeEvent returns the JSON of an event, or ErrTooLarge if it has more than max bytes.
+// EncodeEvent returns the JSON of an event. The error is ErrTooLarge if it has more than max bytes, ErrInvalid for what
+// [cairn.Event.Validate] refuses.
 func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
+	if err := ev.Validate(); err != nil {
+		return nil, err
+	}
+	return encodeEvent(ev, max)
+}
+
+func encodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 	raw, err := json.Marshal(ev)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInvalid, "event %s does not encode: %w", ev.Type, err)
@@ -76,15 +84,18 @@ func EncodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 	return raw, nil
 }
 
-// CheckEvent reports ErrTooLarge if the event's JSON has more than max bytes. It encodes only events that come near.
+// CheckEvent reports what EncodeEvent would, but encodes only events that come near the maximum.
 func CheckEvent(ev *cairn.Event, max int) error {
+	if err := ev.Validate(); err != nil {
+		return err
+	}
 	const fixed = 2048 // every name, number and time of an event with its quotes
 	rough := len(ev.SessionID) + len(ev.RunID) + len(ev.Agent) + len(ev.CallID) + len(ev.Tool) + len(ev.Name) + len(ev.Text)
 	plain := ev.Error == nil && len(ev.Patch) == 0 && (ev.Usage == nil || len(ev.Usage.Custom) == 0)
 	if plain && 6*(rough+len(ev.Data))+fixed <= max {
 		return nil // six bytes is the worst a character becomes
 	}
-	_, err := EncodeEvent(ev, max)
+	_, err := encodeEvent(ev, max)
 	return err
 }
 

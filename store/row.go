@@ -23,7 +23,7 @@ func (c *Commit) newRow(row *cairn.Session, id string, now time.Time) {
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: from.ExpiresAt, TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
 		ParentID: from.ParentID, RootID: from.RootID, Name: from.Name, Secret: from.Secret,
-		Lease: cairn.Lease{Token: now.UnixMicro()}, CreatedAt: now, UpdatedAt: now,
+		Lease: cairn.Lease{Token: now.UnixMicro()}, CreatedAt: now, UpdatedAt: now, AsOf: now,
 	}
 	if row.Secret == "" {
 		row.Secret = ids.New("secret")
@@ -51,7 +51,7 @@ type Effect struct {
 func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, number int64) (*cairn.Session, Effect) {
 	row := *old
 	row.Version++
-	row.UpdatedAt = now
+	row.UpdatedAt, row.AsOf = now, now
 	fx := Effect{FirstMessage: row.MessageCount}
 
 	if c.EndRun != nil {
@@ -97,7 +97,7 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 		c.Context.Apply(&row)
 	}
 	if c.Suspend != nil {
-		row.SuspendedStep, row.OpenCalls, row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.NextDeadline
+		row.SuspendedStep, row.OpenCalls, row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.Deadline(now)
 	}
 	fx.Calls = c.calls(&row, now)
 	if c.Checkpoint != nil {
@@ -116,6 +116,7 @@ func (c *Commit) calls(row *cairn.Session, now time.Time) []cairn.PendingCall {
 	for i := range c.Calls {
 		call := c.Calls[i].Call
 		call.RootID, call.SessionID, call.UserID, call.Agent = row.RootID, row.ID, row.UserID, row.Agent
+		call.Deadline = c.Calls[i].Deadline(now)
 		call.Version, call.UpdatedAt = c.Calls[i].Seen+1, now
 		if c.Calls[i].Seen == 0 {
 			call.CreatedAt = now

@@ -15,7 +15,9 @@ import (
 )
 
 // Store keeps sessions and everything that belongs to them. All methods are safe for concurrent use by any number of
-// processes. Times are the store's: lease and creation times come from its clock, not the caller's.
+// processes. Every time that decides something is the store's: the ends of leases, deadlines and times of creation come
+// from its clock, not the caller's, and each session's row that it gives out says in AsOf what time it was there. Processes
+// may have any clock.
 //
 // Errors are *cairn.Error values: ErrNotFound for a session that does not exist, a *ConflictError where a guard did
 // not hold, ErrUnavailable where storage fails, ErrClosed after Close. A call whose context is cancelled has either

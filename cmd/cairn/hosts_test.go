@@ -1,4 +1,4 @@
-//go:build !nohosts
+//go:build !demo
 
 package main
 
@@ -224,20 +224,22 @@ func bareNamespace(t *testing.T, address string) string {
 	return name
 }
 
-// The demo's build has no hosts, and says so.
+// The demo's build has neither hosts nor stores on servers, and says so.
 func TestBuildWithoutHosts(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "cairn")
-	if out, err := exec.Command("go", "build", "-tags", "nohosts", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "demo", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	list, err := exec.Command("go", "list", "-deps", "-tags", "nohosts", ".").Output()
+	list, err := exec.Command("go", "list", "-deps", "-tags", "demo", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path := range strings.Lines(string(list)) {
-		if strings.Contains(path, "temporal") || strings.Contains(path, "dbos") {
-			t.Errorf("it has %s", path)
+		for _, unused := range []string{"temporal", "dbos", "pgx", "redis", "grpc"} {
+			if strings.Contains(path, unused) {
+				t.Errorf("it has %s", path)
+			}
 		}
 	}
 	for _, command := range []string{"demo", "work"} {
@@ -245,5 +247,9 @@ func TestBuildWithoutHosts(t *testing.T) {
 		if err == nil || string(out) != "cairn: --host: this program was built without hosts; go run ./cmd/cairn, or make build, has them\n" {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
+	}
+	out, err := exec.Command(program, "sessions", "list", "--store", "redis://127.0.0.1").CombinedOutput()
+	if err == nil || string(out) != "cairn: --store: this program was built without stores on servers; go run ./cmd/cairn, or make build, has them\n" {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

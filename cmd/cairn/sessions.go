@@ -63,7 +63,7 @@ func (cmd *listCmd) Run(a *app, all *sessionsCmd) error {
 		return list(a, all.JSON, first(sessions, cmd.Limit),
 			[]string{"SESSION", "AGENT", "STATUS", "USER", "TAGS", "TURNS", "MESSAGES", "TOKENS", "UPDATED"},
 			func(s *cairn.Session) []string {
-				return []string{s.ID, s.Agent, statusOf(s, now), s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
+				return []string{s.ID, s.Agent, statusOf(s), s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
 					fmt.Sprint(s.MessageCount), tokensOf(s.Usage), age(now, s.UpdatedAt)}
 			})
 	})
@@ -125,7 +125,7 @@ func look(ctx context.Context, eng *engine.Engine, s *cairn.Session) (*shown, er
 func sessionFields(a *app, s *shown, last cairn.Run) [][2]string {
 	now := a.now()
 	fields := [][2]string{
-		{"session", s.ID}, {"agent", s.Agent}, {"status", statusOf(s.Session, now)},
+		{"session", s.ID}, {"agent", s.Agent}, {"status", statusOf(s.Session)},
 		{"user", s.UserID}, {"tags", strings.Join(s.Tags, ", ")}, {"metadata", pairs(s.Metadata)},
 		{"turns", fmt.Sprint(s.Turn)}, {"messages", fmt.Sprint(s.MessageCount)}, {"tokens", tokensOf(s.Usage)},
 		{"model calls", fmt.Sprint(s.Usage.ModelCalls)}, {"tool calls", fmt.Sprint(s.Usage.ToolCalls)},
@@ -141,7 +141,7 @@ func sessionFields(a *app, s *shown, last cairn.Run) [][2]string {
 	if last.Error != nil {
 		fields = append(fields, [2]string{"error", string(last.Error.Code) + ": " + last.Error.Message})
 	}
-	if s.Running(now) {
+	if s.Running(s.AsOf) {
 		fields = append(fields, [2]string{"held by", s.Lease.Owner + " until " + stamp(s.Lease.Until)})
 	}
 	for i := range s.Waiting {

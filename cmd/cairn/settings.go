@@ -1,4 +1,4 @@
-//go:build !nohosts
+//go:build !demo
 
 package main
 

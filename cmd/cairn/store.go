@@ -12,8 +12,6 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/cairn-agents/cairn/store/pgstore"
-	"github.com/cairn-agents/cairn/store/redisstore"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
@@ -182,12 +180,9 @@ type opened = store.Importer
 
 // open opens the store, making it or bringing its schema up to date as need be.
 func (at *address) open(ctx context.Context, a *app) (st opened, err error) {
-	switch at.kind {
-	case inPostgres:
-		st, err = pgstore.Open(ctx, at.place, &pgstore.Options{Schema: at.name})
-	case inRedis:
-		st, err = redisstore.Open(ctx, at.place, &redisstore.Options{Prefix: at.name})
-	default:
+	if at.kind != inFile {
+		st, err = at.openServer(ctx)
+	} else {
 		st, err = sqlitestore.Open(at.place, &sqlitestore.Options{Now: a.engine.Now})
 	}
 	return st, at.explain(err)
@@ -216,12 +211,9 @@ func (at *address) openExisting(ctx context.Context, a *app) (opened, error) {
 
 // migrations tells how far the store's schema is.
 func (at *address) migrations(ctx context.Context) (list []store.Migration, err error) {
-	switch at.kind {
-	case inPostgres:
-		list, err = pgstore.Migrations(ctx, at.place, &pgstore.Options{Schema: at.name})
-	case inRedis:
-		list, err = redisstore.Migrations(ctx, at.place, &redisstore.Options{Prefix: at.name})
-	default:
+	if at.kind != inFile {
+		list, err = at.serverMigrations(ctx)
+	} else {
 		list, err = sqlitestore.Migrations(at.place, nil)
 	}
 	return list, at.explain(err)

@@ -115,9 +115,9 @@ func (a *app) now() time.Time {
 }
 
 // statusOf names what a session is doing.
-func statusOf(s *cairn.Session, now time.Time) string {
+func statusOf(s *cairn.Session) string {
 	switch {
-	case s.Crashed(now):
+	case s.Crashed(s.AsOf):
 		return "crashed"
 	case s.Ready():
 		return "ready"

@@ -105,11 +105,7 @@ func (d dispersion) Do(e engine.Effect) error {
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
 	var out json.RawMessage
-	times := d.times
-	if e.Name == engine.EffectTell { // hooks may hear of an end again
-		times = 1
-	}
-	for range times {
+	for range d.times {
 		if out, err = d.effect(ctx, e.Name, in); err != nil {
 			return err
 		}

@@ -48,6 +48,7 @@ var OnStore = Set{
 	"per-tool":               "stages between commits",
 	"switch-crash":           "another process reads back which tools are off",
 	"crash-anywhere":         "a process dies at operations of this store, at moments between its round trips",
+	"limits":                 "what one store refuses every store refuses, in the same words",
 	"race-of-verbs":          "all verbs at the same moment: what the store's transactions exclude",
 }
 
@@ -87,6 +88,7 @@ var OnHost = Set{
 	"manual":                   "steps that are committed together are repeated together",
 	"switch-running":           "context that is added between two effects",
 	"crash-anywhere-per-tool":  "a process dies at operations of a turn on this host",
+	"limits":                   "what cannot be kept does not come back through the host's encoding either",
 	"race-of-verbs":            "turns are begun, stopped and taken back at the same moment",
 }
 

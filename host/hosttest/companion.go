@@ -108,7 +108,7 @@ func (s *scene) companionTools() {
 			about("c7", cairn.CompanionWait, "ann"), about("c8", cairn.CompanionStatus, "bob"), sends("c9", "bob", "hello"),
 			about("c10", cairn.CompanionTerminate, "bob"), about("c11", cairn.CompanionWait, "bob"),
 			scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "painter", "message": "paint"}).ID("c12"),
-			sends("c13", "ann", ""), spawns("c14", "a\x00b", "hello")),
+			sends("c13", "ann", ""), spawns("c14", "a\x01b", "hello")),
 		scripted.Text("I see."))
 	s.process().turn("s", "go")
 }

@@ -20,7 +20,8 @@
 //
 // An engine that Start returns stands for a process. Scenarios start several on one store and kill some: a killed process
 // loses its store and its log at once and for good, but its goroutines may go on for a while, as those of a process that
-// was merely cut off do.
+// was merely cut off do. The clock of each process is wrong, by an hour to one side or the other: what is decided is decided
+// by the store's.
 //
 // [Unsound] and [Describe] are what the suite judges by, for tests of other kinds.
 package hosttest
@@ -100,6 +101,7 @@ var scenarios = slices.Concat(
 	reviews,
 	answers,
 	refusals,
+	limited,
 	children,
 	companions,
 	turnsInTheWay,

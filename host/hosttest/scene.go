@@ -65,8 +65,20 @@ func newScene(t *testing.T, h Host, place Store) *scene {
 // Context returns the context of what people do in the scene.
 func (s *scene) Context() context.Context { return s.ctx }
 
-// now is the clock of the store and the processes.
+// now is the clock of the store.
 func (s *scene) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// wrongBy is how far the clock of a process is off the store's. Nothing may come of that, in any scenario.
+const wrongBy = time.Hour
+
+// wrongClock returns the clock of a process: by turns it is ahead of the store's and behind it.
+func (s *scene) wrongClock() func() time.Time {
+	by := wrongBy
+	if len(s.processes)%2 == 1 {
+		by = -wrongBy
+	}
+	return func() time.Time { return s.now().Add(by) }
+}
 
 // later lets so much time pass that what was to happen soon is due. Nobody may be at work. With a store that has a clock
 // of its own this is left to whatever waits next.
@@ -106,7 +118,7 @@ func (s *scene) process(opts ...option) *process {
 	p := &process{s: s, tap: &tap{Store: st, log: log}}
 	hooks := s.diary.hooks("", p.alive)
 	hooks.TextDelta, hooks.StepContext = nil, nil
-	o := &engine.Options{Coalesce: -1, WorkInterval: 20 * time.Millisecond, Now: s.now, Hooks: []*cairn.Hooks{hooks}}
+	o := &engine.Options{Coalesce: -1, WorkInterval: 20 * time.Millisecond, Now: s.wrongClock(), Hooks: []*cairn.Hooks{hooks}}
 	if s.place.Bubble {
 		o.WorkInterval = time.Second
 	}
@@ -316,12 +328,6 @@ func (s *scene) hearEnd(session string, n int) {
 		}
 		return ends == n
 	})
-	s.heard(session, n)
-}
-
-// heard waits until the hooks have heard of n ends of runs of the session.
-func (s *scene) heard(session string, n int) {
-	s.Helper()
 	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
 }
 

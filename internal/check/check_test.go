@@ -181,6 +181,8 @@ var faults = []struct {
 
 	{"module outside the workspace", "workspace", change{"go.work", "use ./store/disk\n", ""}, "module store/disk is not listed"},
 
+	{"module of others inside the workspace", "workspace", change{"go.work", "use .\n", "use .\n\nuse ./bench\n"}, "module bench is listed"},
+
 	{"unlisted requirement", "requirements", change{"go.mod", "go 1.26\n", "go 1.26\n\nrequire example.test/dep v1.0.0\n"}, "go.mod: example.test/dep is not listed"},
 	{"unlisted indirect requirement of the root", "requirements", change{"go.mod", "go 1.26\n", "go 1.26\n\nrequire example.test/dep v1.0.0 // indirect\n"}, "go.mod: example.test/dep is not listed"},
 	{"unlisted requirement of another module", "requirements", change{"store/disk/go.mod", "require ", "require example.test/dep v1.0.0\n\nrequire "}, "store/disk/go.mod: example.test/dep is not listed"},

@@ -25,11 +25,13 @@ func checkFormat(t *tree) ([]string, error) {
 	return problems, nil
 }
 
-func checkTidy(t *tree) ([]string, error) { return each(t, t.modules, "go", "mod", "tidy", "-diff") }
+func checkTidy(t *tree) ([]string, error) {
+	return each(t, t.inWorkspace(t.modules), "go", "mod", "tidy", "-diff")
+}
 
 // tidy does what checkTidy asks for. A module comes after those it requires, so that once is enough.
 func tidy(t *tree) error {
-	problems, err := each(t, t.modules, "go", "mod", "tidy")
+	problems, err := each(t, t.inWorkspace(t.modules), "go", "mod", "tidy")
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "\n"))
 	}
@@ -37,10 +39,12 @@ func tidy(t *tree) error {
 }
 
 func checkBuild(t *tree) ([]string, error) {
-	return each(t, t.codeModules(), "go", "build", "-buildvcs=false", "-o", os.DevNull, "./...")
+	return each(t, t.inWorkspace(t.codeModules()), "go", "build", "-buildvcs=false", "-o", os.DevNull, "./...")
 }
 
-func checkVet(t *tree) ([]string, error) { return each(t, t.codeModules(), "go", "vet", "./...") }
+func checkVet(t *tree) ([]string, error) {
+	return each(t, t.inWorkspace(t.codeModules()), "go", "vet", "./...")
+}
 
 // checkStatic runs the staticcheck that the tools module pins.
 func checkStatic(t *tree) ([]string, error) {
@@ -48,7 +52,7 @@ func checkStatic(t *tree) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return each(t, t.codeModules(), strings.TrimSpace(binary), "./...")
+	return each(t, t.inWorkspace(t.codeModules()), strings.TrimSpace(binary), "./...")
 }
 
 // each runs a command in the directory of each module. A command that fails is a problem.

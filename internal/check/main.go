@@ -5,7 +5,8 @@
 //	go run ./internal/check              run every check
 //	go run ./internal/check floors docs  run the named ones
 //	go run ./internal/check -fix         tidy the modules and copy marked code into the docs
-//	go run ./internal/check -packages    print the patterns that match every package of every module
+//	go run ./internal/check -packages    print the patterns that match every package of every module of the workspace
+//	go run ./internal/check -outside     hold, or fix, the modules outside the workspace as well
 package main
 
 import (
@@ -43,14 +44,18 @@ var checks = []check{
 
 func main() {
 	fix := flag.Bool("fix", false, "tidy the modules and copy marked code into the docs")
-	packages := flag.Bool("packages", false, "print the patterns that match every package of every module")
+	packages := flag.Bool("packages", false, "print the patterns that match every package of every module of the workspace")
+	withOutside := flag.Bool("outside", false, "hold, or fix, the modules outside the workspace as well, and download what they require")
 	flag.Parse()
 
 	t, err := openTree(".")
+	if err == nil {
+		t.outside = *withOutside
+	}
 	switch {
 	case err != nil:
 	case *packages:
-		for _, m := range t.codeModules() {
+		for _, m := range t.inWorkspace(t.codeModules()) {
 			fmt.Println("./" + path.Join(m.dir, "..."))
 		}
 	case *fix:

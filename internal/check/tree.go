@@ -20,6 +20,7 @@ type tree struct {
 	root    string
 	files   []string // sorted
 	modules []module // each after those it requires
+	outside bool     // the modules outside the workspace are held as well
 }
 
 // openTree reads the checkout at root: every file that git tracks or would track.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // MessageText returns a message as [Message] appends it.
@@ -154,8 +155,8 @@ func (w *writer) raw(name string, raw json.RawMessage) {
 	if raw == nil {
 		raw = json.RawMessage("null")
 	}
-	if !json.Valid(raw) {
-		w.fail(fmt.Errorf("%s is not valid JSON", name))
+	if problem := limits.JSON(raw); problem != "" {
+		w.fail(fmt.Errorf("%s %s", name, problem))
 	}
 	w.data = append(w.data, raw...)
 }

@@ -3,8 +3,11 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
@@ -30,8 +33,8 @@ func NewDoc(raw json.RawMessage) (*Doc, error) {
 	case absentKind, nullKind:
 		raw = json.RawMessage("{}")
 	case objectKind:
-		if !json.Valid(raw) {
-			return nil, fmt.Errorf("not valid JSON")
+		if problem := limits.JSON(raw); problem != "" {
+			return nil, errors.New(problem)
 		}
 	default:
 		return nil, fmt.Errorf("not a JSON object")

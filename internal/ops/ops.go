@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Kind says what an Op does.
@@ -39,27 +40,32 @@ type Patch struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// Validate reports the first thing wrong with the form of op. It does not look at any document.
+// Validate reports the first thing wrong with op by itself: its form, and what a session cannot keep, see package limits.
+// It does not look at any document.
 func (op Op) Validate() error {
 	if op.Path != "" && op.Path[0] != '/' {
 		return fmt.Errorf("path %q: a JSON Pointer starts with /", op.Path)
 	}
-	if !utf8.ValidString(op.Path) {
-		return fmt.Errorf("path %q is not valid UTF-8", op.Path)
+	if problem := limits.Text(op.Path); problem != "" {
+		return fmt.Errorf("path %.200q %s", op.Path, problem)
 	}
+	levels := strings.Count(op.Path, "/")
 	switch op.Kind {
 	case Append:
 		if op.Path == "" {
 			return fmt.Errorf("append: the whole state is an object, not an array")
 		}
+		if levels+1 > limits.Depth {
+			return fmt.Errorf("append %.200q: is nested more than %d levels deep in the state", op.Path, limits.Depth)
+		}
 		for i, item := range op.Items {
-			if !json.Valid(item) {
-				return fmt.Errorf("append %s: item %d is not valid JSON", op.Path, i)
+			if problem := fits(item, levels+1); problem != "" {
+				return fmt.Errorf("append %s: item %d %s", op.Path, i, problem)
 			}
 		}
 	case Replace:
-		if !json.Valid(op.Value) {
-			return fmt.Errorf("replace %s: the value is not valid JSON", op.Path)
+		if problem := fits(op.Value, levels); problem != "" {
+			return fmt.Errorf("replace %s: the value %s", op.Path, problem)
 		}
 		if op.Path == "" && kindOf(op.Value) != objectKind {
 			return fmt.Errorf("replace: the whole state must be an object")
@@ -72,6 +78,24 @@ func (op Op) Validate() error {
 		return fmt.Errorf("unknown operation %q", op.Kind)
 	}
 	return nil
+}
+
+// fits returns what is wrong with a value some levels below the top of a document, or "".
+func fits(raw json.RawMessage, levels int) string {
+	depth, problem := limits.Nested(raw)
+	if problem == "" && levels+depth > limits.Depth {
+		problem = fmt.Sprintf("is nested more than %d levels deep in the state", limits.Depth)
+	}
+	return problem
+}
+
+// Size returns about how many bytes a document can grow by op, and no fewer.
+func (op Op) Size() int {
+	n := 64 + 6*len(op.Path) + len(op.Value)
+	for _, item := range op.Items {
+		n += len(item) + 1
+	}
+	return n
 }
 
 // Diff returns the operations that turn the object before into the object after. Members that are equal as JSON

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,8 +78,11 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
-	var busy func() // what happens at the next write to the log
-	j, st, eng, _, err := o.assemble(inProcess, func(string) (store.Store, error) { return memstore.New(nil), nil }, func(p point) {
+	var busy func()        // what happens at the next write to the log
+	var ahead atomic.Int64 // what the store's clock shows beyond the time of day
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	inMemory := func(string) (store.Store, error) { return memstore.New(&memstore.Options{Now: now}), nil }
+	j, st, eng, _, err := o.assemble(inProcess, inMemory, func(p point) {
 		if happens := busy; p == beforeAppend && happens != nil {
 			busy = nil
 			happens()
@@ -87,13 +91,8 @@ func soundFamily(t *testing.T) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	anHourLater, err := engine.New(st, nil, &engine.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	s := &tale{t, eng, &clerk{name: "p", eng: eng, journal: j, rng: rng}, "group.per-step-family"}
-	late := &tale{t, eng, &clerk{name: "late", eng: anHourLater, journal: j, rng: rng}, s.id}
 
 	s.ends(s.say("ask pay vote note"), cairn.SuspendedStepPartially)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("a", 1001))
@@ -108,7 +107,8 @@ func soundFamily(t *testing.T) *Tree {
 	s.goesOn()
 
 	s.ends(s.say("ask_soon"), cairn.SuspendedClientTool)
-	late.answer(toolAskSoon, cairn.OutcomeLate, result("e", 1003))
+	ahead.Store(int64(time.Hour))
+	s.answer(toolAskSoon, cairn.OutcomeLate, result("e", 1003))
 	s.goesOn()
 
 	s.ends(s.say("per-tool-child:per-step-grandchild-typed:ask per-step-mate:pay add"), cairn.SuspendedChildren)
@@ -130,10 +130,8 @@ func soundFamily(t *testing.T) *Tree {
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.goesOn()
 	s.ends(queued[1], cairn.SuspendedStepPartially)
-	for _, e := range []*engine.Engine{eng, anHourLater} {
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := eng.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	return loadAll(t, st, o.Dir, s.id)
 }

@@ -157,7 +157,7 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	}
 	resume := false
 	switch n := rng.IntN(60); {
-	case row.Crashed(time.Now()):
+	case row.Crashed(row.AsOf):
 		if n >= 20 {
 			return nil, nil // a worker's
 		}
@@ -188,7 +188,7 @@ func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engin
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return err
 		}
-		if err != nil || !row.Running(time.Now()) {
+		if err != nil || !row.Running(row.AsOf) {
 			continue
 		}
 		busy := engine.Enqueue

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -92,7 +91,7 @@ func (fx *Effects) outdated(err error) bool {
 		return false
 	}
 	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
-		return seen.Crashed(fx.Now())
+		return seen.Crashed(seen.AsOf)
 	}
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
 }
@@ -114,7 +113,7 @@ func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLive(snap)
+	l, err := fx.newLive(snap)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +144,9 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
 		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
-	l := &live{row: row, logLast: in.LogLast}
+	l := &live{logLast: in.LogLast}
+	l.sees(fx, row)
+	dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
 	if err := l.load(c.InitialState, messages); err != nil {
 		return nil, err
@@ -164,12 +165,11 @@ func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
 	}
 }
 
-// stamp says of messages which run brings them and when.
+// stamp says of messages which run brings them. When, says the commit.
 func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
-	now := fx.Now().UTC()
 	for i := range list {
 		m := &list[i]
-		m.RunID, m.CreatedAt = runID, now
+		m.RunID, m.CreatedAt = runID, time.Time{}
 		if m.ID == "" {
 			m.ID = runID + "/in" + strconv.Itoa(i)
 		}
@@ -194,12 +194,12 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		return err
 	}
 	if a.State != nil && !l.checked {
-		if err := fx.checkState(ctx, a, l.doc.Raw()); err != nil {
+		if err := a.State.Check(l.doc.Raw()); err != nil {
 			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
 		l.checked = true
 	}
-	crashed := row.Crashed(fx.Now())
+	crashed := row.Crashed(row.AsOf)
 	if crashed {
 		if err := fx.Kept(ctx, row); err != nil {
 			return err
@@ -233,9 +233,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		}
 		c.DropStaged = true
 	}
-	if l.row, err = fx.commitBegin(ctx, row.ID, c); err != nil {
+	begun, err := fx.commitBegin(ctx, row.ID, c)
+	if err != nil {
 		return err
 	}
+	l.sees(fx, begun)
 	l.append(c.Messages)
 	l.wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
@@ -272,13 +274,6 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	return nil
 }
 
-// checkState reports whether a stored state is of the agent's type, which may decode itself.
-func (fx *Effects) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := userCall{what: "the state type", code: cairn.CodeState, limit: fx.HookTimeout, agent: a.Name}
-	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
-	return err
-}
-
 // commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
 // that nobody drives would hold the session until its lease runs out.
 func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
@@ -303,14 +298,14 @@ func (fx *Effects) goOn(l *live, c *store.Commit, kind cairn.RunKind) (withdrawn
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		fx.withdraw(c, l.messages, l.calls, "the conversation went on")
+		fx.withdraw(c, l.row, l.messages, l.calls, "the conversation went on")
 		withdrawn = c.Messages
 		c.Messages = slices.Concat(withdrawn, messages)
 		return withdrawn
 	}
 	for _, call := range l.calls {
-		if call.Overdue(fx.Now()) {
-			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, fx.Now()), Seen: call.Version})
+		if now := l.row.AsOf; call.Overdue(now) {
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
 	return nil
@@ -388,8 +383,18 @@ func openers(l *live, in BeginIn) []cairn.Message {
 	return list
 }
 
+// dated gives messages the time of the commit that wrote them, which has left the row behind.
+func dated(messages []cairn.Message, row *cairn.Session) {
+	for i := range messages {
+		if messages[i].CreatedAt.IsZero() {
+			messages[i].CreatedAt = row.UpdatedAt
+		}
+	}
+}
+
 // append takes over messages that were committed.
 func (l *live) append(messages []cairn.Message) {
+	dated(messages, l.row)
 	for i := range messages {
 		l.note(&messages[i])
 	}
@@ -403,14 +408,14 @@ func (l *live) append(messages []cairn.Message) {
 func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
 	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
 	l.run, l.hooks = run, hooks
-	l.lastCommit = fx.Now()
+	l.lastCommit = l.row.UpdatedAt
 	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
 	l.drives(run.ID)
 	fx.cache.drive(l)
 	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
-	l.unopened = true
+	fx.open(ctx, a, l)
 	if l.step = fx.reopen(l, a); l.step != nil {
-		l.step.scope = fx.newScope(l, l.step.number)
+		l.step.scope = fx.newScope(l, l.step.number, l.opening)
 		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
 	}
 }
@@ -424,38 +429,22 @@ func beginEvent(previous string, messages int) cairn.Event {
 	return ev
 }
 
-// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
-// that step.
-func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Position) error {
-	l.unopened = false
+// open calls the hooks for the beginning of a run. What they write is part of its first step.
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) {
+	if !fx.hooked(l, a) {
+		return
+	}
 	previous := l.run.PreviousRunID
-	pick := func(h *cairn.Hooks) hook {
+	l.opening = fx.newScope(l, 0)
+	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
 		switch {
 		case previous != "" && h.RunResumed != nil:
-			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
+			h.RunResumed(ctx, l.handle(l.opening), previous)
 		case previous == "" && h.RunStart != nil:
-			return func(ctx context.Context, step *cairn.Step) error { h.RunStart(ctx, step); return nil }
+			h.RunStart(ctx, l.handle(l.opening))
 		}
 		return nil
-	}
-	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
-		return nil
-	}
-	work, key := l.work(ctx)
-	defer l.release(key)
-	l.opening = fx.newScope(l, 0)
-	fx.observe(work, l, a, "run's", l.opening, pick)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if l.step != nil {
-		l.step.scope = fx.newScope(l, l.step.number, l.opening)
-	}
-	w := l.opening.writes()
-	if !fx.Apart || w.empty() && l.step == nil { // a reply that is staged says that they have run
-		return nil
-	}
-	return fx.stage(ctx, l, stepID(at.RunID, at.Step), l.key(openingKey, false), w)
+	})
 }
 
 func (l *live) begun() Begun {

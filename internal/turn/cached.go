@@ -147,14 +147,14 @@ func (fx *Effects) cached(l *live, c *call, run func() *cairn.ToolResult) *cairn
 	if !ok {
 		return run()
 	}
-	if e, ok := l.results.get(key, fx.Now()); ok {
+	if e, ok := l.results.get(key, fx.now(l)); ok {
 		c.hit = true
 		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: e.Output}
 	}
 	before := c.scope.effects()
 	result := run()
 	if result != nil && c.scope.effects() == before {
-		c.made = fx.Now().UTC()
+		c.made = fx.now(l)
 	}
 	return result
 }

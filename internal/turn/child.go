@@ -49,6 +49,7 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildI
 		c.scope = fx.newScope(l, st.number, l.opening, st.scope)
 	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
+	v.call = l.callHandle(c, c.scope)
 	var result *cairn.ToolResult
 	switch {
 	case in.Failed != nil:
@@ -82,6 +83,7 @@ type visit struct {
 	a         *cairn.Agent
 	l         *live
 	c         *call
+	call      *cairn.Call
 	driven    string     // the run that was driven for this call since it was last asked
 	drive     *Begun     // the run that is to be driven next, if any
 	run       *cairn.Run // what the other session came to, if it did
@@ -94,11 +96,11 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		v.c.begun = true
 		return nil, nil
 	}
-	err := v.fx.veto(v.work, v.l, v.a, "BeforeSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
+	err := v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
 		if h.BeforeSubAgent == nil {
 			return nil
 		}
-		return v.c.hook(func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
+		return h.BeforeSubAgent(v.work, v.call, agent)
 	})
 	if err != nil {
 		return errorResult(v.c.use, cairn.CodeHook, err.Error()), nil
@@ -121,16 +123,11 @@ func (v *visit) end(result *cairn.ToolResult) {
 	}
 	v.c.visited = &ev
 	v.l.emit.event(ev)
-	agent := v.c.agent
-	v.fx.observe(v.work, v.l, v.a, "AfterSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
-		if h.AfterSubAgent == nil {
-			return nil
+	_ = v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
+		if h.AfterSubAgent != nil {
+			h.AfterSubAgent(v.work, v.call, v.c.agent, result)
 		}
-		shown := *result
-		return v.c.hook(func(ctx context.Context, call *cairn.Call) error {
-			h.AfterSubAgent(ctx, call, agent, &shown)
-			return nil
-		})
+		return nil
 	})
 }
 
@@ -139,7 +136,7 @@ func (v *visit) end(result *cairn.ToolResult) {
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	c.child = childID(v.l.row, c.use.CallID)
-	if err := c.tool.Check(c.use.Input); err != nil {
+	if err := c.check(); err != nil {
 		return failure(c.use, err), nil
 	}
 	if veto, err := v.begin(c.tool.Agent().Name); veto != nil || err != nil {
@@ -299,7 +296,7 @@ func (v *visit) goOn() (Begun, *cairn.Run, error) {
 		return Begun{}, nil, err
 	}
 	switch {
-	case row.Running(fx.Now()):
+	case row.Running(row.AsOf):
 		if b, ok := v.c.begins[row.RunID]; ok && b.Token == row.Lease.Token { // by a try of this effect whose answer was lost
 			return b, nil, nil
 		}

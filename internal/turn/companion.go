@@ -40,7 +40,7 @@ type companionStatus struct {
 // when the run was stopped.
 func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.use
-	if err := v.c.tool.Check(use.Input); err != nil {
+	if err := v.c.check(); err != nil {
 		return failure(use, err), nil
 	}
 	var args companionArgs
@@ -311,14 +311,14 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (Begun
 func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error {
 	wait := 2 * time.Millisecond
 	for {
-		stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: why, At: v.fx.Now()}
+		stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: why, At: row.AsOf}
 		var err error
 		switch {
 		case row.Status == cairn.SessionPaused && kind == cairn.StopAbort:
 			err = v.fx.Withdraw(v.ctx, row.ID, stop)
 		case row.Status != cairn.SessionActive:
 			return nil
-		case row.Crashed(v.fx.Now()):
+		case row.Crashed(row.AsOf):
 			err = v.fx.Settle(v.ctx, row, stop)
 		default:
 			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -33,6 +35,7 @@ type emitter struct {
 	armed     bool
 	early     bool // there was a flush after the timer was set: it rings too early
 	lastFlush time.Time
+	clock     clock // tells events their times
 	urgent    bool  // the next delta is the first of its step
 	last      int64 // the log's last sequence as far as known
 	// rivals are those who may write of the same step; nil if there can be none.
@@ -55,7 +58,7 @@ var bufferPool = sync.Pool{New: func() any {
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
 	own := bufferPool.Get().(*buffers)
 	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, last: last,
-		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(),
+		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(), clock: fx.clockOf(row),
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
 }
 
@@ -80,7 +83,7 @@ func (fx *Effects) append(ctx context.Context, log string, expect int64, w store
 func (e *emitter) event(ev cairn.Event) {
 	now := e.fx.Now()
 	e.ids.put(&ev)
-	ev.Time = now.UTC()
+	ev.Time = e.clock.at(now)
 	e.mu.Lock()
 	if e.rivals != nil && e.rivals.has(&ev) {
 		e.mu.Unlock()
@@ -175,9 +178,10 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool was told if its event is too large
 		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
 	}
+	ev.Error = storable(ev.Error)
 	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
 		short := *ev.Error
-		short.Message, short.Details, short.Cause = cutText(short.Message, limit/2), nil, nil
+		short.Message, short.Details, short.Cause = limits.Cut(short.Message, limit/2), nil, nil
 		ev.Error, ev.Truncated = &short, true
 	}
 	if ev.Usage != nil && customBytes(ev.Usage) > limit/2 {
@@ -213,7 +217,7 @@ func fitPatch(ev cairn.Event, limit int) []cairn.Event {
 		}
 		if n > limit { // a reader that meets this reads the state from the store
 			part := ev
-			part.Patch, part.Truncated, part.Name = nil, true, cutText(op.Path, limit)
+			part.Patch, part.Truncated, part.Name = nil, true, limits.Cut(op.Path, limit)
 			list = append(list, part)
 			from = i + 1
 			continue
@@ -231,19 +235,8 @@ func truncate(raw json.RawMessage, limit int) json.RawMessage {
 	if json.Unmarshal(raw, &s) == nil {
 		text = s
 	}
-	short, _ := json.Marshal(cutText(text, limit/6)) // a string always encodes
+	short, _ := json.Marshal(limits.Cut(text, limit/6)) // a string always encodes
 	return short
-}
-
-// cutText shortens text to at most limit bytes at a character's boundary.
-func cutText(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 // flush writes what is buffered.
@@ -293,11 +286,30 @@ func (e *emitter) send(ctx context.Context) error {
 				continue
 			}
 		}
+		if unkeepable(err) && e.sift(batch) {
+			continue
+		}
 		if err == nil {
 			e.sent(batch, last)
 		}
 		return err
 	}
+}
+
+// sift takes out of a batch that the log refuses, of which it has nothing, the events that it cannot keep, and reports
+// whether there were any: rather a hole in the log than a run that cannot go on.
+func (e *emitter) sift(batch []cairn.Event) bool {
+	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
+		err := store.CheckEvent(&ev, e.fx.Log.MaxEvent()-64)
+		if err != nil {
+			e.fx.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
+		}
+		return err != nil
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.batch = left
+	return len(left) < len(batch)
 }
 
 // unsent returns the batch, or why the effect has to give up.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -22,6 +23,7 @@ type live struct {
 	callIDs  map[string]struct{}
 	damaged  bool // the transcript has tool uses without a result
 	checked  bool // the state decodes as the agent's type
+	spoiled  bool // what is here is not what was committed
 	untold   bool // the last run's process may have died before it told the log of its end
 	// calls are the rows of the step that waits, as of row.
 	calls   []cairn.PendingCall
@@ -35,10 +37,10 @@ type live struct {
 	logLast  int64  // the log's last sequence when the session was parked
 	replied  int64  // that when the step's reply was complete; 0 if it was committed before
 	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
-	unopened bool   // those hooks have not run
 	step     *step
 	deferred deferred
-	// lastCommit is when what the run last wrote was worked out.
+	clock    clock // as of row
+	// lastCommit is when what the run last wrote was worked out, by the clock.
 	lastCommit time.Time
 
 	mu      sync.Mutex
@@ -70,10 +72,6 @@ type step struct {
 	planned bool
 	// told says that the reply was committed before: the step waited and goes on.
 	told bool
-	// judged is what user code made of the step's end; nil if it has no say in it, or was not asked yet. out is what the step
-	// came to then, in the process that judged it.
-	judged *judgement
-	out    *outcome
 }
 
 // call is one tool call of a step.
@@ -107,6 +105,14 @@ type call struct {
 	moved bool
 }
 
+// atMost returns how long the call is waited for from the commit on that opens it; 0 means for ever.
+func (c *call) atMost() time.Duration {
+	if c.tool == nil {
+		return 0
+	}
+	return c.tool.AtMost()
+}
+
 // waits reports whether the call has no result because somebody outside must give one.
 func (c *call) waits() bool {
 	return c.result == nil && (c.waiting != nil && !c.moved || c.pending != nil && c.pending.Status == cairn.CallOpen)
@@ -134,9 +140,10 @@ func (s *step) call(id string) *call {
 	return nil
 }
 
-// newLive returns a session in memory as a snapshot has it.
-func newLive(snap *store.Snapshot) (*live, error) {
-	l := &live{row: snap.Session, results: newResults(snap.Cache), calls: snap.Calls}
+// newLive returns a session in memory as a snapshot that was just read has it.
+func (fx *Effects) newLive(snap *store.Snapshot) (*live, error) {
+	l := &live{results: newResults(snap.Cache), calls: snap.Calls}
+	l.sees(fx, snap.Session)
 	if err := l.load(snap.State, snap.Messages); err != nil {
 		return nil, err
 	}
@@ -307,7 +314,7 @@ func notExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 }
 
 func errorResult(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
-	raw, _ := json.Marshal(text) // a string always encodes
+	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }
 
@@ -401,13 +408,11 @@ func (c *cache) evict(root string) {
 	}
 }
 
-// drive puts a session among those that are driven, unless this process drives it under a later lease.
+// drive puts a session among those that are driven.
 func (c *cache) drive(l *live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if later := c.driven[l.row.ID]; later == nil || later.row.Lease.Token <= l.row.Lease.Token {
-		c.driven[l.row.ID] = l
-	}
+	c.driven[l.row.ID] = l
 }
 
 // get returns a session that is driven, or nil.

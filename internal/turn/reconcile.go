@@ -193,7 +193,7 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		}
 		var missing []cairn.Event
 		for _, ev := range p.missing(seen) {
-			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, p.runID, row.Agent, fx.Now().UTC()
+			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, p.runID, row.Agent, row.AsOf
 			missing = append(missing, fit(ev, fx.eventLimit())...)
 		}
 		if len(missing) == 0 {

@@ -2,11 +2,11 @@ package turn
 
 import (
 	"encoding/json"
-	"math"
 	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -126,23 +126,33 @@ func (s *scope) AddContext(m cairn.Message) {
 }
 
 func (s *scope) RecordUsage(name string, amount float64) {
-	problem := ids.Check(name)
-	if math.IsNaN(amount) || math.IsInf(amount, 0) {
-		problem = "has an amount that is not a number"
-	}
-	if problem != "" {
-		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.ids.session, "amount", amount)
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
+		return
+	}
+	problem := ids.Check(name)
+	if problem == "" {
+		problem = unaccountable(amount, s.usage[name]+amount)
+	}
+	if problem != "" {
+		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.ids.session, "amount", amount)
 		return
 	}
 	if s.usage == nil {
 		s.usage = map[string]float64{}
 	}
 	s.usage[name] += amount
+}
+
+// unaccountable returns what is wrong with amounts, of which one is the sum of others, or "".
+func unaccountable(amounts ...float64) string {
+	for _, n := range amounts {
+		if limits.Number(n) != "" {
+			return "has an amount or a sum that is not a finite number"
+		}
+	}
+	return ""
 }
 
 func (s *scope) Checkpoint() {
@@ -159,6 +169,12 @@ func (s *scope) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+}
+
+// handle returns the cairn.Step over a scope.
+func (l *live) handle(s *scope) *cairn.Step {
+	return cairn.NewStep(cairn.StepInfo{SessionID: l.row.ID, RunID: l.run.ID, Agent: l.row.Agent, UserID: l.row.UserID,
+		Turn: l.run.Turn, Number: s.number}, s)
 }
 
 // frozenScope returns a scope for functions that only read, over the state as it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // pend makes the row of a call that waits from now on. The step's commit writes it.
 func (fx *Effects) pend(l *live, st *step, c *call) {
-	row := c.tool.Pending(fx.Now())
+	row := c.tool.Pending()
 	row.ID, row.RootID, row.SessionID, row.Input = c.use.CallID, l.row.RootID, l.row.ID, c.use.Input
 	row.RunID, row.StepID = l.run.ID, l.suspendedStep(st)
 	if row.Kind == cairn.CallApproval {
@@ -37,14 +38,15 @@ func (fx *Effects) asksFirst(ctx context.Context, l *live, c *call) (asks bool) 
 	if c.tool == nil || c.tool.Waits() != cairn.CallApproval || c.tool.Check(c.use.Input) != nil {
 		return false
 	}
-	info, tool, input := c.info(), c.tool, c.use.Input
-	u := userCall{what: "the condition of an approval", code: cairn.CodeHook, limit: fx.HookTimeout, call: &info}
-	asks, err := lent(ctx, fx, l, u, fx.frozenScope(l, l.step.number, "by a condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
-		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
-	})
+	defer func() {
+		if v := recover(); v != nil {
+			fx.Logger.Error("the condition of an approval panicked", "tool", c.use.Tool, "panic", v, "stack", string(debug.Stack()))
+			asks = true
+		}
+	}()
+	asks, err := c.tool.AsksApproval(ctx, l.callHandle(c, fx.frozenScope(l, l.step.number, "by a condition")), c.use.Input)
 	if err != nil {
 		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.use.Tool, "error", err)
-		return true
 	}
 	return asks
 }
@@ -116,8 +118,14 @@ func (l *live) waiting(st *step) *store.Suspend {
 			continue
 		}
 		s.OpenCalls++
-		if c.pending != nil {
-			s.NextDeadline = earlier(s.NextDeadline, c.pending.Deadline)
+		switch p := c.pending; {
+		case p == nil:
+		case p.Version > 0:
+			s.NextDeadline = earlier(s.NextDeadline, p.Deadline)
+		default:
+			if in := c.atMost(); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
+				s.DeadlineIn = in
+			}
 		}
 	}
 	return s
@@ -133,7 +141,7 @@ func earlier(a, b time.Time) time.Time {
 
 // callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
 // the step goes on waiting, the others dropped.
-func (fx *Effects) callWrites(st *step, waits bool) []store.CallWrite {
+func (fx *Effects) callWrites(l *live, st *step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
 	for _, c := range st.calls {
 		p := c.pending
@@ -141,12 +149,12 @@ func (fx *Effects) callWrites(st *step, waits bool) []store.CallWrite {
 		case p == nil:
 		case p.Version == 0: // if the run was stopped nobody could know of the call
 			if waits {
-				list = append(list, store.CallWrite{Call: *p})
+				list = append(list, store.CallWrite{Call: *p, DeadlineIn: c.atMost()})
 			}
 		case c.result != nil && c.result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
 		case !waits:
-			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", fx.Now()), Seen: p.Version})
+			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.row.AsOf), Seen: p.Version})
 		}
 	}
 	return list
@@ -219,7 +227,7 @@ func pendingEvents(number int, rows []cairn.PendingCall) []cairn.Event {
 
 // WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can go on.
 func (fx *Effects) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
-	if row.SuspendedStep == "" || row.Ready() || overdue(row, fx.Now()) {
+	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil
 	}
 	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
@@ -266,14 +274,10 @@ func count(n int, what string, m int, other string) string {
 	return say(n, what) + " and " + say(m, other)
 }
 
-// Expire closes the calls of a paused session whose deadline has passed: by the process's clock, or because it was not
-// after a time that the store says has passed. It reports whether the session can go on.
-func (fx *Effects) Expire(ctx context.Context, id string, passed time.Time) (bool, error) {
+// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can go on.
+func (fx *Effects) Expire(ctx context.Context, id string) (bool, error) {
 	row, err := store.Update(ctx, fx.Store, id, func(row *cairn.Session) (*store.Commit, error) {
-		now := fx.Now()
-		if passed.After(now) {
-			now = passed
-		}
+		now := row.AsOf
 		if row.Status != cairn.SessionPaused || !overdue(row, now) {
 			return nil, nil
 		}
@@ -302,9 +306,9 @@ func (fx *Effects) Expire(ctx context.Context, id string, passed time.Time) (boo
 // withdrawnMark is in the id of a message that withdraw adds.
 const withdrawnMark = "/withdrawn"
 
-// withdraw adds to a commit what takes back the wait of a session: what was answered is told, the rest is closed as not
+// withdraw adds to a commit what takes back the wait of a session that was seen: what was answered is told, the rest is closed as not
 // executed, and nobody can answer any more. The commit begins or ends the run that the message belongs to.
-func (fx *Effects) withdraw(c *store.Commit, messages []cairn.Message, calls []cairn.PendingCall, why string) {
+func (fx *Effects) withdraw(c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall, why string) {
 	reply, open := unanswered(messages)
 	results := &cairn.Message{Role: cairn.RoleTool}
 	for _, use := range open {
@@ -314,7 +318,7 @@ func (fx *Effects) withdraw(c *store.Commit, messages []cairn.Message, calls []c
 			if row.ID != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
 				continue
 			}
-			w := store.CallWrite{Call: inbox.Drop(*row, why, fx.Now()), Seen: row.Version}
+			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
 			if row.Status == cairn.CallAnswered {
 				if told := inbox.Result(row); told != nil {
 					result, w.Call = told, inbox.Settle(*row)
@@ -364,7 +368,7 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, abortError(stop)
 	}
 	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: sessionStatus(run.Status), DropStaged: true}
-	fx.withdraw(c, snap.Messages, snap.Calls, "the run was stopped")
+	fx.withdraw(c, row, snap.Messages, snap.Calls, "the run was stopped")
 	after, err := fx.Store.Commit(ctx, id, c)
 	if err != nil {
 		return err

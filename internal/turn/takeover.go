@@ -62,7 +62,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
 		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
-	l, err := newLive(snap)
+	l, err := fx.newLive(snap)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 			return nil, err
 		}
 	}
-	l.lastCommit = fx.Now()
+	l.lastCommit = fx.now(l)
 	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
 	l.drives(l.run.ID)
 	fx.cache.drive(l)
@@ -99,6 +99,9 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	}
 	if stop != nil {
 		l.requestStop(*stop)
+	}
+	if row.Step == 0 && (l.step == nil || l.step.told) { // what they wrote went with the process
+		fx.open(ctx, a, l)
 	}
 	if l.step != nil {
 		l.retell()
@@ -142,7 +145,7 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.
 		if err != nil {
 			return err
 		}
-		fx.withdraw(c, snap.Messages, snap.Calls, "the run was stopped")
+		fx.withdraw(c, snap.Session, snap.Messages, snap.Calls, "the run was stopped")
 	}
 	if row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
 		return err

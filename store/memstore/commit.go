@@ -12,6 +12,9 @@ import (
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -25,6 +28,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		}
 		ses = newSession(c.NewRow(id, now), c.InitialState)
 	} else {
+		ses.row.AsOf = now
 		if c.Guard.CheckToken(&ses.row) != nil && !c.Took(&ses.row) {
 			return nil, c.Guard.CheckToken(copyOf(&ses.row)) // a conflict hands the row out
 		}
@@ -270,6 +274,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	defer s.mu.Unlock()
 	if there := s.sessions[to.ID]; there != nil {
+		there.row.AsOf = s.clock()
 		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", to.ID)
 	}
 	count, position := len(ses.messages), ses.row.State.Position

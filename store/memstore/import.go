@@ -42,6 +42,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	defer s.mu.Unlock()
 	for _, ses := range tree {
 		if there := s.sessions[ses.row.ID]; there != nil {
+			there.row.AsOf = s.clock()
 			return store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", ses.row.ID)
 		}
 	}

@@ -73,12 +73,14 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		return store.Page[cairn.Session]{}, err
 	}
 	defer s.mu.Unlock()
+	now := s.clock()
 	var out store.Page[cairn.Session]
 	for _, row := range s.newest(func(row *cairn.Session) bool { return cursor.Before(row) && matches(&q, row) }) {
 		if len(out.Items) == store.PageSize(q.Limit) {
 			out.Next = store.SessionCursor(&out.Items[len(out.Items)-1])
 			break
 		}
+		row.AsOf = now
 		out.Items = append(out.Items, *row)
 	}
 	return out, nil

@@ -120,6 +120,7 @@ func (s *Store) open(ctx context.Context, id string) (*session, error) {
 		s.mu.Unlock()
 		return nil, store.NotFound(id)
 	}
+	ses.row.AsOf = s.clock()
 	return ses, nil
 }
 
@@ -256,6 +257,9 @@ func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn
 
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	if err := store.ValidateStaged(pieces); err != nil {
+		return err
+	}
 	ses, err := s.open(ctx, id)
 	if err != nil {
 		return err
@@ -319,6 +323,9 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 
 // RequestStop implements store.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	if err := stop.Validate(); err != nil {
+		return err
+	}
 	ses, err := s.open(ctx, id)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	members, rows := []*session{ses}, []*cairn.Session{&ses.row}
 	for _, other := range s.sessions {
 		if other != ses && other.row.RootID == root {
+			other.row.AsOf = now
 			members, rows = append(members, other), append(rows, &other.row)
 		}
 	}

@@ -121,6 +121,8 @@ func (w *write) waitArgument(name string) (any, bool) {
 		return orNull(int64(suspend.OpenCalls), c.Suspend != nil), true
 	case "next_deadline":
 		return timestamp(suspend.NextDeadline), true
+	case "deadline_in":
+		return orNull(suspend.DeadlineIn, suspend.DeadlineIn > 0), true
 	case "more":
 		return int64(w.more), true
 	case "turn_id":

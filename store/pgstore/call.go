@@ -13,7 +13,7 @@ import (
 
 // selectCall begins a statement that reads calls: the columns are those that readCall reads.
 const selectCall = `
-	SELECT c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.data`
+	SELECT c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.deadline, c.data`
 
 const (
 	// By the key of calls.
@@ -39,14 +39,14 @@ const (
 const sqlPutCalls = `, put AS (
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
 		step_id, user_id, agent, tool, kind, status, reviewers, data)
-	SELECT s.root_id, w.id, h.session, w.seen + 1, h.updated_at, h.updated_at, w.deadline, w.claimed_until, w.claimed_by,
+	SELECT s.root_id, w.id, h.session, w.seen + 1, h.updated_at, h.updated_at, coalesce(h.updated_at + w.deadline_in, w.deadline), w.claimed_until, w.claimed_by,
 		w.step_id, s.user_id, s.agent, w.tool, w.kind, w.status, w.reviewers, w.data
 	FROM head h
 		JOIN {owner} s ON s.key = h.session,
-		unnest(@call_id::text[], @call_seen::bigint[], @call_deadline::timestamptz[], @call_claimed_until::timestamptz[],
+		unnest(@call_id::text[], @call_seen::bigint[], @call_deadline::timestamptz[], @call_deadline_in::interval[], @call_claimed_until::timestamptz[],
 			@call_claimed_by::text[], @call_step::text[], @call_tool::text[], @call_kind::text[], @call_status::text[],
 			@call_reviewers::jsonb[], @call_data::text[])
-			w (id, seen, deadline, claimed_until, claimed_by, step_id, tool, kind, status, reviewers, data)
+			w (id, seen, deadline, deadline_in, claimed_until, claimed_by, step_id, tool, kind, status, reviewers, data)
 	ON CONFLICT (root_id, id) DO UPDATE
 	SET version = CASE WHEN calls.version = excluded.version - 1 AND calls.session = excluded.session THEN excluded.version END,
 		updated_at = excluded.updated_at, deadline = excluded.deadline, claimed_until = excluded.claimed_until,
@@ -71,6 +71,7 @@ type callColumns struct {
 	id, claimedBy, step, tool, kind, status, reviewers, data []string
 	seen                                                     []int64
 	deadline, claimedUntil                                   []*time.Time
+	deadlineIn                                               []*time.Duration
 }
 
 func (x *callColumns) fill(list []store.CallWrite) error {
@@ -88,6 +89,7 @@ func (x *callColumns) fill(list []store.CallWrite) error {
 		}
 		x.id, x.seen = append(x.id, call.ID), append(x.seen, list[i].Seen)
 		x.deadline = append(x.deadline, timestamp(call.Deadline))
+		x.deadlineIn = append(x.deadlineIn, orNull(list[i].DeadlineIn, list[i].DeadlineIn > 0))
 		x.claimedBy, x.claimedUntil = append(x.claimedBy, call.ClaimedBy), append(x.claimedUntil, timestamp(call.ClaimedUntil))
 		x.step, x.tool = append(x.step, call.StepID), append(x.tool, call.Tool)
 		x.kind, x.status = append(x.kind, string(call.Kind)), append(x.status, string(call.Status))
@@ -104,6 +106,8 @@ func (x *callColumns) argument(name string) (any, bool) {
 		return x.seen, true
 	case "call_deadline":
 		return x.deadline, true
+	case "call_deadline_in":
+		return x.deadlineIn, true
 	case "call_claimed_until":
 		return x.claimedUntil, true
 	case "call_claimed_by":
@@ -153,14 +157,15 @@ func (w *write) checkCalls(ctx context.Context, c *conn, r *record) error {
 
 func readCall(rows pgx.Rows) (cairn.PendingCall, error) {
 	var call, columns cairn.PendingCall
+	var deadline *time.Time
 	if err := readJSON(rows, "call", &call, &columns.RootID, &columns.ID, &columns.SessionID, &columns.Version, &columns.CreatedAt,
-		&columns.UpdatedAt, &columns.UserID, &columns.Agent); err != nil {
+		&columns.UpdatedAt, &columns.UserID, &columns.Agent, &deadline); err != nil {
 		return call, err
 	}
 	call.RootID, call.ID, call.SessionID, call.Version = columns.RootID, columns.ID, columns.SessionID, columns.Version
 	call.CreatedAt, call.UpdatedAt = columns.CreatedAt.UTC(), columns.UpdatedAt.UTC()
 	call.UserID, call.Agent = columns.UserID, columns.Agent
-	call.Deadline, call.ClaimedUntil = kept(call.Deadline), kept(call.ClaimedUntil)
+	call.Deadline, call.ClaimedUntil = instant(deadline), kept(call.ClaimedUntil)
 	return call, nil
 }
 

@@ -98,6 +98,9 @@ func (w *write) repeat() repeat {
 
 // prepare encodes what a commit writes and works out the shape of its statement.
 func prepare(id string, c *store.Commit) (*write, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	w := &write{id: id, c: c}
 	if c.Create != nil {
 		if err := cairn.CheckSessionID(id); err != nil {
@@ -219,9 +222,7 @@ func (w *write) prepareCreate() (err error) {
 	if w.c.Create == nil {
 		return nil
 	}
-	if w.initial, err = checkState(w.c.InitialState); err != nil {
-		return err
-	}
+	w.initial = initialState(w.c.InitialState)
 	row := w.c.NewRow(w.id, time.Time{})
 	row.State.KeyframeBytes = int64(len(w.initial))
 	row.Lease.Token = 0 // the server adds the time of the creation
@@ -229,15 +230,12 @@ func (w *write) prepareCreate() (err error) {
 	return nil
 }
 
-// checkState returns an initial state as it is stored.
-func checkState(raw json.RawMessage) (string, error) {
+// initialState returns an initial state as it is stored.
+func initialState(raw json.RawMessage) string {
 	if len(raw) == 0 {
-		return "{}", nil
+		return "{}"
 	}
-	if !json.Valid(raw) {
-		return "", cairn.Invalid("initial_state", "is not valid JSON")
-	}
-	return string(raw), nil
+	return string(raw)
 }
 
 // run does the commit in one statement if that can be, and else in a transaction.
@@ -255,7 +253,7 @@ func (w *write) run(ctx context.Context, c *conn) error {
 		return err
 	case seen == nil && w.c.Create == nil:
 		return store.NotFound(w.id)
-	case seen != nil && w.c.Guard.Check(seen.session, seen.now) != nil:
+	case seen != nil && w.c.Guard.Check(seen.session, seen.session.AsOf) != nil:
 		done, err := w.check(ctx, c, seen)
 		if err != nil || !done {
 			return err
@@ -317,7 +315,10 @@ func (w *write) attemptKnownRow(ctx context.Context, c *conn, s shape) error {
 	if err != nil || now.IsZero() {
 		return err
 	}
-	row.UpdatedAt = now.UTC()
+	row.UpdatedAt, row.AsOf = now.UTC(), now.UTC()
+	if w.c.Suspend != nil {
+		row.NextDeadline = w.c.Suspend.Deadline(row.UpdatedAt)
+	}
 	row.Lease.Until, row.NextDeadline = instant(until), kept(row.NextDeadline)
 	w.result = copyOf(row)
 	c.s.known.keep(w.known.owner, row)
@@ -341,7 +342,7 @@ func (w *write) attempt(ctx context.Context, c *conn, s shape) (seen *record, er
 	var applied bool
 	err = w.send(ctx, c, s, func(rows pgx.Rows) error {
 		r = &record{}
-		return r.read(rows, &r.now, &applied)
+		return r.read(rows, &applied)
 	})
 	switch {
 	case err != nil: // also if the row came, for the server commits after that
@@ -358,7 +359,7 @@ func (w *write) attempt(ctx context.Context, c *conn, s shape) (seen *record, er
 
 // check returns the conflict of the guard with a session's record. done says that the commit had been applied before.
 func (w *write) check(ctx context.Context, c *conn, r *record) (done bool, err error) {
-	conflict := w.c.Guard.Check(r.session, r.now)
+	conflict := w.c.Guard.Check(r.session, r.session.AsOf)
 	if errors.Is(conflict, cairn.ErrFenced) && !w.c.Took(r.session) {
 		return false, conflict
 	}

@@ -65,6 +65,9 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 
 // RequestStop implements store.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) error {
+	if err := request.Validate(); err != nil {
+		return err
+	}
 	request.At = time.Time{} // the store's clock sets it
 	text, err := encode("stop request", request)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const (
 	// By sessions_root. Everybody locks the rows of a tree in the same order, and a commit locks no more than one of them.
 	sqlLockTree = `
-		SELECT` + sessionColumns + `, statement_timestamp()
+		SELECT` + sessionColumns + `
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
 		WHERE s.root_id = $1
 		ORDER BY s.key
@@ -68,7 +68,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 				rows[i] = r.session
 				s.known.drop(r.session.ID)
 			}
-			now := tree[0].now.UTC()
+			now := tree[0].session.AsOf
 			if err := store.RemovalConflict(rows, why, now); err != nil {
 				if why != store.Expired {
 					return err
@@ -99,7 +99,7 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 		mixed := false
 		err := c.query(ctx, sqlLockTree, func(rows pgx.Rows) error {
 			r := &record{}
-			err := r.read(rows, &r.now)
+			err := r.read(rows)
 			tree = append(tree, r)
 			mixed = mixed || r.mixed()
 			return err

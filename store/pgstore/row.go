@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ownColumns and headColumns are the columns of a session's row, as record reads them.
+// ownColumns and headColumns are the columns of a session's row, as record reads them; the last one is the server's time.
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.name,
@@ -20,7 +20,7 @@ const (
 	h.context, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries, h.checkpoint_id,
 	h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until, h.state_position, h.keyframe_bytes,
 	h.change_bytes, h.usage, h.run_usage, h.usage_custom, h.run_usage_custom, h.stop_run, h.stop, h.updated_at,
-	h.suspended_step, h.open_calls, h.next_deadline, h.queued`
+	h.suspended_step, h.open_calls, h.next_deadline, h.queued, statement_timestamp()`
 
 	sessionColumns = ownColumns + `,` + headColumns
 )
@@ -28,7 +28,7 @@ const (
 const (
 	// By sessions_id.
 	sqlSession = `
-		SELECT` + sessionColumns + `, statement_timestamp()
+		SELECT` + sessionColumns + `
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
 		WHERE s.id = $1`
 
@@ -44,7 +44,6 @@ type record struct {
 	session     *cairn.Session
 	checkpoints int64 // how many were ever written
 	stop        stop
-	now         time.Time // the store's time when the row was read
 
 	raw rawRow
 }
@@ -86,13 +85,13 @@ func (r *record) columns() []any {
 	return []any{&raw.context, &raw.status, &s.Version, &s.Epoch, &s.MessageCount, &s.RunID, &s.Turn, &s.Step, &s.Recoveries,
 		&s.CheckpointID, &r.checkpoints, &s.LogSequence, &s.Lease.Owner, &s.Lease.Token, &raw.leaseUntil, &s.State.Position,
 		&s.State.KeyframeBytes, &s.State.ChangeBytes, &raw.usage, &raw.runUsage, &raw.usageCustom, &raw.runUsageCustom,
-		&r.stop.run, &r.stop.data, &s.UpdatedAt, &s.SuspendedStep, &s.OpenCalls, &raw.deadline, &s.Queued}
+		&r.stop.run, &r.stop.data, &s.UpdatedAt, &s.SuspendedStep, &s.OpenCalls, &raw.deadline, &s.Queued, &s.AsOf}
 }
 
 // finish gives what was read from headColumns its form.
 func (r *record) finish() (err error) {
 	s, raw := r.session, &r.raw
-	s.Status, s.UpdatedAt = cairn.SessionStatus(raw.status), s.UpdatedAt.UTC()
+	s.Status, s.UpdatedAt, s.AsOf = cairn.SessionStatus(raw.status), s.UpdatedAt.UTC(), s.AsOf.UTC()
 	s.Lease.Until, s.NextDeadline = instant(raw.leaseUntil), instant(raw.deadline)
 	if s.Usage, err = readUsage(raw.usage, raw.usageCustom); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (c *conn) findBy(ctx context.Context, text, id string) (*record, error) {
 		var r *record
 		err := c.query(ctx, text, func(rows pgx.Rows) error {
 			r = &record{}
-			return r.read(rows, &r.now)
+			return r.read(rows)
 		}, id)
 		switch {
 		case err != nil:

@@ -58,7 +58,7 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 		err := c.view(ctx,
 			reading{sqlSession, []any{id}, func(rows pgx.Rows) error {
 				r := &record{}
-				err := r.read(rows, &r.now)
+				err := r.read(rows)
 				snap.Session = r.session
 				return err
 			}},
@@ -121,7 +121,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
-			if r.session.Running(r.now) {
+			if r.session.Running(r.session.AsOf) {
 				return store.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
 			}
 			s.known.drop(id)

@@ -41,12 +41,12 @@ const (
 
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	if err := store.ValidateStaged(pieces); err != nil {
+		return err
+	}
 	var steps, keys, data []string
 	for i := range pieces {
 		p := &pieces[i]
-		if !json.Valid(p.Data) {
-			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
-		}
 		steps, keys, data = append(steps, p.StepID), append(keys, p.Key), append(data, string(p.Data))
 	}
 	return s.try(ctx, "stage", again, func(ctx context.Context, c *conn) error {

@@ -121,7 +121,7 @@ var headChanges = []part{
 	{when: withCheckpoint, text: `,
 		checkpoint_id = @checkpoint, checkpoints = h.checkpoints + 1`},
 	{when: withSuspend, text: `,
-		suspended_step = @suspended_step, open_calls = @open_calls, next_deadline = @next_deadline`},
+		suspended_step = @suspended_step, open_calls = @open_calls, next_deadline = ` + sqlSuspendedUntil},
 	{when: withQueued, text: `,
 		queued = h.queued + @more`},
 	{when: withContext, text: `,
@@ -169,7 +169,10 @@ func customSum(column string) string {
 // The kind of a session that is due, or will be, as store.DueKindOf says, after the change. @status and what @suspends says is
 // there come from the commit, or else stay.
 const (
-	sqlNewDeadline = `CASE WHEN @suspends::boolean THEN @next_deadline::timestamptz ELSE h.next_deadline END`
+	sqlSuspendedUntil = `least(@next_deadline::timestamptz,
+			greatest(h.updated_at, statement_timestamp()) + @deadline_in::interval)`
+
+	sqlNewDeadline = `CASE WHEN @suspends::boolean THEN ` + sqlSuspendedUntil + ` ELSE h.next_deadline END`
 
 	sqlDueKind = `CASE
 			WHEN coalesce(@status::text, h.status) = 'active' THEN ''
@@ -233,8 +236,8 @@ const (
 	SELECT m.key, 1, @message_count::bigint, @new_turn::bigint, @step::bigint, @recovered::bigint, @new_checkpoints::bigint,
 		@new_log_sequence::bigint, (extract(epoch FROM m.created_at) * 1000000)::bigint + @new_token::bigint, @new_position::bigint, @new_keyframe::bigint, @new_changes::bigint,
 		@new_open_calls::bigint, @new_queued::bigint, 0, m.created_at, m.created_at + @new_ttl::interval,
-		@next_deadline::timestamptz, CASE @new_due::text WHEN '' THEN NULL WHEN 'deadline' THEN @next_deadline::timestamptz
-		ELSE m.created_at END, @usage::bigint[], @usage::bigint[], @usage_custom::jsonb, @usage_custom::jsonb,
+		least(@next_deadline::timestamptz, m.created_at + @deadline_in::interval), CASE @new_due::text WHEN '' THEN NULL
+		WHEN 'deadline' THEN least(@next_deadline::timestamptz, m.created_at + @deadline_in::interval) ELSE m.created_at END, @usage::bigint[], @usage::bigint[], @usage_custom::jsonb, @usage_custom::jsonb,
 		@new_status, @new_run, @new_checkpoint, '', @new_owner, @new_suspended_step, @new_due::text
 	FROM made m
 	RETURNING *`
@@ -319,10 +322,10 @@ var commitParts = []part{
 
 // sqlCommitted returns the row after the commit, or else the row that the commit's guard was held against, if there is one.
 const sqlCommitted = `
-SELECT` + sessionColumns + `, statement_timestamp(), TRUE
+SELECT` + sessionColumns + `, TRUE
 FROM head h JOIN {owner} s ON s.key = h.session
 UNION ALL
-SELECT` + sessionColumns + `, statement_timestamp(), FALSE
+SELECT` + sessionColumns + `, FALSE
 FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
 WHERE s.id = @id AND NOT EXISTS (SELECT FROM head)`
 

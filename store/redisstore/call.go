@@ -20,7 +20,8 @@ var (
 func (p *plan) calls(list []store.CallWrite) error {
 	for i := range list {
 		call := &list[i].Call
-		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call)})
+		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call),
+			Deadline: micros(call.Deadline), In: max(list[i].DeadlineIn.Microseconds(), 0)})
 		if err := p.text("call", call); err != nil {
 			return err
 		}
@@ -66,15 +67,17 @@ func indexesOf(q *store.CallQuery) []string {
 	return []string{"calls"}
 }
 
-// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user and
-// agent.
+// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user, agent,
+// indexes and deadline.
 type callHeader struct {
 	version, created, updated int64
 	session, user, agent      string
+	indexes                   []string
+	deadline                  int64
 }
 
 func (h *callHeader) UnmarshalJSON(raw []byte) error {
-	return json.Unmarshal(raw, &[]any{&h.version, &h.created, &h.updated, &h.session, &h.user, &h.agent})
+	return json.Unmarshal(raw, &[]any{&h.version, &h.created, &h.updated, &h.session, &h.user, &h.agent, &h.indexes, &h.deadline})
 }
 
 // readCall reads the record of a pending call.
@@ -92,7 +95,7 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 	}
 	call.ID, call.RootID, call.SessionID, call.UserID, call.Agent = id, root, h.session, h.user, h.agent
 	call.Version, call.CreatedAt, call.UpdatedAt = h.version, fromMicros(h.created), fromMicros(h.updated)
-	call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
+	call.Deadline, call.ClaimedUntil = fromMicros(h.deadline), stored(call.ClaimedUntil)
 	return call, nil
 }
 

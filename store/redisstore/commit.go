@@ -70,6 +70,7 @@ type planSuspend struct {
 	Step     string `json:"step"`
 	Open     int    `json:"open"`
 	Deadline int64  `json:"deadline"`
+	In       int64  `json:"in,omitempty"` // the microseconds to a deadline
 }
 
 type planCall struct {
@@ -77,6 +78,9 @@ type planCall struct {
 	Seen    int64    `json:"seen"`
 	Step    string   `json:"step"`
 	Indexes []string `json:"indexes"`
+	// Deadline is 0 for none; In, if there is one, is how many microseconds it is to one.
+	Deadline int64 `json:"deadline"`
+	In       int64 `json:"in,omitempty"`
 }
 
 type planContext struct {
@@ -88,6 +92,9 @@ type planContext struct {
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	if r := s.known.get(id); r != nil && r.step(c) {
 		row, done, err := s.step(ctx, id, c, r)
 		if done || err != nil {
@@ -232,7 +239,7 @@ func (p *plan) planRare(c *store.Commit) {
 		r.Owner = &c.Lease.Owner
 	}
 	if c.Suspend != nil {
-		r.Suspend = &planSuspend{Step: c.Suspend.StepID, Open: c.Suspend.OpenCalls, Deadline: micros(c.Suspend.NextDeadline)}
+		r.Suspend = &planSuspend{Step: c.Suspend.StepID, Open: c.Suspend.OpenCalls, Deadline: micros(c.Suspend.NextDeadline), In: max(c.Suspend.DeadlineIn.Microseconds(), 0)}
 	}
 	dated := slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 	p.anyRare = *g != store.Guard{Token: g.Token, Version: g.Version} || r.Rewind != "" || r.RewindRun != "" || r.Recovered ||
@@ -256,9 +263,6 @@ func (p *plan) create(id string, c *store.Commit) error {
 	initial := c.InitialState
 	if len(initial) == 0 {
 		initial = json.RawMessage("{}")
-	}
-	if !json.Valid(initial) {
-		return cairn.Invalid("initial_state", "is not valid JSON")
 	}
 	p.texts = append(p.texts, string(initial))
 	row := c.NewRow(id, time.Time{})

@@ -279,7 +279,7 @@ func (m *importing) calls(p *store.Part) error {
 		call := &p.Calls[i]
 		indexes := append(callIndexes(call), "tree:"+call.RootID, "session:"+call.SessionID)
 		head, err := encode("call", []any{call.Version, micros(call.CreatedAt), micros(call.UpdatedAt), call.SessionID, call.UserID,
-			call.Agent, indexes})
+			call.Agent, indexes, micros(call.Deadline)})
 		if err != nil {
 			return err
 		}

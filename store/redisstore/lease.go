@@ -59,6 +59,9 @@ func readStop(text string) (*cairn.Stop, error) {
 
 // RequestStop implements store.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	if err := stop.Validate(); err != nil {
+		return err
+	}
 	text, err := encode("stop request", stop)
 	if err != nil {
 		return err
@@ -76,11 +79,11 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
+	if err := store.ValidateStaged(pieces); err != nil {
+		return err
+	}
 	args := []any{token}
 	for _, p := range pieces {
-		if !json.Valid(p.Data) {
-			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
-		}
 		name, err := encode("piece", [2]string{p.StepID, p.Key})
 		if err != nil {
 			return err

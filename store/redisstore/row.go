@@ -55,6 +55,9 @@ func readRecord(id string, stored []any) (*record, error) {
 		}
 	}
 	r.session.Version, r.session.UpdatedAt, r.session.Lease.Until = numbers[0], fromMicros(numbers[1]), fromMicros(numbers[2])
+	if now, err := strconv.ParseInt(list.text(8), 10, 64); err == nil {
+		r.session.AsOf = fromMicros(now)
+	}
 	return r, nil
 }
 

@@ -60,6 +60,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		want.AsOf = got.AsOf // each tells when it was read
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got %+v\nwant %+v", what, got, want)
 		}

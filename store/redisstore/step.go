@@ -103,7 +103,7 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 	if err != nil {
 		return nil, false, unknownText(scriptStep, text)
 	}
-	row.UpdatedAt, row.Lease.Until = fromMicros(now), fromMicros(until)
+	row.UpdatedAt, row.AsOf, row.Lease.Until = fromMicros(now), fromMicros(now), fromMicros(until)
 	s.known.put(&after)
 	return row, true, nil
 }

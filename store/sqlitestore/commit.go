@@ -63,16 +63,15 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 }
 
 func (s *Store) prepare(id string, c *store.Commit) (*write, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	w := &write{s: s, id: id, c: c}
 	if c.Create != nil {
 		if err := cairn.CheckSessionID(id); err != nil {
 			return nil, err
 		}
-		initial, err := checkState(c.InitialState)
-		if err != nil {
-			return nil, err
-		}
-		w.initial = initial
+		w.initial = initialState(c.InitialState)
 	}
 	if c.State != nil {
 		var err error
@@ -304,13 +303,10 @@ func (w *write) repeated(ctx context.Context, cause error) (row *cairn.Session, 
 	return row, nil
 }
 
-// checkState returns an initial state as it is stored.
-func checkState(raw json.RawMessage) (string, error) {
+// initialState returns an initial state as it is stored.
+func initialState(raw json.RawMessage) string {
 	if len(raw) == 0 {
-		return "{}", nil
+		return "{}"
 	}
-	if !json.Valid(raw) {
-		return "", cairn.Invalid("initial_state", "is not valid JSON")
-	}
-	return string(raw), nil
+	return string(raw)
 }

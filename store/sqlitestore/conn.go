@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -19,6 +20,8 @@ type conn struct {
 	cols  *columns // room for one row, nil while a query uses it
 	// wrote says that a statement has changed rows since it was last set to false.
 	wrote bool
+	// clock is the store's.
+	clock func() time.Time
 	// intercept, set by tests, is asked before each prepared statement runs; its error is the statement's.
 	intercept func(text string) error
 }
@@ -52,7 +55,7 @@ func connect(dsn string, setup ...string) (*conn, error) {
 		raw.Close()
 		return nil, fmt.Errorf("the driver's %T does not run statements", raw)
 	}
-	c := &conn{raw: dc, stmts: map[string]driverStmt{}}
+	c := &conn{raw: dc, stmts: map[string]driverStmt{}, clock: time.Now}
 	for _, text := range setup {
 		if err := c.run(text); err != nil {
 			c.close()

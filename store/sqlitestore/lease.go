@@ -56,6 +56,9 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 
 // RequestStop implements store.Store.
 func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) error {
+	if err := stop.Validate(); err != nil {
+		return err
+	}
 	err := s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.raise, run: func(c *conn) error {
 		r, err := find(c, id)
 		if err != nil {

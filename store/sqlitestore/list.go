@@ -43,12 +43,15 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	size := store.PageSize(q.Limit)
 	var page store.Page[cairn.Session]
 	err = s.readers.read(ctx, func(c *conn) error {
+		now := s.clock()
 		return c.search(ctx, text, func(cols *columns) bool {
 			if len(page.Items) == size {
 				page.Next = store.SessionCursor(&page.Items[size-1])
 				return false
 			}
-			page.Items = append(page.Items, *readSession(cols).session)
+			row := readSession(cols).session
+			row.AsOf = now
+			page.Items = append(page.Items, *row)
 			return true
 		}, args...)
 	})

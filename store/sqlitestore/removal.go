@@ -93,6 +93,7 @@ func findTree(c *conn, root string) ([]*record, error) {
 	tree := []*record{r}
 	err = c.query(context.Background(), sqlTree, func(cols *columns) bool {
 		if other := readSession(cols); other.key != r.key {
+			other.session.AsOf = r.session.AsOf
 			tree = append(tree, other)
 		}
 		return true

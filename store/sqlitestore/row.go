@@ -132,10 +132,14 @@ func readUsage(c *columns, u *cairn.Usage) {
 // find returns a session's record; the error is ErrNotFound if there is none.
 func find(c *conn, id string) (r *record, err error) {
 	found, err := c.row(sqlSession, func(cols *columns) { r = readSession(cols) }, id)
-	if err == nil && !found {
-		err = store.NotFound(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, store.NotFound(id)
 	}
-	return r, err
+	r.session.AsOf = stored(c.clock())
+	return r, nil
 }
 
 // findKey returns the key of a session; the error is ErrNotFound if there is none.

@@ -137,7 +137,11 @@ func Open(path string, opts *Options) (*Store, error) {
 	}
 	s := &Store{path: path, opts: o, writer: w}
 	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
-		return connect(dataSource(path, "rw"), busyPragma(o.BusyTimeout), "PRAGMA query_only = 1")
+		c, err := connect(dataSource(path, "rw"), busyPragma(o.BusyTimeout), "PRAGMA query_only = 1")
+		if err == nil {
+			c.clock = o.Now
+		}
+		return c, err
 	})
 	s.log = &Log{s: s}
 	s.poller.s = s
@@ -174,6 +178,9 @@ func openWriter(path string, o *Options) (*writer, error) {
 	c, err := connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
 	if err != nil {
 		return nil, fault("open "+path, err)
+	}
+	if o.Now != nil {
+		c.clock = o.Now
 	}
 	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout}, nil
 }

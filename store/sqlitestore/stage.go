@@ -22,10 +22,8 @@ const (
 
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
-	for i := range pieces {
-		if !json.Valid(pieces[i].Data) {
-			return cairn.Invalid("data", "the piece %q of step %q is not valid JSON", pieces[i].Key, pieces[i].StepID)
-		}
+	if err := store.ValidateStaged(pieces); err != nil {
+		return err
 	}
 	err := s.writer.write(ctx, true, func(c *conn) error {
 		r, err := find(c, id)

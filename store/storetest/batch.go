@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -68,7 +69,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	if _, err := first.try(8, 3, say("lost")); !errors.Is(err, cairn.ErrStale) {
 		h.Fatalf("a batch at the wrong place: %v", err)
 	}
-	huge := say(string(make([]byte, h.log.MaxEvent())))
+	huge := say(strings.Repeat("x", h.log.MaxEvent()))
 	if _, err := first.try(8, store.AnySequence, huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("a batch that is too large: %v", err)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -139,6 +141,32 @@ func importDamaged(h *harness) {
 			partWith(list, func(p *store.Part) bool { return len(p.Staged) > 0 }).Staged[0].Data = json.RawMessage("{")
 			return list
 		},
+		"a message nested too deep": func(list []*store.Part) []*store.Part {
+			m := &partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0]
+			m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{Input: deep(129)}})
+			return list
+		},
+		"a state with a NUL": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage(`{"a":"\u0000"}`)
+			return list
+		},
+		"a run whose usage is infinite": func(list []*store.Part) []*store.Part {
+			run := &partWith(list, func(p *store.Part) bool { return len(p.Runs) > 0 }).Runs[0]
+			run.Usage.Custom = map[string]float64{"cost": math.Inf(1)}
+			return list
+		},
+		"a user that is not UTF-8": func(list []*store.Part) []*store.Part {
+			list[0].Session.Row.UserID = "\xff"
+			return list
+		},
+		"a cached result that is not JSON": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 }).Cache[0].Output = json.RawMessage("{")
+			return list
+		},
+		"an event that is not UTF-8": func(list []*store.Part) []*store.Part {
+			partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[0].Text = "\xff"
+			return list
+		},
 		"a turn to follow twice": func(list []*store.Part) []*store.Part {
 			p := partWith(list, func(p *store.Part) bool { return len(p.Queue) > 0 })
 			p.Queue = append(p.Queue, p.Queue[0])
@@ -162,7 +190,7 @@ func importDamaged(h *harness) {
 	}
 	list := h.own(whole)
 	huge := partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 })
-	huge.Events[1].Text = string(make([]byte, to.importer().EventLog().MaxEvent()))
+	huge.Events[1].Text = strings.Repeat("x", to.importer().EventLog().MaxEvent())
 	to.wantError(to.importer().Import(h.Context(), "root", given(list)), cairn.ErrTooLarge, "an event that is too large")
 	to.absent("root", ids, "an event that is too large")
 	to.must(to.importer().Import(h.Context(), "root", given(whole))) // none of that was in the way

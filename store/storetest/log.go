@@ -16,6 +16,7 @@ import (
 var logTests = []logTest{
 	{name: "Append", run: appendEvents},
 	{name: "EventsRoundTrip", run: eventsRoundTrip},
+	{name: "Limits", run: logRefuses},
 	{name: "EventsAreNotKept", run: eventsNotKept},
 	{name: "ConcurrentAppends", run: oneLog(concurrentAppends)},
 	{name: "Expect", run: expectSequence},
@@ -192,7 +193,7 @@ func eventsRoundTrip(h *logHarness) {
 	given := []cairn.Event{
 		{Sequence: 99, Type: cairn.EventRunStart, SessionID: "s", RunID: "r", Agent: "a", Step: 3, Time: at},
 		{Type: cairn.EventToolEnd, SessionID: "s", Time: at, Text: "t\x01🜁<&>", CallID: "c", Tool: "tool", Name: "n",
-			Data: []byte(`{"n":12345678901234567890,"x":[1,null,"\u0000"]}`), IsError: true, Truncated: true},
+			Data: []byte(`{"n":12345678901234567890,"x":[1,null,"\u0001"]}`), IsError: true, Truncated: true},
 		{Type: cairn.EventRunEnd, SessionID: "s", Time: at, Status: cairn.RunFailed, Reason: cairn.ReasonError,
 			Error: &cairn.Error{Code: cairn.CodeTool, Message: "m", Field: "f", RetryAfter: 5, Details: []string{"d"}},
 			Usage: &cairn.Usage{InputTokens: 1, Custom: map[string]float64{"x": 0.5}}, CheckpointID: "cp", MessageCount: 7},

@@ -250,6 +250,9 @@ if c.context then
 end
 if c.suspend then
 	head.suspended, head.open, head.deadline = c.suspend.step, c.suspend.open, c.suspend.deadline
+	if c.suspend['in'] and (head.deadline == 0 or now + c.suspend['in'] < head.deadline) then
+		head.deadline = now + c.suspend['in']
+	end
 end
 
 for i, write in ipairs(c.calls or {}) do
@@ -265,7 +268,8 @@ for i, write in ipairs(c.calls or {}) do
 		call('ZADD', P .. 'i:' .. name, since, member)
 	end
 	call('HSET', P .. 'w:' .. root, write.id, '[' .. table.concat({ write.seen + 1, since, stamp, cjson.encode(id),
-		cjson.encode(base().user or ''), cjson.encode(base().agent), cjson.encode(write.indexes) }, ',') .. ']\n' .. take())
+		cjson.encode(base().user or ''), cjson.encode(base().agent), cjson.encode(write.indexes),
+		text(write['in'] and now + write['in'] or write.deadline) }, ',') .. ']\n' .. take())
 	call('HSET', P .. 'k:' .. id, write.id, write.step)
 end
 
@@ -337,4 +341,5 @@ if base_changed then
 end
 call('HSET', row_key, 'head', row[1], 'version', row[3], 'updated', row[4], 'until', row[5], 'stop', row[6] or '', 'first', text(first),
 	'due', row[8] or '0')
+row[9] = stamp
 return { 'ok', row }

@@ -44,12 +44,14 @@ local function text(n)
 	return string.format('%.0f', n)
 end
 
--- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed.
+-- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed, and the
+-- time at last.
 local function stored(id)
 	local list = call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
 	if list[5] and string.sub(list[5], 1, 1) == '+' then
 		list[5] = text(list[4] + list[5])
 	end
+	list[9] = text(clock())
 	return list
 end
 
@@ -101,7 +103,7 @@ local function less(a, b)
 end
 
 -- header decodes what stands before the data in the record of a pending call: version, creation, update, session, user,
--- agent, indexes.
+-- agent, indexes, deadline.
 local function header(record)
 	return cjson.decode(string.match(record, '^[^\n]*'))
 end

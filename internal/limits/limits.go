@@ -1,0 +1,73 @@
+// Package limits says what a session can keep: how deep JSON nests, how large it is, which text and which numbers. It
+// is the one place for that; every door through which something comes into a session asks here, and so do stores. What
+// passes can be written by every store and read back by every process.
+package limits
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// Depth is how many arrays and objects may be nested in each other.
+	Depth = 128
+	// Bytes is the most that one text, one value, one message, one input or a session's state may hold.
+	Bytes = 32 << 20
+	// ErrorBytes is the most of an error's words that is kept.
+	ErrorBytes = 64 << 10
+	// Count is the largest count, and the largest sum of counts, that every store keeps exactly.
+	Count = 1<<53 - 1
+)
+
+// Size returns what is wrong with a number of bytes, or "".
+func Size(n int) string {
+	if n <= Bytes {
+		return ""
+	}
+	return fmt.Sprintf("has %d bytes, at most %d are allowed", n, Bytes)
+}
+
+// Text returns what is wrong with a text, or "": it must be UTF-8 without NUL, of at most Bytes.
+func Text(s string) string {
+	switch {
+	case len(s) > Bytes:
+		return Size(len(s))
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case strings.IndexByte(s, 0) >= 0:
+		return "contains a NUL character"
+	}
+	return ""
+}
+
+// Clean returns a text with U+FFFD in place of NUL and of each run of bytes that is not UTF-8.
+func Clean(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Cut returns at most n bytes of a text, cut at a character's boundary.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Words returns the words of an error as they are kept: clean, and no more than ErrorBytes.
+func Words(s string) string { return Clean(Cut(s, ErrorBytes)) }
+
+// Number returns what is wrong with an amount, or "": it must be finite.
+func Number(f float64) string {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return "is not a finite number"
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package cairn
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results, state,
+// events. Text in it must be valid UTF-8 without NUL, and its numbers finite.
+const MaxJSONDepth = limits.Depth
+
+// MaxMessageBytes is the most that one message may hold, all its parts together, and the most of one text, of one JSON
+// value and of a session's state.
+const MaxMessageBytes = limits.Bytes
+
+// refused says that a value of some size cannot be kept: ErrTooLarge if that is why, else ErrInvalid.
+func refused(field, problem string, size int) error {
+	e := Invalid(field, "%s", problem)
+	if limits.Size(size) != "" {
+		e.Code = CodeTooLarge
+	}
+	return e
+}
+
+// CheckText reports a text that a session cannot keep: one that is not valid UTF-8, has a NUL, or more than MaxMessageBytes.
+// The error is ErrInvalid or ErrTooLarge and names the field.
+func CheckText(field, text string) error {
+	if problem := limits.Text(text); problem != "" {
+		return refused(field, problem, len(text))
+	}
+	return nil
+}
+
+// CheckJSON reports a JSON value that a session cannot keep: one that is not valid, nested deeper than MaxJSONDepth, with
+// text that is not valid UTF-8 or has a NUL, with a number that is not finite, or of more than MaxMessageBytes. An empty
+// value, which is none, passes. The error is ErrInvalid or ErrTooLarge and names the field.
+func CheckJSON(field string, value json.RawMessage) error {
+	if len(value) == 0 {
+		return nil
+	}
+	if problem := limits.JSON(value); problem != "" {
+		return refused(field, problem, len(value))
+	}
+	return nil
+}
+
+// checkTime reports a time that JSON cannot tell.
+func checkTime(field string, t time.Time) error {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		return Invalid(field, "the year %d is not between 1 and 9999", y)
+	}
+	return nil
+}
+
+// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or too
+// deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
+func (m *Message) Validate() error {
+	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
+	if err != nil {
+		return err
+	}
+	for name := range m.Tools {
+		if err := CheckText("tools", name); err != nil {
+			return err
+		}
+	}
+	total := 0
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if err := p.validate(); err != nil {
+			return err
+		}
+		total += p.size()
+	}
+	if problem := limits.Size(total); problem != "" {
+		return refused("parts", problem, total)
+	}
+	return nil
+}
+
+// size returns how many bytes of content a part holds.
+func (p *Part) size() int {
+	n := len(p.Text) + len(p.Provider)
+	if p.ToolUse != nil {
+		n += len(p.ToolUse.Input)
+	}
+	if p.Result != nil {
+		n += len(p.Result.Output)
+	}
+	if p.File != nil {
+		n += len(p.File.Name) + len(p.File.MediaType) + len(p.File.URL) + len(p.File.Data)
+	}
+	return n
+}
+
+func (p *Part) validate() error {
+	if err := cmp.Or(CheckText("type", string(p.Type)), CheckText("text", p.Text), CheckJSON("provider", p.Provider)); err != nil {
+		return err
+	}
+	if use := p.ToolUse; use != nil {
+		if err := cmp.Or(CheckText("tool_use.call_id", use.CallID), CheckText("tool_use.tool", use.Tool), CheckJSON("tool_use.input", use.Input)); err != nil {
+			return err
+		}
+	}
+	if r := p.Result; r != nil {
+		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
+			CheckText("tool_result.code", string(r.Code)), CheckJSON("tool_result.output", r.Output))
+		if err != nil {
+			return err
+		}
+	}
+	if p.File != nil {
+		return p.File.validate()
+	}
+	return nil
+}
+
+func (f *File) validate() error {
+	if problem := limits.Size(len(f.Data)); problem != "" {
+		return refused("file.data", problem, len(f.Data))
+	}
+	return cmp.Or(CheckText("file.name", f.Name), CheckText("file.media_type", f.MediaType), CheckText("file.url", f.URL))
+}
+
+// Validate reports why usage cannot be kept: a count that is negative or beyond 2^53-1, an amount that is not finite, or
+// a name that is not valid text. The error is ErrInvalid and names the field.
+func (u *Usage) Validate() error {
+	for _, c := range [...]struct {
+		field string
+		n     int64
+	}{
+		{"input_tokens", u.InputTokens}, {"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens},
+		{"cached_tokens", u.CachedTokens}, {"cache_write_tokens", u.CacheWriteTokens}, {"model_calls", u.ModelCalls},
+		{"tool_calls", u.ToolCalls}, {"tool_errors", u.ToolErrors}, {"tool_cache_hits", u.ToolCacheHits}, {"sub_agent_runs", u.SubAgentRuns},
+	} {
+		if c.n < 0 || c.n > limits.Count {
+			return Invalid("usage."+c.field, "%d is not between 0 and %d", c.n, int64(limits.Count))
+		}
+	}
+	for name, n := range u.Custom {
+		if err := CheckText("usage.custom", name); err != nil {
+			return err
+		}
+		if problem := limits.Number(n); problem != "" {
+			return Invalid("usage.custom", "%q %s", name, problem)
+		}
+	}
+	return nil
+}
+
+// Validate reports why an error cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (e *Error) Validate() error {
+	err := cmp.Or(CheckText("error.code", string(e.Code)), CheckText("error.message", e.Message), CheckText("error.field", e.Field))
+	for _, detail := range e.Details {
+		err = cmp.Or(err, CheckText("error.details", detail))
+	}
+	return err
+}
+
+// Validate reports why the record of a run cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (r *Run) Validate() error {
+	err := cmp.Or(CheckText("id", r.ID), CheckText("agent", r.Agent), CheckText("kind", string(r.Kind)), CheckText("status", string(r.Status)),
+		CheckText("reason", string(r.Reason)), CheckText("previous_run_id", r.PreviousRunID), CheckText("text", r.Text),
+		CheckJSON("output", r.Output), checkTime("started_at", r.StartedAt), checkTime("ended_at", r.EndedAt), r.Usage.Validate())
+	if err == nil && r.Error != nil {
+		err = r.Error.Validate()
+	}
+	if err == nil && r.Suspended != nil {
+		err = r.Suspended.validate()
+	}
+	return err
+}
+
+func (s *Suspension) validate() error {
+	err := CheckText("suspended.step_id", s.StepID)
+	for i := range s.Calls {
+		err = cmp.Or(err, s.Calls[i].validate())
+	}
+	for _, id := range s.Children {
+		err = cmp.Or(err, CheckText("suspended.children", id))
+	}
+	return err
+}
+
+func (c *CallRef) validate() error {
+	return cmp.Or(CheckText("call.id", c.ID), CheckText("call.root_id", c.RootID), CheckText("call.session_id", c.SessionID),
+		CheckText("call.kind", string(c.Kind)), CheckText("call.tool", c.Tool), CheckText("call.approval_id", c.ApprovalID))
+}
+
+// Validate reports why the row of a pending call cannot be kept. The error is ErrInvalid or ErrTooLarge and names the
+// field.
+func (c *PendingCall) Validate() error {
+	err := cmp.Or(c.CallRef.validate(), CheckText("call.user_id", c.UserID), CheckText("call.agent", c.Agent), CheckText("call.run_id", c.RunID),
+		CheckText("call.step_id", c.StepID), CheckJSON("call.input", c.Input), CheckJSON("call.schema", c.Schema),
+		CheckText("call.quorum", string(c.Quorum)), CheckText("call.status", string(c.Status)), CheckText("call.claimed_by", c.ClaimedBy),
+		checkTime("call.deadline", c.Deadline), checkTime("call.claimed_until", c.ClaimedUntil))
+	for _, name := range c.Reviewers {
+		err = cmp.Or(err, CheckText("call.reviewers", name))
+	}
+	if a := c.Answer; a != nil {
+		err = cmp.Or(err, CheckText("call.answer.verdict", a.Verdict), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
+			CheckText("call.answer.reviewer", a.Reviewer), checkTime("call.answer.at", a.At))
+	}
+	for i := range c.Trail {
+		d := &c.Trail[i]
+		err = cmp.Or(err, CheckText("call.trail", d.ID), CheckText("call.trail", d.Step), CheckText("call.trail", d.Decision),
+			CheckText("call.trail", d.Reviewer), CheckText("call.trail", d.Notes), checkTime("call.trail", d.At))
+	}
+	return err
+}
+
+// Validate reports why a request to stop cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (s *Stop) Validate() error {
+	if n := len(s.Reason); n > MaxMetadataBytes {
+		return &Error{Code: CodeTooLarge, Field: "reason", Message: fmt.Sprintf("reason: has %d bytes, at most %d are allowed", n, MaxMetadataBytes)}
+	}
+	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
+}
+
+// Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON that
+// is not valid or too deep. The error is ErrInvalid and names the field.
+func (ev *Event) Validate() error {
+	err := cmp.Or(CheckText("event.type", string(ev.Type)), CheckText("event.session_id", ev.SessionID), CheckText("event.run_id", ev.RunID),
+		CheckText("event.agent", ev.Agent), CheckText("event.text", ev.Text), CheckText("event.call_id", ev.CallID), CheckText("event.tool", ev.Tool),
+		CheckText("event.name", ev.Name), CheckJSON("event.data", ev.Data), CheckText("event.child_id", ev.ChildID), checkTime("event.time", ev.Time),
+		checkTime("event.deadline", ev.Deadline))
+	if err == nil && ev.Error != nil {
+		err = ev.Error.Validate()
+	}
+	if err == nil && ev.Usage != nil {
+		err = ev.Usage.Validate()
+	}
+	for i := range ev.Patch {
+		err = cmp.Or(err, CheckText("event.patch.path", ev.Patch[i].Path), CheckJSON("event.patch.value", ev.Patch[i].Value))
+	}
+	return err
+}

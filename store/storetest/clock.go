@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// clockTests are about the times that decide something: all of them are the store's.
+var clockTests = []storeTest{
+	{name: "RowsSayTheTime", run: rowsSayTheTime},
+	{name: "CrashedByTheRowAlone", run: crashedByTheRow},
+	{name: "DeadlineFromTheCommit", run: deadlineFromTheCommit},
+	{name: "DeadlineOfANewSession", run: deadlineOfANewSession},
+	{name: "EarlierDeadline", run: earlierDeadline},
+	{name: "DueAtADeadlineFromTheCommit", run: dueAtADeadline},
+}
+
+// rowsSayTheTime reads a row in every way there is.
+func rowsSayTheTime(h *harness) {
+	last := time.Time{}
+	check := func(what string, s *cairn.Session) {
+		h.Helper()
+		if s.AsOf.Before(s.UpdatedAt) || s.AsOf.Before(last) || s.AsOf.Location() != time.UTC {
+			h.Fatalf("%s: as of %v, updated at %v, the row before as of %v", what, s.AsOf, s.UpdatedAt, last)
+		}
+		last = s.AsOf
+	}
+	check("create", h.create("session"))
+	s := h.begin("session", "run")
+	check("begin", s)
+	c := h.stepCommit(s, "reply")
+	s = h.commit("session", c)
+	check("step", s)
+	check("repeated step", h.commit("session", c))
+	for range 3 {
+		s = h.step(s, "reply")
+		check("step", s)
+	}
+	check("load", h.load("session"))
+	snap, err := h.st.Snapshot(h.Context(), "session", 0)
+	h.must(err)
+	check("snapshot", snap.Session)
+	page, err := h.st.List(h.Context(), store.SessionQuery{})
+	h.must(err)
+	check("list", &page.Items[0])
+	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Idle: true}})
+	check("guard", h.wantConflict(err, cairn.ErrAlreadyRunning, "a second run"))
+	_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{Version: 1}})
+	check("version", h.wantConflict(err, cairn.ErrStale, "an old version"))
+	check("delete", h.wantConflict(h.st.Delete(h.Context(), "session"), cairn.ErrAlreadyRunning, "delete"))
+	branch, err := h.st.Branch(h.Context(), "session", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
+	h.must(err)
+	check("branch", branch)
+}
+
+// crashedByTheRow needs no clock to see that a lease has run out.
+func crashedByTheRow(h *harness) {
+	h.create("session")
+	s := h.commit("session", beginCommit("run", "worker", brief))
+	if !s.Running(s.AsOf) {
+		h.Fatalf("a lease until %v is not good as of %v", s.Lease.Until, s.AsOf)
+	}
+	h.await("the lease to run out", func() bool {
+		s := h.load("session")
+		return s.Crashed(s.AsOf)
+	})
+	if due := h.due(10); len(due) != 1 {
+		h.Fatalf("due: %+v", due)
+	}
+}
+
+// ask is what suspends the run that holds a session until one call is answered.
+func ask(call string, in time.Duration) *store.Commit {
+	return &store.Commit{
+		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: in},
+		Calls: []store.CallWrite{{DeadlineIn: in, Call: cairn.PendingCall{
+			CallRef: cairn.CallRef{ID: call, Kind: cairn.CallClientTool, Tool: "tool"}, StepID: "step", Status: cairn.CallOpen}}},
+		Lease: store.LeaseChange{Action: store.LeaseRelease},
+	}
+}
+
+// wantDeadline checks what a session and its call say of the deadline.
+func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
+	h.Helper()
+	for what, got := range map[string]time.Time{
+		"the row's next deadline":    s.NextDeadline,
+		"that of the row when read":  h.load(s.ID).NextDeadline,
+		"that of the call":           h.call(s.RootID, call).Deadline,
+		"that of the call in a list": h.calls(store.CallQuery{SessionID: s.ID, DueBefore: want.Add(time.Microsecond)})[0].Deadline,
+	} {
+		if !got.Equal(want) {
+			h.Fatalf("%s is %v, want %v", what, got, want)
+		}
+	}
+	if list := h.calls(store.CallQuery{SessionID: s.ID, DueBefore: want}); len(list) > 0 {
+		h.Fatalf("calls with a deadline before %v: %+v", want, list)
+	}
+	snap, err := h.st.Snapshot(h.Context(), s.ID, 0)
+	h.must(err)
+	if len(snap.Calls) != 1 || !snap.Calls[0].Deadline.Equal(want) {
+		h.Fatalf("calls of the snapshot: %+v, want one with the deadline %v", snap.Calls, want)
+	}
+}
+
+// deadlineFromTheCommit has the store fill in the time, whatever it knows of the session, and keep it when the call is written
+// again.
+func deadlineFromTheCommit(h *harness) {
+	for name, version := range map[string]int64{"unguarded": 0, "guarded": 1} {
+		h.create(name)
+		s := h.begin(name, "run of "+name)
+		c := ask("call", 10*time.Minute)
+		c.Guard = store.Guard{Token: s.Lease.Token, Version: version * s.Version}
+		s = h.commit(name, c)
+		h.wantDeadline(s, "call", s.UpdatedAt.Add(10*time.Minute))
+
+		deadline, call := s.NextDeadline, *h.call(name, "call")
+		call.ClaimedBy, call.ClaimedUntil = "ann", at(5)
+		s = h.commit(name, &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: call.Version}}})
+		h.wantDeadline(s, "call", deadline)
+		call = *h.call(name, "call")
+		call.Deadline = deadline.Add(time.Minute)
+		s = h.commit(name, &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: call.Version}},
+			Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: call.Deadline}})
+		h.wantDeadline(s, "call", call.Deadline)
+	}
+}
+
+func deadlineOfANewSession(h *harness) {
+	c := ask("call", time.Minute)
+	c.Create, c.Lease = &cairn.Session{ID: "session", Agent: agentName}, store.LeaseChange{}
+	s := h.commit("session", c)
+	h.wantDeadline(s, "call", s.UpdatedAt.Add(time.Minute))
+}
+
+// earlierDeadline has both: one that was there, and one from the commit on.
+func earlierDeadline(h *harness) {
+	h.create("session")
+	s := h.begin("session", "run")
+	for _, test := range []struct{ there, in time.Duration }{
+		{time.Hour, time.Minute}, {time.Minute, time.Hour}, {time.Hour, 0}, {0, time.Hour},
+	} {
+		wait := store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: test.in}
+		if test.there > 0 {
+			wait.NextDeadline = s.UpdatedAt.Add(test.there)
+		}
+		s = h.commit("session", &store.Commit{Guard: store.Guard{Version: s.Version}, Suspend: &wait})
+		want := wait.NextDeadline
+		if test.there == 0 || test.in > 0 && test.in < test.there {
+			want = s.UpdatedAt.Add(test.in)
+		}
+		if got := h.load("session").NextDeadline; !s.NextDeadline.Equal(want) || !got.Equal(want) {
+			h.Fatalf("%+v at %v: the next deadline is %v, then %v, want %v", wait, s.UpdatedAt, s.NextDeadline, got, want)
+		}
+	}
+}
+
+func dueAtADeadline(h *harness) {
+	h.create("later")
+	h.begin("later", "run")
+	h.commit("later", ask("another call", time.Hour))
+	h.create("session")
+	h.begin("session", "run")
+	s := h.commit("session", ask("call", brief))
+	due := h.awaitDue("session")
+	if due.Kind != store.DueDeadline || !due.Since.Equal(s.NextDeadline) {
+		h.Fatalf("due: %+v, want since %v", due, s.NextDeadline)
+	}
+	if list := h.due(10); len(list) != 1 {
+		h.Fatalf("due: %+v, want the one whose deadline has passed", list)
+	}
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
+// nested too deep, amounts that are not finite, what is too large. The error is ErrInvalid or ErrTooLarge and names the
+// field. Stores call it before anything else, so that each of them refuses the same and what one has, every other can
+// take. It does not look at the session.
+func (c *Commit) Validate() error {
+	if c.Create != nil {
+		if err := validateRow(c.Create); err != nil {
+			return err
+		}
+	}
+	err := cmp.Or(checkObject("initial_state", c.InitialState), cairn.CheckText("rewind", c.Rewind), cairn.CheckText("rewind_run", c.RewindRun),
+		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), cairn.CheckText("dequeue", c.Dequeue), c.Usage.Validate())
+	if err != nil {
+		return err
+	}
+	if c.EndRun != nil {
+		if err := within("end_run", c.EndRun.Validate()); err != nil {
+			return err
+		}
+	}
+	if c.StartRun != nil {
+		if err := within("start_run", c.StartRun.Validate()); err != nil {
+			return err
+		}
+	}
+	if err := validateMessages(c.Messages); err != nil {
+		return err
+	}
+	if c.State != nil {
+		if err := c.State.validate(); err != nil {
+			return err
+		}
+	}
+	if cp := c.Checkpoint; cp != nil {
+		if err := cmp.Or(cairn.CheckText("checkpoint.id", cp.ID), cairn.CheckText("checkpoint.run_id", cp.RunID), cairn.CheckText("checkpoint.step_id", cp.StepID)); err != nil {
+			return err
+		}
+	}
+	if c.Suspend != nil {
+		if err := cairn.CheckText("suspend.step_id", c.Suspend.StepID); err != nil {
+			return err
+		}
+	}
+	for i := range c.Calls {
+		if err := c.Calls[i].Call.Validate(); err != nil {
+			return err
+		}
+	}
+	if c.Enqueue != nil {
+		if err := cmp.Or(cairn.CheckText("enqueue.id", c.Enqueue.ID), within("enqueue", validateMessages(c.Enqueue.Messages))); err != nil {
+			return err
+		}
+	}
+	for i := range c.Cache {
+		if err := c.Cache[i].validate(); err != nil {
+			return err
+		}
+	}
+	for _, key := range c.CacheDrop {
+		if err := cairn.CheckText("cache_drop", key); err != nil {
+			return err
+		}
+	}
+	if c.Context != nil {
+		return c.Context.validate()
+	}
+	return nil
+}
+
+// validateRow checks what a row brings that no commit works out.
+func validateRow(row *cairn.Session) error {
+	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("name", row.Name), cairn.CheckText("secret", row.Secret),
+		cairn.CheckText("parent_id", row.ParentID), cairn.CheckText("root_id", row.RootID), row.ValidateContext())
+}
+
+func validateMessages(list []cairn.Message) error {
+	for i := range list {
+		if err := list[i].Validate(); err != nil {
+			return within(fmt.Sprintf("messages[%d]", i), err)
+		}
+	}
+	return nil
+}
+
+func (c *StateChange) validate() error {
+	for _, op := range c.Ops {
+		if err := op.Validate(); err != nil {
+			return cairn.Invalid("state", "%v", err)
+		}
+	}
+	return checkObject("state", c.Keyframe)
+}
+
+// checkObject reports a whole state that is set and cannot be kept.
+func checkObject(field string, raw json.RawMessage) error {
+	if err := cairn.CheckJSON(field, raw); err != nil {
+		return err
+	}
+	if text := bytes.TrimLeft(raw, " \t\r\n"); len(text) > 0 && text[0] != '{' {
+		return cairn.Invalid(field, "is not a JSON object")
+	}
+	return nil
+}
+
+func (e *CacheEntry) validate() error {
+	return cmp.Or(cairn.CheckText("cache.key", e.Key), cairn.CheckText("cache.tool", e.Tool), cairn.CheckJSON("cache.output", e.Output))
+}
+
+func (c *ContextChange) validate() error {
+	var after cairn.Session
+	c.Apply(&after)
+	if after.Metadata != nil { // the rules for keys are for those that are kept
+		delete(after.Metadata, "")
+	}
+	return after.ValidateContext()
+}
+
+// Validate reports why a piece cannot be kept. The error is ErrInvalid and names the field. Stores call it before anything
+// else.
+func (p *Staged) Validate() error {
+	if err := cmp.Or(cairn.CheckText("staged.step_id", p.StepID), cairn.CheckText("staged.key", p.Key)); err != nil {
+		return err
+	}
+	if !json.Valid(p.Data) { // what is in it is checked with the commit that it goes into
+		return cairn.Invalid("staged.data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
+	}
+	return nil
+}
+
+// ValidateStaged reports why one of some pieces cannot be kept.
+func ValidateStaged(pieces []Staged) error {
+	for i := range pieces {
+		if err := pieces[i].Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within says in what a field is.
+func within(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := *cairn.AsError(err)
+	e.Field, e.Message = what+"."+e.Field, what+"."+e.Message
+	return &e
+}
