@@ -32,6 +32,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 		return e.hand(ctx, b)
 	}
 	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
+	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
 	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile
 		e.driving[r.id] = r
@@ -51,6 +52,9 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 		e.mu.Unlock()
 		r.err = err
 		close(r.done)
+		if r.record == nil {
+			r.lose()
+		}
 		if r.more {
 			e.followOn(beyond, r.session)
 		}

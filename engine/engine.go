@@ -88,7 +88,8 @@ type Engine struct {
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
 	beats      heartbeats
-	crew       crew // runs the goroutines of runs and of tools
+	readers    watchers // of event logs
+	crew       crew     // runs the goroutines of runs and of tools
 
 	mu        sync.Mutex
 	closed    bool
@@ -256,6 +257,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.cancel(errClosed())
 	<-done
+	e.readers.close()
 	e.background.Wait()
 	e.crew.close()
 	e.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -25,11 +24,13 @@ type Run struct {
 	// hosted waits until the host has stopped driving the run; nil if it is not known to.
 	hosted func(context.Context) error
 
-	done   chan struct{} // closed when this process has stopped driving the run; nil if it never did
-	record *cairn.Run    // set before done is closed if the run came to its end here
-	err    error         // why it did not
-	more   bool          // turns are queued behind it
-	ready  bool          // what it waits for may be there already
+	done   chan struct{}   // closed when this process has stopped driving the run; nil if it never did
+	lost   context.Context // ends then, if the run has not come to its end; nil like done
+	lose   context.CancelFunc
+	record *cairn.Run // set before done is closed if the run came to its end here
+	err    error      // why it did not
+	more   bool       // turns are queued behind it
+	ready  bool       // what it waits for may be there already
 }
 
 // ID returns the run's id.
@@ -123,23 +124,11 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		if r.done != nil {
-			left := make(chan struct{})
-			defer close(left)
-			go func() {
-				select {
-				case <-r.done:
-					if r.record == nil { // nothing more comes from a run that this process gave up
-						cancel()
-						return
-					}
-					r.eng.keepComplete(ctx, r) // the log may have failed after the last commit
-				case <-left:
-				}
-			}()
+		if r.lost != nil { // nothing more comes from a run that this process gives up
+			defer context.AfterFunc(r.lost, cancel)()
 		}
 		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
-		for ev, err := range r.eng.follow(ctx, r.watched(), r.root, r.start) {
+		for ev, err := range r.eng.follow(ctx, r, r.root, r.start) {
 			begun = begun || ev.RunID == r.id
 			if err == nil && (!begun || ev.SessionID == r.session && ev.RunID != r.id) {
 				continue
@@ -158,66 +147,15 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	}
 }
 
-// watched returns the run whose end may have to be put on the log by whoever waits for it; nil if this process drives
-// the run and will tell.
-func (r *Run) watched() *Run {
-	if r.done != nil {
-		return nil
-	}
-	return r
-}
-
-// follow reads a log and, while somebody waits for a run in it, completes it where its writer no longer can.
-func (e *Engine) follow(ctx context.Context, watched *Run, root string, after int64) iter.Seq2[cairn.Event, error] {
+// follow reads a log, which is completed meanwhile where its writer no longer can. awaited is the run that the reader waits
+// for, or nil.
+func (e *Engine) follow(ctx context.Context, awaited *Run, root string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		if watched != nil {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				e.keepComplete(ctx, watched)
-			}()
-			defer func() { <-done }()
-		}
-		defer cancel()
+		defer e.join(root, awaited)()
 		for ev, err := range e.log.Follow(ctx, root, after) {
 			if !yield(ev, err) || err != nil {
 				return
 			}
-		}
-	}
-}
-
-// reconcileAfter is how long a waiting reader gives a process to tell the log of a commit before it does so itself.
-const reconcileAfter = 2 * time.Second
-
-// keepComplete reconciles the log with what the store says of a run, or of each current run if r names none.
-func (e *Engine) keepComplete(ctx context.Context, r *Run) {
-	ticker := time.NewTicker(reconcileAfter)
-	defer ticker.Stop()
-	settled := int64(-1) // the version of the session that was found complete
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		row, err := e.store.Load(ctx, r.session)
-		if err != nil || row.Version == settled {
-			continue
-		}
-		id := r.id
-		if id == "" {
-			id = row.RunID
-		}
-		if id == "" || row.Status == cairn.SessionActive && row.RunID == id {
-			continue
-		}
-		switch err := e.fx.Reconcile(ctx, row, id); {
-		case err == nil:
-			settled = row.Version
-		case !errors.Is(err, context.Canceled) && !errors.Is(err, cairn.ErrNotFound): // not found: queued
-			e.opts.Logger.Warn("event log not completed", "session", r.session, "error", err)
 		}
 	}
 }

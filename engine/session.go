@@ -101,7 +101,7 @@ func (e *Engine) Events(ctx context.Context, id string, after int64) iter.Seq2[c
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.follow(ctx, &Run{session: id}, row.RootID, after)(yield)
+		e.follow(ctx, nil, row.RootID, after)(yield)
 	}
 }
 

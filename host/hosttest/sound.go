@@ -285,7 +285,7 @@ func (t *tree) strayed(r *record) (problems []string) {
 	}
 	for _, child := range t.sessions {
 		if child.row.ParentID == r.row.ID && child.row.Name == "" {
-			problems = append(problems, t.outside(child.row.ID)...)
+			problems = append(problems, t.outside(r.row.ID, child.row.ID)...)
 			if n := begun[child.row.ID]; n > 1 {
 				problems = append(problems, fmt.Sprintf("the log tells %d times of the beginning of %s", n, child.row.ID))
 			}
@@ -306,19 +306,35 @@ func heard(events []cairn.Event) (left []cairn.Event) {
 	return left
 }
 
-// outside finds events of a child that come before the call that consulted it began, or after it ended.
-func (t *tree) outside(child string) (problems []string) {
-	began, ended := false, false
+// outside finds events of a child that come before the call that consulted it began, or after it ended, and what the child
+// begins while its parent, as far as the log tells, still waits.
+func (t *tree) outside(parent, child string) (problems []string) {
+	began, ended, waits := false, false, false
 	for i := range t.events {
 		ev := &t.events[i]
 		switch {
+		case ev.SessionID == parent && (ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed):
+			waits = false
+		case ev.SessionID == parent && ev.Type == cairn.EventRunEnd:
+			waits = ev.Status.Suspends()
 		case ev.Type == cairn.EventSubagentStart && ev.ChildID == child:
 			began, ended = true, false
 		case ev.Type == cairn.EventSubagentEnd && ev.ChildID == child:
 			ended = true
 		case ev.SessionID == child && (!began || ended):
 			problems = append(problems, fmt.Sprintf("%s of %s is told outside of the call that consulted it", ev.Type, child))
+		case ev.SessionID == child && waits && begins(ev):
+			problems = append(problems, fmt.Sprintf("%s of %s is told before its parent goes on", ev.Type, child))
 		}
 	}
 	return problems
+}
+
+// begins reports whether an event tells of something that begins.
+func begins(ev *cairn.Event) bool {
+	switch ev.Type {
+	case cairn.EventRunStart, cairn.EventRunResumed, cairn.EventStepStart, cairn.EventToolStart, cairn.EventSubagentStart:
+		return true
+	}
+	return false
 }

@@ -242,7 +242,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	l.wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
 	if l.untold {
-		if err := fx.tellEnds(ctx, row, row.Turn); err != nil {
+		if err := fx.tellTree(ctx, a, row); err != nil {
 			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 		l.untold = false

@@ -108,7 +108,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	v.c.begun = true
 	v.l.emit.event(cairn.Event{Type: cairn.EventSubagentStart, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
 		ChildID: v.c.child, Name: agent, Data: v.c.use.Input})
-	return nil, v.l.emit.flush(v.ctx) // what the child says comes after it
+	return nil, v.l.emit.flush(v.ctx) // a companion that works by itself may say something at once
 }
 
 // end tells the log and the hooks what came of it.
@@ -184,6 +184,9 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 func (v *visit) advance(begin func() (Begun, error)) (*cairn.ToolResult, error) {
 	if v.l.step.told {
 		begin = nil // the run that suspended did
+	}
+	if err := v.l.emit.flush(v.ctx); err != nil { // what the child says comes after what was said here
+		return nil, err
 	}
 	run, err := v.further(begin)
 	switch {
@@ -288,7 +291,7 @@ func (fx *Effects) driveChild(ctx context.Context, of ToolIn, b Begun) error {
 }
 
 // goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove
-// that run, unless it was driven for this call, may have died before it told the log of its end.
+// that run may have died before it told the log of its end, or, if that was for this call, the log may have failed.
 func (v *visit) goOn() (Begun, *cairn.Run, error) {
 	fx, ctx, child := v.fx, v.ctx, v.c.child
 	row, err := fx.Store.Load(ctx, child)
@@ -315,11 +318,18 @@ func (v *visit) goOn() (Begun, *cairn.Run, error) {
 		}
 	}
 	run, err := fx.Store.Run(ctx, child, row.RunID)
-	if err == nil && row.RunID != v.driven {
-		err = fx.Reconcile(ctx, row, row.RunID)
-	}
 	if err != nil {
 		return Begun{}, nil, err
+	}
+	if _, untold := fx.untoldEnds.Load(child); untold || row.RunID != v.driven {
+		switch err := fx.Reconcile(ctx, row, row.RunID); {
+		case err == nil:
+			fx.untoldEnds.Delete(child)
+		case context.Cause(ctx) != nil || Lost(err):
+			return Begun{}, nil, err
+		default:
+			fx.Logger.Warn("the end of a sub-agent's run was not written to the event log; a reader will add it", "session", child, "run", run.ID, "error", err)
+		}
 	}
 	return Begun{}, run, nil
 }

@@ -516,6 +516,9 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	}
 	if err := l.emit.flush(ctx); err != nil {
 		l.untold = true
+		if l.row.ParentID != "" {
+			fx.untoldEnds.Store(l.row.ID, struct{}{})
+		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
 	}
 	if fx.hooked(l, a) {

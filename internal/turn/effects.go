@@ -65,6 +65,8 @@ type Effects struct {
 	writers atomic.Int64
 	idle    writers
 	growing growing
+	// untoldEnds are sub-agents' sessions whose last run has ended here without the log being told.
+	untoldEnds sync.Map
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }

@@ -81,8 +81,7 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 // whose end is there has none before it that lacks it.
 func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
-		seen, _, err := fx.since(ctx, row, past{runID: row.RunID, after: row.LogSequence})
-		if err != nil || seen.over || seen.waits && row.Status == cairn.SessionPaused {
+		if told, err := fx.endTold(ctx, row); err != nil || told {
 			return err
 		}
 	}
@@ -96,6 +95,28 @@ func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) e
 		}
 	}
 	return nil
+}
+
+// endTold reports whether the log tells of the end of the last run of a session that nobody drives.
+func (fx *Effects) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
+	after, limit := row.LogSequence, 32
+	for {
+		batch, err := fx.Log.Read(ctx, row.RootID, after, limit)
+		if errors.Is(err, cairn.ErrTrimmed) { // with more that came after the last commit
+			return true, nil
+		}
+		if err != nil || len(batch) == 0 {
+			return false, err
+		}
+		for i := range batch {
+			ev := &batch[i]
+			if ev.SessionID == row.ID && ev.Ends(row.RunID) && (!ev.Status.Suspends() || row.Status == cairn.SessionPaused) {
+				return true, nil
+			}
+			after = ev.Sequence
+		}
+		limit = 1000
+	}
 }
 
 // untold lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is.
@@ -214,10 +235,58 @@ func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) 
 			return err
 		}
 	}
-	if p.end == nil || p.end.Status.Suspends() || p.end.EndedAt.IsZero() { // else whoever ends it now sees to them
-		return nil
+	if p.end != nil && !p.end.Status.Suspends() && !p.end.EndedAt.IsZero() { // else whoever ends it now sees to them
+		if err := fx.leaveChildren(ctx, row, p.end.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
+			return err
+		}
 	}
-	return fx.leaveChildren(ctx, row, p.end.EndedAt.Add(time.Microsecond)) // later runs have children of their own
+	return fx.tellBelow(ctx, row, p.run.StartedAt)
+}
+
+// tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
+func (fx *Effects) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
+	if row.RunID != "" && fx.delegates(a) {
+		run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+		if err == nil {
+			err = fx.tellBelow(ctx, row, run.StartedAt)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fx.tellEnds(ctx, row, row.Turn)
+}
+
+// delegates reports whether an agent has others do something.
+func (fx *Effects) delegates(a *cairn.Agent) bool {
+	return len(a.Companions) > 0 || slices.ContainsFunc(a.Tools, func(t cairn.Tool) bool { return t.Agent() != nil })
+}
+
+// tellBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
+// the one above it, so that readers find what a sub-agent did between the events of whoever consulted it.
+func (fx *Effects) tellBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
+	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
+	for {
+		page, err := fx.Store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			child := &page.Items[i]
+			if err := fx.tellBelow(ctx, child, since); err != nil {
+				return err
+			}
+			if child.Status == cairn.SessionActive {
+				continue
+			}
+			if err := fx.tellEnds(ctx, child, child.Turn); err != nil {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
 }
 
 // withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of

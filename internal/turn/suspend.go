@@ -442,6 +442,10 @@ func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop
 		case cairn.SessionPaused:
 			err = fx.Withdraw(ctx, child.ID, stop)
 		case cairn.SessionActive:
+			if child.Crashed(child.AsOf) {
+				err = fx.Settle(ctx, child, stop)
+				break
+			}
 			if err = fx.Store.RequestStop(ctx, child.ID, stop); err == nil {
 				fx.RequestStop(child.ID, stop)
 				err = fx.passBelow(ctx, child, stop)
@@ -449,7 +453,7 @@ func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop
 		default:
 			return nil
 		}
-		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) {
+		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale) {
 			return err
 		}
 		if child, err = fx.Store.Load(ctx, child.ID); err != nil { // it has got on meanwhile

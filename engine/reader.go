@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+)
+
+// reconcileAfter is how often a log that somebody reads is held against the store. A process that has ended a run has at
+// least as long to tell the log of it before readers do so themselves.
+const reconcileAfter = 2 * time.Second
+
+// watchers complete the logs that somebody here reads, where their writers no longer can: one for each tree, however many
+// readers it has.
+type watchers struct {
+	mu      sync.Mutex
+	closed  bool
+	trees   map[string]*watcher // by root
+	working sync.WaitGroup
+}
+
+// watcher completes the log of one tree.
+type watcher struct {
+	readers int
+	runs    map[string]*awaited // by id
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// awaited is a run whose end readers wait for.
+type awaited struct {
+	session string
+	readers int
+}
+
+// join has the log of a tree completed until leave is called. run is what the reader waits for, if that is one run.
+func (e *Engine) join(root string, run *Run) (leave func()) {
+	ws := &e.readers
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.closed {
+		return func() {}
+	}
+	w := ws.trees[root]
+	if w == nil {
+		ctx, cancel := context.WithCancel(e.ctx)
+		w = &watcher{runs: map[string]*awaited{}, cancel: cancel, done: make(chan struct{})}
+		if ws.trees == nil {
+			ws.trees = map[string]*watcher{}
+		}
+		ws.trees[root] = w
+		ws.working.Go(func() {
+			defer close(w.done)
+			e.keepComplete(ctx, root, w)
+		})
+	}
+	w.readers++
+	if run != nil {
+		a := w.runs[run.id]
+		if a == nil {
+			a = &awaited{session: run.session}
+			w.runs[run.id] = a
+		}
+		a.readers++
+	}
+	return func() { ws.leave(root, w, run) }
+}
+
+// leave takes back a join. With the last reader it waits for the watcher to end.
+func (ws *watchers) leave(root string, w *watcher, run *Run) {
+	ws.mu.Lock()
+	if run != nil {
+		a := w.runs[run.id]
+		if a.readers--; a.readers == 0 {
+			delete(w.runs, run.id)
+		}
+	}
+	w.readers--
+	last := w.readers == 0
+	if last && ws.trees[root] == w {
+		delete(ws.trees, root)
+	}
+	ws.mu.Unlock()
+	if last {
+		w.cancel()
+		<-w.done
+	}
+}
+
+// close ends every watcher, for good, and waits for them.
+func (ws *watchers) close() {
+	ws.mu.Lock()
+	ws.closed = true
+	for _, w := range ws.trees {
+		w.cancel()
+	}
+	ws.mu.Unlock()
+	ws.working.Wait()
+}
+
+// awaitedRuns lists the runs that readers wait for, with their sessions.
+func (ws *watchers) awaitedRuns(w *watcher) map[string]string {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	runs := make(map[string]string, len(w.runs))
+	for id, a := range w.runs {
+		runs[id] = a.session
+	}
+	return runs
+}
+
+// keepComplete holds the log of a tree against the store from time to time.
+func (e *Engine) keepComplete(ctx context.Context, root string, w *watcher) {
+	ticker := time.NewTicker(reconcileAfter)
+	defer ticker.Stop()
+	c := turn.Completion{Root: root}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := e.fx.Complete(ctx, &c, e.readers.awaitedRuns(w))
+		if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotFound) {
+			e.opts.Logger.Warn("event log not completed", "session", root, "error", err)
+		}
+	}
+}
