@@ -14,6 +14,9 @@ import (
 // window is how many recent events of a followed log are kept. A reader that falls further behind reads from the store.
 const window = 1024
 
+// maxLooks is how many looks at the store are kept for followers that have yet to wake.
+const maxLooks = 8
+
 // readBatch is how many events a follower asks the store for at once.
 const readBatch = 512
 
@@ -31,11 +34,20 @@ type Hub struct {
 // tail is one log that somebody follows.
 type tail struct {
 	followers int
-	events    []cairn.Event // contiguous; only ever appended to or replaced, so that readers may hold slices of it
-	wakes     int64         // counts Wake calls: the store may hold more than events
-	changed   chan struct{} // closed at the next change
-	signal    chan struct{} // tells the waker to close changed
-	done      chan struct{} // closed when the last follower leaves
+	events    []cairn.Event   // contiguous; only ever appended to or replaced, so that readers may hold slices of it
+	wakes     int64           // counts Wake calls: the store may hold more than events
+	version   int64           // counts changes of all kinds
+	looks     map[int64]*look // what was found in the store since the last change, by the sequence it comes after
+	changed   chan struct{}   // closed at the next change
+	signal    chan struct{}   // tells the waker to close changed
+	done      chan struct{}   // closed when the last follower leaves
+}
+
+// look is what a follower finds in the store, for all that want to know the same.
+type look struct {
+	done  chan struct{} // closed when there is an outcome
+	batch []cairn.Event
+	err   error
 }
 
 // Following reports whether anybody follows any log.
@@ -112,7 +124,10 @@ func (h *Hub) Logs() []string {
 	return list
 }
 
+// poke tells the followers of a change. The caller holds the lock.
 func (t *tail) poke() {
+	t.version++
+	clear(t.looks)
 	select {
 	case t.signal <- struct{}{}:
 	default: // the waker has not got to the one before yet; it will see this change too
@@ -124,7 +139,7 @@ func (h *Hub) join(log string) *tail {
 	defer h.mu.Unlock()
 	t := h.tails[log]
 	if t == nil {
-		t = &tail{changed: make(chan struct{}), signal: make(chan struct{}, 1), done: make(chan struct{})}
+		t = &tail{looks: map[int64]*look{}, changed: make(chan struct{}), signal: make(chan struct{}, 1), done: make(chan struct{})}
 		if h.tails == nil {
 			h.tails = map[string]*tail{}
 		}
@@ -170,15 +185,20 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 		t := h.join(log)
 		defer h.leave(log, t)
 		seen := int64(-1) // the number of wakes when read last came up empty
-		for ctx.Err() == nil {
+		for first := true; ctx.Err() == nil; first = false {
 			h.mu.Lock()
-			changed, wakes, recent := t.changed, t.wakes, t.events
+			changed, wakes, version, recent := t.changed, t.wakes, t.version, t.events
 			h.mu.Unlock()
 
 			batch, covered := cut(recent, after)
 			if len(batch) == 0 && (!covered || seen != wakes) {
 				var err error
-				if batch, err = read(ctx, log, after, readBatch); err != nil {
+				if first { // what others found may be older than this follower
+					batch, err = read(ctx, log, after, readBatch)
+				} else {
+					batch, err = h.share(ctx, t, version, log, after, read)
+				}
+				if err != nil {
 					if ctx.Err() == nil {
 						yield(cairn.Event{}, err)
 					}
@@ -203,6 +223,35 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 			}
 		}
 	}
+}
+
+// share reads from the store, unless another follower has done so for the same events since the log was last known to change.
+func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, after int64, read Read) ([]cairn.Event, error) {
+	h.mu.Lock()
+	l := t.looks[after]
+	if l == nil {
+		l = &look{done: make(chan struct{})}
+		if t.version == version {
+			if len(t.looks) == maxLooks {
+				clear(t.looks)
+			}
+			t.looks[after] = l
+		}
+		h.mu.Unlock()
+		l.batch, l.err = read(ctx, log, after, readBatch)
+		close(l.done)
+		return l.batch, l.err
+	}
+	h.mu.Unlock()
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.err != nil { // perhaps only because that follower left
+		return read(ctx, log, after, readBatch)
+	}
+	return l.batch, nil
 }
 
 // cut returns the events after a sequence. covered says that there is no gap between it and the events.

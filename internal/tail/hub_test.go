@@ -265,3 +265,67 @@ func TestDroppedLogIsNotGivenToReadersOfTheNext(t *testing.T) {
 		want(t, old(), "5 up to 5")
 	})
 }
+
+// However many followers are woken, the store is asked once for what they lack.
+func TestFollowersShareWhatTheyRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		s.put(3)
+		var seen []func() string
+		for range 100 {
+			seen = append(seen, follow(t, h, s, 0))
+		}
+		synctest.Wait()
+		for round := range 3 {
+			before := s.reads
+			s.put(5)
+			h.Wake("log")
+			for _, f := range seen {
+				n := 3 + 5*(round+1)
+				want(t, f(), fmt.Sprintf("%d up to %d", n, n))
+			}
+			if reads := s.reads - before; reads > 2 { // one for the events, one that finds no more
+				t.Errorf("%d reads for 100 followers", reads)
+			}
+		}
+		before := s.reads
+		h.Wake("log") // for nothing
+		synctest.Wait()
+		if reads := s.reads - before; reads > 1 {
+			t.Errorf("%d reads for 100 followers who lack nothing", reads)
+		}
+	})
+}
+
+// A follower does not depend on one that leaves while it reads for both.
+func TestFollowersOutliveTheOneThatReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		s.put(1)
+		ctx, leave := context.WithCancel(t.Context())
+		slow := func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+			if after > 0 && len(s.list) > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return s.read(ctx, log, after, limit)
+		}
+		go func() {
+			for range h.Follow(ctx, "log", 0, slow) {
+			}
+		}()
+		synctest.Wait()
+		s.put(1)
+		h.Wake("log")
+		synctest.Wait() // the first one reads, and hangs
+		seen := follow(t, h, s, 1)
+		want(t, seen(), "1 up to 2")
+		h.Wake("log")
+		leave()
+		want(t, seen(), "1 up to 2")
+		h.Publish("log", s.put(1))
+		want(t, seen(), "2 up to 3")
+	})
+}

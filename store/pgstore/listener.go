@@ -242,6 +242,9 @@ func (e *ear) look(ctx context.Context) {
 	e.s.stops.raise()
 	logs := e.s.hub.Logs()
 	lasts := make(map[string]int64, len(logs))
+	for _, log := range logs {
+		lasts[log] = 0 // it may not have begun
+	}
 	if len(logs) > 0 {
 		err := e.s.try(ctx, "look for events", reads, func(ctx context.Context, c *conn) error {
 			return c.query(ctx, sqlLasts, func(rows pgx.Rows) error {
