@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // DefaultMaxSteps is the number of steps a turn may take when its agent does not say.
@@ -138,8 +138,10 @@ func (a *Agent) Validate() error {
 		return bad("model", "is required")
 	case a.Instructions != "" && a.InstructionsFunc != nil:
 		return bad("instructions", "set either Instructions or InstructionsFunc")
-	case !utf8.ValidString(a.Instructions):
-		return bad("instructions", "are not valid UTF-8")
+	case limits.Text(a.Instructions) != "":
+		return bad("instructions", "%s", limits.Text(a.Instructions))
+	case limits.Text(a.Description) != "":
+		return bad("description", "%s", limits.Text(a.Description))
 	case a.MaxSteps < 0:
 		return bad("max_steps", "%d is negative", a.MaxSteps)
 	case a.Durability.mode == byInterval && a.Durability.interval <= 0:
@@ -152,6 +154,9 @@ func (a *Agent) Validate() error {
 		return bad("output", "the schema must describe an object")
 	case a.Retry != nil && (a.Retry.First < 0 || a.Retry.Limit < 0):
 		return bad("retry", "waits cannot be negative")
+	}
+	if err := a.Settings.validate(bad); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for i, t := range a.Tools {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,23 @@ func TestAgentMistakes(t *testing.T) {
 		"two instructions": {func(a *cairn.Agent) {
 			a.InstructionsFunc = func(context.Context, *cairn.Step) (string, error) { return "", nil }
 		}, "instructions", "either"},
-		"bad instructions": {func(a *cairn.Agent) { a.Instructions = "\xff" }, "instructions", "UTF-8"},
+		"bad instructions":         {func(a *cairn.Agent) { a.Instructions = "\xff" }, "instructions", "UTF-8"},
+		"instructions with a NUL":  {func(a *cairn.Agent) { a.Instructions = "\x00" }, "instructions", "NUL"},
+		"bad description":          {func(a *cairn.Agent) { a.Description = "\xff" }, "description", "UTF-8"},
+		"description with a NUL":   {func(a *cairn.Agent) { a.Description = "\x00" }, "description", "NUL"},
+		"negative tokens":          {func(a *cairn.Agent) { a.Settings.MaxOutputTokens = -5 }, "settings.max_output_tokens", "-5"},
+		"temperature of nothing":   {func(a *cairn.Agent) { a.Settings.Temperature = new(math.NaN()) }, "settings.temperature", "NaN"},
+		"negative temperature":     {func(a *cairn.Agent) { a.Settings.Temperature = new(-0.5) }, "settings.temperature", "-0.5"},
+		"infinite top p":           {func(a *cairn.Agent) { a.Settings.TopP = new(math.Inf(1)) }, "settings.top_p", "Inf"},
+		"bad effort":               {func(a *cairn.Agent) { a.Settings.ReasoningEffort = "\xff" }, "settings.reasoning_effort", "UTF-8"},
+		"bad stop sequence":        {func(a *cairn.Agent) { a.Settings.StopSequences = []string{"ok", "\x00"} }, "settings.stop_sequences", "NUL"},
+		"options that are no JSON": {func(a *cairn.Agent) { a.Settings.Options = map[string]any{"a": func() {}} }, "settings.options", "JSON"},
+		"options with a NUL":       {func(a *cairn.Agent) { a.Settings.Options = map[string]any{"a": "\x00"} }, "settings.options", "NUL"},
+		"tool's description":       {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "\xff", nothing) }, `tool "x"`, "UTF-8"},
+		"tool's description's NUL": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "a\x00", nothing) }, `tool "x"`, "NUL"},
+		"raw schema with a NUL": {func(a *cairn.Agent) {
+			a.Tools[0] = cairn.RawFunc("x", "", json.RawMessage(`{"type":"object","title":"\u0000"}`), raw)
+		}, `tool "x"`, "NUL"},
 		"negative steps":   {func(a *cairn.Agent) { a.MaxSteps = -1 }, "max_steps", "-1"},
 		"no interval":      {func(a *cairn.Agent) { a.Durability = cairn.Interval(0) }, "durability", "positive"},
 		"state not object": {func(a *cairn.Agent) { a.State = cairn.StateOf([]int{1}) }, "state", "[]int"},

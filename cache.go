@@ -10,7 +10,8 @@ type CachePolicy struct {
 	// TTL is how long a result is good from when it was made, by the clock; it runs on while the session is paused. 0
 	// means one hour.
 	TTL time.Duration
-	// Max is how many results a session keeps of the tool; the least recently used one goes first. 0 means 64.
+	// Max is how many results a session keeps, of all tools together; the least recently used one goes first. Where the tools
+	// of an agent differ, the largest number counts. 0 means 64.
 	Max int
 }
 
@@ -50,10 +51,18 @@ func (p *CachePolicy) Lifetime() time.Duration {
 	return p.TTL
 }
 
-// Size returns how many results a session keeps of the tool.
-func (p *CachePolicy) Size() int {
-	if p.Max == 0 {
-		return 64
+// CachedResults returns how many results of tools a session of the agent keeps, of all tools together: the largest
+// [CachePolicy].Max of its tools; 0 if none of them is cached.
+func (a *Agent) CachedResults() int {
+	most := 0
+	for i := range a.Tools {
+		switch p := a.Tools[i].cache; {
+		case p == nil:
+		case p.Max == 0:
+			most = max(most, 64)
+		default:
+			most = max(most, p.Max)
+		}
 	}
-	return p.Max
+	return most
 }

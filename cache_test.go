@@ -9,22 +9,36 @@ import (
 
 func TestCachePolicy(t *testing.T) {
 	t.Parallel()
+	agent := func(max ...int) *cairn.Agent {
+		a := &cairn.Agent{Tools: []cairn.Tool{serverTool()}}
+		for _, n := range max {
+			a.Tools = append(a.Tools, serverTool(cairn.Cache(cairn.CachePolicy{Max: n})))
+		}
+		return a
+	}
+	for _, test := range []struct {
+		agent *cairn.Agent
+		want  int
+	}{{agent(), 0}, {agent(0), 64}, {agent(2, 5, 1), 5}, {agent(2, 0), 64}, {agent(1000, 0), 1000}} {
+		if got := test.agent.CachedResults(); got != test.want {
+			t.Errorf("a session keeps %d results, want %d", got, test.want)
+		}
+	}
 	if p := serverTool().Cache(); p != nil {
 		t.Errorf("a tool without a cache has %+v", p)
 	}
 	for name, test := range map[string]struct {
 		policy   cairn.CachePolicy
 		lifetime time.Duration
-		size     int
 	}{
-		"default": {cairn.CachePolicy{}, time.Hour, 64},
-		"briefly": {cairn.CachePolicy{TTL: time.Nanosecond}, time.Nanosecond, 64},
-		"few":     {cairn.CachePolicy{Max: 1}, time.Hour, 1},
-		"both":    {cairn.CachePolicy{TTL: 48 * time.Hour, Max: 1000}, 48 * time.Hour, 1000},
+		"default": {cairn.CachePolicy{}, time.Hour},
+		"briefly": {cairn.CachePolicy{TTL: time.Nanosecond}, time.Nanosecond},
+		"few":     {cairn.CachePolicy{Max: 1}, time.Hour},
+		"both":    {cairn.CachePolicy{TTL: 48 * time.Hour, Max: 1000}, 48 * time.Hour},
 	} {
 		p := serverTool(cairn.Cache(test.policy)).Cache()
-		if p == nil || *p != test.policy || p.Lifetime() != test.lifetime || p.Size() != test.size {
-			t.Errorf("%s: %+v, good for %s, %d results", name, p, p.Lifetime(), p.Size())
+		if p == nil || *p != test.policy || p.Lifetime() != test.lifetime {
+			t.Errorf("%s: %+v, good for %s", name, p, p.Lifetime())
 		}
 	}
 }

@@ -174,7 +174,8 @@ func ExampleWaitAtMost() {
 
 func ExampleCache() {
 	tool := cairn.Func("look_up", "Look an order up.", refund, cairn.Cache(cairn.CachePolicy{TTL: 10 * time.Minute}))
-	fmt.Println(tool.Cache().Lifetime(), tool.Cache().Size())
+	agent := &cairn.Agent{Name: "shop", Tools: []cairn.Tool{tool}}
+	fmt.Println(tool.Cache().Lifetime(), agent.CachedResults())
 	// Output:
 	// 10m0s 64
 }

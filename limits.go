@@ -68,18 +68,25 @@ func (m *Message) Validate() error {
 			return err
 		}
 	}
-	total := 0
 	for i := range m.Parts {
-		p := &m.Parts[i]
-		if err := p.validate(); err != nil {
+		if err := m.Parts[i].validate(); err != nil {
 			return err
 		}
-		total += p.size()
 	}
+	total := m.Size()
 	if problem := limits.Size(total); problem != "" {
 		return refused("parts", problem, total)
 	}
 	return nil
+}
+
+// Size returns how many bytes of content the message's parts hold.
+func (m *Message) Size() int {
+	total := 0
+	for i := range m.Parts {
+		total += m.Parts[i].size()
+	}
+	return total
 }
 
 // size returns how many bytes of content a part holds.

@@ -237,8 +237,8 @@ func (in Input) Validate() error {
 			if err := m.Parts[j].validateInput(at); err != nil {
 				return err
 			}
-			total += m.Parts[j].size()
 		}
+		total += m.Size()
 	}
 	if total > MaxInputBytes {
 		return &Error{Code: CodeTooLarge, Field: "input",

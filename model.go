@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
 // Model is a language model that streams one reply at a time. Implementations are safe for concurrent use.
@@ -61,6 +63,34 @@ type Settings struct {
 	StopSequences   []string
 	// Options are merged into the provider's request as they are, by top-level name.
 	Options map[string]any
+}
+
+// validate reports the first mistake by way of bad.
+func (s *Settings) validate(bad func(field, format string, args ...any) error) error {
+	for field, value := range map[string]*float64{"settings.temperature": s.Temperature, "settings.top_p": s.TopP} {
+		if value != nil && (limits.Number(*value) != "" || *value < 0) {
+			return bad(field, "%v is not a number from 0 on", *value)
+		}
+	}
+	if s.MaxOutputTokens < 0 {
+		return bad("settings.max_output_tokens", "%d is negative", s.MaxOutputTokens)
+	}
+	if problem := limits.Text(s.ReasoningEffort); problem != "" {
+		return bad("settings.reasoning_effort", "%s", problem)
+	}
+	for _, words := range s.StopSequences {
+		if problem := limits.Text(words); problem != "" {
+			return bad("settings.stop_sequences", "one %s", problem)
+		}
+	}
+	raw, err := json.Marshal(s.Options)
+	if err != nil {
+		return bad("settings.options", "do not encode as JSON: %v", err)
+	}
+	if problem := limits.JSON(raw); problem != "" {
+		return bad("settings.options", "as JSON it %s", problem)
+	}
+	return nil
 }
 
 // ChunkType tells the kinds of [Chunk] apart.

@@ -180,6 +180,10 @@ func (t Tool) validate() error {
 		return t.err
 	case t.run == nil && t.wait.kind != CallClientTool && t.agent == nil:
 		return fmt.Errorf("make tools with cairn.Func, cairn.RawFunc, cairn.ClientTool or cairn.SubAgent")
+	case limits.Text(t.description) != "":
+		return fmt.Errorf("the description %s", limits.Text(t.description))
+	case limits.JSON(t.input.JSON()) != "":
+		return fmt.Errorf("the schema %s", limits.JSON(t.input.JSON()))
 	case t.timeout < 0:
 		return fmt.Errorf("the timeout is negative")
 	case t.agent != nil && (t.finish || t.timeout > 0 || t.cache != nil || t.wait.kind != ""):

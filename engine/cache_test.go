@@ -323,3 +323,30 @@ func TestResultOfAFailedCallIsNotKept(t *testing.T) {
 	}
 	wantOutcomes(t, st, "s", "spoil= rate!state_invalid rate!state_invalid")
 }
+
+// TestCacheIsOneForAllTools has two tools that say different numbers: the larger one bounds what the session keeps of both.
+func TestCacheIsOneForAllTools(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	cached := func(name string, most int) cairn.Tool { return echo(name, cairn.Cache(cairn.CachePolicy{Max: most})) }
+	var steps []scripted.Step
+	for i, text := range []string{"1", "2", "3"} {
+		for _, tool := range []string{"one", "two"} {
+			steps = append(steps, scripted.Call(tool, in{text}).ID(fmt.Sprint(tool, i)))
+		}
+	}
+	eng := open(t, st, bot(scripted.New(append(steps, scripted.Text("done"))...), cached("one", 1), cached("two", 3)))
+	wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+	snap, err := st.Store.Snapshot(t.Context(), "s", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, e := range snap.Cache {
+		kept = append(kept, e.Tool+" "+string(e.Output))
+	}
+	slices.Sort(kept)
+	if want := []string{`one "3"`, `two "2"`, `two "3"`}; !slices.Equal(kept, want) {
+		t.Errorf("the session keeps %q, want %q", kept, want)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -38,6 +37,9 @@ type Options struct {
 	// CacheSessions is how many sessions are kept in memory after their turn, so that the next one costs no read; 0 means
 	// 256, a negative value none.
 	CacheSessions int
+	// CacheBytes is about how many bytes of messages, state and cached results those sessions may hold together; 0 means
+	// 64 MiB, a negative value any number. A session that holds more by itself is not kept.
+	CacheBytes int64
 	// AutoResume makes Submit resume a session in this process when the last answer it waited for is in.
 	AutoResume bool
 	// WorkInterval is how often Work looks for sessions that need it; 0 means one second.
@@ -153,7 +155,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
-		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions,
+		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
 		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil, Kept: e.kept,
 	})
@@ -196,47 +198,6 @@ func owner(newID func(string) string) string {
 		host = "unknown"
 	}
 	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + newID("engine")
-}
-
-func (o *Options) complete() error {
-	for _, h := range o.Hooks {
-		if h == nil {
-			return cairn.Invalid("hooks", "an entry is nil")
-		}
-	}
-	if o.LeaseTTL < 0 {
-		return cairn.Invalid("lease_ttl", "%s is negative", o.LeaseTTL)
-	}
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	set(&o.LeaseTTL, 30*time.Second)
-	set(&o.Coalesce, 20*time.Millisecond)
-	set(&o.StopGrace, 5*time.Second)
-	set(&o.WorkInterval, time.Second)
-	set(&o.HostGrace, 2*time.Minute)
-	set(&o.TTL, 7*24*time.Hour)
-	set(&o.Retention, 30*24*time.Hour)
-	set(&o.SweepInterval, 10*time.Minute)
-	o.Coalesce = max(o.Coalesce, 0)
-	for n, to := range map[*int]int{&o.MaxRecoveries: 10, &o.CacheSessions: 256, &o.WorkConcurrency: 16,
-		&o.MaxDepth: 8, &o.MaxTreeSessions: 1000} {
-		if *n == 0 {
-			*n = to
-		}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.NewID == nil {
-		o.NewID = ids.New
-	}
-	return nil
 }
 
 // Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they

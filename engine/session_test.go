@@ -500,6 +500,10 @@ func TestEngineRefusesWhatCannotWork(t *testing.T) {
 		"an agent of no model": {tapOn(nil), []*cairn.Agent{{Name: "x"}}, nil, "model"},
 		"a nil hook":           {tapOn(nil), nil, &engine.Options{Hooks: []*cairn.Hooks{nil}}, "hooks"},
 		"a negative lease":     {tapOn(nil), nil, &engine.Options{LeaseTTL: -1}, "lease_ttl"},
+		"a negative grace":     {tapOn(nil), nil, &engine.Options{StopGrace: -1}, "stop_grace"},
+		"a negative interval":  {tapOn(nil), nil, &engine.Options{WorkInterval: -1}, "work_interval"},
+		"fewer than no runs":   {tapOn(nil), nil, &engine.Options{WorkConcurrency: -1}, "work_concurrency"},
+		"fewer than no tries":  {tapOn(nil), nil, &engine.Options{MaxRecoveries: -1}, "max_recoveries"},
 		"a log of tiny events": {tapOn(nil), nil, &engine.Options{Log: tiny{tapOn(nil).log}}, "log"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,6 +52,29 @@ func TestColdProcessReadsOnce(t *testing.T) {
 	wantSound(t, second, "s")
 }
 
+// TestIdleSessionsAreBoundedByBytes has sessions of a mebibyte each, of which two fit: a turn of one that was kept reads
+// nothing.
+func TestIdleSessionsAreBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	eng := open(t, st, bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("ok") })),
+		with(func(o *engine.Options) { o.CacheBytes = 5 << 19 }))
+	for _, id := range []string{"a", "b", "c"} {
+		turn(t, eng, id, strings.Repeat("x", 1<<20))
+	}
+	turn(t, eng, "huge", strings.Repeat("x", 3<<20))
+	for _, test := range []struct {
+		id   string
+		kept bool
+	}{{"b", true}, {"c", true}, {"huge", false}, {"a", false}} {
+		st.seen()
+		turn(t, eng, test.id, "again")
+		if read := slices.Contains(st.seen(), "Snapshot"); read == test.kept {
+			t.Errorf("session %s was read: %t", test.id, read)
+		}
+	}
+}
+
 func TestPerToolStagesEachReplyAndEachResult(t *testing.T) {
 	t.Parallel()
 	st := tapOn(nil)

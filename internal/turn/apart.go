@@ -320,7 +320,7 @@ func (l *live) fork() (*live, error) {
 	}
 	n := len(l.messages)
 	return &live{
-		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
+		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], bytes: l.bytes, doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
 		calls: slices.Clone(l.calls), away: away{l.away.seen, maps.Clone(l.away.names)},
 		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, off: maps.Clone(l.off), logLast: l.logLast,
 	}, nil

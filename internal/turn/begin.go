@@ -399,6 +399,7 @@ func (l *live) append(messages []cairn.Message) {
 		l.note(&messages[i])
 	}
 	l.messages = append(l.messages, messages...)
+	l.bytes += sizeOf(messages)
 	if l.damaged {
 		l.damaged = !balanced(l.messages)
 	}

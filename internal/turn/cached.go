@@ -45,41 +45,37 @@ func (r *results) get(key string, now time.Time) (store.CacheEntry, bool) {
 	return e, ok && now.Before(e.ExpiresAt)
 }
 
-// put keeps an entry and drops those that it displaces: all that are no longer good, and the least recently used of its
-// tool that are more than max.
+// put keeps an entry and drops those that it displaces: all that are no longer good, and the least recently used that are
+// more than max.
 func (r *results) put(e store.CacheEntry, max int, now time.Time) {
 	r.touched(e.Key)
 	e.UsedAt = r.tick(now)
 	r.set(e)
-	var same []store.CacheEntry
 	for key, other := range r.entries {
-		switch {
-		case !now.Before(other.ExpiresAt):
+		if !now.Before(other.ExpiresAt) {
 			r.drop(key)
-		case other.Tool == e.Tool:
-			same = append(same, other)
 		}
 	}
-	if len(same) <= max {
+	if len(r.entries) <= max {
 		return
 	}
-	slices.SortFunc(same, func(a, b store.CacheEntry) int {
+	oldest := slices.SortedFunc(maps.Values(r.entries), func(a, b store.CacheEntry) int {
 		return cmp.Or(a.UsedAt.Compare(b.UsedAt), cmp.Compare(a.Key, b.Key))
 	})
-	for _, other := range same[:len(same)-max] {
+	for _, other := range oldest[:len(oldest)-max] {
 		r.drop(other.Key)
 	}
 }
 
-// use makes an entry the most recently used one. That is to be written only if it was not so before among those of its
-// tool: nothing else follows from the time.
+// use makes an entry the most recently used one. That is to be written only if it was not so before: nothing else follows
+// from the time.
 func (r *results) use(key string, now time.Time) {
 	e, ok := r.entries[key]
 	if !ok {
 		return
 	}
 	for _, other := range r.entries {
-		if other.Tool == e.Tool && other.UsedAt.After(e.UsedAt) {
+		if other.UsedAt.After(e.UsedAt) {
 			r.touched(key)
 			e.UsedAt = r.tick(now)
 			r.set(e)
@@ -177,7 +173,6 @@ func (l *live) remember(c *call, now time.Time) int64 {
 		l.results.use(key, now)
 		return 1
 	}
-	p := c.tool.Cache()
-	l.results.put(store.CacheEntry{Key: key, Tool: c.use.Tool, Output: c.result.Output, ExpiresAt: c.made.Add(p.Lifetime())}, p.Size(), now)
+	l.results.put(store.CacheEntry{Key: key, Tool: c.use.Tool, Output: c.result.Output, ExpiresAt: c.made.Add(c.tool.Cache().Lifetime())}, c.most, now)
 	return 0
 }

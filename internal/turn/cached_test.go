@@ -14,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// kept does to a session's results what words say: "+a1" puts an entry of the tool a, which has no more than two, "a1"
-// uses it. It returns the keys, least recently used first.
+// kept does to a session's results what words say: "+a1" puts an entry of the tool a, "a1" uses it; there are no more
+// than two. It returns the keys, least recently used first.
 func kept(r *results, words ...string) string {
 	for _, w := range words {
 		key, put := strings.CutPrefix(w, "+")
@@ -57,9 +57,10 @@ func TestResultsKeepTheMostRecentlyUsed(t *testing.T) {
 		"one more, not yet written":     {"", "+a1 +a2 +a3", "a2 a3", "+a2 +a3"},
 		"one more":                      {"+a1 +a2", "+a3", "a2 a3", "+a3 -a1"},
 		"one more after a use":          {"+a1 +a2", "a1 +a3", "a1 a3", "+a1 +a3 -a2"},
-		"each tool has its own":         {"+a1 +a2", "+b1", "a1 a2 b1", "+b1"},
+		"one more, of another tool":     {"+a1 +a2", "+b1", "a2 b1", "+b1 -a1"},
+		"one of each of three tools":    {"", "+a1 +b1 +c1", "b1 c1", "+b1 +c1"},
 		"use of the latest":             {"+a1 +a2", "a2", "a1 a2", ""},
-		"use of the latest of its tool": {"+a1 +b1", "a1", "a1 b1", ""},
+		"use of the latest of its tool": {"+a1 +b1", "a1", "b1 a1", "+a1"},
 		"use of another":                {"+a1 +a2", "a1", "a2 a1", "+a1"},
 		"use of what is not there":      {"+a1", "a2", "a1", ""},
 		"once more":                     {"+a1 +a2", "+a1", "a2 a1", "+a1"},

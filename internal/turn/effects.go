@@ -37,6 +37,8 @@ type Config struct {
 	MaxRecoveries int
 	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
 	CacheSessions int
+	// CacheBytes bounds about how much they hold together; a negative value does not.
+	CacheBytes int64
 	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
 	MaxDepth, MaxTreeSessions int
 	// Ended is told of each run that came to its end here, and of its session as that left it.
@@ -73,7 +75,7 @@ type Effects struct {
 
 // NewEffects returns effects over a configuration whose every field is set.
 func NewEffects(c Config) *Effects {
-	return &Effects{Config: c, cache: newCache(c.CacheSessions), writer: ids.New("writer") + "-"}
+	return &Effects{Config: c, cache: newCache(c.CacheSessions, c.CacheBytes), writer: ids.New("writer") + "-"}
 }
 
 // Run carries out one effect.

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"slices"
@@ -19,6 +18,8 @@ import (
 type live struct {
 	row      *cairn.Session
 	messages []cairn.Message // committed
+	bytes    int64           // about what they hold
+	held     int64           // what the cache counts for the session while it is idle
 	doc      *ops.Doc        // the state with everything in deferred applied
 	callIDs  map[string]struct{}
 	damaged  bool // the transcript has tool uses without a result
@@ -87,9 +88,11 @@ type call struct {
 	feedback   string       // the guard sent the model back
 	// off says that the tool was switched off when the model was asked.
 	off bool
-	// hit says that the result came from the tool's cache; made is when one that is to be kept there was.
+	// hit says that the result came from the cache; made is when one that is to be kept there was.
 	hit  bool
 	made time.Time
+	// most is how many results are kept there, of all tools.
+	most int
 	// pending is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
 	pending *cairn.PendingCall
 	// waiting is what the session of another agent waits for; child is the session's id, and visited tells of its end. begun
@@ -156,6 +159,7 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
 	}
 	l.doc, l.messages, l.checked, l.away = doc, messages, false, away{}
+	l.bytes = sizeOf(messages)
 	l.callIDs, l.off = map[string]struct{}{}, nil
 	for i := range messages {
 		l.note(&messages[i])
@@ -316,154 +320,4 @@ func notExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 func errorResult(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
 	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
-}
-
-// cache keeps sessions in memory: those that are driven, and the most recently used of the others.
-type cache struct {
-	mu     sync.Mutex
-	limit  int
-	driven map[string]*live
-	guests map[string][]*live // of effects that run apart
-	idle   map[string]*list.Element
-	order  *list.List // of *live, most recent first
-}
-
-func newCache(limit int) *cache {
-	return &cache{limit: limit, driven: map[string]*live{}, guests: map[string][]*live{}, idle: map[string]*list.Element{}, order: list.New()}
-}
-
-// take removes an idle session from the cache and returns it, or nil.
-func (c *cache) take(id string) *live {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.idle[id]
-	if e == nil {
-		return nil
-	}
-	delete(c.idle, id)
-	l := c.order.Remove(e).(*live)
-	if l.row.Status == cairn.SessionActive { // kept for its run's effects, which may have ended it elsewhere
-		return nil
-	}
-	return l
-}
-
-// peek returns a copy of an idle session, which stays; nil if there is none, or if it cannot be copied.
-func (c *cache) peek(id string) *live {
-	c.mu.Lock()
-	e := c.idle[id]
-	c.mu.Unlock()
-	if e == nil {
-		return nil
-	}
-	l := e.Value.(*live)
-	if l.run == nil { // its run has ended
-		return nil
-	}
-	copied, err := l.fork()
-	if err != nil {
-		return nil
-	}
-	return copied
-}
-
-// join lets stop requests reach an effect that runs apart from others of its run; leave undoes it.
-func (c *cache) join(l *live) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.guests[l.row.ID] = append(c.guests[l.row.ID], l)
-}
-
-func (c *cache) leave(id string, l *live) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := slices.DeleteFunc(c.guests[id], func(other *live) bool { return other == l })
-	if len(list) == 0 {
-		delete(c.guests, id)
-	} else {
-		c.guests[id] = list
-	}
-}
-
-// working returns everything that is in memory of what a session's run does now.
-func (c *cache) working(id string) []*live {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := slices.Clone(c.guests[id])
-	if l := c.driven[id]; l != nil {
-		list = append(list, l)
-	}
-	return list
-}
-
-// evict removes the idle sessions of a tree.
-func (c *cache) evict(root string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, e := range c.idle {
-		if e.Value.(*live).row.RootID == root {
-			delete(c.idle, id)
-			c.order.Remove(e)
-		}
-	}
-}
-
-// drive puts a session among those that are driven.
-func (c *cache) drive(l *live) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.driven[l.row.ID] = l
-}
-
-// get returns a session that is driven, or nil.
-func (c *cache) get(id string) *live {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.driven[id]
-}
-
-// park moves a session from the driven to the idle ones.
-func (c *cache) park(l *live) {
-	l.drives("")
-	l.run, l.hooks, l.emit, l.step, l.opening, l.deferred = nil, nil, nil, nil, nil, deferred{}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.driven[l.row.ID] == l {
-		delete(c.driven, l.row.ID)
-	}
-	c.put(l)
-}
-
-// keep puts a session among the idle ones.
-func (c *cache) keep(l *live) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.put(l)
-}
-
-func (c *cache) put(l *live) {
-	if c.limit <= 0 {
-		return
-	}
-	if e := c.idle[l.row.ID]; e != nil {
-		c.order.Remove(e)
-	}
-	c.idle[l.row.ID] = c.order.PushFront(l)
-	for len(c.idle) > c.limit {
-		oldest := c.order.Remove(c.order.Back()).(*live)
-		delete(c.idle, oldest.row.ID)
-	}
-}
-
-// drop forgets a session that is driven, and what was kept of it for effects that run apart.
-func (c *cache) drop(l *live) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.driven[l.row.ID] == l {
-		delete(c.driven, l.row.ID)
-	}
-	if e := c.idle[l.row.ID]; e != nil {
-		delete(c.idle, l.row.ID)
-		c.order.Remove(e)
-	}
 }

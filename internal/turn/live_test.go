@@ -3,10 +3,13 @@ package turn
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
@@ -35,7 +38,7 @@ func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 
 func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	t.Parallel()
-	c := newCache(2)
+	c := newCache(2, -1)
 	sessions := map[string]*live{}
 	park := func(id string) {
 		if sessions[id] == nil {
@@ -56,10 +59,67 @@ func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	if c.take("a") != nil || c.get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
 		t.Errorf("left over: %d idle, %d driven, %d in order", len(c.idle), len(c.driven), c.order.Len())
 	}
-	none := newCache(-1)
+	none := newCache(-1, -1)
 	none.park(sessions["a"])
 	if none.take("a") != nil {
 		t.Error("a cache without room kept a session")
+	}
+}
+
+func TestCacheIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	session := func(id string, bytes int64) *live {
+		return &live{row: &cairn.Session{ID: id}, messages: make([]cairn.Message, 0), bytes: bytes}
+	}
+	c := newCache(100, 4*mib)
+	keeps := func(what string, want ...string) {
+		t.Helper()
+		var ids []string
+		held := int64(0)
+		for e := c.order.Back(); e != nil; e = e.Prev() {
+			l := e.Value.(*live)
+			ids, held = append(ids, l.row.ID), held+l.weight()
+		}
+		if !slices.Equal(ids, want) || len(c.idle) != len(want) || c.held != held {
+			t.Fatalf("%s: kept are %v with %d bytes, want %v with %d", what, ids, c.held, want, held)
+		}
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		c.park(session(id, mib))
+	}
+	keeps("three that fit", "a", "b", "c")
+	c.park(session("d", 2*mib))
+	keeps("one more, of twice the size", "c", "d")
+	c.park(session("e", 5*mib))
+	keeps("one that is too large by itself", "c", "d")
+	c.park(session("d", mib))
+	keeps("one that became smaller", "c", "d")
+	c.park(session("d", 5*mib))
+	keeps("one that became too large", "c")
+	busy := session("f", 5*mib)
+	busy.run = &cairn.Run{}
+	c.keep(busy)
+	keeps("a large one at work", "f")
+	c.park(session("g", mib))
+	keeps("another one", "g")
+	if c.take("g") == nil || c.held != 0 {
+		t.Fatalf("%d bytes are held by nobody", c.held)
+	}
+	grown := session("h", 0)
+	if err := grown.load(nil, []cairn.Message{cairn.User(cairn.TextPart(strings.Repeat("x", mib)))}); err != nil {
+		t.Fatal(err)
+	}
+	grown.append([]cairn.Message{cairn.User(cairn.FilePart(cairn.File{Data: make([]byte, mib)}))})
+	grown.row.State = cairn.StatePosition{KeyframeBytes: mib, ChangeBytes: 1}
+	grown.results.set(store.CacheEntry{Key: "k", Output: make([]byte, mib)})
+	if w := grown.weight(); w < 4*mib || w > 4*mib+16<<10 {
+		t.Errorf("a session with 4 MiB weighs %d", w)
+	}
+	unbounded := newCache(100, -1)
+	unbounded.park(session("a", 1<<60))
+	if unbounded.take("a") == nil {
+		t.Error("a cache without a bound did not keep a large session")
 	}
 }
 

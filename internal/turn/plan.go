@@ -202,7 +202,11 @@ func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
 			continue
 		}
 		use := s.reply.Parts[i].ToolUse
-		s.calls = append(s.calls, &call{use: use, tool: fx.tool(a, use.Tool)})
+		c := &call{use: use, tool: fx.tool(a, use.Tool)}
+		if c.tool != nil && c.tool.Cache() != nil {
+			c.most = a.CachedResults()
+		}
+		s.calls = append(s.calls, c)
 	}
 }
 
