@@ -47,6 +47,8 @@ var OnStore = Set{
 	"interval":               "one commit of several steps",
 	"per-tool":               "stages between commits",
 	"switch-crash":           "another process reads back which tools are off",
+	"sweep":                  "a session expires and is purged with its tree, by the store's clock",
+	"sweep-crash":            "what a dead process hid is purged by another one",
 	"crash-anywhere":         "a process dies at operations of this store, at moments between its round trips",
 	"limits":                 "what one store refuses every store refuses, in the same words",
 	"race-of-verbs":          "all verbs at the same moment: what the store's transactions exclude",
@@ -97,6 +99,7 @@ var OnHost = Set{
 var OnPair = Set{
 	"approval":                "a wait ends on the host, and its answer begins the next turn",
 	"deadline":                "the store's clock begins a turn on the host",
+	"sweep-worker":            "a worker of the host sweeps by the store's clock, and leaves its turns alone",
 	"child-approval":          "a child's wait ends its parent's turn on the host",
 	"interrupt-child-at-work": "the store's watch ends what the host drives",
 	"busy-enqueue-crash":      "a queued turn begins on the host, by the store's list of what is due",

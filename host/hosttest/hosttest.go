@@ -114,6 +114,7 @@ var scenarios = slices.Concat(
 	workers,
 	durabilities,
 	sweeps,
+	expiries,
 )
 
 func (sc scenario) run(t *testing.T, h Host, place Store) {

@@ -97,15 +97,51 @@ func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
 
 func only(err error) (struct{}, error) { return struct{}{}, err }
 
-// line is the store as the process sees it: a StopWatcher if the store is one.
+// line is the store as the process sees it: a StopWatcher if the store is one, and a Sweeper.
 func (s *tap) line() store.Store {
-	if w, ok := s.Store.(store.StopWatcher); ok {
+	w, watches := s.Store.(store.StopWatcher)
+	sw, sweeps := s.Store.(store.Sweeper)
+	switch {
+	case watches && sweeps:
+		return struct {
+			*tap
+			stopWatch
+			sweepLine
+		}{s, stopWatch{s, w}, sweepLine{sw, s}}
+	case watches:
 		return struct {
 			*tap
 			stopWatch
 		}{s, stopWatch{s, w}}
+	case sweeps:
+		return struct {
+			*tap
+			sweepLine
+		}{s, sweepLine{sw, s}}
 	}
 	return s
+}
+
+// sweepLine is a Sweeper as a process sees it.
+type sweepLine struct {
+	store.Sweeper
+	s *tap
+}
+
+func (l sweepLine) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+	return through(l.s, operation{name: "Remove", session: root}, func() (*store.Removed, error) { return l.Sweeper.Remove(ctx, root, why) })
+}
+
+func (l sweepLine) Stale(ctx context.Context, q store.PageQuery) (store.Page[string], error) {
+	return through(l.s, operation{name: "Stale"}, func() (store.Page[string], error) { return l.Sweeper.Stale(ctx, q) })
+}
+
+func (l sweepLine) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
+	return through(l.s, operation{name: "Removed"}, func() (store.Page[store.Removed], error) { return l.Sweeper.Removed(ctx, age, q) })
+}
+
+func (l sweepLine) Purge(ctx context.Context, key string) (int, error) {
+	return through(l.s, operation{name: "Purge"}, func() (int, error) { return l.Sweeper.Purge(ctx, key) })
 }
 
 type stopWatch struct {

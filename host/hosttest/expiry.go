@@ -1,0 +1,97 @@
+package hosttest
+
+import (
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// expiries end what nobody uses any more.
+var expiries = []scenario{
+	{"sweep", (*scene).sweep},
+	{"sweep-worker", (*scene).sweepWorker},
+	{"sweep-crash", (*scene).sweepCrash},
+}
+
+// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays.
+func (s *scene) idle(p *process) {
+	s.Helper()
+	if _, ok := s.st.(store.Sweeper); !ok {
+		s.Fatal("the store is no Sweeper: nothing would expire")
+	}
+	p.turn("s", "do it")
+	p.turn("gone", "do it", engine.WithExpiry(s.now().Add(s.soon)))
+}
+
+// retains is for processes that purge soon after a session has expired.
+func (s *scene) retains() option { return func(o *engine.Options) { o.Retention = s.soon } }
+
+// sweepUntil sweeps until it has come to what is wanted: nothing is swept twice, and nothing but that.
+func (p *process) sweepUntil(what string, want engine.SweepReport) {
+	s := p.s
+	s.Helper()
+	var sum engine.SweepReport
+	s.await(what, func() bool {
+		r, err := p.Sweep(s.Context())
+		s.must(err)
+		for _, bad := range r.Errors {
+			s.Errorf("sweep: %s: %v", bad.SessionID, bad.Error)
+		}
+		sum.Expired += r.Expired
+		sum.Purged += r.Purged
+		sum.SnapshotsDeleted += r.SnapshotsDeleted
+		return s.Failed() || sum.Expired >= want.Expired && sum.Purged >= want.Purged
+	})
+	s.say("%s: %d expired, %d purged with %d checkpoints", what, sum.Expired, sum.Purged, sum.SnapshotsDeleted)
+}
+
+// isGone reports whether a session is there for nobody.
+func (p *process) isGone(id string) bool {
+	_, err := p.Session(p.s.Context(), id)
+	return errors.Is(err, cairn.ErrNotFound)
+}
+
+// One process leaves a session alone, another one finds that it has expired and, later, purges it with its tree.
+func (s *scene) sweep() {
+	s.family(s.note())
+	one, two := s.process(), s.process(s.retains())
+	s.idle(one)
+	s.later()
+	two.sweepUntil("the session expires", engine.SweepReport{Expired: 1})
+	if !one.isGone("gone") {
+		s.Error("the session that has expired is there")
+	}
+	s.later()
+	two.sweepUntil("its retention ends", engine.SweepReport{Purged: 1})
+	one.turn("s", "thanks")
+}
+
+// A worker does so by itself.
+func (s *scene) sweepWorker() {
+	s.family(s.note())
+	one := s.process()
+	s.idle(one)
+	s.later()
+	s.process(s.retains(), func(o *engine.Options) { o.SweepInterval = o.WorkInterval }).work()
+	s.await("the worker to sweep", func() bool { return one.isGone("gone") })
+	one.turn("s", "thanks")
+}
+
+// A process dies once it has hidden what has expired; another one does the rest.
+func (s *scene) sweepCrash() {
+	s.family(s.note())
+	one := s.process(s.retains())
+	s.idle(one)
+	s.later()
+	one.dieAfter(func(o operation) bool { return o.name == "Remove" && o.session == "gone" })
+	s.await("a sweep to die", func() bool {
+		one.Sweep(s.Context())
+		return !one.alive()
+	})
+	s.later()
+	two := s.process(s.retains())
+	two.sweepUntil("what the dead process hid is purged", engine.SweepReport{Purged: 1})
+	two.turn("s", "thanks")
+}
