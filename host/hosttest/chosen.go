@@ -135,6 +135,26 @@ var OnMix = Set{
 	"race-of-verbs":            "verbs of processes on all hosts at the same moment",
 }
 
+// OnSplit is where it matters that sessions and events are in different stores: what a process does to one, it may not have
+// done to the other when it dies, and no write fences both.
+var OnSplit = Set{
+	"approval":                "readers hear of a wait that is committed elsewhere",
+	"branch-paused":           "a branch has a log of its own",
+	"answer-deleted":          "a deletion drops the log beside the store",
+	"sweep":                   "so does a purge",
+	"busy-rollback":           "the log keeps what the store takes back",
+	"background":              "two runs write to the log of one tree",
+	"interrupt-resumed-tree":  "a stop is told once, by whoever ends the run",
+	"crash-suspending":        "a wait that the log does not know is told by whoever resumes",
+	"crash-suspending-read":   "or by a reader",
+	"crash-interrupting-tree": "the same of the end of a tree",
+	"crash-child-ending":      "and of the end of a child",
+	"crash-approved-staged":   "events of a run that lost its lease do not come between those of the next",
+	"crash-anywhere":          "a process dies between a write to one and a write to the other",
+	"crash-anywhere-per-tool": "the same with stages",
+	"race-of-verbs":           "all verbs at the same moment",
+}
+
 // of returns the scenarios of the set in their order; a name that no scenario has fails the test.
 func (set Set) of(t *testing.T, all []scenario) []scenario {
 	t.Helper()

@@ -64,7 +64,7 @@ type Store struct {
 	// Another opens another handle on the data of a store, as another process would, and registers its clean-up with tb. nil
 	// means that processes share the one that Open returned.
 	Another func(tb testing.TB, st store.Store) store.Store
-	// Log opens a log for a store that brings none. Processes share it.
+	// Log opens a log for a store that brings none, or whose own is to be left unused. Processes share it.
 	Log func(tb testing.TB) store.Log
 	// Bubble says that host and store can live in a bubble of package synctest, where no time passes while they wait.
 	Bubble bool

@@ -11,6 +11,14 @@ require (
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+)
+
+require (
+	github.com/cairn-agents/cairn/store/pgstore v0.0.0
+	github.com/cairn-agents/cairn/store/redisstore v0.0.0
 	github.com/dbos-inc/dbos-transact-golang v1.2.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/facebookgo/clock v0.0.0-20150410010913-600d898af40a // indirect
