@@ -43,9 +43,11 @@ type Agent struct {
 	// MaxSteps bounds the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to finish
 	// with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
 	MaxSteps int
-	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn.
+	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn, if the guard lets it. An agent with an
+	// output type is made to call [FinishTool] then. A condition that panics, or takes longer than the engine's
+	// Options.HookTimeout, does not hold.
 	StopWhen func(ctx context.Context, step *Step) bool
-	// Guard, if set, decides about what would end the turn.
+	// Guard, if set, decides about whatever would end the turn: a reply, the output, a tool with [FinishWith], StopWhen.
 	Guard Guard
 	Hooks *Hooks
 	// Durability says when steps are committed. The default is PerStep.
@@ -58,13 +60,14 @@ type Agent struct {
 }
 
 // RetryPolicy says how a model call that failed with a retryable error is tried again. Waits double from First, with
-// up to a quarter of jitter, unless the provider says how long to wait.
+// up to a quarter of jitter, unless the provider says how long to wait (Error.RetryAfter).
 type RetryPolicy struct {
 	// Max is the number of retries after the first try; 0 means 3, a negative number none.
 	Max int
 	// First is the wait before the first retry; 0 means one second.
 	First time.Duration
-	// Limit is the longest wait, the provider's word included; 0 means one minute.
+	// Limit is the longest wait; 0 means one minute. A provider that asks for a longer one is not asked again: the run fails at
+	// once, with an error whose RetryAfter says when another try makes sense.
 	Limit time.Duration
 }
 

@@ -182,7 +182,7 @@ func AsError(err error) *Error {
 		return nil
 	}
 	var e *Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && e != nil {
 		if e.Error() == err.Error() {
 			return e
 		}

@@ -7,9 +7,12 @@ import "context"
 // State that a hook writes through its handle is part of the step's commit. Hooks of the engine come before those of
 // the agent. After a crash a hook may be called again for the same event.
 //
-// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run.
+// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run. A hook that panics, ends its goroutine
+// or takes longer than the engine's Options.HookTimeout has failed with an error. What a hook is given is its own: that it
+// changes it changes nothing, but for the request of BeforeModel.
 type Hooks struct {
-	// RunStart is called once the run is recorded; RunResumed instead of it when a run resumes or retries another.
+	// RunStart is called before the run's first step, when the run is recorded and Execute has returned or is about to;
+	// RunResumed instead of it when a run resumes or retries another.
 	RunStart   func(ctx context.Context, step *Step)
 	RunResumed func(ctx context.Context, step *Step, previousRunID string)
 	// RunComplete and RunFail are called after the commit that ended the run. Their handle can read state, not write it.

@@ -40,8 +40,9 @@ type ToolOption func(*Tool)
 // same reply run first, and the tool sees the state they left.
 func FinishWith() ToolOption { return func(t *Tool) { t.finish = true } }
 
-// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as
-// failed. The default is no bound.
+// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as failed at
+// once, with CodeTimeout: whatever a tool that goes on comes to or does with its handle has no effect. The default is no
+// bound.
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.timeout = d } }
 
 // Func makes a tool of a function. In, a struct or a map with string keys, gives the arguments' JSON Schema (see

@@ -69,18 +69,18 @@ func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
 	st, pass, clock := clocked()
 	h := &byHand{}
 	agent := bot(scripted.New(scripted.Text("done")))
-	eng := open(t, st, agent, hostedBy(h), clock)
+	slow := tapOn(st)
+	eng := open(t, slow, agent, hostedBy(h), clock)
 	held := false
-	agent.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) {
-		if held {
-			return
+	slow.stepIn(nil, func(_ context.Context, op string) error {
+		if held || op != "Commit" {
+			return nil
 		}
 		held = true
 		pass(time.Hour)
-		if _, err := eng.Resume(t.Context(), "s"); err != nil {
-			t.Error(err)
-		}
-	}}
+		_, err := eng.Resume(t.Context(), "s")
+		return err
+	})
 	start(t, eng, "s", "go")
 	if len(h.begun) != 2 || h.begun[1].Token >= h.begun[0].Token {
 		t.Fatalf("the host was given %+v", h.begun)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,4 +204,179 @@ func TestWorkStopsWithItsContextOrItsEngine(t *testing.T) {
 		leave(t, eng)
 		wantError(t, <-done, cairn.ErrClosed)
 	})
+}
+
+// stuck is the user code of an agent that hangs once it is called, with what it blocks.
+var stuck = map[string]func(hang func()) *cairn.Agent{
+	"a model": func(hang func()) *cairn.Agent {
+		return bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { hang(); return scripted.Text("late") }))
+	},
+	"a tool": func(hang func()) *cairn.Agent {
+		return bot(counter(2), tool("note", func(context.Context, *cairn.Call, in) (string, error) { hang(); return "late", nil }))
+	},
+	"instructions": func(hang func()) *cairn.Agent {
+		a := bot(counter(2), note())
+		a.InstructionsFunc = func(context.Context, *cairn.Step) (string, error) { hang(); return "late", nil }
+		return a
+	},
+	"a guard": func(hang func()) *cairn.Agent {
+		a := bot(counter(1))
+		a.Guard = func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
+			hang()
+			return cairn.Accept(), nil
+		}
+		return a
+	},
+	"a stop condition": func(hang func()) *cairn.Agent {
+		a := bot(counter(2), note())
+		a.StopWhen = func(context.Context, *cairn.Step) bool { hang(); return true }
+		return a
+	},
+	"RunStart": func(hang func()) *cairn.Agent {
+		a := bot(counter(1))
+		a.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) { hang() }}
+		return a
+	},
+	"OnMessage": func(hang func()) *cairn.Agent {
+		a := bot(counter(1))
+		a.Hooks = &cairn.Hooks{OnMessage: func(context.Context, *cairn.Step, *cairn.Message) { hang() }}
+		return a
+	},
+	"AfterTool": func(hang func()) *cairn.Agent {
+		a := bot(counter(2), note())
+		a.Hooks = &cairn.Hooks{AfterTool: func(context.Context, *cairn.Call, *cairn.ToolResult) { hang() }}
+		return a
+	},
+	"the condition of an approval": func(hang func()) *cairn.Agent {
+		return bot(counter(2), echo("note", cairn.RequireApprovalIf(func(context.Context, *cairn.Call, in) (bool, error) { hang(); return false, nil })))
+	},
+}
+
+// Execute has begun the run when it returns, whatever hooks do.
+func TestUserCodeThatHangsHoldsNoVerbUp(t *testing.T) {
+	t.Parallel()
+	for what, agent := range stuck {
+		for _, verb := range []string{"close", "interrupt", "abort"} {
+			t.Run(what+"/"+verb, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					st := tapOn(nil)
+					hung := make(chan struct{})
+					eng := open(t, st, agent(func() { close(hung); time.Sleep(time.Hour) }), shortLease)
+					begun := time.Now()
+					run := start(t, eng, "s", "go")
+					if took := time.Since(begun); took > 0 {
+						t.Errorf("Execute took %s", took)
+					}
+					<-hung
+					begun = time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					defer cancel()
+					switch verb {
+					case "close":
+						if err := eng.Close(ctx); err != context.DeadlineExceeded {
+							t.Errorf("close: %v", err)
+						}
+						if took := time.Since(begun); took > 12*time.Second {
+							t.Errorf("Close returned %s after it was called with 10s", took)
+						}
+						_, err := run.Wait(t.Context())
+						wantError(t, err, cairn.ErrClosed)
+						if row := load(t, st, "s"); !row.Lease.Until.IsZero() && time.Now().Before(row.Lease.Until) {
+							t.Errorf("the lease is kept until %s", row.Lease.Until)
+						}
+					default:
+						status, reason, stop := cairn.RunInterrupted, cairn.ReasonInterrupted, eng.Interrupt
+						if verb == "abort" {
+							status, reason, stop = cairn.RunFailed, cairn.ReasonAborted, eng.Abort
+						}
+						if err := stop(ctx, "s", ""); err != nil {
+							t.Errorf("%s: %v", verb, err)
+						}
+						if took := time.Since(begun); took > 5*time.Second {
+							t.Errorf("%s took %s, the grace is 5s", verb, took)
+						}
+						wantStatus(t, wait(t, run), status, reason)
+						wantSound(t, st, "s")
+					}
+					if n := eng.Abandoned(); n != 1 {
+						t.Errorf("%d calls are abandoned", n)
+					}
+					before := render(t, st, "s")
+					time.Sleep(2 * time.Hour)
+					synctest.Wait()
+					if n := eng.Abandoned(); n != 0 {
+						t.Errorf("%d calls are abandoned although all have returned", n)
+					}
+					if render(t, st, "s") != before {
+						t.Error("what was given up has left a trace")
+					}
+				})
+			})
+		}
+	}
+}
+
+// A store that does not answer does not hold Close up either.
+func TestStoreThatHangsDoesNotHoldCloseUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		eng := open(t, st, bot(storyteller()), patient)
+		start(t, eng, "s", "go")
+		synctest.Wait()
+		back := make(chan struct{})
+		st.stepIn(func(context.Context, string) error { <-back; return nil }, nil)
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := eng.Close(ctx); err == nil {
+			t.Error("Close has not said that runs were let go of")
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("Close took %s", took)
+		}
+		close(back)
+	})
+}
+
+func TestModelThatFallsSilentIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, speaks := range map[string]bool{"at once": false, "in the middle": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				var calls atomic.Int64
+				model := rude(func(_ context.Context, yield func(cairn.Chunk, error) bool) {
+					if calls.Add(1) == 1 {
+						if speaks && !yield(cairn.Chunk{Type: cairn.ChunkText, Text: "we"}, nil) {
+							return
+						}
+						time.Sleep(time.Hour)
+						yield(cairn.Chunk{Type: cairn.ChunkText, Text: "late"}, nil)
+						return
+					}
+					for range 3 { // slow, but alive
+						time.Sleep(9 * time.Minute)
+						if !yield(cairn.Chunk{Type: cairn.ChunkText, Text: "well "}, nil) {
+							return
+						}
+					}
+					yield(cairn.Chunk{Type: cairn.ChunkFinish, Stop: cairn.StopEnd}, nil)
+				})
+				begun := time.Now()
+				res := turn(t, open(t, st, bot(model)), "s", "go")
+				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonReply)
+				if res.Text != "well well well " {
+					t.Errorf("answer %q", res.Text)
+				}
+				if took := time.Since(begun); took > 38*time.Minute || took < 37*time.Minute {
+					t.Errorf("took %s", took)
+				}
+				wantSound(t, st, "s")
+				time.Sleep(time.Hour)
+			})
+		})
+	}
 }

@@ -274,7 +274,7 @@ func TestMessageInterruptsACompanion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
 		agent, _ := companions(cairn.NonBlocking, scribe(time.Hour), spawn("c1", "ann", "one"), send("c2", "ann", "two"), scripted.Text("ok"), scripted.Text("so"))
-		eng := open(t, st, agent)
+		eng := open(t, st, agent, patient)
 		turn(t, eng, "s", "go")
 		time.Sleep(2 * time.Hour)
 		turn(t, eng, "s", "and?")

@@ -29,8 +29,19 @@ type Options struct {
 	// Coalesce is how long events may be held back to be written together; 0 means 20 ms, a negative value none. The
 	// first text of a step is never held back.
 	Coalesce time.Duration
-	// StopGrace is how long a stop waits for tools that do not heed their context; 0 means 5 seconds.
+	// StopGrace is how long tools, models, hooks and the like may go on after their context has ended, because the run was
+	// stopped or lost; 0 means 5 seconds. What is still at work then is given up: the run goes on without it, its handle is
+	// dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it is two seconds
+	// at most. See [Engine.Abandoned].
 	StopGrace time.Duration
+	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the methods
+	// with which a user's type decodes itself may take; 0 means 5 minutes, a negative value without bound. What takes longer
+	// is given up. That fails a run with CodeTimeout if it was a guard, with CodeHook if it was the instructions or a hook
+	// with a veto on the model call; else it counts as an error of the hook.
+	HookTimeout time.Duration
+	// ModelIdle is how long a model may send nothing before its call is given up, and tried again as one that failed with
+	// CodeTimeout; 0 means 10 minutes, a negative value without bound.
+	ModelIdle time.Duration
 	// MaxRecoveries is how often a run is taken over from a dead process without getting a step further before it is
 	// failed; 0 means 10.
 	MaxRecoveries int
@@ -155,6 +166,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
+		HookTimeout: e.opts.HookTimeout, ModelIdle: e.opts.ModelIdle,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
 		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil, Kept: e.kept,
@@ -203,11 +215,14 @@ func owner(newID func(string) string) string {
 // Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they
 // are let go of where they stand: what they committed stays, and another process, or this one after a restart, can
 // take them over at once. It returns ctx's error if runs had to be let go of.
+//
+// User code that does not heed its context does not hold it up for longer than two seconds after ctx is done, and a store that
+// does not answer for no more than five: what is left then ends by itself, and its leases run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	done := make(chan struct{})
+	done, left := make(chan struct{}), make(chan struct{})
 	go func() {
 		e.runs.Wait()
 		close(done)
@@ -217,10 +232,21 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	e.cancel(errClosed())
-	<-done
-	e.readers.close()
-	e.background.Wait()
-	e.crew.close()
+	go func() {
+		<-done
+		e.readers.close()
+		e.background.Wait()
+		e.crew.close()
+		close(left)
+	}()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-left:
+	case <-timer.C:
+		e.opts.Logger.Error("the engine was closed with runs that could not be let go of")
+		return ctx.Err()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.abandoned {
@@ -228,3 +254,10 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	return nil
 }
+
+// closeWait bounds how long Close takes after its context is done, or after the last run has ended.
+const closeWait = 5 * time.Second
+
+// Abandoned returns how many calls of user code were given up, because they took too long or did not heed their context, and
+// have not returned since. Each of them holds a goroutine.
+func (e *Engine) Abandoned() int { return e.fx.Abandoned() }

@@ -26,6 +26,9 @@ func guardedBy(kind cairn.Reason, guard cairn.Guard) *cairn.Agent {
 		decide := cairn.Func("decide", "Decides.", func(_ context.Context, _ *cairn.Call, v verdict) (verdict, error) { return v, nil }, cairn.FinishWith())
 		agent = bot(scripted.New(scripted.Call("decide", verdict{"no"}), scripted.Call("decide", verdict{"yes"})), decide)
 		agent.Output = cairn.OutputOf[verdict]()
+	case cairn.ReasonStopCondition:
+		agent = bot(scripted.New(scripted.Reply(scripted.Text("no"), scripted.Call("note", in{"x"})), scripted.Reply(scripted.Text("yes"), scripted.Call("note", in{"x"}))), note())
+		agent.StopWhen = func(context.Context, *cairn.Step) bool { return true }
 	}
 	agent.Guard = guard
 	return agent
@@ -81,7 +84,7 @@ func TestGuardDecidesAboutWhatEndsATurn(t *testing.T) {
 		}, 1, cairn.CodeRejected, ""},
 	}
 	for name, g := range guards {
-		for _, kind := range []cairn.Reason{cairn.ReasonReply, cairn.ReasonFinish, cairn.ReasonFinishTool} {
+		for _, kind := range []cairn.Reason{cairn.ReasonReply, cairn.ReasonFinish, cairn.ReasonFinishTool, cairn.ReasonStopCondition} {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
 				st := tapOn(nil)
@@ -208,6 +211,54 @@ func TestStopConditionEndsTheTurn(t *testing.T) {
 		t.Errorf("%d steps", res.Steps)
 	}
 	wantSound(t, st, "s")
+}
+
+// What the model owes it is made to give: the stop condition ends the work, not the turn.
+func TestStopConditionLeavesATypedAgentToFinish(t *testing.T) {
+	t.Parallel()
+	for _, d := range durabilities {
+		for _, obeys := range []bool{true, false} {
+			t.Run(fmt.Sprint(d, " obeys ", obeys), func(t *testing.T) {
+				t.Parallel()
+				st := tapOn(nil)
+				refused, free := false, 0
+				model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+					switch {
+					case req.Choice.Tool != cairn.FinishTool:
+						free++
+						return scripted.Call("note", in{"x"})
+					case !obeys && !refused:
+						refused = true
+						return scripted.Text("I would rather not")
+					}
+					return scripted.Call(cairn.FinishTool, verdict{"yes"})
+				})
+				agent := bot(model, note())
+				agent.Output, agent.Durability = cairn.OutputOf[verdict](), d
+				agent.StopWhen = func(_ context.Context, step *cairn.Step) bool {
+					s, _ := cairn.State[map[string][]string](step)
+					return len(s["notes"]) >= 2
+				}
+				var judged []cairn.Reason
+				agent.Guard = func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
+					judged = append(judged, c.Reason)
+					return cairn.Accept(), nil
+				}
+				res := turn(t, open(t, st, agent), "s", "go")
+				wantStatus(t, res, cairn.RunCompleted, cairn.ReasonFinish)
+				if v, err := cairn.OutputAs[verdict](res); err != nil || v.Verdict != "yes" {
+					t.Errorf("output %+v, %v", v, err)
+				}
+				if free != 2 {
+					t.Errorf("the model had a choice %d times", free)
+				}
+				if len(judged) != 1 || judged[0] != cairn.ReasonFinish {
+					t.Errorf("the guard judged %v", judged)
+				}
+				wantSound(t, st, "s")
+			})
+		}
+	}
 }
 
 func TestStopConditionThatPanicsDoesNotHold(t *testing.T) {

@@ -53,6 +53,9 @@ func leave(t *testing.T, eng *engine.Engine) {
 // named makes an engine's ids tell it from another one's.
 func named(owner string) option { return with(func(o *engine.Options) { o.NewID = counted(owner) }) }
 
+// patient lets models pause for as long as they like.
+var patient = with(func(o *engine.Options) { o.ModelIdle = -1 })
+
 // bot returns an agent called "bot" that plays a script.
 func bot(model cairn.Model, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: "bot", Model: model, Tools: tools}

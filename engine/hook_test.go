@@ -182,3 +182,40 @@ func TestRequestThatAHookChangesIsItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// A hook that changes what it was shown changes neither the transcript nor what others are shown.
+func TestWhatHooksAreShownIsTheirOwn(t *testing.T) {
+	t.Parallel()
+	spoil := func(m *cairn.Message) {
+		for i := range m.Parts {
+			switch p := &m.Parts[i]; {
+			case p.ToolUse != nil:
+				p.ToolUse.CallID, p.ToolUse.Tool = "spoiled", "spoiled"
+			case p.Result != nil:
+				p.Result.CallID, p.Result.Output, p.Result.IsError = "spoiled", []byte(`"spoiled"`), true
+			default:
+				p.Text = "spoiled\xff"
+			}
+		}
+		m.Parts = append(m.Parts, cairn.TextPart("spoiled"))
+	}
+	hooks := &cairn.Hooks{
+		AfterModel:    func(_ context.Context, _ *cairn.Step, m *cairn.Message, _ cairn.Usage) { spoil(m) },
+		OnMessage:     func(_ context.Context, _ *cairn.Step, m *cairn.Message) { spoil(m) },
+		OnStateChange: func(_ context.Context, _ *cairn.Call, ops []cairn.Op) { ops[0].Path = "/spoiled" },
+		AfterTool:     func(_ context.Context, _ *cairn.Call, r *cairn.ToolResult) { r.CallID, r.Output = "spoiled", nil },
+		RunComplete:   func(_ context.Context, _ *cairn.Step, r *cairn.Result) { r.Text = "spoiled" },
+	}
+	var kept [2]string
+	for i, h := range []*cairn.Hooks{nil, hooks} {
+		st := tapOn(nil)
+		agent := bot(counter(2), note())
+		agent.Hooks = h
+		turn(t, open(t, st, agent), "s", "go")
+		wantSound(t, st, "s")
+		kept[i] = render(t, st, "s")
+	}
+	if kept[0] != kept[1] {
+		t.Errorf("with hooks that change what they are shown:\n%s\nwithout:\n%s", kept[1], kept[0])
+	}
+}

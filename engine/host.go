@@ -44,7 +44,8 @@ type Keeper interface {
 // small, holds ids and numbers only, and encodes as JSON.
 type Begun = turn.Begun
 
-// Position is a step of a run, and the lease under which the run is driven: the input of EffectPlan and EffectCommit.
+// Position is a step of a run, and the lease under which the run is driven: the input of EffectPlan, EffectJudge, EffectCommit
+// and EffectTell.
 type Position = turn.Position
 
 // Scheduler is what a host is to the loop. It is used by one goroutine at a time, but for the branches of All. It may be
@@ -62,13 +63,17 @@ type Committed = turn.Committed
 type ToolIn = turn.ToolIn
 
 // The names of effects. Plan calls the model, Tool a tool; Child begins what another agent is to do, or takes what it did;
-// Commit is the step's one write. Plan, Tool and Child last as long as models, tools and people's patience do, Commit as
-// long as a write.
+// Judge calls the hooks, the stop condition and the guard that have a say in how a step ends; Commit is the step's one
+// write; Tell calls the hooks that hear of a run's end. Commit lasts as long as a write and calls no code of the agent's, all
+// others last as long as models, tools, hooks and people's patience do. Judge and Tell are asked for only where the agent, or
+// an engine, has such code.
 const (
 	EffectPlan   = turn.EffectPlan
 	EffectTool   = turn.EffectTool
 	EffectChild  = turn.EffectChild
+	EffectJudge  = turn.EffectJudge
 	EffectCommit = turn.EffectCommit
+	EffectTell   = turn.EffectTell
 )
 
 // GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
@@ -114,13 +119,16 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	asked := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
-	beat := e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL))
+	stop := func() {}
+	if name != EffectTell { // for which there is no lease any more
+		stop = e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL)).stop
+	}
 	out, err := e.fx.Carry(ctx, name, in)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	cancel(nil) // ends a beat under way
-	beat.stop()
+	stop()
 	if errors.Is(err, cairn.ErrClosed) {
 		e.mu.Lock()
 		e.abandoned = true

@@ -281,11 +281,6 @@ func TestWordsOfUserCodeThatCannotBeKept(t *testing.T) {
 			}
 		},
 		"a model's error": func(a *cairn.Agent) { a.Model = scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeAuth, "\xff\x00"))) },
-		"a reply changed by a hook": func(a *cairn.Agent) {
-			a.Hooks = &cairn.Hooks{AfterModel: func(_ context.Context, _ *cairn.Step, reply *cairn.Message, _ cairn.Usage) {
-				reply.Parts[0].Text = "\xff"
-			}}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

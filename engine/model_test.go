@@ -66,14 +66,40 @@ func TestWaitsBetweenRetriesGrow(t *testing.T) {
 
 func TestRetryAfterIsObeyed(t *testing.T) {
 	t.Parallel()
-	for after, want := range map[time.Duration]time.Duration{17 * time.Second: 17 * time.Second, time.Hour: time.Minute} {
+	for _, after := range []time.Duration{17 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
 			limited.RetryAfter = after
 			begun := time.Now()
 			wantStatus(t, turn(t, open(t, tapOn(nil), bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-			if took := time.Since(begun); took != want {
-				t.Errorf("told to wait %s, waited %s, want %s", after, took, want)
+			if took := time.Since(begun); took != after {
+				t.Errorf("told to wait %s, waited %s", after, took)
+			}
+		})
+	}
+}
+
+// A wait that is longer than the policy allows is left to whoever retries the turn, who is told how long it is.
+func TestRetryAfterBeyondTheLimitFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	for limit, after := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Hour: 2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			st := tapOn(nil)
+			limited := cairn.Errorf(cairn.CodeRateLimited, "slow down")
+			limited.RetryAfter = after
+			agent := bot(scripted.New(scripted.Fail(limited), scripted.Text("ok")))
+			agent.Retry = &cairn.RetryPolicy{Limit: limit}
+			begun := time.Now()
+			res := turn(t, open(t, st, agent), "s", "go")
+			wantStatus(t, res, cairn.RunFailed, cairn.ReasonError)
+			if took := time.Since(begun); took != 0 {
+				t.Errorf("failed after %s", took)
+			}
+			kept := runsOf(t, st, "s")[0].Error
+			for _, e := range []*cairn.Error{res.Error, kept} {
+				if e.Code != cairn.CodeRateLimited || e.RetryAfter != after || !strings.Contains(e.Message, after.String()) {
+					t.Errorf("error %+v", e)
+				}
 			}
 		})
 	}

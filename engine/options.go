@@ -42,6 +42,8 @@ func (o *Options) settings() []setting {
 		number[time.Duration]{"ttl", &o.TTL, 7 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"retention", &o.Retention, 30 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"sweep_interval", &o.SweepInterval, 10 * time.Minute, mayBeNegative},
+		number[time.Duration]{"hook_timeout", &o.HookTimeout, 5 * time.Minute, mayBeNegative},
+		number[time.Duration]{"model_idle", &o.ModelIdle, 10 * time.Minute, mayBeNegative},
 		number[time.Duration]{"host_grace", &o.HostGrace, 2 * time.Minute, mayBeNegative},
 		number[int]{field: "max_recoveries", value: &o.MaxRecoveries, unset: 10},
 		number[int]{field: "work_concurrency", value: &o.WorkConcurrency, unset: 16},

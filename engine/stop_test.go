@@ -352,7 +352,7 @@ func TestClientThatGoesAwayIsNoStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
-		eng := open(t, st, bot(storyteller()))
+		eng := open(t, st, bot(storyteller()), patient)
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, 1))
 		run, err := eng.Execute(ctx, "s", "bot", cairn.Text("tell me"))

@@ -241,7 +241,7 @@ func TestSessionOfARunDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		eng := open(t, st, bot(scripted.New(scripted.Pause(8*day), scripted.Text("done"))))
+		eng := open(t, st, bot(scripted.New(scripted.Pause(8*day), scripted.Text("done"))), patient)
 		run := start(t, eng, "s", "go", engine.WithExpiry(time.Now().Add(day)))
 		time.Sleep(7*day + time.Hour)
 		wantSweep(t, eng, "0 0 0 0 0")

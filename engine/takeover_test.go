@@ -62,17 +62,15 @@ func TestTakingOverARunThatIsStillBeingBegun(t *testing.T) {
 		eng := open(t, st, agent, shortLease)
 		var again *engine.Run
 		held := false
-		agent.Hooks = &cairn.Hooks{RunStart: func(context.Context, *cairn.Step) {
-			if held {
-				return
+		st.stepIn(nil, func(_ context.Context, op string) (err error) {
+			if held || op != "Commit" {
+				return nil
 			}
 			held = true
 			time.Sleep(ttl)
-			var err error
-			if again, err = eng.Resume(t.Context(), "s"); err != nil {
-				t.Error(err)
-			}
-		}}
+			again, err = eng.Resume(t.Context(), "s")
+			return err
+		})
 		late := start(t, eng, "s", "go")
 		_, err := late.Wait(t.Context())
 		wantError(t, err, cairn.ErrFenced)

@@ -114,8 +114,8 @@ func TestToolThatTakesTooLongIsATimeoutForTheModel(t *testing.T) {
 				if r := result(t, messages(t, st, "s"), "c1"); r.Code != cairn.CodeTimeout {
 					t.Errorf("result %s (%s)", r.Output, r.Code)
 				}
-				if took := time.Since(begun); took > 35*time.Second {
-					t.Errorf("took %s: the timeout is 30s, the grace 5s", took)
+				if took := time.Since(begun); took != 30*time.Second {
+					t.Errorf("took %s: the timeout is 30s", took)
 				}
 				wantSound(t, st, "s")
 				if name != "ignores its context" {
@@ -133,15 +133,48 @@ func TestToolThatTakesTooLongIsATimeoutForTheModel(t *testing.T) {
 	}
 }
 
-func TestToolThatEndsInTheGraceTimeCounts(t *testing.T) {
+func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		late := tool("late", func(_ context.Context, call *cairn.Call, _ in) (string, error) {
+			time.Sleep(12 * time.Second)
+			return "too late", call.Append([]string{"late"}, 1)
+		}, cairn.Timeout(10*time.Second))
+		eng := open(t, st, bot(scripted.New(scripted.Call("late", in{}).ID("c1"), scripted.Text("ok")), late))
+		run := start(t, eng, "s", "go")
+		time.Sleep(11 * time.Second)
+		if n := eng.Abandoned(); n != 1 {
+			t.Errorf("%d calls are abandoned, want one", n)
+		}
+		wait(t, run)
+		if r := result(t, messages(t, st, "s"), "c1"); !r.IsError || r.Code != cairn.CodeTimeout {
+			t.Errorf("result %s (%s)", r.Output, r.Code)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := eng.Abandoned(); n != 0 || state(t, st, "s") != "{}" {
+			t.Errorf("%d calls are abandoned, state %s", n, state(t, st, "s"))
+		}
+	})
+}
+
+// A tool that is stopped and says what it came to before the grace time is over is heard.
+func TestToolThatEndsInTheGraceTimeOfAStopCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := tapOn(nil)
 		late := tool("late", func(context.Context, *cairn.Call, in) (string, error) {
 			time.Sleep(12 * time.Second)
 			return "just made it", nil
-		}, cairn.Timeout(10*time.Second))
-		turn(t, open(t, st, bot(scripted.New(scripted.Call("late", in{}).ID("c1"), scripted.Text("ok")), late)), "s", "go")
+		})
+		eng := open(t, st, bot(scripted.New(scripted.Call("late", in{}).ID("c1"), scripted.Text("ok")), late))
+		run := start(t, eng, "s", "go")
+		time.Sleep(10 * time.Second)
+		if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, wait(t, run), cairn.RunInterrupted, cairn.ReasonInterrupted)
 		if r := result(t, messages(t, st, "s"), "c1"); r.IsError {
 			t.Errorf("result %s", r.Output)
 		}

@@ -105,7 +105,11 @@ func (d dispersion) Do(e engine.Effect) error {
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
 	var out json.RawMessage
-	for range d.times {
+	times := d.times
+	if e.Name == engine.EffectTell { // hooks may hear of an end again
+		times = 1
+	}
+	for range times {
 		if out, err = d.effect(ctx, e.Name, in); err != nil {
 			return err
 		}

@@ -100,6 +100,7 @@ func (s *scene) busyEnqueue() {
 		s.outcome(run)
 		s.own(run)
 	}
+	s.heard("s", 4)
 }
 
 // While the session waits for a person, so do they.
@@ -117,6 +118,7 @@ func (s *scene) busyEnqueueWaiting() {
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	one.resume("s")
 	s.outcome(queued)
+	s.heard("s", 3)
 }
 
 // A stop is of the run under way. The next turn follows.
@@ -128,6 +130,7 @@ func (s *scene) busyEnqueueInterrupted() {
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.outcome(run)
 	s.outcome(queued)
+	s.heard("s", 1)
 }
 
 // The process that was to begin the next turn dies when the turn before has ended: a worker begins it.
@@ -141,6 +144,7 @@ func (s *scene) busyEnqueueCrash() {
 	s.awaitDeath(run)
 	two.work()
 	s.outcome(queued)
+	s.heard("s", 1)
 }
 
 // What was said is kept.

@@ -328,6 +328,12 @@ func (s *scene) hearEnd(session string, n int) {
 		}
 		return ends == n
 	})
+	s.heard(session, n)
+}
+
+// heard waits until the hooks have heard of n ends of runs of the session.
+func (s *scene) heard(session string, n int) {
+	s.Helper()
 	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
 }
 

@@ -147,7 +147,7 @@ func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterActivityWithOptions(func(ctx context.Context, at engine.Position) error {
 		return outward(ctx, eng.ReleaseRun(ctx, at))
 	}, activity.RegisterOptions{Name: releaseActivity})
-	for _, name := range []string{engine.EffectPlan, engine.EffectTool, engine.EffectChild, engine.EffectCommit} {
+	for _, name := range []string{engine.EffectPlan, engine.EffectTool, engine.EffectChild, engine.EffectJudge, engine.EffectCommit, engine.EffectTell} {
 		e := effect{h, eng, name}
 		r.RegisterActivityWithOptions(e.run, activity.RegisterOptions{Name: activityName(name)})
 	}

@@ -200,19 +200,20 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 		}()
 	}
 	out, err := e.eng.Effect(e.h.values.under(ctx, in.Call), e.name, in.In)
-	if err == nil && e.name == engine.EffectCommit {
-		e.h.ended(in.Call, in.In, out)
+	if err == nil && (e.name == engine.EffectCommit || e.name == engine.EffectTell) {
+		e.h.ended(in.Call, e.name, in.In, out)
 	}
 	return out, outward(ctx, err)
 }
 
-// ended lets go of the values of a call whose run has ended.
-func (h *Host) ended(call string, in, out json.RawMessage) {
+// ended lets go of the values of a call whose run has ended, once hooks have heard of that.
+func (h *Host) ended(call, effect string, in, out json.RawMessage) {
 	var at engine.Position
-	var end struct {
-		Ended bool `json:"ended"`
+	var end engine.Committed
+	if json.Unmarshal(in, &at) != nil || json.Unmarshal(out, &end) != nil || at.RunID != call {
+		return
 	}
-	if json.Unmarshal(in, &at) == nil && json.Unmarshal(out, &end) == nil && end.Ended && at.RunID == call {
+	if effect == engine.EffectTell || end.Ended && !end.Tell {
 		h.values.drop(call)
 	}
 }

@@ -32,6 +32,9 @@ func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (
 }
 
 func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any, err error) {
+	if name == EffectTell {
+		return Told{}, fx.tell(ctx, in.Position, in.Failed)
+	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	g, err := fx.join(ctx, in.Position)
@@ -64,6 +67,13 @@ func (fx *Effects) carry(ctx context.Context, name string, in ChildIn) (out any,
 		}
 		if err = g.hear(ctx); err == nil {
 			out, err = fx.child(ctx, g.l, g.a, in)
+		}
+	case EffectJudge:
+		if g.over != nil {
+			return Judged{}, nil
+		}
+		if err = g.hear(ctx); err == nil {
+			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case EffectCommit:
 		if g.over != nil {
@@ -110,7 +120,7 @@ func (fx *Effects) join(ctx context.Context, at Position) (*guest, error) {
 		return nil, err
 	}
 	if row.RunID != at.RunID || row.Status != cairn.SessionActive || row.Step >= at.Step {
-		return fx.after(ctx, row, at)
+		return fx.after(ctx, a, row, at)
 	}
 	stop, err := fx.Store.Renew(ctx, row.ID, at.Token, fx.LeaseTTL) // also one that ran out, if nobody has taken it since
 	if err != nil {
@@ -154,7 +164,7 @@ func (l *live) rejoin(a *cairn.Agent, fx *Effects, staged []store.Staged, step i
 
 // after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
 // log.
-func (fx *Effects) after(ctx context.Context, row *cairn.Session, at Position) (*guest, error) {
+func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session, at Position) (*guest, error) {
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
 		if row.Lease.Token != at.Token {
 			return nil, store.Guard{Token: at.Token}.CheckToken(row)
@@ -168,7 +178,7 @@ func (fx *Effects) after(ctx context.Context, row *cairn.Session, at Position) (
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &Committed{Ended: true, Status: run.Status}}, nil
+	return &guest{over: &Committed{Ended: true, Status: run.Status, Tell: fx.tells(&live{hooks: hooksOf(ctx)}, a, run)}}, nil
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
@@ -293,11 +303,6 @@ func (fx *Effects) part(ctx context.Context, l *live, err error) (Begun, error) 
 	defer cancel()
 	fx.cache.drop(l)
 	defer l.emit.close()
-	if w := l.opening.writes(); !w.empty() {
-		if err := fx.stage(ctx, l, stepID(b.RunID, b.Step+1), l.key(openingKey, false), w); err != nil {
-			return Begun{}, err
-		}
-	}
 	if err := l.emit.flush(ctx); err != nil {
 		fx.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
@@ -345,6 +350,7 @@ const (
 	replyKey    = "reply"
 	callPrefix  = "call:"
 	openingKey  = "opening"  // what the hooks wrote that ran when the run began
+	judgedKey   = "judged"   // what user code made of a step's end
 	deferredKey = "deferred" // a step that has ended, but is not committed yet
 	childPrefix = "child:"   // a run of another agent's session that was handed over to be driven
 )

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -194,7 +195,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		return err
 	}
 	if a.State != nil && !l.checked {
-		if err := a.State.Check(l.doc.Raw()); err != nil {
+		if err := fx.checkState(ctx, a, l.doc.Raw()); err != nil {
 			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
 		l.checked = true
@@ -272,6 +273,13 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		l.emit.event(ev)
 	}
 	return nil
+}
+
+// checkState reports whether a stored state is of the agent's type, which may decode itself.
+func (fx *Effects) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
+	u := userCall{what: "the state type", code: cairn.CodeState, limit: fx.HookTimeout, agent: a.Name}
+	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
+	return err
 }
 
 // commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
@@ -414,9 +422,9 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	l.drives(run.ID)
 	fx.cache.drive(l)
 	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
-	fx.open(ctx, a, l)
+	l.unopened = true
 	if l.step = fx.reopen(l, a); l.step != nil {
-		l.step.scope = fx.newScope(l, l.step.number, l.opening)
+		l.step.scope = fx.newScope(l, l.step.number)
 		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
 	}
 }
@@ -430,22 +438,38 @@ func beginEvent(previous string, messages int) cairn.Event {
 	return ev
 }
 
-// open calls the hooks for the beginning of a run. What they write is part of its first step.
-func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) {
-	if !fx.hooked(l, a) {
-		return
-	}
+// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
+// that step.
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Position) error {
+	l.unopened = false
 	previous := l.run.PreviousRunID
-	l.opening = fx.newScope(l, 0)
-	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
+	pick := func(h *cairn.Hooks) hook {
 		switch {
 		case previous != "" && h.RunResumed != nil:
-			h.RunResumed(ctx, l.handle(l.opening), previous)
+			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
 		case previous == "" && h.RunStart != nil:
-			h.RunStart(ctx, l.handle(l.opening))
+			return func(ctx context.Context, step *cairn.Step) error { h.RunStart(ctx, step); return nil }
 		}
 		return nil
-	})
+	}
+	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
+		return nil
+	}
+	work, key := l.work(ctx)
+	defer l.release(key)
+	l.opening = fx.newScope(l, 0)
+	fx.observe(work, l, a, "run's", l.opening, pick)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.step != nil {
+		l.step.scope = fx.newScope(l, l.step.number, l.opening)
+	}
+	w := l.opening.writes()
+	if !fx.Apart || w.empty() && l.step == nil { // a reply that is staged says that they have run
+		return nil
+	}
+	return fx.stage(ctx, l, stepID(at.RunID, at.Step), l.key(openingKey, false), w)
 }
 
 func (l *live) begun() Begun {

@@ -98,11 +98,13 @@ func (c *cache) evict(root string) {
 	}
 }
 
-// drive puts a session among those that are driven.
+// drive puts a session among those that are driven, unless this process drives it under a later lease.
 func (c *cache) drive(l *live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.driven[l.row.ID] = l
+	if later := c.driven[l.row.ID]; later == nil || later.row.Lease.Token <= l.row.Lease.Token {
+		c.driven[l.row.ID] = l
+	}
 }
 
 // get returns a session that is driven, or nil.

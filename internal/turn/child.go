@@ -49,7 +49,6 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildI
 		c.scope = fx.newScope(l, st.number, l.opening, st.scope)
 	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
-	v.call = l.callHandle(c, c.scope)
 	var result *cairn.ToolResult
 	switch {
 	case in.Failed != nil:
@@ -83,7 +82,6 @@ type visit struct {
 	a         *cairn.Agent
 	l         *live
 	c         *call
-	call      *cairn.Call
 	driven    string     // the run that was driven for this call since it was last asked
 	drive     *Begun     // the run that is to be driven next, if any
 	run       *cairn.Run // what the other session came to, if it did
@@ -96,11 +94,11 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		v.c.begun = true
 		return nil, nil
 	}
-	err := v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
+	err := v.fx.veto(v.work, v.l, v.a, "BeforeSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
 		if h.BeforeSubAgent == nil {
 			return nil
 		}
-		return h.BeforeSubAgent(v.work, v.call, agent)
+		return v.c.hook(func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
 	})
 	if err != nil {
 		return errorResult(v.c.use, cairn.CodeHook, err.Error()), nil
@@ -123,11 +121,16 @@ func (v *visit) end(result *cairn.ToolResult) {
 	}
 	v.c.visited = &ev
 	v.l.emit.event(ev)
-	_ = v.fx.hooks(v.l, v.a, func(h *cairn.Hooks) error {
-		if h.AfterSubAgent != nil {
-			h.AfterSubAgent(v.work, v.call, v.c.agent, result)
+	agent := v.c.agent
+	v.fx.observe(v.work, v.l, v.a, "AfterSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
+		if h.AfterSubAgent == nil {
+			return nil
 		}
-		return nil
+		shown := *result
+		return v.c.hook(func(ctx context.Context, call *cairn.Call) error {
+			h.AfterSubAgent(ctx, call, agent, &shown)
+			return nil
+		})
 	})
 }
 

@@ -18,6 +18,10 @@ import (
 // outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
 type outcome struct {
 	at         time.Time // when it was worked out, by the session's clock
+	stop       *cairn.Stop
+	final      *call // the one that ends the turn, if any
+	reply      *cairn.Message
+	results    *cairn.Message // of the calls
 	messages   []cairn.Message
 	ops        []cairn.Op
 	patch      []cairn.PatchOp
@@ -47,11 +51,10 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 		}
 		return Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
 	}
-	if err := fx.look(ctx, st); err != nil {
+	out, err := fx.conclude(ctx, a, l, st)
+	if err != nil {
 		return Committed{}, err
 	}
-	out := &outcome{at: fx.now(l), usage: st.usage}
-	fx.gather(ctx, a, l, st, out)
 	if len(out.patch) > 0 {
 		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
 	}
@@ -84,8 +87,8 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at Posit
 	if out.end == nil {
 		return Committed{}, nil
 	}
-	fx.ended(ctx, a, l, out.end, fx.opened(ctx, l, opening, out))
-	return Committed{Ended: true, Status: out.end.Status}, nil
+	tell := fx.ended(ctx, a, l, out.end, fx.opened(ctx, l, opening, out))
+	return Committed{Ended: true, Status: out.end.Status, Tell: tell}, nil
 }
 
 // put keeps a step for a later commit.
@@ -101,33 +104,32 @@ func (l *live) put(number int, out *outcome) {
 	l.step, l.opening = nil, nil
 }
 
-// gather works out what the step comes to.
-func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome) {
-	stop := l.stopRequest()
-	for _, s := range [...]*scope{l.opening, st.scope} {
-		s.end()
-		_ = fx.fold(l, out, s) // logged
-	}
-	out.messages = append(make([]cairn.Message, 0, len(st.context)+2), st.context...)
-
-	var final *call
-	for _, c := range st.calls {
-		if c.done {
-			final = c
+// conclude works out what the step comes to, with what user code made of it.
+func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *live, st *step) (*outcome, error) {
+	out := st.out
+	if out == nil {
+		var err error
+		if out, err = fx.gather(ctx, l, st); err != nil {
+			return nil, err
+		}
+		if st.judged != nil { // elsewhere
+			after := fx.newScope(l, st.number)
+			after.restore(st.judged.Writes)
+			_ = fx.fold(l, out, after) // logged
 		}
 	}
-	out.waits = stop == nil && final == nil && st.failed == nil && st.waits()
-	reply, results := fx.messages(l, st, out, stop, final)
-	if reply != nil {
-		out.counts = true
+	out.at = fx.now(l)
+	fx.heed(l, st, out)
+	if out.reply != nil {
 		if !st.told {
-			out.messages = append(out.messages, *reply)
+			out.messages = append(out.messages, *out.reply)
 		}
-		said := fx.announce(ctx, a, l, st, out, reply, results)
-		if results != nil {
-			out.messages = append(out.messages, *results)
+		if out.results != nil {
+			out.messages = append(out.messages, *out.results)
 		}
-		out.messages = append(out.messages, said...)
+		if st.judged != nil {
+			out.messages = append(out.messages, st.judged.Writes.Context...)
+		}
 	}
 	out.hear(l.opening)
 	out.hear(st.scope)
@@ -140,7 +142,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 		}
 	}
 	fx.bound(l, out)
-	out.end = fx.decide(ctx, a, l, st, out, stop, final)
+	out.end = fx.ending(a, l, st, out)
 	for i := range out.messages {
 		m := &out.messages[i]
 		m.RunID, m.CreatedAt = l.run.ID, time.Time{} // the commit's
@@ -148,6 +150,29 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step
 			m.ID = st.id + "/c" + strconv.Itoa(i)
 		}
 	}
+	return out, nil
+}
+
+// gather brings together what the step produced.
+func (fx *Effects) gather(ctx context.Context, l *live, st *step) (*outcome, error) {
+	if err := fx.look(ctx, st); err != nil {
+		return nil, err
+	}
+	out := &outcome{at: fx.now(l), usage: st.usage, stop: l.stopRequest()}
+	for _, s := range [...]*scope{l.opening, st.scope} {
+		s.end()
+		_ = fx.fold(l, out, s) // logged
+	}
+	out.messages = append(make([]cairn.Message, 0, len(st.context)+2), st.context...)
+	for _, c := range st.calls {
+		if c.done {
+			out.final = c
+		}
+	}
+	out.waits = out.stop == nil && out.final == nil && st.failed == nil && st.waits()
+	out.reply, out.results = fx.messages(l, st, out)
+	out.counts = out.reply != nil
+	return out, nil
 }
 
 func (out *outcome) say(m cairn.Message) {
@@ -189,7 +214,7 @@ func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
 
 // messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
 // the step waits and will go on.
-func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, final *call) (reply, results *cairn.Message) {
+func (fx *Effects) messages(l *live, st *step, out *outcome) (reply, results *cairn.Message) {
 	if st.reply == nil || st.failed != nil {
 		return nil, nil
 	}
@@ -202,27 +227,17 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 	}
 	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.calls))}
 	for _, c := range st.calls {
-		if c.result == nil {
-			if out.waits {
-				continue
+		switch {
+		case c.result != nil:
+			if err := fx.include(l, out, results, c); err != nil {
+				c.result, c.scope, c.done = failure(c.use, err), nil, false
 			}
-			why := "not executed: the turn had ended"
-			if stop != nil && final == nil {
-				why = "not executed: the run was stopped"
-			}
-			c.result, c.scope = notExecuted(c.use, why), nil
-			l.emit.event(c.ended(st.number))
-		} else if err := fx.include(l, out, results, c); err != nil {
-			c.result, c.scope, c.done = failure(c.use, err), nil, false
+		case out.waits:
+			continue
+		default:
+			fx.close(l, st, c, out)
 		}
-		out.usage.ToolCalls++
-		out.usage.ToolCacheHits += l.remember(c, out.at)
-		if c.consults() {
-			out.usage.SubAgentRuns++
-		}
-		if c.result.IsError {
-			out.usage.ToolErrors++
-		}
+		out.count(l, c)
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
 	}
 	if len(results.Parts) == 0 {
@@ -231,44 +246,54 @@ func (fx *Effects) messages(l *live, st *step, out *outcome, stop *cairn.Stop, f
 	return reply, results
 }
 
-// announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
-// write is part of the step; the context they add is returned.
-func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, reply, results *cairn.Message) []cairn.Message {
-	if !fx.hooked(l, a) {
-		return nil
+// close closes a call as not executed.
+func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
+	why := "not executed: the turn had ended"
+	if out.stop != nil && out.final == nil {
+		why = "not executed: the run was stopped"
 	}
-	after := fx.newScope(l, st.number)
-	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-		if h.OnMessage != nil && !st.told {
-			h.OnMessage(ctx, l.handle(after), reply)
-		}
-		return nil
-	})
-	if results != nil {
-		for i := range results.Parts {
-			c := st.call(results.Parts[i].Result.CallID)
-			one := cairn.Message{ID: results.ID, Role: cairn.RoleTool, Parts: results.Parts[i : i+1]}
-			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-				if h.OnMessage != nil {
-					h.OnMessage(ctx, l.handle(after), &one)
-				}
-				return nil
-			})
-			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-				if h.AfterTool != nil {
-					h.AfterTool(ctx, l.callHandle(c, after), c.result)
-				}
-				return nil
-			})
-		}
-	}
-	after.end()
-	_ = fx.fold(l, out, after) // logged
-	return after.writes().Context
+	c.result, c.scope = notExecuted(c.use, why), nil
+	l.emit.event(c.ended(st.number))
 }
 
-// decide returns the record of the run if it ends with this step, or nil.
-func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, stop *cairn.Stop, final *call) *cairn.Run {
+// count adds a call that has its result to the step's usage, and to the tool's cache.
+func (out *outcome) count(l *live, c *call) {
+	out.usage.ToolCalls++
+	out.usage.ToolCacheHits += l.remember(c, out.at)
+	if c.consults() {
+		out.usage.SubAgentRuns++
+	}
+	if c.result.IsError {
+		out.usage.ToolErrors++
+	}
+}
+
+// heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
+// are closed.
+func (fx *Effects) heed(l *live, st *step, out *outcome) {
+	if j := st.judged; out.stop != nil || out.final != nil || j == nil || j.Done || j.Failed != nil {
+		return
+	}
+	if out.stop = l.stopRequest(); out.stop == nil || !out.waits {
+		return
+	}
+	out.waits = false
+	results := &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
+	for _, c := range st.calls {
+		if c.result == nil {
+			fx.close(l, st, c, out)
+			out.count(l, c)
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+	}
+	out.results = results
+}
+
+// answers reports whether the step is an answer that calls no tools.
+func (out *outcome) answers(st *step) bool { return len(st.calls) == 0 && !st.told }
+
+// ending returns the record of the run if it ends with this step, or nil.
+func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cairn.Run {
 	run := *l.run
 	run.Steps = st.number
 	if !out.counts {
@@ -286,11 +311,19 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
 		return new(run)
 	}
+	stop, final, j := out.stop, out.final, st.judged
+	if j == nil {
+		j = &judgement{} // user code has no say
+	}
 	switch {
 	case final != nil && final.failed != nil:
 		return fail(cairn.ReasonError, final.failed)
 	case final != nil && final.done:
 		return complete(final.completion)
+	case j.Failed != nil:
+		return fail(cairn.ReasonError, j.Failed)
+	case j.Done:
+		return complete(cairn.Completion{Reason: j.Reason, Text: j.Text, Output: j.Output})
 	case stop != nil && stop.Kind == cairn.StopAbort:
 		return fail(cairn.ReasonAborted, abortError(*stop))
 	case stop != nil:
@@ -301,18 +334,16 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 	case out.waits:
 		run.Status, run.Reason, run.Suspended = suspendedStatus(st), cairn.ReasonSuspended, l.suspension(st)
 		return new(run)
-	}
-	if len(st.calls) == 0 && !st.told {
-		done := cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text}
-		ended, err := fx.reply(ctx, a, l, st, out, &done)
-		switch {
-		case err != nil:
-			return fail(cairn.ReasonError, err)
-		case ended:
-			return complete(done)
-		}
-	} else if fx.stopWhen(ctx, a, l, st) {
-		return complete(cairn.Completion{Reason: cairn.ReasonStopCondition, Text: run.Text})
+	case j.Feedback != "":
+		out.say(cairn.Context(j.Feedback))
+	case out.answers(st) && a.Output == nil:
+		return complete(cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text})
+	case out.answers(st):
+		out.say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
+	case j.Owes:
+		m := cairn.Context(fmt.Sprintf("The turn ends here. Call %s with the final result.", cairn.FinishTool))
+		m.ID = st.id + mustFinishMark
+		out.say(m)
 	}
 	if st.number >= a.Steps() {
 		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
@@ -320,36 +351,20 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 	return nil
 }
 
-// reply deals with an answer that calls no tools: it ends the turn, unless a typed output is still owed or the guard
-// sends the model back.
-func (fx *Effects) reply(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, done *cairn.Completion) (ended bool, failed *cairn.Error) {
-	if a.Output != nil {
-		out.say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
-		return false, nil
-	}
-	v, failed := fx.judge(ctx, a, l, st.number, *done)
-	if failed != nil {
-		return false, failed
-	}
-	if v.Feedback != "" {
-		out.say(cairn.Context(v.Feedback))
-		return false, nil
-	}
-	v.apply(done)
-	return true, nil
-}
+// mustFinishMark ends the id of the message that tells the model to come to its output: from there on it has no choice.
+const mustFinishMark = "/must-finish"
 
-func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *step) (stop bool) {
-	if a.StopWhen == nil {
+// mustFinish reports whether the model is to call the finish tool because a stop condition held earlier in the run.
+func (l *live) mustFinish(a *cairn.Agent, messages []cairn.Message) bool {
+	if a.Output == nil || a.StopWhen == nil {
 		return false
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			fx.Logger.Error("stop condition panicked", "agent", a.Name, "panic", v)
-			stop = false
+	for i := len(messages) - 1; i >= 0 && messages[i].RunID == l.run.ID; i-- {
+		if strings.HasSuffix(messages[i].ID, mustFinishMark) {
+			return true
 		}
-	}()
-	return a.StopWhen(ctx, l.handle(fx.frozenScope(l, st.number, "by a stop condition")))
+	}
+	return false
 }
 
 // write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
@@ -506,8 +521,8 @@ func (fx *Effects) opened(ctx context.Context, l *live, opening []store.CallWrit
 }
 
 // ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
-// run's end is committed: nothing here can change that.
-func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) {
+// run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
+func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) (tell bool) {
 	for _, ev := range pendingEvents(run.Steps, opened) {
 		l.emit.event(ev)
 	}
@@ -521,19 +536,9 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
 	}
-	if fx.hooked(l, a) {
-		handle := l.handle(fx.frozenScope(l, run.Steps, "after the run has ended"))
-		_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-			switch {
-			case run.Status == cairn.RunCompleted && h.RunComplete != nil:
-				h.RunComplete(ctx, handle, run.Result())
-			case run.Status == cairn.RunFailed && h.RunFail != nil:
-				h.RunFail(ctx, handle, run.Result())
-			case run.Status.Suspends() && h.RunSuspended != nil:
-				h.RunSuspended(ctx, handle, run.Result())
-			}
-			return nil
-		})
+	tell = fx.tells(l, a, run)
+	if tell && !fx.Apart {
+		fx.tellEnd(ctx, a, l, run)
 	}
 	l.logLast = l.emit.position()
 	l.emit.close()
@@ -543,9 +548,10 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	} else {
 		fx.cache.park(l)
 	}
-	if fx.Ended != nil {
+	if tell = tell && fx.Apart; !tell && fx.Ended != nil {
 		fx.Ended(ctx, run, row)
 	}
+	return tell
 }
 
 // endEvents tells how a run came out.

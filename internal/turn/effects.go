@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +30,10 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Coalesce is how long events may be held back to be written together.
 	Coalesce time.Duration
-	// StopGrace is how long a stopped run waits for tools that do not heed their context.
+	// StopGrace is how long user code may go on after its context has ended.
 	StopGrace time.Duration
+	// HookTimeout bounds hooks, guards and their like, ModelIdle the silence of a model; 0 is no bound.
+	HookTimeout, ModelIdle time.Duration
 	// MaxRecoveries bounds how often a run is taken over without committing a step.
 	MaxRecoveries int
 	// CacheSessions bounds how many sessions that nobody drives are kept in memory.
@@ -71,6 +72,8 @@ type Effects struct {
 	untoldEnds sync.Map
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
+	// abandoned counts the calls of user code that were given up and have not returned.
+	abandoned atomic.Int64
 }
 
 // NewEffects returns effects over a configuration whose every field is set.
@@ -92,6 +95,9 @@ func (fx *Effects) Run(ctx context.Context, e Effect) error {
 	case EffectChild:
 		out, err := fx.Child(ctx, e.In.(ChildIn))
 		*e.Out.(*ChildOut) = out
+		return err
+	case EffectJudge:
+		_, err := fx.Judge(ctx, e.In.(Position))
 		return err
 	case EffectCommit:
 		out, err := fx.Commit(ctx, e.In.(Position))
@@ -153,36 +159,6 @@ func (fx *Effects) tool(a *cairn.Agent, name string) *cairn.Tool {
 				return &list[i]
 			}
 		}
-	}
-	return nil
-}
-
-// hooked reports whether there are any hooks.
-func (fx *Effects) hooked(l *live, a *cairn.Agent) bool {
-	return len(fx.Hooks) > 0 || a.Hooks != nil || l.hooks != nil
-}
-
-// hooks calls fn for the hooks of the engine, then those of the agent, then those of the call that began the run. A
-// hook that panics does not end the process.
-func (fx *Effects) hooks(l *live, a *cairn.Agent, fn func(*cairn.Hooks) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			fx.Logger.Error("hook panicked", "agent", a.Name, "panic", v, "stack", string(debug.Stack()))
-			err = cairn.Errorf(cairn.CodeHook, "a hook panicked: %v", v)
-		}
-	}()
-	for _, h := range fx.Hooks {
-		if err := fn(h); err != nil {
-			return err
-		}
-	}
-	if a.Hooks != nil {
-		if err := fn(a.Hooks); err != nil {
-			return err
-		}
-	}
-	if l.hooks != nil {
-		return fn(l.hooks)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step,
 		}
 		l.sees(fx, row)
 		l.spoiled = true
-		fx.ended(ctx, a, l, &run, nil)
-		return Committed{Ended: true, Status: run.Status}, nil
+		tell := fx.ended(ctx, a, l, &run, nil)
+		return Committed{Ended: true, Status: run.Status, Tell: tell}, nil
 	}
 }

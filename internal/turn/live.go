@@ -38,6 +38,7 @@ type live struct {
 	logLast  int64  // the log's last sequence when the session was parked
 	replied  int64  // that when the step's reply was complete; 0 if it was committed before
 	opening  *scope // of the hooks that ran when the run began, nil without any; part of its first step
+	unopened bool   // those hooks have not run
 	step     *step
 	deferred deferred
 	clock    clock // as of row
@@ -73,6 +74,10 @@ type step struct {
 	planned bool
 	// told says that the reply was committed before: the step waited and goes on.
 	told bool
+	// judged is what user code made of the step's end; nil if it has no say in it, or was not asked yet. out is what the step
+	// came to then, in the process that judged it.
+	judged *judgement
+	out    *outcome
 }
 
 // call is one tool call of a step.

@@ -36,7 +36,12 @@ type Planned struct {
 	Parallel  []string `json:"parallel,omitempty"`
 	Children  []string `json:"children,omitempty"`
 	Finishing []string `json:"finishing,omitempty"`
+	// Judge says that user code has a say in how the step ends.
+	Judge bool `json:"judge,omitempty"`
 }
+
+// Judged is the outcome of asking user code how a step ends. What it says is kept for the commit.
+type Judged struct{}
 
 // ToolIn asks for one call to be run.
 type ToolIn struct {
@@ -73,18 +78,26 @@ type Committed struct {
 	// Ended says that the run is over, or suspended.
 	Ended  bool            `json:"ended,omitempty"`
 	Status cairn.RunStatus `json:"status,omitempty"`
+	// Tell says that hooks are to hear of the end.
+	Tell bool `json:"tell,omitempty"`
 }
+
+// Told is the outcome of telling hooks of a run's end.
+type Told struct{}
 
 // The names of the effects.
 const (
 	EffectPlan   = "plan"
 	EffectTool   = "tool"
 	EffectChild  = "child"
+	EffectJudge  = "judge"
 	EffectCommit = "commit"
+	EffectTell   = "tell"
 )
 
 // Effect is one thing to be done: its name, its input and where its output goes, both of which encode as JSON.
-// Plan: Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Commit: Position → Committed.
+// Plan: Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit:
+// Position → Committed. Tell: Position → Told. Commit calls no user code.
 type Effect struct {
 	Name string
 	In   any
@@ -92,11 +105,12 @@ type Effect struct {
 }
 
 // GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
-// as what the model call or the call of a tool came to. Other effects cannot be given up.
+// as what the model call, the call of a tool or the judgement of a step came to, and calls no user code. A commit cannot be
+// given up.
 func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	in := ChildIn{Failed: why}
 	switch {
-	case e.Name == EffectPlan:
+	case e.Name == EffectPlan, e.Name == EffectJudge, e.Name == EffectTell:
 		in.Position = e.In.(Position)
 	case e.Name == EffectTool:
 		in.ToolIn = e.In.(ToolIn)
@@ -135,8 +149,18 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 		if err := tools(s, at, plan); err != nil {
 			return Committed{}, err
 		}
+		if plan.Judge {
+			if err := s.Do(Effect{EffectJudge, in, new(Judged)}); err != nil {
+				return Committed{}, err
+			}
+		}
 		if err := s.Do(Effect{EffectCommit, in, &end}); err != nil {
 			return Committed{}, err
+		}
+		if end.Tell {
+			if err := s.Do(Effect{EffectTell, in, new(Told)}); err != nil {
+				return Committed{}, err
+			}
 		}
 		if end.Ended {
 			return end, nil

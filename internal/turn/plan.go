@@ -37,8 +37,13 @@ func (fx *Effects) Plan(ctx context.Context, at Position) (Planned, error) {
 
 // plan does not ask the model if the host has given that up.
 func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Position, givenUp *cairn.Error) (Planned, error) {
+	if l.unopened && givenUp == nil {
+		if err := fx.open(ctx, a, l, at); err != nil {
+			return Planned{}, err
+		}
+	}
 	if l.step != nil && l.step.number == at.Step && l.step.planned {
-		return l.step.plan(), nil
+		return fx.planned(l, a), nil
 	}
 	if fx.Apart {
 		if err := fx.takeBack(ctx, l); err != nil {
@@ -84,9 +89,16 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 		broken = l.step.failed != nil || l.stopRequest() != nil
 	}
 	if broken {
-		return Planned{}, nil
+		return Planned{Judge: fx.judges(l, a, l.step)}, nil
 	}
-	return l.step.plan(), nil
+	return fx.planned(l, a), nil
+}
+
+// planned says what is to be done of the step under way.
+func (fx *Effects) planned(l *live, a *cairn.Agent) Planned {
+	p := l.step.plan()
+	p.Judge = fx.judges(l, a, l.step)
+	return p
 }
 
 func stepID(runID string, number int) string { return runID + "/" + strconv.Itoa(number) }
@@ -129,18 +141,14 @@ func consultsCompanion(tool string) bool {
 
 // ask makes the model call and leaves its outcome on the step. An error fails the run.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	var handle *cairn.Step
-	if a.InstructionsFunc != nil || fx.hooked(l, a) { // else nobody is given it
-		handle = l.handle(st.scope)
-	}
-	req, err := fx.request(ctx, a, l, st, handle)
+	req, err := fx.request(ctx, a, l, st)
 	if err != nil {
 		return err
 	}
 	var r *reply
 	for n := 0; ; n++ {
 		r = &reply{step: st.number, agent: a, live: l}
-		err := fx.stream(ctx, a, l, r, handle, req)
+		err := fx.stream(ctx, a, l, r, st.scope, req)
 		if err == nil {
 			break
 		}
@@ -150,9 +158,9 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 		if r.said {
 			l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: st.number, Error: cairn.AsError(err)})
 		}
-		wait, again := retryWait(a.Retry, err, n)
-		if !again {
-			return cairn.AsError(err)
+		wait, failed := retryWait(a.Retry, err, n)
+		if failed != nil {
+			return cairn.AsError(failed)
 		}
 		fx.Logger.Warn("model call failed, trying again", "session", l.row.ID, "step", st.number, "error", err, "wait", wait)
 		if sleep(ctx, wait) != nil {
@@ -169,11 +177,12 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) e
 	if st.reply == nil {
 		st.reply = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
 	}
-	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-		if h.AfterModel != nil {
-			h.AfterModel(ctx, handle, st.reply, st.usage)
+	fx.observe(ctx, l, a, "AfterModel", st.scope, func(h *cairn.Hooks) hook {
+		if h.AfterModel == nil {
+			return nil
 		}
-		return nil
+		shown, usage := shownMessage(st.reply), st.usage
+		return func(ctx context.Context, step *cairn.Step) error { h.AfterModel(ctx, step, shown, usage); return nil }
 	})
 	return nil
 }
@@ -212,28 +221,16 @@ func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
 
 // request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
 // providers can cache its prefix.
-func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *step, handle *cairn.Step) (*cairn.Request, error) {
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *step) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
-		if req.System, err = instructions(ctx, a, handle); err != nil {
+		u := userCall{what: "the function", code: cairn.CodeHook, limit: fx.HookTimeout}
+		if req.System, err = lent(ctx, fx, l, u, st.scope, a.InstructionsFunc); err != nil {
 			return nil, cairn.Errorf(cairn.CodeHook, "agent %q: instructions: %w", a.Name, err)
 		}
 	}
-	err := fx.hooks(l, a, func(h *cairn.Hooks) error {
-		if h.StepContext == nil {
-			return nil
-		}
-		texts, err := h.StepContext(ctx, handle)
-		for _, text := range texts {
-			if err := cairn.CheckText("text", text); err != nil {
-				return err
-			}
-			st.context = append(st.context, cairn.Context(text))
-		}
-		return err
-	})
-	if err != nil {
+	if err := fx.stepContext(ctx, a, l, st); err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
 	if err := fx.hear(ctx, a, l, st); err != nil {
@@ -253,19 +250,19 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if st.number >= a.Steps() {
+		if st.number >= a.Steps() || l.mustFinish(a, messages) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
 	own := false
-	err = fx.hooks(l, a, func(h *cairn.Hooks) error {
+	err := fx.veto(ctx, l, a, "BeforeModel", st.scope, func(h *cairn.Hooks) hook {
 		if h.BeforeModel == nil {
 			return nil
 		}
 		if !own { // a hook may change the list, which so far is the session's
 			req.Messages, own = slices.Clone(req.Messages), true
 		}
-		return h.BeforeModel(ctx, handle, req)
+		return func(ctx context.Context, step *cairn.Step) error { return h.BeforeModel(ctx, step, req) }
 	})
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "before model: %w", err)
@@ -274,13 +271,41 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	return req, nil
 }
 
-func instructions(ctx context.Context, a *cairn.Agent, handle *cairn.Step) (text string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("the function panicked: %v", v)
+// stepContext adds to the step what hooks want the model to know.
+func (fx *Effects) stepContext(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
+	for h := range fx.allHooks(l, a) {
+		if h.StepContext == nil {
+			continue
 		}
-	}()
-	return a.InstructionsFunc(ctx, handle)
+		u := userCall{what: "a StepContext hook", code: cairn.CodeHook, limit: fx.HookTimeout}
+		texts, err := lent(ctx, fx, l, u, st.scope, h.StepContext)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			if err := cairn.CheckText("text", text); err != nil {
+				return err
+			}
+			st.context = append(st.context, cairn.Context(text))
+		}
+	}
+	return nil
+}
+
+// shownMessage returns a copy of a message for user code, which may keep or change it.
+func shownMessage(m *cairn.Message) *cairn.Message {
+	shown := *m
+	shown.Parts = slices.Clone(m.Parts)
+	for i := range shown.Parts {
+		p := &shown.Parts[i]
+		if p.ToolUse != nil {
+			p.ToolUse = new(*p.ToolUse)
+		}
+		if p.Result != nil {
+			p.Result = new(*p.Result)
+		}
+	}
+	return &shown
 }
 
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
@@ -316,33 +341,33 @@ func trimID(id string) string {
 }
 
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
-func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, handle *cairn.Step, req *cairn.Request) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = cairn.Errorf(cairn.CodeInternal, "the model panicked: %v", v)
+func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *scope, req *cairn.Request) error {
+	u := userCall{what: "the model", code: cairn.CodeInternal, idle: fx.ModelIdle, pulse: newPulse(), session: l.row.ID, agent: a.Name}
+	listens := fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.TextDelta != nil })
+	_, err := callUser(ctx, fx, u, func(ctx context.Context) (struct{}, error) {
+		none := struct{}{}
+		for chunk, err := range a.Model.Stream(ctx, req) {
+			if ctx.Err() != nil {
+				return none, context.Cause(ctx)
+			}
+			if err != nil {
+				return none, err
+			}
+			u.pulse.busy()
+			if err := r.take(&chunk); err != nil {
+				return none, err
+			}
+			if listens && chunk.Type == cairn.ChunkText {
+				fx.tellDelta(ctx, a, l, r, s, chunk.Text)
+			}
+			u.pulse.beat()
 		}
-	}()
-	listening := fx.listening(l, a)
-	for chunk, err := range a.Model.Stream(ctx, req) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		if err := r.add(&chunk); err != nil {
-			return err
-		}
-		if listening && chunk.Type == cairn.ChunkText {
-			_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-				if h.TextDelta != nil {
-					h.TextDelta(ctx, handle, chunk.Text)
-				}
-				return nil
-			})
-		}
-	}
+		return none, nil
+	})
+	r.end()
 	switch {
+	case err != nil:
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !r.ended:
@@ -351,17 +376,30 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply
 	return nil
 }
 
-// listening reports whether any hook wants to hear every delta.
-func (fx *Effects) listening(l *live, a *cairn.Agent) (yes bool) {
-	_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-		yes = yes || h.TextDelta != nil
-		return nil
-	})
-	return yes
+// tellDelta calls the hooks that hear every piece of text. One that takes too long hears no more of this reply.
+func (fx *Effects) tellDelta(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *scope, text string) {
+	n := -1
+	for h := range fx.allHooks(l, a) {
+		if n++; h.TextDelta == nil || r.deaf[n] {
+			continue
+		}
+		err := fx.hook(ctx, l, "TextDelta", s, func(ctx context.Context, step *cairn.Step) error { h.TextDelta(ctx, step, text); return nil })
+		if err == nil {
+			continue
+		}
+		fx.Logger.Warn("hook failed", "session", l.row.ID, "agent", a.Name, "hook", "TextDelta", "error", err)
+		if errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+			if r.deaf == nil {
+				r.deaf = map[int]bool{}
+			}
+			r.deaf[n] = true
+		}
+	}
 }
 
-// retryWait says whether a failed model call is tried again, and after which wait.
-func retryWait(p *cairn.RetryPolicy, err error, n int) (time.Duration, bool) {
+// retryWait says whether a failed model call is tried again, and after which wait. A provider that asks for a longer wait than
+// the policy allows is not asked again: what it says is in the error that is returned.
+func retryWait(p *cairn.RetryPolicy, err error, n int) (wait time.Duration, failed error) {
 	policy := cairn.RetryPolicy{}
 	if p != nil {
 		policy = *p
@@ -376,13 +414,15 @@ func retryWait(p *cairn.RetryPolicy, err error, n int) (time.Duration, bool) {
 		policy.Limit = time.Minute
 	}
 	var e *cairn.Error
-	if !errors.As(err, &e) || !e.Retryable() || n >= policy.Max {
-		return 0, false
+	switch {
+	case !errors.As(err, &e) || !e.Retryable() || n >= policy.Max:
+		return 0, err
+	case e.RetryAfter > policy.Limit:
+		return 0, fmt.Errorf("%w (the provider asks to wait %s, more than the %s that the agent's retry policy allows)", err, e.RetryAfter, policy.Limit)
+	case e.RetryAfter > 0:
+		return e.RetryAfter, nil
 	}
-	if e.RetryAfter > 0 {
-		return min(e.RetryAfter, policy.Limit), true
-	}
-	return backoff(policy.First, policy.Limit, n), true
+	return backoff(policy.First, policy.Limit, n), nil
 }
 
 // stagedReply and stagedCall are the stored forms of what a step has so far.
@@ -525,8 +565,14 @@ func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error
 		fx.setCalls(st, a)
 		st.restoreRefused(r.Refused)
 		l.replied = r.Told
-	} else if err := l.restoreOpening(fx, have); err != nil {
+	} else if err := l.restoreOpening(fx, have, number); err != nil {
 		return err
+	}
+	var j judgement
+	if judged, err := have.get(judgedKey, &j); err != nil {
+		return err
+	} else if judged {
+		st.judged = &j
 	}
 	if !st.planned {
 		return nil
@@ -543,14 +589,15 @@ func (l *live) restore(a *cairn.Agent, fx *Effects, staged []store.Staged) error
 	return nil
 }
 
-// restoreOpening takes over what the hooks wrote that ran when the run began.
-func (l *live) restoreOpening(fx *Effects, have pieces) error {
+// restoreOpening takes over what the hooks wrote that ran when the run began. Before its first step they may not have run.
+func (l *live) restoreOpening(fx *Effects, have pieces, number int) error {
 	var w stagedWrites
 	found, err := have.get(openingKey, &w)
 	if found {
 		l.opening = fx.newScope(l, 0)
 		l.opening.restore(w)
 	}
+	l.unopened = !found && number == 1
 	return err
 }
 

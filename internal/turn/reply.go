@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
@@ -22,6 +23,28 @@ type reply struct {
 	ended bool
 	said  bool // something was emitted
 	size  int  // of everything so far, in bytes
+	// deaf are the hooks that hear no more of it, by their place.
+	deaf map[int]bool
+
+	mu   sync.Mutex
+	over bool // nothing is added any more
+}
+
+// take adds a chunk, unless the attempt is over.
+func (r *reply) take(c *cairn.Chunk) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return cairn.Errorf(cairn.CodeAborted, "the model call was given up")
+	}
+	return r.add(c)
+}
+
+// end ends the attempt: what a model that was given up still sends is not part of the reply.
+func (r *reply) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 type part struct {

@@ -171,12 +171,6 @@ func (s *scope) end() {
 	s.ended = true
 }
 
-// handle returns the cairn.Step over a scope.
-func (l *live) handle(s *scope) *cairn.Step {
-	return cairn.NewStep(cairn.StepInfo{SessionID: l.row.ID, RunID: l.run.ID, Agent: l.row.Agent, UserID: l.row.UserID,
-		Turn: l.run.Turn, Number: s.number}, s)
-}
-
 // frozenScope returns a scope for functions that only read, over the state as it is.
 func (fx *Effects) frozenScope(l *live, number int, why string, below ...*scope) *scope {
 	s := fx.newScope(l, number, below...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -38,15 +37,14 @@ func (fx *Effects) asksFirst(ctx context.Context, l *live, c *call) (asks bool) 
 	if c.tool == nil || c.tool.Waits() != cairn.CallApproval || c.tool.Check(c.use.Input) != nil {
 		return false
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			fx.Logger.Error("the condition of an approval panicked", "tool", c.use.Tool, "panic", v, "stack", string(debug.Stack()))
-			asks = true
-		}
-	}()
-	asks, err := c.tool.AsksApproval(ctx, l.callHandle(c, fx.frozenScope(l, l.step.number, "by a condition")), c.use.Input)
+	info, tool, input := c.info(), c.tool, c.use.Input
+	u := userCall{what: "the condition of an approval", code: cairn.CodeHook, limit: fx.HookTimeout, call: &info}
+	asks, err := lent(ctx, fx, l, u, fx.frozenScope(l, l.step.number, "by a condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
+		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
+	})
 	if err != nil {
 		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.use.Tool, "error", err)
+		return true
 	}
 	return asks
 }

@@ -100,9 +100,6 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	if stop != nil {
 		l.requestStop(*stop)
 	}
-	if row.Step == 0 && (l.step == nil || l.step.told) { // what they wrote went with the process
-		fx.open(ctx, a, l)
-	}
 	if l.step != nil {
 		l.retell()
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,14 +87,17 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 		return ToolOut{}, nil
 	}
 	if c.finishing() && !result.IsError {
-		result = fx.finish(work, a, l, c, result, append(below, c.scope)...)
+		if result = fx.finish(work, a, l, c, result, append(below, c.scope)...); result == nil {
+			return ToolOut{}, context.Cause(ctx)
+		}
 	}
 	if len(c.scope.ops) > 0 {
-		_ = fx.hooks(l, a, func(h *cairn.Hooks) error {
-			if h.OnStateChange != nil {
-				h.OnStateChange(work, l.callHandle(c, fx.frozenScope(l, st.number, "here", append(below, c.scope)...)), c.scope.ops)
+		fx.observe(work, l, a, "OnStateChange", fx.frozenScope(l, st.number, "here", append(below, c.scope)...), func(h *cairn.Hooks) hook {
+			if h.OnStateChange == nil {
+				return nil
 			}
-			return nil
+			written := slices.Clone(c.scope.ops)
+			return c.hook(func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
 		})
 	}
 	err = fx.concluded(ctx, a, l, c, result)
@@ -169,8 +172,15 @@ func toolEnd(step int, r *cairn.ToolResult) cairn.Event {
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
-func (l *live) callHandle(c *call, s *scope) *cairn.Call {
-	return cairn.NewCall(l.handle(s), cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.input()})
+// info identifies the call to user code.
+func (c *call) info() cairn.CallInfo {
+	return cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.input()}
+}
+
+// hook makes a hook of a function that is given the call.
+func (c *call) hook(fn func(context.Context, *cairn.Call) error) hook {
+	info := c.info()
+	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
 }
 
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
@@ -178,7 +188,7 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 	if c.use.Tool == cairn.FinishTool && a.Output != nil {
 		err := wasKept(c.use.Input)
 		if err == nil {
-			err = a.Output.Check(c.use.Input)
+			err = fx.checkOutput(ctx, a, c.use.Input)
 		}
 		if err != nil {
 			return failure(c.use, err)
@@ -194,12 +204,11 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 	if err := c.check(); err != nil {
 		return failure(c.use, err)
 	}
-	call := l.callHandle(c, c.scope)
-	err := fx.hooks(l, a, func(h *cairn.Hooks) error {
+	err := fx.veto(ctx, l, a, "BeforeTool", c.scope, func(h *cairn.Hooks) hook {
 		if h.BeforeTool == nil {
 			return nil
 		}
-		return h.BeforeTool(ctx, call)
+		return c.hook(h.BeforeTool)
 	})
 	if err != nil {
 		return errorResult(c.use, cairn.CodeHook, err.Error())
@@ -208,12 +217,7 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 		fx.pend(l, l.step, c)
 		return nil
 	}
-	if t := c.tool.Timeout(); t > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t, cairn.Errorf(cairn.CodeTimeout, "the tool did not end within %s", t))
-		defer cancel()
-	}
-	return fx.cached(l, c, func() *cairn.ToolResult { return fx.invoke(ctx, l, c, call) })
+	return fx.cached(l, c, func() *cairn.ToolResult { return fx.invoke(ctx, l, c) })
 }
 
 func unknownTool(l *live, a *cairn.Agent, name string) string {
@@ -232,50 +236,20 @@ func unknownTool(l *live, a *cairn.Agent, name string) string {
 	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
 }
 
-type returned struct {
-	output json.RawMessage
-	err    error
-}
-
-// invoke calls the tool's function. A function that does not heed its context is given up on after a grace time: its
-// result, should there ever be one, has no effect.
-func (fx *Effects) invoke(ctx context.Context, l *live, c *call, handle *cairn.Call) *cairn.ToolResult {
-	ch := make(chan returned, 1)
-	fx.Go(func() {
-		var r returned
-		defer func() {
-			if v := recover(); v != nil {
-				fx.Logger.Error("tool panicked", "session", l.row.ID, "tool", c.use.Tool, "call", c.use.CallID, "panic", v, "stack", string(debug.Stack()))
-				r = returned{err: cairn.Errorf(cairn.CodeToolPanic, "the tool panicked: %v", v)}
-			}
-			ch <- r
-		}()
-		r.output, r.err = c.tool.Run(ctx, handle, c.input())
+// invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
+func (fx *Effects) invoke(ctx context.Context, l *live, c *call) *cairn.ToolResult {
+	info, tool := c.info(), c.tool
+	u := userCall{what: "the tool", code: cairn.CodeToolPanic, limit: tool.Timeout(), call: &info}
+	output, err := lent(ctx, fx, l, u, c.scope, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
+		return tool.Run(ctx, cairn.NewCall(step, info), info.Input)
 	})
-	var r returned
-	select {
-	case r = <-ch:
-	case <-ctx.Done():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.StopGrace)
-		defer cancel()
-		select {
-		case r = <-ch:
-		case <-grace.Done():
-			fx.Logger.Warn("tool does not heed its context, given up", "session", l.row.ID, "tool", c.use.Tool, "call", c.use.CallID)
-			r.err = context.Cause(ctx)
-		}
-	}
-	if r.err == nil {
-		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: r.output}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		var timeout *cairn.Error
-		if errors.As(cause, &timeout) && timeout.Code == cairn.CodeTimeout {
-			return failure(c.use, timeout)
-		}
+	switch {
+	case err == nil:
+		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: output}
+	case ctx.Err() != nil:
 		return nil
 	}
-	return failure(c.use, r.err)
+	return failure(c.use, err)
 }
 
 // failure turns an error into the result the model is told.
@@ -291,21 +265,31 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	return r
 }
 
-// finish lets a call that would end the turn do so, unless the output or the guard is against it.
+// checkOutput reports whether a text is of the agent's output type, which may decode itself.
+func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
+	u := userCall{what: "the output type", code: cairn.CodeOutput, limit: fx.HookTimeout, agent: a.Name}
+	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
+	return err
+}
+
+// finish lets a call that would end the turn do so, unless the output or the guard is against it. It returns nil if the run was
+// stopped before the guard had decided.
 func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult, state ...*scope) *cairn.ToolResult {
 	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: result.Output}
 	if c.use.Tool == cairn.FinishTool {
 		done = cairn.Completion{Reason: cairn.ReasonFinish, Output: c.use.Input}
 	} else if a.Output != nil {
-		if err := a.Output.Check(result.Output); err != nil {
+		if err := fx.checkOutput(ctx, a, result.Output); err != nil {
 			return failure(c.use, err)
 		}
 	}
 	if l.step.reply != nil {
 		done.Text = l.step.reply.Text()
 	}
-	verdict, err := fx.judge(ctx, a, l, l.step.number, done, state...)
+	verdict, err := fx.verdict(ctx, a, l, l.step.number, done, state...)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
 	case err != nil:
 		c.failed = err
 	case verdict.Feedback != "" && c.use.Tool == cairn.FinishTool:
@@ -331,33 +315,34 @@ func (v verdict) apply(c *cairn.Completion) {
 	}
 }
 
-// judge asks the agent's guard about a completion. The error is what fails the run.
-func (fx *Effects) judge(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*scope) (v verdict, failed *cairn.Error) {
+// verdict asks the agent's guard about a completion. The error is what fails the run.
+func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*scope) (verdict, *cairn.Error) {
 	if a.Guard == nil {
 		return verdict{}, nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			failed = cairn.Errorf(cairn.CodeRejected, "the completion guard panicked: %v", p)
+	u := userCall{what: "the completion guard", code: cairn.CodeRejected, limit: fx.HookTimeout}
+	v, err := lent(ctx, fx, l, u, fx.frozenScope(l, number, "by a guard", below...), func(ctx context.Context, step *cairn.Step) (verdict, error) {
+		decision, err := a.Guard(ctx, step, done)
+		if err == nil {
+			err = decision.Err
 		}
-	}()
-	decision, err := a.Guard(ctx, l.handle(fx.frozenScope(l, number, "by a guard", below...)), done)
-	if err == nil {
-		err = decision.Err
-	}
-	if err == nil {
-		err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the text that replaces it", decision.Text))
-	}
-	if err == nil && decision.Output != nil {
-		if problem := limits.JSON(decision.Output); problem != "" {
-			err = errors.New("the output that replaces it " + problem)
-		} else if a.Output != nil {
-			err = a.Output.Check(decision.Output)
+		if err == nil {
+			err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the text that replaces it", decision.Text))
 		}
-	}
+		if err == nil && decision.Output != nil {
+			if problem := limits.JSON(decision.Output); problem != "" {
+				err = errors.New("the output that replaces it " + problem)
+			} else if a.Output != nil {
+				err = a.Output.Check(decision.Output)
+			}
+		}
+		if err != nil {
+			err = cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", tamed(err))
+		}
+		return verdict{decision}, err
+	})
 	if err != nil {
-		e := cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", err)
-		return verdict{}, e
+		return verdict{}, cairn.AsError(err)
 	}
-	return verdict{decision}, nil
+	return v, nil
 }
