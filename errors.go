@@ -203,6 +203,7 @@ var (
 	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}
 	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
+	ErrCorrupt        = &Error{Code: CodeCorrupt, Message: "stored data does not decode"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
 	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by somebody else"}
 	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}

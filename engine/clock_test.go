@@ -229,9 +229,9 @@ func rowOf(t *testing.T, st store.Store, ref cairn.CallRef) *cairn.PendingCall {
 
 func dueOf(t *testing.T, st store.Store) []store.Due {
 	t.Helper()
-	due, err := st.Due(t.Context(), 10)
+	page, err := st.Due(t.Context(), store.DueQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return due
+	return page.Items
 }

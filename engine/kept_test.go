@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -73,7 +74,7 @@ func TestHostKeepsItsRun(t *testing.T) {
 			if h.asked != 1 {
 				t.Errorf("the host was asked %d times, want once", h.asked)
 			}
-			if due, err := st.Due(t.Context(), 10); err != nil || len(due) != 0 {
+			if due, err := st.Due(t.Context(), store.DueQuery{}); err != nil || len(due.Items) != 0 {
 				t.Errorf("due is %+v, %v", due, err)
 			}
 			drives(t, eng, h.begun[0], cairn.RunCompleted)

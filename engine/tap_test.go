@@ -133,8 +133,8 @@ func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (st
 	return through(s, ctx, "Checkpoints", func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
 }
 
-func (s *tap) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	return through(s, ctx, "Due", func() ([]store.Due, error) { return s.Store.Due(ctx, limit) })
+func (s *tap) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	return through(s, ctx, "Due", func() (store.Page[store.Due], error) { return s.Store.Due(ctx, q) })
 }
 
 // logTap stands between an engine and an event log.

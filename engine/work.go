@@ -20,8 +20,7 @@ const skipFor = 30 * time.Second
 // whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
 // store. Runs that it took on go on after ctx is done, until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
-	slots := make(chan struct{}, e.opts.WorkConcurrency)
-	skip, known := map[string]time.Time{}, strangers{}
+	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, known: strangers{}, told: map[string]bool{}}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	if e.opts.SweepInterval > 0 {
@@ -30,7 +29,7 @@ func (e *Engine) Work(ctx context.Context) error {
 		waiting.Go(func() { e.sweepOften(ctx) })
 	}
 	for {
-		found, err := e.work(ctx, slots, skip, known, &waiting)
+		found, err := e.work(ctx, w, &waiting)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -54,57 +53,145 @@ func (e *Engine) Work(ctx context.Context) error {
 	}
 }
 
-// work takes on what is due, as far as there are slots, and reports whether it took anything.
-func (e *Engine) work(ctx context.Context, slots chan struct{}, skip map[string]time.Time, known strangers, waiting *sync.WaitGroup) (found bool, err error) {
-	now := e.opts.Now()
-	for id, until := range skip {
-		if now.After(until) {
-			delete(skip, id)
+// worker is what one call of Work remembers. Its times are the process's: they only measure how long something is left alone.
+type worker struct {
+	slots chan struct{}
+	left  map[string]time.Time // the sessions that are left alone, and until when
+	known strangers
+	// from is a cursor: everything due before it is left alone.
+	from string
+	// told are the agents that are not served here and of which this has been said; next is when to look for more.
+	told map[string]bool
+	next time.Time
+}
+
+// work takes on what is due of the agents that this engine has, as far as there are slots, and reports whether it took
+// anything. It looks past what is left alone, however much that is.
+func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (found bool, err error) {
+	now := time.Now()
+	for id, until := range w.left {
+		if !now.Before(until) {
+			delete(w.left, id)
+			w.from = ""
 		}
 	}
-	known.forget(now.Add(-2*e.opts.HostGrace - 2*skipFor))
-	due, err := e.store.Due(ctx, cap(slots)+len(skip))
-	if err != nil {
-		return false, err
-	}
-	for _, d := range due {
-		if _, ok := skip[d.SessionID]; ok {
-			continue
-		}
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return found, ctx.Err()
-		}
-		r, err := e.takeOver(ctx, d, known)
+	w.known.forget(e.opts.Now().Add(-2*e.opts.HostGrace - 2*skipFor))
+	e.tellUnserved(ctx, w, now)
+	for q := (store.DueQuery{Agents: e.served(), Cursor: w.from, Limit: dueBatch}); ; {
+		page, err := e.store.Due(ctx, q)
 		if err != nil {
-			<-slots
-			if errors.Is(err, cairn.ErrClosed) {
+			return found, err
+		}
+		for _, d := range page.Items {
+			if _, ok := w.left[d.SessionID]; ok {
+				continue
+			}
+			took, err := e.take(ctx, d, w, waiting)
+			if err != nil {
 				return found, err
 			}
-			var held *heldError
-			switch {
-			case errors.As(err, &held):
-				skip[d.SessionID] = now.Add(min(held.rest, skipFor))
-			case !isConflict(err): // else somebody else has it
-				skip[d.SessionID] = now.Add(skipFor)
-			}
-			continue
+			found = found || took
 		}
-		found = true
-		if r == nil || r.done == nil { // nothing for this process to drive
-			<-slots
-			continue
+		if q.Cursor = page.Next; q.Cursor == "" || found {
+			return found, nil
 		}
-		waiting.Go(func() {
-			defer func() { <-slots }()
-			select {
-			case <-r.done:
-			case <-ctx.Done():
-			}
-		})
+		w.passed(page)
 	}
-	return found, nil
+}
+
+// passed notes that a page that another one follows has nothing to be taken on for the time being.
+func (w *worker) passed(page store.Page[store.Due]) {
+	for _, d := range page.Items {
+		if _, ok := w.left[d.SessionID]; !ok {
+			return // another worker has it, and it may be due again
+		}
+	}
+	w.from = page.Next
+}
+
+// dueBatch is how many due sessions a worker asks for at once.
+const dueBatch = 100
+
+// take takes a session on, as soon as there is a slot, and reports whether it did. The error says that there is no point in
+// taking on others.
+func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync.WaitGroup) (bool, error) {
+	select {
+	case w.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	r, err := e.takeOver(ctx, d, w.known)
+	if errors.Is(err, cairn.ErrCorrupt) && e.fx.FailCorrupt(ctx, d.SessionID, err) == nil {
+		err = nil
+	}
+	if err != nil {
+		<-w.slots
+		if errors.Is(err, cairn.ErrClosed) {
+			return false, err
+		}
+		if rest := restAfter(err); rest > 0 {
+			w.left[d.SessionID] = time.Now().Add(rest)
+		}
+		return false, nil
+	}
+	if r == nil || r.done == nil { // nothing for this process to drive
+		<-w.slots
+		return true, nil
+	}
+	waiting.Go(func() {
+		defer func() { <-w.slots }()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+		}
+	})
+	return true, nil
+}
+
+// restAfter returns how long a session is left alone that was not taken on for a reason.
+func restAfter(err error) time.Duration {
+	var held *heldError
+	switch {
+	case errors.As(err, &held):
+		return min(held.rest, skipFor)
+	case isConflict(err): // somebody else has it
+		return 0
+	case errors.Is(err, cairn.ErrCorrupt): // what cannot be read today cannot be read in half a minute
+		return 20 * skipFor
+	}
+	return skipFor
+}
+
+// served returns the names of the agents that this engine has.
+func (e *Engine) served() []string {
+	names := make([]string, 0, len(e.agents))
+	for name := range e.agents {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// unservedEvery is how often a worker looks whether sessions of agents that it does not know are due.
+const unservedEvery = 10 * time.Minute
+
+// tellUnserved logs, once for each agent, that sessions are due which this worker does not serve.
+func (e *Engine) tellUnserved(ctx context.Context, w *worker, now time.Time) {
+	if now.Before(w.next) {
+		return
+	}
+	w.next = now.Add(unservedEvery)
+	page, err := e.store.Due(ctx, store.DueQuery{Limit: 1000})
+	if err != nil {
+		return // the next look for sessions says so
+	}
+	for _, d := range page.Items {
+		if e.agents[d.Agent] == nil && !w.told[d.Agent] {
+			w.told[d.Agent] = true
+			e.opts.Logger.Warn("sessions are due of an agent that this worker does not serve", "agent", d.Agent, "session", d.SessionID,
+				"because", d.Kind, "since", d.Since)
+		}
+	}
 }
 
 // takeOver does what a session needs. The run is nil if that needed none.

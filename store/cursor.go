@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,31 @@ func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 		return time.Time{}, "", cairn.Invalid("cursor", "%q is not one of this list", text)
 	}
 	return time.UnixMicro(micros).UTC(), id, nil
+}
+
+// DueCursor returns the cursor behind a session that is due, for Page.Next.
+func DueCursor(d *Due) string { return SweepCursor(d.Since, d.SessionID) }
+
+// ParseDueCursor reads a cursor that DueCursor made and returns what the last session given was; empty is the beginning, which
+// has no session. Anything else is ErrInvalid.
+func ParseDueCursor(text string) (since time.Time, id string, err error) {
+	return ParseSweepCursor(text)
+}
+
+// DuePage makes the first page of sessions that are due out of lists that have all of it.
+func DuePage(list []Due, limit int) (page Page[Due]) {
+	slices.SortFunc(list, CompareDue)
+	if n := PageSize(limit); len(list) >= n {
+		list = list[:n]
+		page.Next = DueCursor(&list[n-1])
+	}
+	page.Items = list
+	return page
+}
+
+// CompareDue orders sessions that are due: the longest due first.
+func CompareDue(a, b Due) int {
+	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
 }
 
 // CallCursor returns the cursor behind a pending call, for Page.Next.

@@ -82,9 +82,9 @@ type Store interface {
 	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
 	// CountTree returns how many sessions a tree has, its root included; 0 if there is no such tree.
 	CountTree(ctx context.Context, root string) (int, error)
-	// Due returns up to limit sessions that need a worker, of any kind of [DueKind], the longest due first. A session is
+	// Due pages through the sessions that need a worker, of any kind of [DueKind], the longest due first. A session is
 	// listed once.
-	Due(ctx context.Context, limit int) ([]Due, error)
+	Due(ctx context.Context, q DueQuery) (Page[Due], error)
 
 	// Delete removes one session and everything it owns for good and at once, its pending calls too; other sessions of its
 	// tree and the event log stay. A session whose lease is good is a ConflictError with ErrAlreadyRunning.
@@ -251,12 +251,22 @@ const (
 	DueQueued DueKind = "queued"
 )
 
+// DueQuery selects sessions that need a worker.
+type DueQuery struct {
+	// Agents are those whose trees are asked for; nil means all. A tree is served by whoever serves the agent of its root, so the
+	// agent of a child has no say. What other agents have due costs nothing.
+	Agents []string
+	Cursor string
+	Limit  int
+}
+
 // Due is a session that needs a worker.
 type Due struct {
 	SessionID string
 	RootID    string
-	Agent     string
-	Kind      DueKind
+	// Agent is that of the root.
+	Agent string
+	Kind  DueKind
 	// Since is when it became due; zero for an active session whose lease was released.
 	Since time.Time
 }

@@ -64,9 +64,9 @@ func (s *scene) pass(call cairn.CallRef) {
 	s.Helper()
 	s.later()
 	s.await("the deadline of "+call.Tool, func() bool {
-		due, err := s.st.Due(s.Context(), 100)
+		due, err := s.st.Due(s.Context(), store.DueQuery{})
 		s.must(err)
-		for _, d := range due {
+		for _, d := range due.Items {
 			if d.SessionID == call.SessionID && d.Kind == store.DueDeadline {
 				return true
 			}

@@ -244,8 +244,8 @@ func (s *tap) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.
 	return through(s, operation{name: "List"}, func() (store.Page[cairn.Session], error) { return s.Store.List(ctx, q) })
 }
 
-func (s *tap) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	return through(s, operation{name: "Due"}, func() ([]store.Due, error) { return s.Store.Due(ctx, limit) })
+func (s *tap) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	return through(s, operation{name: "Due"}, func() (store.Page[store.Due], error) { return s.Store.Due(ctx, q) })
 }
 
 func (s *tap) Delete(ctx context.Context, id string) error {

@@ -313,7 +313,8 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 				return err
 			}
 		}
-		due, err := st.Due(ctx, 10)
+		page, err := st.Due(ctx, store.DueQuery{Limit: 10})
+		due := page.Items
 		if err != nil {
 			return err
 		}

@@ -36,13 +36,19 @@ func need(row *cairn.Session, at time.Time) store.DueKind {
 
 // allDue lists every session that a store says needs a worker.
 func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
-	const most = 100_000
-	list, err := st.Due(ctx, most)
 	due := map[string]store.DueKind{}
-	for _, d := range list {
-		due[d.SessionID] = d.Kind
+	for q := (store.DueQuery{Limit: 1000}); ; {
+		page, err := st.Due(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range page.Items {
+			due[d.SessionID] = d.Kind
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return due, nil
+		}
 	}
-	return due, err
 }
 
 // watch asks a store, while processes come and go, for what workers depend on.

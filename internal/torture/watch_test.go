@@ -19,9 +19,10 @@ type forgetful struct {
 	hidden string
 }
 
-func (s *forgetful) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	list, err := s.Store.Due(ctx, limit)
-	return slices.DeleteFunc(list, func(d store.Due) bool { return d.SessionID == s.hidden }), err
+func (s *forgetful) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	page, err := s.Store.Due(ctx, q)
+	page.Items = slices.DeleteFunc(page.Items, func(d store.Due) bool { return d.SessionID == s.hidden })
+	return page, err
 }
 
 // abandoned returns a store with a session of a run that somebody began, and its fencing token.

@@ -386,25 +386,32 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 }
 
 // Due implements store.Store.
-func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	since, id, err := store.ParseDueCursor(q.Cursor)
+	if err != nil {
+		return store.Page[store.Due]{}, err
+	}
+	after := store.Due{SessionID: id, Since: since}
 	if err := s.lock(ctx); err != nil {
-		return nil, err
+		return store.Page[store.Due]{}, err
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
 	var due []store.Due
 	for _, ses := range s.sessions {
-		if d := ses.due(); d.Kind != "" && !now.Before(d.Since) {
+		d := ses.due()
+		d.Since = d.Since.Truncate(time.Microsecond) // as a cursor keeps it
+		if d.Kind == "" || now.Before(d.Since) || id != "" && store.CompareDue(d, after) <= 0 {
+			continue
+		}
+		if root := s.sessions[d.RootID]; root != nil {
+			d.Agent = root.row.Agent
+		}
+		if q.Agents == nil || slices.Contains(q.Agents, d.Agent) {
 			due = append(due, d)
 		}
 	}
-	slices.SortFunc(due, func(a, b store.Due) int {
-		if c := a.Since.Compare(b.Since); c != 0 {
-			return c
-		}
-		return strings.Compare(a.SessionID, b.SessionID)
-	})
-	return due[:min(len(due), max(limit, 0))], nil
+	return store.DuePage(due, q.Limit), nil
 }
 
 // due returns why and from when on a session needs a worker; Kind is empty if it needs none.

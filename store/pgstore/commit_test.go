@@ -126,14 +126,14 @@ func TestCommitToAKnownRow(t *testing.T) {
 	if err := commit(&store.Commit{EndRun: &ended, Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}}); err != nil {
 		t.Fatal(err)
 	}
-	due, err := s.Due(t.Context(), 10)
-	if err != nil || len(due) != 1 || due[0].Kind != store.DueReady {
+	due, err := s.Due(t.Context(), store.DueQuery{})
+	if err != nil || len(due.Items) != 1 || due.Items[0].Kind != store.DueReady {
 		t.Errorf("due are %+v, %v, want the session that is ready", due, err)
 	}
 	if err := commit(&store.Commit{Status: cairn.SessionCompleted, Suspend: &store.Suspend{}}); err != nil {
 		t.Fatal(err)
 	}
-	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+	if due, err := s.Due(t.Context(), store.DueQuery{}); err != nil || len(due.Items) != 0 {
 		t.Errorf("due are %+v, %v, want none", due, err)
 	}
 }

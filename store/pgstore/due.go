@@ -1,11 +1,7 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
@@ -14,47 +10,61 @@ import (
 const (
 	// By heads_active. A lease that was released has no end: it ran out before all others.
 	sqlCrashed = `
-		SELECT s.id, s.root_id, s.agent, 'crashed', h.since
-		FROM (
-			SELECT session, lease_until AS since FROM {schema}.heads
-			WHERE status = 'active' AND (lease_until IS NULL OR lease_until <= statement_timestamp())
-			ORDER BY lease_until NULLS FIRST
-			LIMIT $1) h
-			JOIN {schema}.sessions s ON s.key = h.session`
+		SELECT s.id, s.root_id, h.agent, 'crashed' AS due, coalesce(h.lease_until, '0001-01-01 00:00:00+00') AS since
+		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
+		WHERE h.status = 'active' AND h.agent = a.agent AND (h.lease_until IS NULL OR h.lease_until <= statement_timestamp())
+			AND (coalesce(h.lease_until, '0001-01-01 00:00:00+00'), s.id) > ($2::timestamptz, $3::text)
+		ORDER BY since, s.id
+		LIMIT $4`
 
 	// By heads_due.
 	sqlWaiting = `
-		SELECT s.id, s.root_id, s.agent, h.due, h.since
-		FROM (
-			SELECT session, due, due_at AS since FROM {schema}.heads
-			WHERE due_at <= statement_timestamp()
-			ORDER BY due_at
-			LIMIT $1) h
-			JOIN {schema}.sessions s ON s.key = h.session`
+		SELECT s.id, s.root_id, h.agent, h.due, h.due_at AS since
+		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
+		WHERE h.agent = a.agent AND h.due_at BETWEEN $2::timestamptz AND statement_timestamp()
+			AND (h.due_at, s.id) > ($2::timestamptz, $3::text)
+		ORDER BY h.due_at, s.id
+		LIMIT $4`
+
+	sqlAgents = `unnest($1::text[]) a (agent)`
+
+	// By both.
+	sqlDueAgents = `(
+			SELECT agent FROM {schema}.heads WHERE status = 'active' AND $1::text[] IS NULL
+			UNION SELECT agent FROM {schema}.heads WHERE due_at IS NOT NULL) a`
 )
 
+// dueStatement lists what is due of each agent and kind.
+func dueStatement(agents, what string) string {
+	return `SELECT d.* FROM ` + agents + `, LATERAL (` + what + `) d`
+}
+
 // Due implements store.Store.
-func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	limit = max(limit, 0)
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	after, id, err := store.ParseDueCursor(q.Cursor)
+	if err != nil {
+		return store.Page[store.Due]{}, err
+	}
 	var list []store.Due
 	read := func(rows pgx.Rows) error {
 		var d store.Due
 		var kind string
-		var since *time.Time
-		err := rows.Scan(&d.SessionID, &d.RootID, &d.Agent, &kind, &since)
-		d.Kind, d.Since = store.DueKind(kind), instant(since)
+		err := rows.Scan(&d.SessionID, &d.RootID, &d.Agent, &kind, &d.Since)
+		d.Kind, d.Since = store.DueKind(kind), d.Since.UTC()
 		list = append(list, d)
 		return err
 	}
-	err := s.try(ctx, "look for due sessions", reads, func(ctx context.Context, c *conn) error {
+	agents := sqlAgents
+	if q.Agents == nil {
+		agents = sqlDueAgents
+	}
+	args := []any{q.Agents, after, id, store.PageSize(q.Limit)}
+	err = s.try(ctx, "look for due sessions", reads, func(ctx context.Context, c *conn) error {
 		list = nil
-		return c.view(ctx, reading{sqlCrashed, []any{limit}, read}, reading{sqlWaiting, []any{limit}, read})
+		return c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read})
 	})
 	if err != nil {
-		return nil, err
+		return store.Page[store.Due]{}, err
 	}
-	slices.SortFunc(list, func(a, b store.Due) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
-	})
-	return list[:min(len(list), limit)], nil
+	return store.DuePage(list, q.Limit), nil
 }

@@ -39,10 +39,10 @@ const (
 		INSERT INTO {schema}.heads (session, version, epoch, message_count, turn, step, recoveries, checkpoints, log_sequence,
 			lease_token, state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until,
 			next_deadline, due_at, usage, run_usage, usage_custom, run_usage_custom, status, run_id, checkpoint_id,
-			checkpoint_before, lease_owner, suspended_step, due, stop_run, stop)
+			checkpoint_before, lease_owner, suspended_step, due, stop_run, stop, agent)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, $16::timestamptz, $17::timestamptz,
 			$18::timestamptz, $19::timestamptz, $20::bigint[], $21::bigint[], $22::jsonb, $23::jsonb, $24, $25, $26, '', $27, $28,
-			$29, $30, $31)`
+			$29, $30, $31, coalesce((SELECT agent FROM {schema}.sessions WHERE id = $32), $33))`
 
 	sqlImportState = `INSERT INTO {schema}.state (session, position, keyframe, data) VALUES ($1, $2, $3, $4)`
 
@@ -233,7 +233,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 		row.State.ChangeBytes, int64(row.OpenCalls), int64(row.Queued), timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
 		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), usageList(&row.Usage), usageList(&row.RunUsage), usage, runUsage,
 		string(row.Status), row.RunID, row.CheckpointID, row.Lease.Owner, row.SuspendedStep, string(store.DueKindOf(row)),
-		request.run, request.data)
+		request.run, request.data, row.RootID, row.Agent)
 	if err != nil {
 		return err
 	}

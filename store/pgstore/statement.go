@@ -232,13 +232,14 @@ const (
 	INSERT INTO {schema}.heads (session, version, message_count, turn, step, recoveries, checkpoints, log_sequence, lease_token,
 		state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until, next_deadline,
 		due_at, usage, run_usage, usage_custom, run_usage_custom, status, run_id, checkpoint_id, checkpoint_before,
-		lease_owner, suspended_step, due)
+		lease_owner, suspended_step, due, agent)
 	SELECT m.key, 1, @message_count::bigint, @new_turn::bigint, @step::bigint, @recovered::bigint, @new_checkpoints::bigint,
 		@new_log_sequence::bigint, (extract(epoch FROM m.created_at) * 1000000)::bigint + @new_token::bigint, @new_position::bigint, @new_keyframe::bigint, @new_changes::bigint,
 		@new_open_calls::bigint, @new_queued::bigint, 0, m.created_at, m.created_at + @new_ttl::interval,
 		least(@next_deadline::timestamptz, m.created_at + @deadline_in::interval), CASE @new_due::text WHEN '' THEN NULL
 		WHEN 'deadline' THEN least(@next_deadline::timestamptz, m.created_at + @deadline_in::interval) ELSE m.created_at END, @usage::bigint[], @usage::bigint[], @usage_custom::jsonb, @usage_custom::jsonb,
-		@new_status, @new_run, @new_checkpoint, '', @new_owner, @new_suspended_step, @new_due::text
+		@new_status, @new_run, @new_checkpoint, '', @new_owner, @new_suspended_step, @new_due::text,
+		coalesce((SELECT agent FROM {schema}.sessions WHERE id = @root_id), @new_agent)
 	FROM made m
 	RETURNING *`
 

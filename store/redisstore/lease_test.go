@@ -59,7 +59,8 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	ends("kept after a heartbeat", row.Lease.Until)
 	step(renew(0))
 	ends("renewed for no time", row.UpdatedAt)
-	due, err := s.Due(ctx, 10)
+	page, err := s.Due(ctx, store.DueQuery{})
+	due := page.Items
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,11 +171,21 @@ func ceilMicros(t time.Time) int64 {
 }
 
 // Due implements store.Store.
-func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	limit = min(max(limit, 0), math.MaxInt32)
-	replies, err := s.runAll(ctx, scriptDue, limit)
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	since, id, err := store.ParseDueCursor(q.Cursor)
+	if err != nil || q.Agents != nil && len(q.Agents) == 0 {
+		return store.Page[store.Due]{}, err
+	}
+	args := []any{store.PageSize(q.Limit), "-inf", id}
+	if id != "" {
+		args[1] = micros(since)
+	}
+	for _, agent := range q.Agents {
+		args = append(args, agent)
+	}
+	replies, err := s.runAll(ctx, scriptDue, args...)
 	if err != nil {
-		return nil, err
+		return store.Page[store.Due]{}, err
 	}
 	var due []store.Due
 	for _, r := range replies {
@@ -184,16 +193,13 @@ func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
 		for i := 0; i+5 <= len(fields); i += 5 {
 			since, err := strconv.ParseInt(fields.text(i+4), 10, 64)
 			if err != nil {
-				return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
+				return store.Page[store.Due]{}, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored field %q does not decode", fields.text(i), "due")
 			}
 			due = append(due, store.Due{SessionID: fields.text(i), RootID: fields.text(i + 1), Agent: fields.text(i + 2),
 				Kind: store.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
 		}
 	}
-	slices.SortFunc(due, func(a, b store.Due) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
-	})
-	return due[:min(len(due), limit)], nil
+	return store.DuePage(due, q.Limit), nil
 }
 
 // CountTree implements store.Store.

@@ -16,7 +16,7 @@ import (
 
 const (
 	// schemaVersion is the version of the keys' layout.
-	schemaVersion = 2
+	schemaVersion = 3
 	// clusterBuckets is how many buckets a prefix gets that is first used on a cluster.
 	clusterBuckets = 64
 	// oldestServer is the first major version of the server that will do.

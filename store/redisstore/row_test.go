@@ -69,7 +69,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	if row.Recoveries != 2 || row.Usage.Custom["pages read"] != 2.0/3 || row.Queued != 1 || row.Epoch != 1 {
 		t.Errorf("row is %+v", row)
 	}
-	if due, err := other.Due(ctx, 10); err != nil || len(due) != 0 {
+	if due, err := other.Due(ctx, store.DueQuery{}); err != nil || len(due.Items) != 0 {
 		t.Errorf("due: %+v, %v", due, err)
 	}
 	row = commit(other, &store.Commit{Rewind: "second", Status: cairn.SessionPaused})

@@ -64,7 +64,7 @@ func TestRoundTrips(t *testing.T) {
 		}},
 		{"read", func() error { _, err := log.Read(ctx, "session", 0, 0); return err }},
 		{"list", func() error { _, err := s.List(ctx, store.SessionQuery{}); return err }},
-		{"due", func() error { _, err := s.Due(ctx, 10); return err }},
+		{"due", func() error { _, err := s.Due(ctx, store.DueQuery{Agents: []string{"support"}}); return err }},
 		{"calls", func() error { _, err := s.Calls(ctx, store.CallQuery{}); return err }},
 	} {
 		var err error

@@ -66,7 +66,7 @@ func BenchmarkInbox(b *testing.B) {
 			return err
 		}},
 		{"due", func(s *Store) error {
-			_, err := s.Due(b.Context(), 10)
+			_, err := s.Due(b.Context(), store.DueQuery{Limit: 10})
 			return err
 		}},
 	} {

@@ -1,28 +1,32 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // dueColumns are the columns that readDue reads before the time since when a session is due.
-const dueColumns = ` s.id, s.root_id, s.agent, h.status, h.wait,`
+const dueColumns = ` s.id, s.root_id, h.agent, h.status, h.wait,`
 
 const (
+	// By heads_active.
 	sqlCrashed = `SELECT` + dueColumns + ` h.lease_until
 		FROM heads h JOIN sessions s ON s.key = h.session
-		WHERE h.status = 'active' AND h.lease_until <= ?1
-		ORDER BY h.lease_until, s.id LIMIT ?2`
+		WHERE h.status = 'active' AND h.agent = ?2 AND h.lease_until <= ?1 AND (h.lease_until, s.id) > (?4, ?5)
+		ORDER BY h.lease_until, s.id LIMIT ?3`
 
+	// By heads_due.
 	sqlWaiting = `SELECT` + dueColumns + ` h.due_at
 		FROM heads h JOIN sessions s ON s.key = h.session
-		WHERE h.due_at > 0 AND h.due_at <= ?1
-		ORDER BY h.due_at LIMIT ?2`
+		WHERE h.agent = ?2 AND h.due_at > 0 AND h.due_at BETWEEN ?4 AND ?1 AND (h.due_at, s.id) > (?4, ?5)
+		ORDER BY h.due_at, s.id LIMIT ?3`
+
+	// By both.
+	sqlDueAgents = `
+		SELECT agent FROM heads WHERE status = 'active' GROUP BY agent
+		UNION SELECT agent FROM heads WHERE due_at > 0 GROUP BY agent`
 )
 
 // dueAt returns the time from which a session, whose record was before, is due in its stored form.
@@ -49,27 +53,39 @@ func readDue(c *columns) store.Due {
 }
 
 // Due implements store.Store.
-func (s *Store) Due(ctx context.Context, limit int) ([]store.Due, error) {
-	limit = max(limit, 0)
+func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due], error) {
+	since, id, err := store.ParseDueCursor(q.Cursor)
+	if err != nil {
+		return store.Page[store.Due]{}, err
+	}
 	now := micros(s.clock())
 	var list []store.Due
-	err := s.readers.view(ctx, func(c *conn) error {
-		for _, text := range []string{sqlCrashed, sqlWaiting} {
-			err := c.query(ctx, text, func(cols *columns) bool {
-				list = append(list, readDue(cols))
+	err = s.readers.view(ctx, func(c *conn) error {
+		agents := q.Agents
+		if agents == nil {
+			err := c.query(ctx, sqlDueAgents, func(cols *columns) bool {
+				agents = append(agents, cols.text())
 				return true
-			}, now, limit)
+			})
 			if err != nil {
 				return err
+			}
+		}
+		for _, agent := range agents {
+			for _, text := range []string{sqlCrashed, sqlWaiting} {
+				err := c.query(ctx, text, func(cols *columns) bool {
+					list = append(list, readDue(cols))
+					return true
+				}, now, agent, store.PageSize(q.Limit), micros(since), id)
+				if err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return store.Page[store.Due]{}, err
 	}
-	slices.SortFunc(list, func(a, b store.Due) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
-	})
-	return list[:min(len(list), limit)], nil
+	return store.DuePage(list, q.Limit), nil
 }

@@ -357,7 +357,7 @@ func checkFirstRows(t *testing.T, s *Store) {
 	if again := must(s.Load(t.Context(), "old")); again.Secret != row.Secret {
 		t.Errorf("the secret was %q and is %q", row.Secret, again.Secret)
 	}
-	if due := must(s.Due(t.Context(), 10)); len(due) != 1 || due[0].SessionID != "child" || due[0].Kind != store.DueCrashed {
+	if due := must(s.Due(t.Context(), store.DueQuery{})).Items; len(due) != 1 || due[0].SessionID != "child" || due[0].Kind != store.DueCrashed {
 		t.Errorf("due: %+v, want the session that crashed", due)
 	}
 	if run := must(s.Run(t.Context(), "old", "run")); run.Steps != 1 || run.Before != (cairn.RunOrigin{}) {

@@ -43,8 +43,9 @@ const (
 	sqlInsertHead = `
 		INSERT INTO heads (session, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
 			checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes,
-			change_bytes, usage, run_usage, updated_at, status, stop)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)`
+			change_bytes, usage, run_usage, updated_at, status, stop, agent)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+			coalesce((SELECT agent FROM sessions WHERE id = ?23), ?24))`
 
 	// The columns that an index looks at are left out, so that most commits write no index of this table.
 	sqlUpdateHead = `
@@ -181,7 +182,7 @@ func (r *record) insert(c *conn) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.exec(sqlInsertHead, append(head, string(s.Status), r.stop)...); err != nil {
+	if _, err = c.exec(sqlInsertHead, append(head, string(s.Status), r.stop, s.RootID, s.Agent)...); err != nil {
 		return err
 	}
 	return r.updateWait(c, wait{})
@@ -243,7 +244,7 @@ func (r *record) head() ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(make([]any, 0, 22), // room for the two more of sqlInsertHead
+	return append(make([]any, 0, 24), // room for the four more of sqlInsertHead
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
 		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, micros(s.Lease.Until), s.State.Position,
 		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil

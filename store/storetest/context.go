@@ -66,7 +66,7 @@ func storeCalls(id string) []storeCall {
 		{"Calls", true, func(ctx context.Context, st store.Store) error { return failure(st.Calls(ctx, store.CallQuery{})) }},
 		{"Queue", false, func(ctx context.Context, st store.Store) error { return failure(st.Queue(ctx, id)) }},
 		{"List", true, func(ctx context.Context, st store.Store) error { return failure(st.List(ctx, store.SessionQuery{})) }},
-		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, 10)) }},
+		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, store.DueQuery{})) }},
 		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
 	}
 }

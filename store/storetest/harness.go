@@ -167,9 +167,7 @@ func (h *harness) awaitDue(id string) store.Due {
 	h.Helper()
 	var found store.Due
 	h.await("the session "+id+" to be due", func() bool {
-		list, err := h.st.Due(h.Context(), 1000)
-		h.must(err)
-		for _, due := range list {
+		for _, due := range h.due(1000) {
 			if due.SessionID == id {
 				found = due
 				return true

@@ -116,7 +116,8 @@ func (h *harness) whole(root string, ids []string) *whole {
 		w.Inside = append(w.Inside, inside)
 	}
 	var err error
-	w.Due, err = h.st.Due(h.Context(), 100)
+	due, err := h.st.Due(h.Context(), store.DueQuery{})
+	w.Due = due.Items
 	h.must(err)
 	log := h.importer().EventLog()
 	w.First, w.Last, err = log.Bounds(h.Context(), root)

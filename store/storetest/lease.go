@@ -108,9 +108,9 @@ func renewLate(h *harness) {
 
 func (h *harness) due(limit int) []store.Due {
 	h.Helper()
-	list, err := h.st.Due(h.Context(), limit)
+	page, err := h.st.Due(h.Context(), store.DueQuery{Limit: limit})
 	h.must(err)
-	return list
+	return page.Items
 }
 
 func dueWhenLapsed(h *harness) {

@@ -131,6 +131,7 @@ var chapters = []chapter{
 	{name: "Call", tests: callTests},
 	{name: "Inbox", tests: inboxTests},
 	{name: "Wait", tests: waitTests},
+	{name: "Due", tests: dueTests},
 	{name: "Clock", tests: clockTests},
 	{name: "Queue", tests: queueTests},
 	{name: "Cache", tests: cacheTests},

@@ -136,6 +136,8 @@ if created then
 	for _, name in ipairs(listed(unpacked)) do
 		call('ZADD', P .. 'i:' .. name, stamp, id)
 	end
+	local root = unpacked.root ~= id and call('HGET', P .. 's:' .. unpacked.root, 'base')
+	call('HSET', row_key, 'serves', root and cmsgpack.unpack(root).agent or unpacked.agent)
 end
 row[3], row[4] = text((tonumber(number) or 0) + 1) .. ' ' .. (born or stamp), stamp
 
@@ -322,9 +324,9 @@ end
 if kind ~= head.kind or kind and due ~= due_before then
 	head.kind, row[8] = kind, text(due or 0)
 	if kind then
-		call('ZADD', P .. 'i:due', text(due), id)
+		awaken(id, due)
 	else
-		call('ZREM', P .. 'i:due', id)
+		rest(id)
 	end
 end
 

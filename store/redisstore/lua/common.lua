@@ -3,8 +3,8 @@
 --
 --   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
 --                 MessagePack; version (and after a space since when there is this session, which tells it from others that
---                 had its id), updated, until (of the lease), stop, first (see f:ID) and due are fields; a step that renews
---                 the lease leaves in until a + and for how long after updated
+--                 had its id), updated, until (of the lease), stop, first (see f:ID), due and serves (the agent of the tree's
+--                 root) are fields; a step that renews the lease leaves in until a + and for how long after updated
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
 --   c:ID  hash    c<checkpoint> -> record, s<step> for each step
@@ -20,8 +20,9 @@
 --   x:NAME        an attempt to commit or import that was successful
 --   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it goes by itself if that fails
 --   to:ID         the bucket of a session that is kept with its root in another one
---   i:NAME  zset  an index: sessions or calls by creation, sessions by the time they are due; sweep: roots by the time
---                 from which they may have expired; removed: removals by time
+--   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees whose root
+--                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time
+--   i:due   set   the indexes of sessions that are due or will be
 --
 -- What was removed and is not purged yet has other names, where nothing else looks:
 --
@@ -102,6 +103,26 @@ local function less(a, b)
 	return #a < #b
 end
 
+-- due_index names the index that a session is in while it is due or will be: that of the agent which its root has.
+local function due_index(id)
+	return 'i:due:' .. (call('HGET', P .. 's:' .. id, 'serves') or '')
+end
+
+-- awaken lists a session as due from a time on.
+local function awaken(id, due)
+	local name = due_index(id)
+	call('ZADD', P .. name, text(due), id)
+	call('SADD', P .. 'i:due', name)
+end
+
+-- rest takes a session out of those that are due or will be.
+local function rest(id)
+	local name = due_index(id)
+	if call('ZREM', P .. name, id) == 1 and call('EXISTS', P .. name) == 0 then
+		call('SREM', P .. 'i:due', name)
+	end
+end
+
 -- header decodes what stands before the data in the record of a pending call: version, creation, update, session, user,
 -- agent, indexes, deadline.
 local function header(record)
@@ -135,7 +156,7 @@ local function unlist(id, row)
 	for _, name in ipairs(listed(row)) do
 		call('ZREM', P .. 'i:' .. name, id)
 	end
-	call('ZREM', P .. 'i:due', id)
+	rest(id)
 	call('ZREM', P .. 'i:sweep', id)
 	for _, pending in ipairs(call('HKEYS', P .. 'k:' .. id)) do
 		for _, name in ipairs(header(call('HGET', P .. 'w:' .. row.root, pending))[7]) do

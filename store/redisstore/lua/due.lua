@@ -1,24 +1,40 @@
--- Answers up to ARGV[1] sessions of a bucket that need a worker now, the longest due first: id, root, agent, kind, since.
--- The index may be early for the lease of a session that runs; it is set right here.
-local now, limit, key = clock(), tonumber(ARGV[1]), P .. 'i:due'
-while true do
-	local list, right = {}, true
-	local members = call('ZRANGEBYSCORE', key, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, limit)
-	for i = 1, #members, 2 do
-		local id = members[i]
-		local row = load(id)
-		local since = row.kind == 'crashed' and row.till or row.due
-		if since ~= tonumber(members[i + 1]) then
-			call('ZADD', key, text(since), id)
-			call('HSET', P .. 's:' .. id, 'due', text(since))
-			right = false
-		else
-			for _, field in ipairs({ id, row.root, row.agent, row.kind, text(since) }) do
-				list[#list + 1] = field
+-- Answers up to ARGV[1] sessions of a bucket and each of the agents ARGV[4] and on, or of any agent if there are none, that need
+-- a worker now and come after the one due since ARGV[2] with the id ARGV[3], the longest due first: id, root, agent, kind,
+-- since. An index may be early for the lease of a session that runs; it is set right here.
+local now, limit, from, last = clock(), tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local names = {}
+for i = 4, #ARGV do
+	names[#names + 1] = 'i:due:' .. ARGV[i]
+end
+if #ARGV < 4 then
+	names = call('SMEMBERS', P .. 'i:due')
+end
+local list = {}
+for _, name in ipairs(names) do
+	local agent, found, offset = string.sub(name, #'i:due:' + 1), 0, 0
+	while found < limit do
+		local members = call('ZRANGEBYSCORE', P .. name, from, text(now), 'WITHSCORES', 'LIMIT', offset, limit)
+		for i = 1, #members, 2 do
+			local id, at = members[i], tonumber(members[i + 1])
+			-- A row that does not decode is for whoever looks at it.
+			local read, row = pcall(load, id)
+			row = read and row or { root = id, kind = 'crashed', due = at, till = at }
+			local since = row.kind == 'crashed' and row.till or row.due
+			offset = offset + 1
+			if since ~= at then
+				call('ZADD', P .. name, text(since), id)
+				call('HSET', P .. 's:' .. id, 'due', text(since))
+				offset = offset - 1
+			elseif found < limit and (at ~= tonumber(from) or less(last, id)) then
+				found = found + 1
+				for _, field in ipairs({ id, row.root, agent, row.kind, text(since) }) do
+					list[#list + 1] = field
+				end
 			end
 		end
-	end
-	if right then
-		return { 'ok', list }
+		if #members < 2 * limit then
+			break
+		end
 	end
 end
+return { 'ok', list }

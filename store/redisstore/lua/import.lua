@@ -31,12 +31,12 @@ end
 for i = 7, 6 + n do
 	local id = ARGV[i]
 	local row, list = load(id)
-	call('HSET', P .. 's:' .. id, 'version', list[3] .. ' ' .. text(clock()))
+	call('HSET', P .. 's:' .. id, 'version', list[3] .. ' ' .. text(clock()), 'serves', (load(root)).agent)
 	for _, name in ipairs(listed(row)) do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end
 	if row.kind then
-		call('ZADD', P .. 'i:due', text(row.due), id)
+		awaken(id, row.due)
 	end
 	if id == root then
 		sweeping(id, row, row.updated)

@@ -12,6 +12,6 @@ local till = clock() + tonumber(ARGV[3])
 call('HSET', P .. 's:' .. id, 'until', text(till))
 if row.kind == 'crashed' and till < row.due then
 	call('HSET', P .. 's:' .. id, 'due', text(till))
-	call('ZADD', P .. 'i:due', text(till), id)
+	awaken(id, till)
 end
 return { 'ok', row.run or '', row.stop }

@@ -35,7 +35,7 @@ if till ~= found[2] then
 		local due = string.format('%.0f', stamp + till)
 		local P, id = string.match(row, '^([^}]*}:)s:(.*)$')
 		call('HSET', row, 'due', due)
-		call('ZADD', P .. 'i:due', due, id)
+		call('ZADD', P .. 'i:due:' .. call('HGET', row, 'serves'), due, id)
 	end
 	call('HSET', row, 'until', till)
 end

@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// abandoned makes sessions of an agent whose runs a dead process left behind.
+func abandoned(t *testing.T, st store.Store, agent string, n int) {
+	t.Helper()
+	for i := range n {
+		id := fmt.Sprint(agent, i)
+		_, err := st.Commit(t.Context(), id, &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: agent},
+			StartRun: &cairn.Run{ID: "run_" + id, Agent: agent, Kind: cairn.RunExecute, Status: cairn.RunRunning},
+			Messages: []cairn.Message{{ID: id, Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
+			Status:   cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "dead", TTL: time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+}
+
+// serve has an engine work for a time of a fake clock.
+func serve(t *testing.T, eng *engine.Engine, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := eng.Work(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func quiet(o *engine.Options) { o.SweepInterval = -1; o.WorkInterval = time.Second }
+
+// What a worker does not serve hides nothing, and is said once.
+func TestWorkerSeesItsOwnBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		st := tapOn(nil)
+		abandoned(t, st, "other", 1000)
+		abandoned(t, st, "bot", 1)
+		eng := open(t, st, bot(scripted.New(scripted.Text("done"))), quiet,
+			with(func(o *engine.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+		serve(t, eng, 3*time.Second)
+		if row := load(t, st, "bot0"); row.Status != cairn.SessionCompleted {
+			t.Errorf("the worker's own session is %s", row.Status)
+		}
+		said := strings.Count(log.String(), "agent=other")
+		if said != 1 || strings.Count(log.String(), "not taken on") > 0 {
+			t.Errorf("of sessions that are not served the log speaks %d times:\n%.2000s", said, log.String())
+		}
+	})
+}
+
+// Sessions that cannot be taken on, whatever their number, hide nothing either.
+func TestWorkerLooksPastWhatItCannotTakeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.CodeUnavailable, "its part of the store is down")}
+		st.which = func(id string) bool {
+			return id != "bot" && strings.HasPrefix(id, "bot") && len(id) > 3 && id != "bot-own"
+		}
+		abandoned(t, st.tap, "bot", 700)
+		_, err := st.tap.Commit(t.Context(), "bot-own", &store.Commit{Guard: store.Guard{New: true}, Create: &cairn.Session{Agent: "bot"},
+			StartRun: &cairn.Run{ID: "own", Agent: "bot", Kind: cairn.RunExecute, Status: cairn.RunRunning}, Status: cairn.SessionActive,
+			Messages: []cairn.Message{{ID: "m", Role: cairn.RoleUser, Parts: []cairn.Part{cairn.TextPart("go")}}},
+			Lease:    store.LeaseChange{Action: store.LeaseTake, Owner: "dead", TTL: time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		serve(t, open(t, st, bot(scripted.New(scripted.Text("done"))), quiet), 3*time.Second)
+		if row := load(t, st.tap, "bot-own"); row.Status != cairn.SessionCompleted {
+			t.Errorf("the session that can be read is %s", row.Status)
+		}
+	})
+}
+
+// A session of which something stored cannot be read is failed, with the reason, and is not tried again for ever.
+func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
+	waits := func(t *testing.T, st store.Store) {
+		turn(t, open(t, st, asking(), named("a")), "bot0", "go")
+		time.Sleep(10 * time.Minute)
+	}
+	for name, leave := range map[string]func(t *testing.T, st store.Store){
+		"crashed": func(t *testing.T, st store.Store) { abandoned(t, st, "bot", 1) }, "waiting": waits,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &unreadable{tap: tapOn(nil), err: cairn.Errorf(cairn.CodeCorrupt, "stored message does not decode")}
+				leave(t, st.tap)
+				st.which = func(string) bool { return true }
+				serve(t, open(t, st, asking(), named("b"), quiet), 5*time.Minute)
+				row := load(t, st.tap, "bot0")
+				run, err := st.tap.Run(t.Context(), "bot0", row.RunID)
+				if err != nil || row.Status != cairn.SessionFailed || run.Status != cairn.RunFailed || run.Error == nil || run.Error.Code != cairn.CodeCorrupt {
+					t.Fatalf("the session is %s, its run %+v, %v", row.Status, run, err)
+				}
+				if due := dueOf(t, st.tap); len(due) > 0 {
+					t.Errorf("due: %+v", due)
+				}
+				if st.tries > 3 {
+					t.Errorf("it was read %d times", st.tries)
+				}
+				events := history(t, st.tap, "bot0")
+				if last := events[len(events)-1]; last.Type != cairn.EventRunEnd || last.Status != cairn.RunFailed {
+					t.Errorf("the last event is %s %s", last.Type, last.Status)
+				}
+				page, err := st.tap.Calls(t.Context(), store.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen}})
+				if err != nil || len(page.Items) > 0 {
+					t.Errorf("open calls: %+v, %v", page.Items, err)
+				}
+			})
+		})
+	}
+}
+
+// unreadable is a store with sessions that cannot be read in full.
+type unreadable struct {
+	*tap
+	err   error
+	which func(id string) bool
+	tries int
+}
+
+func (s *unreadable) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
+	if s.which(id) {
+		s.tries++
+		return nil, s.err
+	}
+	return s.tap.Snapshot(ctx, id, from)
+}

@@ -1,0 +1,161 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// dueTests are about who is asked to see to what.
+var dueTests = []storeTest{
+	{name: "ByAgent", run: dueByAgent},
+	{name: "ByTheRootsAgent", run: dueByTheRootsAgent},
+	{name: "BehindThoseOfOthers", run: dueBehindOthers},
+	{name: "InPages", run: dueInPages},
+	{name: "BadCursor", run: dueBadCursor},
+}
+
+// dueOf returns everything that is due of some agents, read in pages of n.
+func (h *harness) dueOf(n int, agents ...string) []store.Due {
+	h.Helper()
+	return pages(h.T, "due", func(cursor string) (store.Page[store.Due], error) {
+		return h.st.Due(h.Context(), store.DueQuery{Agents: agents, Cursor: cursor, Limit: n})
+	})
+}
+
+func dueIDs(list []store.Due) string {
+	var ids []string
+	for _, d := range list {
+		ids = append(ids, d.SessionID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// waiting makes a session of an agent that is due in one of the ways there are.
+func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
+	h.Helper()
+	create := &cairn.Session{ID: id, Agent: agent}
+	if root != "" {
+		create.ParentID, create.RootID = root, root
+	}
+	tick()
+	_, err := store.Create(h.Context(), h.st, create, nil)
+	h.must(err)
+	switch kind {
+	case store.DueCrashed:
+		c := beginCommit("run of "+id, "dead worker", brief)
+		c.StartRun.Agent = agent
+		h.commit(id, c)
+		h.await("the lease to run out", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
+	case store.DueQueued:
+		h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: "turn"}})
+	default:
+		wait := store.Suspend{StepID: "step"}
+		if kind == store.DueDeadline {
+			wait.OpenCalls, wait.NextDeadline = 1, time.Now().Add(-time.Hour)
+		}
+		h.commit(id, &store.Commit{Status: cairn.SessionPaused, Suspend: &wait})
+	}
+}
+
+var dueKindsThereAre = []store.DueKind{store.DueCrashed, store.DueReady, store.DueDeadline, store.DueQueued}
+
+func dueByAgent(h *harness) {
+	for _, agent := range []string{"ann", "bob", "ann:bob", "%"} {
+		for _, kind := range dueKindsThereAre {
+			h.waiting(agent+" "+string(kind), agent, "", kind)
+		}
+	}
+	for _, agents := range [][]string{{"ann"}, {"bob"}, {"ann:bob"}, {"%"}, {"ann", "%"}, {"nobody"}, {"nobody", "bob"}, nil} {
+		got := map[string]int{}
+		for _, d := range h.dueOf(3, agents...) {
+			if d.SessionID != d.Agent+" "+string(d.Kind) {
+				h.Fatalf("due: %+v", d)
+			}
+			got[d.Agent]++
+		}
+		for _, agent := range []string{"ann", "bob", "ann:bob", "%"} {
+			want := 0
+			if agents == nil || slices.Contains(agents, agent) {
+				want = len(dueKindsThereAre)
+			}
+			if got[agent] != want {
+				h.Fatalf("of %q %d are due of %q, want %d", agents, got[agent], agent, want)
+			}
+		}
+	}
+	none, err := h.st.Due(h.Context(), store.DueQuery{Agents: []string{}})
+	if h.must(err); len(none.Items) > 0 {
+		h.Fatalf("due of no agent: %+v", none.Items)
+	}
+}
+
+// dueByTheRootsAgent has children of another agent than their root, which whoever serves the root has to see to.
+func dueByTheRootsAgent(h *harness) {
+	for _, kind := range dueKindsThereAre {
+		h.waiting("root of "+string(kind), "boss", "", store.DueReady)
+		h.commit("root of "+string(kind), &store.Commit{Suspend: &store.Suspend{}})
+		h.waiting("child "+string(kind), "helper", "root of "+string(kind), kind)
+	}
+	if list := h.dueOf(10, "helper"); len(list) > 0 {
+		h.Fatalf("due of the children's agent: %+v", list)
+	}
+	list := h.dueOf(10, "boss")
+	if len(list) != len(dueKindsThereAre) {
+		h.Fatalf("due of the roots' agent: %+v, want the children", list)
+	}
+	for _, d := range list {
+		if d.SessionID != "child "+string(d.Kind) || d.RootID != "root of "+string(d.Kind) || d.Agent != "boss" {
+			h.Fatalf("due: %+v", d)
+		}
+	}
+	// What is due changes with each commit, and whose it is does not.
+	h.begin("child ready", "run of the child")
+	h.commit("child ready", &store.Commit{Status: cairn.SessionPaused, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	if list := h.dueOf(10, "boss"); len(list) != len(dueKindsThereAre) {
+		h.Fatalf("due after another run: %+v", list)
+	}
+}
+
+// dueBehindOthers has much that nobody sees to, due for longer than the one session that is asked for.
+func dueBehindOthers(h *harness) {
+	for i := range 40 {
+		h.waiting(fmt.Sprintf("theirs %02d", i), "theirs", "", dueKindsThereAre[i%len(dueKindsThereAre)])
+	}
+	h.waiting("ours", "ours", "", store.DueReady)
+	page, err := h.st.Due(h.Context(), store.DueQuery{Agents: []string{"ours"}, Limit: 1})
+	h.must(err)
+	if dueIDs(page.Items) != "ours" {
+		h.Fatalf("due: %+v", page.Items)
+	}
+}
+
+// dueInPages reads the same list in pages of every size.
+func dueInPages(h *harness) {
+	for i := range 12 {
+		h.waiting(fmt.Sprintf("session %02d", i), []string{"ann", "bob"}[i%2], "", dueKindsThereAre[i/3])
+	}
+	for _, agents := range [][]string{{"ann"}, {"ann", "bob"}, nil} {
+		whole := h.dueOf(100, agents...)
+		if want := []int{6, 12}; len(whole) != want[0] && len(whole) != want[1] || len(whole) == 6 != (len(agents) == 1) {
+			h.Fatalf("of %q %d are due", agents, len(whole))
+		}
+		if !slices.IsSortedFunc(whole, store.CompareDue) {
+			h.Fatalf("due of %q: %+v, not the longest first", agents, whole)
+		}
+		for n := 1; n < 14; n++ {
+			if got := h.dueOf(n, agents...); dueIDs(got) != dueIDs(whole) {
+				h.Fatalf("due of %q in pages of %d: %q, want %q", agents, n, dueIDs(got), dueIDs(whole))
+			}
+		}
+	}
+}
+
+func dueBadCursor(h *harness) {
+	_, err := h.st.Due(h.Context(), store.DueQuery{Cursor: "nowhere"})
+	h.wantError(err, cairn.ErrInvalid, "a cursor that is none")
+}
