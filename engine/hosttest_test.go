@@ -42,6 +42,9 @@ func TestHostApart(t *testing.T) {
 	}
 }
 
+// FuzzDoors writes anything through an engine into memory.
+func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, inMemory) }
+
 var inMemory = hosttest.Store{
 	Name:   "memstore",
 	Open:   func(_ testing.TB, now func() time.Time) store.Store { return memstore.New(&memstore.Options{Now: now}) },

@@ -24,11 +24,16 @@ func TestHost(t *testing.T) {
 			}
 			return eng
 		},
-	}, hosttest.Store{
-		Name:     "redisstore",
-		OwnClock: true,
-		Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
-		Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
-		Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
-	})
+	}, onServer)
+}
+
+// FuzzDoors writes anything through an engine into a database.
+func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onServer) }
+
+var onServer = hosttest.Store{
+	Name:     "redisstore",
+	OwnClock: true,
+	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
+	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
+	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
 }

@@ -29,6 +29,9 @@ func TestHost(t *testing.T) {
 	}, onFile(emptyFile(t)))
 }
 
+// FuzzDoors writes anything through an engine into a file.
+func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onFile(emptyFile(f))) }
+
 // onFile returns the store of a test, in a file of the given content.
 func onFile(empty []byte) hosttest.Store {
 	return hosttest.Store{
@@ -46,7 +49,7 @@ func onFile(empty []byte) hosttest.Store {
 }
 
 // emptyFile returns the content of a file with nothing but the schema, since making one takes a while.
-func emptyFile(t *testing.T) []byte {
+func emptyFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "empty.db")
 	s, err := Open(path, nil)
