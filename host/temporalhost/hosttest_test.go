@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,11 +48,12 @@ var processes atomic.Int64
 // onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
 // of them is to carry out what.
 func onTemporal(name string, c client.Client) hosttest.Host {
+	replayed := &replays{c: c}
 	return hosttest.Host{Name: name, Crashes: testenv.Choose(2, 0), Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		few := &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 3}
 		o := &temporalhost.Options{
 			TaskQueue: tb.Name() + "#" + strconv.FormatInt(processes.Add(1), 10),
-			Prefix:    strings.ReplaceAll(tb.Name(), "/", "."),
+			Prefix:    plain(tb.Name()),
 			Activity:  workflow.ActivityOptions{RetryPolicy: few},
 			Commit:    workflow.LocalActivityOptions{RetryPolicy: few},
 		}
@@ -61,6 +61,7 @@ func onTemporal(name string, c client.Client) hosttest.Host {
 		if err != nil {
 			tb.Fatal(err)
 		}
+		replayed.of(tb, o.Prefix, h)
 		own := *opts
 		// Nobody else has the queue of a process that died, so the server cannot go on with its runs, and is not asked whether it does.
 		own.Host = struct{ engine.Host }{h}
