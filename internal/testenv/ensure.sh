@@ -1,25 +1,7 @@
 #!/bin/sh
-# Makes sure that the programs the tests need are there: a line per requirement at the end of this file. What is missing
-# is installed; what cannot be installed is an error, so that no test ever has to be skipped.
+# Makes sure that the programs the tests need are there: a line per requirement below. All are looked for first, so that
+# what is missing is said at once, and what cannot be installed is an error at once: no test is ever skipped.
 set -eu
-
-# require WHAT PROBE PACKAGE...: runs PROBE; if it fails, installs the Debian packages and runs it again.
-require() {
-	what=$1 probe=$2
-	shift 2
-	if "$probe"; then return; fi
-	echo "testenv: $what: missing, installing $*" >&2
-	if install "$@" && "$probe"; then return; fi
-	echo "testenv: $what: missing; please install it (on Debian: apt-get install $*)" >&2
-	exit 1
-}
-
-install() {
-	if [ "$(id -u)" = 0 ]; then as_root=env; else as_root="sudo -n env"; fi
-	# In run level 1 no package starts a service: the tests start servers of their own.
-	$as_root apt-get -qq update &&
-		$as_root DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq -y install --no-install-recommends "$@"
-} </dev/null >&2
 
 c_compiler() {
 	echo '#include <stdlib.h>' | $(go env CC) -fsyntax-only -xc - 2>/dev/null
@@ -36,13 +18,54 @@ redis_server() {
 	command -v redis-server >/dev/null
 }
 
-require "a C compiler, for the race detector" c_compiler gcc libc6-dev
-require "a PostgreSQL server" postgres postgresql
-require "a Redis server" redis_server redis-server
-
 # A Temporal server comes as a Go module: it is built once, into a directory that is kept. Package testenv knows it, too.
 temporal=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/temporal-1.5.1
-if [ ! -x "$temporal/temporal" ]; then
+temporal_server() {
+	[ -x "$temporal/temporal" ]
+}
+
+missing= packages= installing=
+
+# require PROBE WHAT PACKAGE...: runs PROBE; if it fails, the Debian packages are to be installed.
+require() {
+	probe=$1 what=$2
+	shift 2
+	if "$probe"; then return; fi
+	missing="$missing $probe" packages="$packages $*"
+	echo "testenv: $what: missing, installing $*" >&2
+}
+
+require c_compiler "a C compiler, for the race detector" gcc libc6-dev
+require postgres "a PostgreSQL server" postgresql
+require redis_server "a Redis server" redis-server
+if ! temporal_server; then
+	installing=temporal
 	echo "testenv: a Temporal server: missing, building it, which takes some minutes" >&2
+fi
+
+# refuse WHY: ends with what there is to do.
+refuse() {
+	echo "testenv: $1: please install it (on Debian: apt-get install$packages)" >&2
+	exit 1
+}
+
+if [ -n "$packages" ]; then
+	as_root=env
+	if [ "$(id -u)" != 0 ]; then
+		as_root="sudo -n env"
+		if ! $as_root true 2>/dev/null; then refuse "there is neither root nor sudo without a password"; fi
+	fi
+	if ! command -v apt-get >/dev/null; then refuse "there is no apt-get"; fi
+	{
+		# In run level 1 no package starts a service: the tests start servers of their own.
+		$as_root apt-get -qq update &&
+			$as_root DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq -y install --no-install-recommends $packages
+	} </dev/null >&2 || refuse "apt-get failed"
+	for probe in $missing; do
+		if ! "$probe"; then refuse "$probe is still missing"; fi
+	done
+fi
+
+if [ -n "$installing" ]; then
 	(cd / && GOBIN=$temporal go install -ldflags='-s -w' github.com/temporalio/cli/cmd/temporal@v1.5.1)
 fi

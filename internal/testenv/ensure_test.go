@@ -9,7 +9,10 @@ import (
 )
 
 // machine is a directory of commands that stand before the real ones.
-type machine struct{ bin string }
+type machine struct {
+	bin  string
+	home string // where the Temporal server is kept; empty for where it is
+}
 
 func newMachine(t *testing.T, commands map[string]string) machine {
 	t.Helper()
@@ -27,6 +30,9 @@ func (m machine) ensure(t *testing.T) (output string, err error) {
 	t.Helper()
 	cmd := exec.Command("sh", "ensure.sh")
 	cmd.Env = append(os.Environ(), "CC=fake-cc", "BIN="+m.bin, "PATH="+m.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if m.home != "" {
+		cmd.Env = append(cmd.Env, "XDG_CACHE_HOME="+m.home)
+	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -66,7 +72,31 @@ func TestEnsureFailsOverWhatStaysMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, err := newMachine(t, map[string]string{"sudo": sudo, "apt-get": aptGet}).ensure(t)
-			if err == nil || !strings.Contains(out, "a C compiler, for the race detector: missing; please install it") {
+			if err == nil || !strings.Contains(out, "a C compiler, for the race detector: missing") ||
+				!strings.Contains(out, "please install it (on Debian: apt-get install gcc libc6-dev)") {
+				t.Errorf("ensure: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// What is missing is said before anything is done, and nothing is begun that cannot be done.
+func TestEnsureSaysAllThatIsMissingFirst(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		commands map[string]string
+		want     string
+	}{
+		"nobody who may install": {map[string]string{"id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called"}, "there is neither root nor sudo without a password"},
+		"somebody who may":       {map[string]string{"sudo": sudo, "apt-get": "echo called; exit 1"}, "called"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, test.commands)
+			m.home = t.TempDir() // no Temporal server is built there
+			out, err := m.ensure(t)
+			compiler, server := strings.Index(out, "a C compiler, for the race detector: missing"), strings.Index(out, "a Temporal server: missing")
+			if then := strings.Index(out, test.want); err == nil || compiler < 0 || server < compiler || then < server {
 				t.Errorf("ensure: %v\n%s", err, out)
 			}
 		})
