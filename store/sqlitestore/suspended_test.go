@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
@@ -215,4 +216,53 @@ func measure() (goroutines int, heap uint64) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return runtime.NumGoroutine(), m.HeapAlloc
+}
+
+// TestSuspendedSessionsCostNothing holds what BenchmarkSuspended measures to a limit: with many sessions that wait (100,000 in
+// `make soak`) a file is opened, the first page of its inbox read, and one more session answered and resumed, in no more than
+// three times what it takes with ten. The fastest of several tries counts, since the machine may be busy.
+func TestSuspendedSessionsCostNothing(t *testing.T) {
+	many := testenv.Choose(3_000, 100_000)
+	few := costs(t, 10)
+	for name, took := range costs(t, many) {
+		t.Logf("%s: %s with 10 sessions that wait, %s with %d", name, few[name], took, many)
+		if took > 3*few[name]+time.Millisecond {
+			t.Errorf("%s takes %s with %d sessions that wait, %s with 10", name, took, many, few[name])
+		}
+	}
+}
+
+// costs returns the shortest time of each operation on a file with so many sessions that wait.
+func costs(t *testing.T, sessions int) map[string]time.Duration {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cairn.db")
+	suspend(t, file, sessions)
+	shortest := map[string]time.Duration{}
+	const tries = 15
+	each := func(name string, do func(try int)) {
+		for try := range tries {
+			began := time.Now()
+			do(try)
+			if took := time.Since(began); try == 0 || took < shortest[name] {
+				shortest[name] = took
+			}
+		}
+	}
+	each("open", func(int) {
+		_, _, closeAll := serve(t, file)
+		closeAll()
+	})
+	st, eng, closeAll := serve(t, file)
+	defer closeAll()
+	each("inbox", func(int) {
+		page, err := eng.Inbox(t.Context(), store.CallQuery{Limit: 10})
+		if err != nil || len(page.Items) != 10 {
+			t.Fatal(len(page.Items), err)
+		}
+	})
+	each("resume", func(try int) {
+		id, c := asked(sessions + try)
+		resume(t, st, eng, id, c)
+	})
+	return shortest
 }
