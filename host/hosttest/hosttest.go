@@ -108,6 +108,7 @@ var scenarios = slices.Concat(
 	caches,
 	asides,
 	returns,
+	changes,
 	endings,
 	stops,
 	crashes,

@@ -51,6 +51,14 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildI
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
 	var result *cairn.ToolResult
 	switch {
+	case c.pending != nil: // it was no consultation when it was made
+		if result = answered(c); result == nil {
+			result = changed(c.use)
+		}
+	case !c.delegates(): // nor is it one any more
+		if result, err = v.gone(); result == nil && err == nil {
+			result = changed(c.use)
+		}
 	case in.Failed != nil:
 		result = failure(c.use, in.Failed)
 	case in.Driven != "":
@@ -198,7 +206,7 @@ func (v *visit) advance(begin func() (Begun, error)) (*cairn.ToolResult, error) 
 	case err != nil && v.work.Err() != nil && errors.Is(err, context.Cause(v.work)):
 		return nil, nil
 	case err != nil:
-		return failure(v.c.use, err), nil
+		return v.giveUp(err)
 	case run == nil:
 		return nil, nil
 	case run.Status.Suspends():

@@ -57,7 +57,7 @@ func (s *step) waits() bool {
 // look notes which of the companions that calls of the step wait for have been given something else to do by other calls.
 func (fx *Effects) look(ctx context.Context, st *step) error {
 	for _, c := range st.calls {
-		if !c.waits() || c.waiting == nil || !c.tool.TalksToCompanion() {
+		if !c.waits() || c.waiting == nil || c.tool == nil || !c.tool.TalksToCompanion() {
 			continue
 		}
 		row, err := fx.Store.Load(ctx, c.child)

@@ -56,6 +56,11 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 		return ToolOut{}, nil
 	}
 
+	if result == nil && (st.told || c.delegates()) { // by another version of the agent, perhaps
+		if over, err := fx.carriedOn(ctx, work, a, l, c); over || err != nil {
+			return ToolOut{}, err
+		}
+	}
 	if result == nil {
 		if c.pending == nil && fx.asksFirst(work, l, c) {
 			fx.pend(l, st, c)
@@ -102,6 +107,26 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 	}
 	err = fx.concluded(ctx, a, l, c, result)
 	return c.out(), err
+}
+
+// carriedOn ends a call of a step that is carried on if its tool is another one by now, and reports whether it did.
+func (fx *Effects) carriedOn(ctx, work context.Context, a *cairn.Agent, l *live, c *call) (over bool, err error) {
+	result := outdated(c)
+	switch {
+	case result != nil:
+	case c.delegates(): // it was planned as another kind of call
+		result = changed(c.use)
+	case c.pending == nil:
+		v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c}
+		if result, err = v.gone(); result == nil || err != nil {
+			return false, err
+		}
+		v.end(result)
+	default:
+		return false, nil
+	}
+	c.scope.end()
+	return true, fx.concluded(ctx, a, l, c, result)
 }
 
 // out is what the loop hears of the call.
