@@ -3,12 +3,15 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -168,4 +171,83 @@ func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
 		}
 	}
 	wantSound(t, tapOn(st), "s")
+}
+
+// turns carries out the effects of a run in several engines by turns.
+type turns struct {
+	*testing.T
+	engines []*engine.Engine
+	n       *int
+}
+
+func (s turns) Do(e engine.Effect) error {
+	*s.n++
+	return hand{s.T, s.engines[*s.n%len(s.engines)]}.Do(e)
+}
+
+func (s turns) All(n int, branch func(engine.Scheduler, int) error) error {
+	var errs []error
+	for i := range n {
+		errs = append(errs, branch(s, i))
+	}
+	return errors.Join(errs...)
+}
+
+func (s turns) Child(_ engine.ToolIn, b engine.Begun) error {
+	_, err := engine.Drive(s, b)
+	return err
+}
+
+// counting is a store that counts the messages that are read from it.
+type counting struct {
+	*memstore.Store
+	messages int
+}
+
+func (s *counting) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
+	snap, err := s.Store.Snapshot(ctx, id, from)
+	if err == nil {
+		s.messages += len(snap.Messages)
+	}
+	return snap, err
+}
+
+func (s *counting) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
+	list, err := s.Store.Messages(ctx, id, from, limit)
+	s.messages += len(list)
+	return list, err
+}
+
+// What a step reads does not grow with the history, however many processes carry out the effects of a turn, nor does what the
+// beginning of the next turn reads.
+func TestProcessesReadEachMessageOnce(t *testing.T) {
+	t.Parallel()
+	const steps = 100
+	for _, n := range []int{1, 2, 3, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			st, h := &counting{Store: memstore.New(nil)}, &byHand{}
+			agent := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+				if len(req.Messages)%(2*steps) == 2*steps-1 {
+					return scripted.Text("done")
+				}
+				return scripted.Call("note", in{fmt.Sprint(len(req.Messages))})
+			}), note())
+			agent.MaxSteps = steps
+			s := turns{T: t, n: new(int)}
+			for i := range n {
+				s.engines = append(s.engines, open(t, st, agent, hostedBy(h), named(string(rune('a'+i)))))
+			}
+			for turn := range 3 {
+				before := st.messages
+				start(t, s.engines[turn%n], "s", "go")
+				if status, err := engine.Drive(s, h.begun[turn]); status != cairn.RunCompleted || err != nil {
+					t.Fatalf("driving the run: %q, %v", status, err)
+				}
+				if read := st.messages - before; read > 2*steps*n {
+					t.Errorf("turn %d: %d processes have read %d messages for %d steps", turn+1, n, read, steps)
+				}
+			}
+			wantSound(t, tapOn(st.Store), "s")
+		})
+	}
 }

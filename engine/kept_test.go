@@ -110,6 +110,7 @@ func TestWorkerAsksTheHost(t *testing.T) {
 				}
 				stop := work(t, eng)
 				time.Sleep(59 * time.Second)
+				synctest.Wait()
 				if h.asked != 0 {
 					t.Errorf("the host was asked while the lease was good")
 				}

@@ -183,20 +183,17 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
 func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at Position) (*live, []store.Staged, error) {
-	if l := fx.cache.peek(row.ID); l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run.ID == at.RunID {
+	known := fx.cache.peek(row.ID)
+	if l := known; l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run != nil && l.run.ID == at.RunID {
 		staged, err := fx.Store.Staged(ctx, row.ID, "")
 		l.sees(fx, row)
 		return l, staged, err
 	}
-	snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
+	l, snap, err := fx.refresh(ctx, row.ID, known)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
-		return nil, nil, err
-	}
-	l, err := fx.newLive(snap)
-	if err != nil {
 		return nil, nil, err
 	}
 	if l.run, err = fx.Store.Run(ctx, row.ID, at.RunID); err != nil {
@@ -208,6 +205,26 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at Position) 
 	}
 	fx.cache.keep(base)
 	return l, snap.Staged, nil
+}
+
+// refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
+// since only.
+func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Snapshot, error) {
+	if known != nil {
+		snap, err := fx.Store.Snapshot(ctx, id, len(known.messages))
+		if err != nil {
+			return nil, nil, err
+		}
+		if known.grewInto(snap.Session) {
+			return known, snap, known.grow(fx, snap)
+		}
+	}
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := fx.newLive(snap)
+	return l, snap, err
 }
 
 // hear makes the emitter leave out what an earlier try of an effect of the step has told.

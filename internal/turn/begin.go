@@ -58,12 +58,13 @@ func (fx *Effects) Begin(ctx context.Context, in BeginIn) (Begun, error) {
 }
 
 func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
-	if l := fx.cache.take(in.SessionID); l != nil {
-		err := fx.begin(ctx, l, in)
+	known, current := fx.cache.take(in.SessionID)
+	if current {
+		err := fx.begin(ctx, known, in)
 		if !fx.outdated(err) && !refused(err) {
-			return l, err
+			return known, err
 		}
-	} else if in.Create != nil {
+	} else if known == nil && in.Create != nil {
 		l, err := fx.create(ctx, in)
 		if !errors.Is(err, cairn.ErrExists) {
 			return l, err
@@ -72,7 +73,7 @@ func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
 	var err error
 	for range beginTries {
 		var l *live
-		if l, err = fx.read(ctx, in.SessionID); err != nil {
+		if l, err = fx.read(ctx, in.SessionID, known); err != nil {
 			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
 				return fx.create(ctx, in)
 			}
@@ -108,13 +109,16 @@ func refused(err error) bool {
 	return false
 }
 
-// read loads a session that this process does not have in memory.
-func (fx *Effects) read(ctx context.Context, id string) (*live, error) {
-	snap, err := fx.Store.Snapshot(ctx, id, 0)
-	if err != nil {
-		return nil, err
+// read loads a session that this process does not have in memory as it is, but perhaps as it was.
+func (fx *Effects) read(ctx context.Context, id string, known *live) (*live, error) {
+	var err error
+	if known != nil {
+		if known, err = known.fork(); err != nil { // others may be copying it
+			return nil, err
+		}
+		known.run = nil
 	}
-	l, err := fx.newLive(snap)
+	l, snap, err := fx.refresh(ctx, id, known)
 	if err != nil {
 		return nil, err
 	}

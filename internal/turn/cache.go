@@ -25,31 +25,29 @@ func newCache(limit int, bytes int64) *cache {
 	return &cache{limit: limit, bytes: bytes, driven: map[string]*live{}, guests: map[string][]*live{}, idle: map[string]*list.Element{}, order: list.New()}
 }
 
-// take removes an idle session from the cache and returns it, or nil.
-func (c *cache) take(id string) *live {
+// take removes an idle session from the cache and returns it, or nil. It is current if, as far as this process knows, the store
+// has nothing newer; what was kept for the effects of a run is not, since that may have ended elsewhere.
+func (c *cache) take(id string) (l *live, current bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.remove(id)
-	if l == nil {
-		return nil
-	}
-	if l.row.Status == cairn.SessionActive { // kept for its run's effects, which may have ended it elsewhere
-		return nil
-	}
-	return l
+	l = c.remove(id)
+	return l, l != nil && l.row.Status != cairn.SessionActive
 }
 
-// peek returns a copy of an idle session, which stays; nil if there is none, or if it cannot be copied.
+// peek returns a copy of an idle session, which stays; nil if there is none, or if it cannot be copied. One whose run has ended
+// may be taken for the next, which changes it, as soon as the lock is open.
 func (c *cache) peek(id string) *live {
 	c.mu.Lock()
 	e := c.idle[id]
-	c.mu.Unlock()
 	if e == nil {
+		c.mu.Unlock()
 		return nil
 	}
 	l := e.Value.(*live)
-	if l.run == nil { // its run has ended
-		return nil
+	if l.run != nil {
+		c.mu.Unlock()
+	} else {
+		defer c.mu.Unlock()
 	}
 	copied, err := l.fork()
 	if err != nil {

@@ -173,6 +173,28 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 	return nil
 }
 
+// grewInto reports whether all that row has beside the messages of l came after them.
+func (l *live) grewInto(row *cairn.Session) bool {
+	return row.Secret == l.row.Secret && row.CreatedAt.Equal(l.row.CreatedAt) && row.Epoch == l.row.Epoch && row.MessageCount >= len(l.messages)
+}
+
+// grow brings l up to a snapshot that has the messages since.
+func (l *live) grow(fx *Effects, snap *store.Snapshot) error {
+	doc, err := ops.NewDoc(snap.State)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
+	}
+	l.sees(fx, snap.Session)
+	l.doc, l.calls, l.results, l.away = doc, snap.Calls, newResults(snap.Cache), away{}
+	l.checked, l.logLast = false, 0
+	last, sound := max(len(l.messages)-1, 0), !l.damaged
+	l.append(snap.Messages)
+	if sound { // the last one may have tool uses without a result now
+		l.damaged = !balanced(l.messages[last:])
+	}
+	return nil
+}
+
 // note remembers a message's call ids and the tools it switches.
 func (l *live) note(m *cairn.Message) {
 	l.switched(m)

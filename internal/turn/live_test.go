@@ -52,16 +52,16 @@ func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	park("a")
 	park("c")
 	for id, want := range map[string]bool{"a": true, "b": false, "c": true} {
-		if got := c.take(id); (got != nil) != want {
+		if got, _ := c.take(id); (got != nil) != want {
 			t.Errorf("session %s is kept: %t, want %t", id, got != nil, want)
 		}
 	}
-	if c.take("a") != nil || c.get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
+	if got, _ := c.take("a"); got != nil || c.get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
 		t.Errorf("left over: %d idle, %d driven, %d in order", len(c.idle), len(c.driven), c.order.Len())
 	}
 	none := newCache(-1, -1)
 	none.park(sessions["a"])
-	if none.take("a") != nil {
+	if got, _ := none.take("a"); got != nil {
 		t.Error("a cache without room kept a session")
 	}
 }
@@ -103,7 +103,7 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 	keeps("a large one at work", "f")
 	c.park(session("g", mib))
 	keeps("another one", "g")
-	if c.take("g") == nil || c.held != 0 {
+	if got, _ := c.take("g"); got == nil || c.held != 0 {
 		t.Fatalf("%d bytes are held by nobody", c.held)
 	}
 	grown := session("h", 0)
@@ -118,7 +118,7 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 	}
 	unbounded := newCache(100, -1)
 	unbounded.park(session("a", 1<<60))
-	if unbounded.take("a") == nil {
+	if got, _ := unbounded.take("a"); got == nil {
 		t.Error("a cache without a bound did not keep a large session")
 	}
 }
