@@ -242,7 +242,11 @@ func (h *heartbeat) beat() {
 	case h.ctx.Err() != nil: // the run has ended
 		return
 	case !time.Now().Before(h.until):
-		h.cancel(cairn.Errorf(cairn.CodeFenced, "session %q: the lease ran out: %w", h.session, err))
+		code := cairn.CodeFenced
+		if e.opts.Host != nil { // which tries again, and has the lease still if nobody took it
+			code = cairn.CodeUnavailable
+		}
+		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
 		return
 	default:
 		e.opts.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)

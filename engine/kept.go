@@ -61,7 +61,8 @@ func (e *Engine) ReleaseRun(ctx context.Context, at Position) error {
 }
 
 // Hold renews a run's lease while do lasts: a host calls it around what it does for the run between two effects, such as to
-// wait for a sub-agent's. The context that do is given ends if the lease is lost; the error is ErrFenced then.
+// wait for a sub-agent's. The context that do is given ends if the lease is lost or cannot be renewed; the error is ErrFenced
+// or ErrUnavailable then, as that of Effect.
 func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context) error) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -69,7 +70,12 @@ func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context)
 	defer e.runs.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
-	beat := e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, time.Now())
+	asked := time.Now()
+	if _, err := e.store.Renew(ctx, at.SessionID, at.Token, e.opts.LeaseTTL); err != nil {
+		cancel(nil)
+		return err
+	}
+	beat := e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL))
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,14 +22,14 @@ type keeper struct {
 	name     string
 	drives   bool
 	silent   error
-	asked    int
+	asked    atomic.Int64
 	shortest time.Duration
 }
 
 func (k *keeper) Name() string { return k.name }
 
 func (k *keeper) Driving(_ context.Context, b engine.Begun) (bool, error) {
-	k.asked++
+	k.asked.Add(1)
 	if last := k.begun[len(k.begun)-1]; b.RunID != last.RunID || b.Token != last.Token || b.Turn != last.Turn || b.Agent != last.Agent {
 		return false, fmt.Errorf("asked about %+v, driving %+v", b, last)
 	}
@@ -71,8 +72,8 @@ func TestHostKeepsItsRun(t *testing.T) {
 			for range 3 {
 				wantError(t, verb(eng), cairn.ErrAlreadyRunning)
 			}
-			if h.asked != 1 {
-				t.Errorf("the host was asked %d times, want once", h.asked)
+			if h.asked.Load() != 1 {
+				t.Errorf("the host was asked %d times, want once", h.asked.Load())
 			}
 			if due, err := st.Due(t.Context(), store.DueQuery{}); err != nil || len(due.Items) != 0 {
 				t.Errorf("due is %+v, %v", due, err)
@@ -88,20 +89,20 @@ func TestHostKeepsItsRun(t *testing.T) {
 func TestWorkerAsksTheHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		host        keeper
+		drives      bool
+		silent      error
 		stop, taken bool
 	}{
-		"driven":                {host: keeper{drives: true}},
+		"driven":                {drives: true},
 		"not driven":            {taken: true},
-		"no answer":             {host: keeper{silent: errors.New("no answer")}},
-		"driven, but to stop":   {host: keeper{drives: true}, stop: true, taken: true},
+		"no answer":             {silent: errors.New("no answer")},
+		"driven, but to stop":   {drives: true, stop: true, taken: true},
 		"not driven, and stops": {stop: true, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st, h := memstore.New(nil), c.host
-				h.name = "h"
-				eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(&h), with(func(o *engine.Options) { o.LeaseTTL = time.Minute }))
+				st, h := memstore.New(nil), &keeper{name: "h", drives: c.drives, silent: c.silent}
+				eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(h), with(func(o *engine.Options) { o.LeaseTTL = time.Minute }))
 				run := start(t, eng, "s", "go")
 				if c.stop {
 					if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.ID(), Kind: cairn.StopInterrupt}); err != nil {
@@ -111,7 +112,7 @@ func TestWorkerAsksTheHost(t *testing.T) {
 				stop := work(t, eng)
 				time.Sleep(59 * time.Second)
 				synctest.Wait()
-				if h.asked != 0 {
+				if h.asked.Load() != 0 {
 					t.Errorf("the host was asked while the lease was good")
 				}
 				time.Sleep(4 * time.Minute)
@@ -119,8 +120,8 @@ func TestWorkerAsksTheHost(t *testing.T) {
 				if taken := len(h.begun) > 1; taken != c.taken {
 					t.Errorf("the run was taken over: %t, want %t", taken, c.taken)
 				}
-				if h.asked < 3 || h.asked > 9 {
-					t.Errorf("the host was asked %d times in 4 minutes", h.asked)
+				if n := h.asked.Load(); n < 3 || n > 9 {
+					t.Errorf("the host was asked %d times in 4 minutes", n)
 				}
 			})
 		})
@@ -165,4 +166,66 @@ func TestLeaseTooShortForTheHost(t *testing.T) {
 	t.Parallel()
 	_, err := engine.New(memstore.New(nil), nil, &engine.Options{Host: &keeper{shortest: time.Minute}})
 	wantError(t, err, cairn.ErrInvalid)
+}
+
+// What a lease that could not be renewed cuts off is not lost to a host: it tries again, and has the run still if nobody took it.
+func TestEffectOutlastsItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, h := tapOn(nil), &byHand{}
+		down := false
+		slow := tool("slow", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
+			if !down {
+				down = true
+				st.stepIn(func(_ context.Context, op string) error {
+					return cairn.Errorf(cairn.CodeUnavailable, "the store is down")
+				}, nil)
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return "done", nil
+		})
+		eng := open(t, st, bot(scripted.New(scripted.Call("slow", in{}).ID("c1"), scripted.Text("bye")), slow), hostedBy(h))
+		start(t, eng, "s", "go")
+		carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+		_, err := eng.Effect(t.Context(), engine.EffectTool, next(h.begun[0], "c1"))
+		wantError(t, err, cairn.ErrUnavailable)
+		st.stepIn(nil, nil)
+		drives(t, eng, h.begun[0], cairn.RunCompleted)
+		wantSound(t, st, "s")
+	})
+}
+
+// A run is held while its host does something else for it, until somebody takes it over.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, h := memstore.New(nil), &byHand{}
+		eng := open(t, st, bot(scripted.New(scripted.Text("bye"))), hostedBy(h))
+		start(t, eng, "s", "go")
+		at := h.begun[0].Position
+		err := eng.Hold(t.Context(), at, func(context.Context) error {
+			time.Sleep(time.Hour)
+			if row := load(t, st, "s"); !row.Running(time.Now()) {
+				t.Errorf("the lease ran out at %s", row.Lease.Until)
+			}
+			return nil
+		})
+		wantError(t, err, nil)
+		err = eng.Hold(t.Context(), at, func(ctx context.Context) error {
+			if err := eng.ReleaseRun(t.Context(), at); err != nil {
+				t.Error(err)
+			}
+			if _, err := eng.Resume(t.Context(), "s"); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		wantError(t, err, cairn.ErrFenced)
+		wantError(t, eng.ReleaseRun(t.Context(), at), nil)
+		if row := load(t, st, "s"); !row.Running(time.Now()) {
+			t.Error("a run that somebody else has was released")
+		}
+	})
 }

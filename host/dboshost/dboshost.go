@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,7 +73,8 @@ type Host struct {
 	drives map[string]*drive // workflows that this process drives, by id
 }
 
-// Open connects to a DBOS system database, a PostgreSQL URL or "sqlite:" and a path, and brings its tables up to date. A
+// Open connects to a DBOS system database, a PostgreSQL URL or "sqlite:" and a path, and brings its tables up to date, one
+// process after the other: beside an SQLite file lies an empty one that they lock. A
 // deadline of ctx bounds that; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID)
 // take precedence over Version and Executor. The error names the option that is wrong.
 func Open(ctx context.Context, database string, opts *Options) (*Host, error) {
@@ -96,7 +98,11 @@ func Open(ctx context.Context, database string, opts *Options) (*Host, error) {
 	if until, ok := ctx.Deadline(); ok {
 		config.SystemDBStartupTimeout = time.Until(until)
 	}
-	var err error
+	unlock, err := lock(ctx, database, h.opts.Schema)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer unlock()
 	if h.dbos, err = dbos.NewContext(context.WithoutCancel(ctx), config); err != nil {
 		return nil, unavailable(err)
 	}
@@ -182,6 +188,49 @@ func (h *Host) served() *engine.Engine {
 	return h.eng
 }
 
+// Name implements [engine.Keeper]. Hosts of one application are taken for one.
+func (h *Host) Name() string { return "dbos/" + strings.ReplaceAll(h.opts.App, "@", "_") }
+
+// CheckLease implements [engine.Keeper]: DBOS needs no time to miss a process, since it never does.
+func (h *Host) CheckLease(time.Duration) error { return nil }
+
+// Driving implements [engine.Keeper]. DBOS does not know whether a process lives, so the lease of what another one drives says
+// all there is to say. What is in the queue of this version needs nobody's help, nor does what this process drives.
+func (h *Host) Driving(_ context.Context, b engine.Begun) (bool, error) {
+	id := firstID(b)
+	found, err := h.list(dbos.WithFilterWorkflowIDs(id, laterID(b)))
+	if err != nil {
+		return false, err
+	}
+	for i := range found {
+		w := &found[i]
+		switch {
+		case !drives(w, b):
+		case w.Status == dbos.WorkflowStatusEnqueued, w.Status == dbos.WorkflowStatusDelayed:
+			return w.ApplicationVersion == h.opts.Version, nil
+		case w.Status == dbos.WorkflowStatusPending:
+			return h.drivesHere(w.ID), nil
+		}
+	}
+	return false, nil
+}
+
+// drivesHere reports whether this process drives a workflow.
+func (h *Host) drivesHere(id string) bool {
+	h.mu.Lock()
+	d := h.drives[id]
+	h.mu.Unlock()
+	if d == nil {
+		return false
+	}
+	select {
+	case <-d.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // Start implements [engine.Host].
 func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
 	id, err := h.workflowID(b)
@@ -234,7 +283,7 @@ func attributes(b engine.Begun) map[string]any {
 // the same run under an earlier lease and have not ended are cancelled: they are fenced, and their processes may never come
 // back to end them. The error is ErrFenced if one does so under a later lease.
 func (h *Host) workflowID(b engine.Begun) (string, error) {
-	id := "cairn/" + b.Agent + "/" + b.SessionID + "/" + strconv.Itoa(b.Turn)
+	id := firstID(b)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
 	if err != nil {
 		return "", err
@@ -258,8 +307,14 @@ func (h *Host) workflowID(b engine.Begun) (string, error) {
 			return "", unavailable(err)
 		}
 	}
-	return id + "/" + b.RunID + "/" + token(b), nil
+	return laterID(b), nil
 }
+
+func firstID(b engine.Begun) string {
+	return "cairn/" + b.Agent + "/" + b.SessionID + "/" + strconv.Itoa(b.Turn)
+}
+
+func laterID(b engine.Begun) string { return firstID(b) + "/" + b.RunID + "/" + token(b) }
 
 // drives reports whether a workflow drives a run under the same lease.
 func drives(w *dbos.WorkflowStatus, b engine.Begun) bool {

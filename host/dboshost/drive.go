@@ -62,10 +62,31 @@ func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
 		return outcome{}, err
 	}
 	d := h.driving(id)
-	_, err = engine.Drive(scheduler{h, ctx, d}, b)
+	_, err = engine.Drive(scheduler{h, ctx, d, b.Position}, b)
+	if err != nil && ctx.Err() == nil {
+		err = h.release(ctx, b, err)
+	}
 	out := outcome{Err: cairn.AsError(err)}
 	h.ended(id, d, out, err)
 	return out, err
+}
+
+// release lets a worker take over at once what this workflow can do no more for; if that fails the lease runs out all the same.
+// A workflow whose agent this process does not have, as in a rolling deploy, ends without an error: it is somebody else's.
+func (h *Host) release(ctx context.Context, b engine.Begun, why error) error {
+	if err := h.served().ReleaseRun(ctx, b.Position); err != nil {
+		h.opts.Logger.Warn("lease not released; it will run out", "session", b.SessionID, "error", err)
+	}
+	if unknownAgent(why) {
+		h.opts.Logger.Warn("run left to a process that has the agent", "session", b.SessionID, "agent", b.Agent)
+		return nil
+	}
+	return why
+}
+
+func unknownAgent(err error) bool {
+	var e *cairn.Error
+	return errors.As(err, &e) && e.Code == cairn.CodeNotFound && e.Field == "agent"
 }
 
 // effect carries out one effect, as often as it takes. What is returned is recorded, unless ctx is done.
@@ -81,22 +102,19 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 			return outcome{Out: out}, nil
 		case errors.Is(err, cairn.ErrClosed) || ctx.Err() != nil:
 			return outcome{}, d.leave(ctx, err)
+		case errors.Is(err, cairn.ErrNotFound) && !unknownAgent(err): // it was deleted: there is nothing left to drive
+			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrInvalid):
 			return outcome{Err: cairn.AsError(err)}, nil
 		}
 		h.opts.Logger.Warn("effect failed, trying again", "effect", name, "in", in, "error", err, "wait", wait)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		_ = sleep(ctx, wait)
 	}
 }
 
 const (
 	firstRetry = 50 * time.Millisecond
-	lastRetry  = 30 * time.Second
+	lastRetry  = 5 * time.Second
 )
 
 // leave leaves a workflow where it stands, because this process can do no more for it: whoever waits for it here hears why,
@@ -186,11 +204,41 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 	}
 }
 
-// await waits for the workflow of a sub-agent. What it returns is recorded, unless ctx is done.
-func (h *Host) await(ctx context.Context, parent *drive, id string, d *drive) (outcome, error) {
-	out, err := h.watch(ctx, id, d)
-	if out.Err == nil && err != nil {
-		return outcome{}, parent.leave(ctx, err)
+// await waits for the workflow of a sub-agent, and keeps the lease of the run at at meanwhile. What it returns is recorded, unless
+// ctx is done.
+func (h *Host) await(ctx context.Context, parent *drive, at engine.Position, id string, d *drive) (out outcome, err error) {
+	eng := h.served()
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		err = eng.Hold(ctx, at, func(ctx context.Context) error {
+			var left error
+			if out, left = h.watch(ctx, id, d); out.Err != nil {
+				return nil
+			}
+			return left
+		})
+		switch {
+		case err == nil:
+			return out, nil
+		case ctx.Err() != nil, errors.Is(err, cairn.ErrClosed):
+			return outcome{}, parent.leave(ctx, err)
+		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
+			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
+		}
+		h.opts.Logger.Warn("lease of a waiting run not renewed, trying again", "session", at.SessionID, "error", err, "wait", wait)
+		if sleep(ctx, wait) != nil {
+			return outcome{}, parent.leave(ctx, err)
+		}
 	}
-	return out, nil
+}
+
+// sleep waits unless ctx ends first.
+func sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

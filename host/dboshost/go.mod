@@ -8,6 +8,7 @@ require (
 	github.com/cairn-agents/cairn/store/redisstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
 	github.com/dbos-inc/dbos-transact-golang v1.2.0
+	github.com/jackc/pgx/v5 v5.12.0
 )
 
 require (
@@ -19,7 +20,6 @@ require (
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect

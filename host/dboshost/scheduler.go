@@ -16,6 +16,7 @@ type scheduler struct {
 	h   *Host
 	ctx dbos.Context // the workflow's
 	d   *drive
+	at  engine.Position
 }
 
 // The names of steps that are not effects.
@@ -65,7 +66,7 @@ func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], erro
 		s.h.ended(id, d, outcome{}, nil)
 		id, d = began, nil
 	}
-	return s.step(stepChild, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, id, d) })
+	return s.step(stepChild, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, s.at, id, d) })
 }
 
 // step begins a step. It takes the workflow's next step id at once.
