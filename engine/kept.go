@@ -85,16 +85,6 @@ func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context)
 	return err
 }
 
-// stranger is a lease of a host that this process does not have, as a worker saw it first after it had run out.
-type stranger struct {
-	token int64
-	until time.Time // that of the lease
-	since time.Time // by this process's clock
-}
-
-// strangers are by session.
-type strangers map[string]stranger
-
 // heldError says that a run is left alone for some time.
 type heldError struct {
 	error
@@ -104,33 +94,18 @@ type heldError struct {
 func (e *heldError) Unwrap() error { return e.error }
 
 // stranger returns a heldError if a run whose lease has run out is still to be left to its host, which this process does not
-// have. It is measured from when this process saw that, so two clocks need not agree.
-func (e *Engine) stranger(ctx context.Context, id string, known strangers) error {
+// have.
+func (e *Engine) stranger(ctx context.Context, id string) error {
 	row, err := e.store.Load(ctx, id)
 	if err != nil {
 		return err
 	}
 	host := row.Lease.Host()
-	if row.Status != cairn.SessionActive || host == "" || e.keeper(row) != nil || e.opts.HostGrace < 0 {
+	if row.Status != cairn.SessionActive || host == "" || e.keeper(row) != nil {
 		return nil
 	}
-	now := e.opts.Now()
-	seen, ok := known[id]
-	if !ok || seen.token != row.Lease.Token || !seen.until.Equal(row.Lease.Until) {
-		seen = stranger{row.Lease.Token, row.Lease.Until, now}
-		known[id] = seen
-	}
-	if rest := e.opts.HostGrace - now.Sub(seen.since); rest > 0 {
+	if rest := e.opts.HostGrace - row.AsOf.Sub(row.Lease.Until); rest > 0 {
 		return &heldError{cairn.Errorf(cairn.CodeRunning, "session %q: its run is left to host %s for now", id, host), rest}
 	}
 	return nil
-}
-
-// forget drops what was seen too long ago to matter: its host has gone on with it, or somebody has taken it over.
-func (s strangers) forget(before time.Time) {
-	for id, seen := range s {
-		if seen.since.Before(before) {
-			delete(s, id)
-		}
-	}
 }

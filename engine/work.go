@@ -20,7 +20,7 @@ const skipFor = 30 * time.Second
 // whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
 // store. Runs that it took on go on after ctx is done, until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
-	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, known: strangers{}, told: map[string]bool{}}
+	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, told: map[string]bool{}}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	if e.opts.SweepInterval > 0 {
@@ -57,7 +57,6 @@ func (e *Engine) Work(ctx context.Context) error {
 type worker struct {
 	slots chan struct{}
 	left  map[string]time.Time // the sessions that are left alone, and until when
-	known strangers
 	// from is a cursor: everything due before it is left alone.
 	from string
 	// told are the agents that are not served here and of which this has been said; next is when to look for more.
@@ -75,7 +74,6 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (
 			w.from = ""
 		}
 	}
-	w.known.forget(e.opts.Now().Add(-2*e.opts.HostGrace - 2*skipFor))
 	e.tellUnserved(ctx, w, now)
 	for q := (store.DueQuery{Agents: e.served(), Cursor: w.from, Limit: dueBatch}); ; {
 		page, err := e.store.Due(ctx, q)
@@ -120,7 +118,7 @@ func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	r, err := e.takeOver(ctx, d, w.known)
+	r, err := e.takeOver(ctx, d)
 	if errors.Is(err, cairn.ErrCorrupt) && e.fx.FailCorrupt(ctx, d.SessionID, err) == nil {
 		err = nil
 	}
@@ -195,8 +193,8 @@ func (e *Engine) tellUnserved(ctx context.Context, w *worker, now time.Time) {
 }
 
 // takeOver does what a session needs. The run is nil if that needed none.
-func (e *Engine) takeOver(ctx context.Context, d store.Due, known strangers) (*Run, error) {
-	r, err := e.settleDue(ctx, d, known)
+func (e *Engine) takeOver(ctx context.Context, d store.Due) (*Run, error) {
+	r, err := e.settleDue(ctx, d)
 	switch {
 	case err == nil && r != nil:
 		e.opts.Logger.Info("run taken on", "session", d.SessionID, "run", r.id, "because", d.Kind, "since", d.Since)
@@ -207,9 +205,9 @@ func (e *Engine) takeOver(ctx context.Context, d store.Due, known strangers) (*R
 	return r, err
 }
 
-func (e *Engine) settleDue(ctx context.Context, d store.Due, known strangers) (*Run, error) {
+func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 	if d.Kind == store.DueCrashed {
-		if err := e.stranger(ctx, d.SessionID, known); err != nil {
+		if err := e.stranger(ctx, d.SessionID); err != nil {
 			return nil, err
 		}
 	}
