@@ -35,7 +35,9 @@ func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host
 		Crashes: testenv.Choose(2, 0),
 		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 			n := strconv.FormatInt(processes.Add(1), 10)
-			eng, _ := serve(tb, database(tb), st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
+			place := database(tb)
+			eng, _ := serve(tb, place, st, agents, opts, &dboshost.Options{Schema: schema, Version: n, Executor: n, Queue: n})
+			tb.Cleanup(func() { replay(tb, place, schema, n) })
 			return eng
 		},
 	}
