@@ -96,6 +96,10 @@ var OnHost = Set{
 	"crash-anywhere-per-tool":   "a process dies at operations of a turn on this host",
 	"limits":                    "what cannot be kept does not come back through the host's encoding either",
 	"race-of-verbs":             "turns are begun, stopped and taken back at the same moment",
+	"judged-once":               "what hooks and a guard make of a step's end reaches the commit through the host",
+	"guard-stop-condition":      "so does what a stop condition says",
+	"unruly-hooks":              "code that ends its goroutine takes none of the host's with it",
+	"unruly-tools":              "nor does that of tools, whose errors come through as they are",
 }
 
 // OnPair is where a host and a store meet that each have a clock and a server of their own: [OnStore] and [OnHost] show the

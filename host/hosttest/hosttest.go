@@ -110,6 +110,7 @@ var scenarios = slices.Concat(
 	returns,
 	changes,
 	endings,
+	unruly,
 	stops,
 	crashes,
 	workers,

@@ -41,10 +41,18 @@ func TestRecord(t *testing.T) {
 		"waits":     {scripted.New(scripted.Call("pay", in{})), []cairn.Tool{tool("pay", cairn.RequireApproval())}, cairn.SuspendedClientTool},
 		"continues": {rounds(4), []cairn.Tool{tool("note")}, cairn.RunCompleted},
 		"fails":     {scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no"))), nil, cairn.RunFailed},
+		"judged":    {rounds(1), []cairn.Tool{tool("note")}, cairn.RunCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eng := play(t, c, memstore.New(nil), &cairn.Agent{Name: "bot", Model: turn.model, Tools: turn.tools}, temporalhost.Options{StepsPerRun: 3})
+			agent := &cairn.Agent{Name: "bot", Model: turn.model, Tools: turn.tools}
+			if name == "judged" {
+				agent.Guard = func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
+					return cairn.Accept(), nil
+				}
+				agent.Hooks = &cairn.Hooks{RunComplete: func(context.Context, *cairn.Step, *cairn.Result) {}}
+			}
+			eng := play(t, c, memstore.New(nil), agent, temporalhost.Options{StepsPerRun: 3})
 			res, _ := execute(t, eng).Wait(t.Context())
 			if res == nil || res.Status != turn.want {
 				t.Fatalf("the turn came to %+v, want %s", res, turn.want)

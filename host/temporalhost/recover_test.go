@@ -284,6 +284,40 @@ func TestCommitOutlastsTheStore(t *testing.T) {
 	p.wantDriven(p.token())
 }
 
+// Hooks and guards may take longer than a commit may: they are no part of it.
+func TestJudgeOutlastsTheCommit(t *testing.T) {
+	t.Parallel()
+	own := quick(t)
+	own.Commit.StartToCloseTimeout = 200 * time.Millisecond
+	const takes = 500 * time.Millisecond
+	var asked, heard, told atomic.Int64
+	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("done"))}
+	slowly := func(n *atomic.Int64) {
+		n.Add(1)
+		<-time.After(takes)
+	}
+	agent.Guard = func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
+		slowly(&asked)
+		return cairn.Verdict{Text: "well done"}, nil
+	}
+	agent.Hooks = &cairn.Hooks{
+		OnMessage:   func(context.Context, *cairn.Step, *cairn.Message) { slowly(&heard) },
+		RunComplete: func(context.Context, *cairn.Step, *cairn.Result) { slowly(&told) },
+	}
+	p := newPlayer(t, memstore.New(nil), own, engine.Options{}, agent).play()
+	run, err := p.Execute(t.Context(), "s", "bot", cairn.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(t.Context()); err != nil || res.Text != "well done" {
+		t.Fatalf("the turn came to %+v, %v", res, err)
+	}
+	if asked.Load() != 1 || heard.Load() != 1 || told.Load() != 1 {
+		t.Errorf("the guard was asked %d times, OnMessage called %d times, RunComplete %d times", asked.Load(), heard.Load(), told.Load())
+	}
+	p.wantDriven(p.token())
+}
+
 // A call runs as often as the policy says, and then has failed: a tool's for the model, the model's for the run.
 func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 	t.Parallel()

@@ -80,8 +80,11 @@ func (fx *Effects) judges(l *live, a *cairn.Agent, st *step) bool {
 	if st.reply == nil || st.failed != nil {
 		return false
 	}
-	return a.Guard != nil || a.StopWhen != nil && len(st.calls) > 0 ||
-		fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.OnMessage != nil || h.AfterTool != nil })
+	decides := a.StopWhen != nil
+	if len(st.calls) == 0 && !st.told {
+		decides = a.Guard != nil && a.Output == nil
+	}
+	return decides || fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.OnMessage != nil || h.AfterTool != nil })
 }
 
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
