@@ -155,3 +155,32 @@ func TestDurability(t *testing.T) {
 		}
 	}
 }
+
+// unruly is a type whose methods panic.
+type unruly struct {
+	Text string `json:"text"`
+}
+
+func (unruly) JSONSchema() json.RawMessage  { panic("no schema") }
+func (unruly) MarshalJSON() ([]byte, error) { panic("no JSON") }
+
+// What a type does when an agent is defined with it is a mistake of the definition.
+func TestTypesWhoseMethodsPanicAreMistakesOfTheDefinition(t *testing.T) {
+	t.Parallel()
+	model := silent{}
+	run := func(context.Context, *cairn.Call, unruly) (string, error) { return "", nil }
+	for field, agent := range map[string]*cairn.Agent{
+		`tool "t"`: {Name: "a", Model: model, Tools: []cairn.Tool{cairn.Func("t", "", run)}},
+		"output":   {Name: "a", Model: model, Output: cairn.OutputOf[unruly]()},
+		"state":    {Name: "a", Model: model, State: cairn.StateOf(unruly{})},
+	} {
+		err := agent.Validate()
+		var e *cairn.Error
+		if !errors.As(err, &e) || e.Code != cairn.CodeInvalid || e.Field != field || !strings.Contains(e.Message, "panic") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := cairn.SchemaFor[unruly](); err == nil {
+		t.Error("SchemaFor has no error")
+	}
+}

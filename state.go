@@ -28,12 +28,22 @@ type StateType struct {
 
 // StateOf declares S, which must encode to a JSON object, as the type of an agent's state, beginning with initial.
 func StateOf[S any](initial S) *StateType {
-	raw, err := json.Marshal(initial)
+	raw, err := encode(initial)
 	st := &StateType{typ: reflect.TypeFor[S](), initial: raw, err: err}
 	if err == nil && !isObject(raw) {
 		st.err = fmt.Errorf("%T does not encode to a JSON object", initial)
 	}
 	return st
+}
+
+// encode encodes a value, whose own method may panic.
+func encode(v any) (raw []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			raw, err = nil, fmt.Errorf("encoding a %T panicked: %v", v, p)
+		}
+	}()
+	return json.Marshal(v)
 }
 
 // Initial returns the state a new session begins with.
