@@ -62,12 +62,17 @@ func (e *Engine) ReleaseRun(ctx context.Context, at Position) error {
 
 // Hold renews a run's lease while do lasts: a host calls it around what it does for the run between two effects, such as to
 // wait for a sub-agent's. The context that do is given ends if the lease is lost or cannot be renewed; the error is ErrFenced
-// or ErrUnavailable then, as that of Effect.
+// or ErrUnavailable then, as that of Effect. It ends as well when the engine is closed, with ErrClosed: Close waits for effects,
+// but not for what is waited for between them.
 func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context) error) error {
-	if err := e.enter(); err != nil {
-		return err
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return errClosed()
 	}
-	defer e.runs.Done()
+	e.background.Add(1)
+	e.mu.Unlock()
+	defer e.background.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 	asked := time.Now()

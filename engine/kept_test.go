@@ -224,6 +224,13 @@ func TestHold(t *testing.T) {
 		})
 		wantError(t, err, cairn.ErrFenced)
 		wantError(t, eng.ReleaseRun(t.Context(), at), nil)
+		closed := make(chan error, 1)
+		wantError(t, eng.Hold(t.Context(), h.begun[1].Position, func(ctx context.Context) error {
+			go func() { closed <- eng.Close(context.Background()) }() // which does not wait for what nobody ends
+			<-ctx.Done()
+			return ctx.Err()
+		}), cairn.ErrClosed)
+		wantError(t, <-closed, nil)
 		if row := load(t, st, "s"); !row.Running(time.Now()) {
 			t.Error("a run that somebody else has was released")
 		}
