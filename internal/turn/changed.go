@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // A call may be carried on by a process whose agent is not the one that it was made with: tools come, go and change. What is
@@ -84,4 +85,23 @@ func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
 		}
 	}
 	return failure(v.c.use, cause), nil
+}
+
+// endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else goes on
+// with it.
+func (v *visit) endDriven() error {
+	fx := v.fx
+	child, err := v.consulted()
+	if child == nil || err != nil || child.Status != cairn.SessionActive || child.RunID != v.driven {
+		return err
+	}
+	child, err = fx.Store.Commit(v.ctx, child.ID, &store.Commit{
+		Guard: store.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	if err == nil {
+		err = fx.Settle(v.ctx, child, leaving)
+	}
+	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) {
+		return nil // somebody does after all
+	}
+	return err
 }

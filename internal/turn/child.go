@@ -50,6 +50,11 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in ChildI
 	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
 	var result *cairn.ToolResult
+	if in.Failed != nil {
+		if err := v.endDriven(); err != nil {
+			return ChildOut{}, err
+		}
+	}
 	switch {
 	case c.pending != nil: // it was no consultation when it was made
 		if result = answered(c); result == nil {

@@ -114,12 +114,16 @@ func (fx *Effects) carriedOn(ctx, work context.Context, a *cairn.Agent, l *live,
 	result := outdated(c)
 	switch {
 	case result != nil:
-	case c.delegates(): // it was planned as another kind of call
-		result = changed(c.use)
 	case c.pending == nil:
 		v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c}
-		if result, err = v.gone(); result == nil || err != nil {
+		if result, err = v.gone(); err != nil {
 			return false, err
+		}
+		if result == nil && c.delegates() { // it was planned as another kind of call
+			result = changed(c.use)
+		}
+		if result == nil {
+			return false, nil
 		}
 		v.end(result)
 	default:
