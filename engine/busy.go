@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -29,14 +31,18 @@ const (
 // WithOnBusy says what Execute does while another run holds the session.
 func WithOnBusy(b OnBusy) RunOption { return func(o *runOptions) { o.busy = b } }
 
-// busy begins a turn on a session that another run was found to hold.
+// busy begins a turn on a session that another run was found to hold. Others may do the same: it goes on until the turn has
+// begun or is queued, or ctx is done.
 func (e *Engine) busy(ctx context.Context, in turn.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
-	for {
+	for try := 0; ; try++ {
+		if err := e.pause(ctx, try); err != nil {
+			return nil, err
+		}
 		var err error
 		switch o.busy {
 		case Enqueue:
 			var run *Run
-			if run, err = e.enqueue(ctx, in.SessionID, input); run != nil {
+			if run, err = e.enqueue(ctx, in.SessionID, input, try > 0); run != nil {
 				return run, nil
 			}
 		case Interrupt:
@@ -44,18 +50,45 @@ func (e *Engine) busy(ctx context.Context, in turn.BeginIn, input *cairn.Input, 
 		case Rollback:
 			err = e.rollback(ctx, in.SessionID)
 		}
-		if err != nil && !isConflict(err) {
+		if err != nil && !isConflict(err) && !outrun(err) && !errors.Is(err, cairn.ErrNotFound) { // else begin says whether it is gone
 			return nil, err
 		}
 		run, err := e.begin(ctx, in, input, o)
-		if !errors.Is(err, cairn.ErrAlreadyRunning) {
+		if !outrun(err) && (o.busy == Reject || !errors.Is(err, cairn.ErrAlreadyRunning)) {
 			return run, err
 		}
 	}
 }
 
-// enqueue puts a turn behind the run that holds the session. The run is nil if none does any more.
-func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input) (*Run, error) {
+// outrun reports whether a turn could not begin because others began theirs, in a way that says nothing of what holds the
+// session now.
+func outrun(err error) bool {
+	return errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrStale)
+}
+
+// slowestTry is the longest that a turn which others were ahead of waits before it is tried again.
+const slowestTry = 250 * time.Millisecond
+
+// pause waits before a try, other than the first two: up to twice as long each time, by chance.
+func (e *Engine) pause(ctx context.Context, try int) error {
+	if try < 2 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(rand.N(min(time.Millisecond<<min(try, 10), slowestTry)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.ctx.Done():
+		return errClosed()
+	}
+}
+
+// enqueue puts a turn behind the run that holds the session. The run is nil if none does any more. A run whose lease has run out
+// holds the session only if it was asked for before whether a turn may take its place, and may not.
+func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, asked bool) (*Run, error) {
 	e.mu.Lock()
 	closed := e.closed
 	e.mu.Unlock()
@@ -65,7 +98,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	next := &store.QueuedTurn{ID: e.opts.NewID("run"), Messages: input.Messages}
 	queued := false
 	row, err := store.Update(ctx, e.store, sessionID, func(row *cairn.Session) (*store.Commit, error) {
-		if queued = row.Running(row.AsOf); !queued {
+		if queued = row.Running(row.AsOf) || asked && row.Status == cairn.SessionActive; !queued {
 			return nil, nil
 		}
 		return &store.Commit{Enqueue: next}, nil

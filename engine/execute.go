@@ -9,10 +9,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
-// RunOption adds to an Execute, Resume or Retry.
+// RunOption adds to an Execute, Resume or Retry. One that the verb cannot honour is refused with ErrInvalid, which names it.
 type RunOption func(*runOptions)
 
 type runOptions struct {
+	// created are the names of the options that say what a session is like that Execute creates.
+	created    []string
 	create     cairn.Session
 	hooks      *cairn.Hooks
 	input      *cairn.Input
@@ -20,28 +22,43 @@ type runOptions struct {
 	busy       OnBusy
 }
 
-// WithUser says whose a session is that Execute creates.
-func WithUser(id string) RunOption { return func(o *runOptions) { o.create.UserID = id } }
+// ofCreation is an option that says what a session is like that Execute creates.
+func ofCreation(name string, set func(*cairn.Session)) RunOption {
+	return func(o *runOptions) {
+		o.created = append(o.created, name)
+		set(&o.create)
+	}
+}
 
-// WithTags gives tags to a session that Execute creates.
-func WithTags(tags ...string) RunOption { return func(o *runOptions) { o.create.Tags = tags } }
+// WithUser says whose a session is that Execute creates. One that is there stays whose it is.
+func WithUser(id string) RunOption {
+	return ofCreation("WithUser", func(s *cairn.Session) { s.UserID = id })
+}
+
+// WithTags gives tags to a session that Execute creates. One that is there keeps its own.
+func WithTags(tags ...string) RunOption {
+	return ofCreation("WithTags", func(s *cairn.Session) { s.Tags = tags })
+}
 
 // WithMetadata gives metadata to a session that Execute creates.
 func WithMetadata(metadata map[string]string) RunOption {
-	return func(o *runOptions) { o.create.Metadata = metadata }
+	return ofCreation("WithMetadata", func(s *cairn.Session) { s.Metadata = metadata })
 }
 
 // WithTraceParent puts a session that Execute creates into a W3C trace.
 func WithTraceParent(traceParent string) RunOption {
-	return func(o *runOptions) { o.create.TraceParent = traceParent }
+	return ofCreation("WithTraceParent", func(s *cairn.Session) { s.TraceParent = traceParent })
 }
 
 // WithExpiry makes a session that Execute creates expire at a time, if it is not idle for too long before: see
 // [cairn.Session.Expiry].
-func WithExpiry(at time.Time) RunOption { return func(o *runOptions) { o.create.ExpiresAt = at } }
+func WithExpiry(at time.Time) RunOption {
+	return ofCreation("WithExpiry", func(s *cairn.Session) { s.ExpiresAt = at })
+}
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
-// takes the run over does not have them.
+// takes the run over does not have them. So a turn that may be queued, see [Enqueue], cannot have any: the error is
+// ErrInvalid.
 func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
 
 // WithInput gives a Resume or Retry something new to say to the model first.
@@ -81,6 +98,8 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	case o.busy < Reject || o.busy > Rollback:
 		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
+	case o.busy == Enqueue && o.hooks != nil:
+		return nil, cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that may be queued cannot have them")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	if err := o.create.ValidateContext(); err != nil {
@@ -88,7 +107,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	}
 	begin := turn.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
 	run, err := e.begin(ctx, begin, &in, o)
-	if o.busy != Reject && errors.Is(err, cairn.ErrAlreadyRunning) {
+	if outrun(err) || o.busy != Reject && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return e.busy(ctx, begin, &in, o)
 	}
 	return run, err
@@ -162,13 +181,13 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 			return nil, err
 		}
 		if row.Crashed(row.AsOf) && row.ParentID == "" {
-			return e.recover(ctx, sessionID)
+			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
 	run, err := e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
 	var died *turn.DiedError
 	if errors.As(err, &died) { // since we looked
-		return e.recover(ctx, sessionID)
+		return e.recover(ctx, sessionID, o.hooks)
 	}
 	return run, err
 }
@@ -222,8 +241,11 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 }
 
 func (e *Engine) check(sessionID string, o *runOptions) error {
-	if o.busy != Reject {
+	switch {
+	case o.busy != Reject:
 		return cairn.Invalid("options", "WithOnBusy is for Execute")
+	case len(o.created) > 0:
+		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return err
@@ -235,12 +257,12 @@ func (e *Engine) check(sessionID string, o *runOptions) error {
 }
 
 // recover takes over a run whose process died.
-func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
+func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hooks) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
 	asked := time.Now()
-	b, err := e.fx.Recover(ctx, sessionID)
+	b, err := e.fx.Recover(ctx, sessionID, hooks)
 	if err == nil && b.RunID == "" {
 		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
 	}
@@ -249,7 +271,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string) (*Run, error) {
 		return nil, err
 	}
 	if e.opts.Host != nil { // the context may be of another run
-		ctx = turn.WithHooks(ctx, nil)
+		ctx = turn.WithHooks(ctx, hooks)
 	}
 	return e.drive(ctx, b, asked), nil
 }

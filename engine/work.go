@@ -221,7 +221,7 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 	case d.RootID != d.SessionID:
 		return e.settleChild(ctx, d)
 	case d.Kind == store.DueCrashed:
-		return e.recover(ctx, d.SessionID)
+		return e.recover(ctx, d.SessionID, nil)
 	case d.Kind == store.DueQueued:
 		return e.startQueued(ctx, d.SessionID)
 	}
@@ -246,7 +246,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	case err == nil && root.Running(root.AsOf):
 		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: its root is running", d.SessionID)
 	case err == nil && root.Status == cairn.SessionActive:
-		return e.recover(ctx, d.RootID)
+		return e.recover(ctx, d.RootID, nil)
 	case d.Kind == store.DueCrashed:
 		return nil, e.fx.Settle(ctx, child, stop)
 	}
@@ -308,7 +308,7 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 	case err != nil:
 		return nil, err
 	case child.Status == cairn.SessionActive:
-		return e.recover(ctx, child.ID)
+		return e.recover(ctx, child.ID, nil)
 	}
 	return e.goOn(ctx, child.ID, true)
 }
@@ -318,7 +318,7 @@ func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, 
 	run, err := e.beginAs(ctx, "", turn.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
 	var died *turn.DiedError
 	if errors.As(err, &died) {
-		return e.recover(ctx, sessionID)
+		return e.recover(ctx, sessionID, nil)
 	}
 	return run, err
 }

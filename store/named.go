@@ -3,35 +3,54 @@ package store
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
 
-// updateTries bounds the optimistic loop of Update. A session has one writer most of the time.
-const updateTries = 64
-
 // Update is the optimistic loop that named operations use: it loads a session, lets change build a commit for it, and
-// applies that under the version it read, again from the start if somebody else was faster. change may run several
+// applies that under the version it read, again from the start if somebody else was faster, until ctx is done. Of those who
+// write to one session at once one always gets on, and the others wait a little longer each time. change may run several
 // times; an error from it ends the loop and a nil commit means that nothing is to be done. Update must not be used to
 // write steps: only the holder of the lease does that.
 func Update(ctx context.Context, st Store, id string, change func(*cairn.Session) (*Commit, error)) (*cairn.Session, error) {
-	var err error
-	for range updateTries {
-		var s *cairn.Session
-		if s, err = st.Load(ctx, id); err != nil {
+	for try := 0; ; try++ {
+		if err := again(ctx, try); err != nil {
 			return nil, err
 		}
-		var c *Commit
-		if c, err = change(s); err != nil || c == nil {
+		s, err := st.Load(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		c, err := change(s)
+		if err != nil || c == nil {
 			return s, err
 		}
 		c.Guard.Version = s.Version
-		var row *cairn.Session
-		if row, err = st.Commit(ctx, id, c); !errors.Is(err, cairn.ErrStale) {
+		row, err := st.Commit(ctx, id, c)
+		if !errors.Is(err, cairn.ErrStale) {
 			return row, err
 		}
 	}
-	return nil, err
+}
+
+// slowestRetry is the longest that a writer who was too slow waits before it tries again.
+const slowestRetry = 100 * time.Millisecond
+
+// again waits before a try of Update, other than the first: up to twice as long each time, by chance.
+func again(ctx context.Context, try int) error {
+	if try == 0 {
+		return nil
+	}
+	timer := time.NewTimer(rand.N(min(time.Millisecond<<min(try, 10), slowestRetry)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Create makes a session; the error is ErrExists if there is one: of any number of creators exactly one wins.

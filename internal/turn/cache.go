@@ -100,7 +100,8 @@ func (c *cache) evict(root string) {
 func (c *cache) drive(l *live) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if later := c.driven[l.row.ID]; later == nil || later.row.Lease.Token <= l.row.Lease.Token {
+	l.lease = l.row.Lease.Token
+	if later := c.driven[l.row.ID]; later == nil || later.lease <= l.lease {
 		c.driven[l.row.ID] = l
 	}
 }

@@ -321,7 +321,7 @@ func (v *visit) goOn() (Begun, *cairn.Run, error) {
 		}
 		return Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
-		b, err := fx.Recover(ctx, child)
+		b, err := fx.Recover(ctx, child, v.l.hooks)
 		return b, nil, err
 	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
 		what, err := fx.WaitsFor(ctx, row)

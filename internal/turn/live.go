@@ -17,6 +17,7 @@ import (
 // effects use it; the mutex guards what parallel tools and stop requests share.
 type live struct {
 	row      *cairn.Session
+	lease    int64           // the fencing token under which the session is driven; the cache's mutex guards it, unlike row
 	messages []cairn.Message // committed
 	bytes    int64           // about what they hold
 	held     int64           // what the cache counts for the session while it is idle

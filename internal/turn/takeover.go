@@ -21,14 +21,14 @@ func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.R
 
 // Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
-// has no RunID.
-func (fx *Effects) Recover(ctx context.Context, id string) (Begun, error) {
-	l, err := fx.takeOver(ctx, id)
+// has no RunID. The hooks are called as those of [BeginIn] are; nil means none.
+func (fx *Effects) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (Begun, error) {
+	l, err := fx.takeOver(ctx, id, hooks)
 	return fx.part(ctx, l, err)
 }
 
 // takeOver returns nothing if it has failed the run.
-func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
+func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*live, error) {
 	row, err := fx.Store.Load(ctx, id)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	row = l.row
+	row, l.hooks = l.row, hooks
 	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
 		return nil, err
 	}
