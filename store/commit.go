@@ -282,7 +282,7 @@ const (
 	LeaseKeep    LeaseAction = iota // leave it as it is
 	LeaseTake                       // Owner becomes the holder, Token grows by one, Until = now + TTL
 	LeaseRenew                      // Until = now + TTL
-	LeaseRelease                    // Owner and Until become empty; Token stays
+	LeaseRelease                    // Owner becomes empty, Until = now; Token stays
 )
 
 // LeaseChange is what a commit does to the lease.

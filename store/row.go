@@ -91,7 +91,7 @@ func (c *Commit) Advance(old *cairn.Session, now time.Time, stateBytes int, numb
 	case LeaseRenew:
 		row.Lease.Until = now.Add(c.Lease.TTL)
 	case LeaseRelease:
-		row.Lease = cairn.Lease{Token: row.Lease.Token}
+		row.Lease = cairn.Lease{Token: row.Lease.Token, Until: now}
 	}
 	if c.Context != nil {
 		c.Context.Apply(&row)

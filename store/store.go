@@ -267,6 +267,6 @@ type Due struct {
 	// Agent is that of the root.
 	Agent string
 	Kind  DueKind
-	// Since is when it became due; zero for an active session whose lease was released.
+	// Since is when it became due: an active session when its lease ran out, or was released.
 	Since time.Time
 }

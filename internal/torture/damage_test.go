@@ -201,7 +201,7 @@ var damages = map[string]map[string]func(*History){
 		"active without one": func(h *History) { h.Session.Status = cairn.SessionActive },
 		"half let go": func(h *History) {
 			h.Settled = false
-			h.Session.Status, h.Session.Lease = cairn.SessionActive, cairn.Lease{Until: time.Now()}
+			h.Session.Status, h.Session.Lease = cairn.SessionActive, cairn.Lease{Until: h.Session.UpdatedAt.Add(time.Minute)}
 		},
 		"a lease on the ended": func(h *History) {
 			h.Session.Lease.Owner, h.Session.Lease.Until = "p", h.Session.UpdatedAt.Add(time.Minute)

@@ -78,7 +78,10 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 		if h.host.Defaults {
 			of *= 2 // since some processes sleep for long
 		}
-		h.round(min(max(least-len(h.stops), 1), of))
+		if left := least - len(h.stops); left > 0 {
+			of = min(of, left)
+		}
+		h.round(of)
 	}
 	server.end(h.t)
 	stopped := time.Since(began)

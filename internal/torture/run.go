@@ -130,7 +130,7 @@ func checkpointsOrdered(h *History) error {
 func nobodyLeftRunning(h *History) error {
 	s := h.Session
 	switch {
-	case s.Status == cairn.SessionActive && (s.Lease.Owner == "") != s.Lease.Until.IsZero(), h.Settled && s.Status == cairn.SessionActive && s.Lease.Owner == "":
+	case s.Status == cairn.SessionActive && (s.Lease.Until.IsZero() || s.Lease.Owner == "" && s.Lease.Until.After(s.UpdatedAt)):
 		return fmt.Errorf("the session is active without a lease: %+v", s.Lease)
 	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt): // whoever stops a dead run has it for no time
 		return fmt.Errorf("the session is %s, %s has its lease", s.Status, s.Lease.Owner)

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// By heads_active. A lease that was released has no end: it ran out before all others.
+	// By heads_active.
 	sqlCrashed = `
-		SELECT s.id, s.root_id, h.agent, 'crashed' AS due, coalesce(h.lease_until, '0001-01-01 00:00:00+00') AS since
+		SELECT s.id, s.root_id, h.agent, 'crashed' AS due, h.lease_until AS since
 		FROM {schema}.heads h JOIN {schema}.sessions s ON s.key = h.session
-		WHERE h.status = 'active' AND h.agent = a.agent AND (h.lease_until IS NULL OR h.lease_until <= statement_timestamp())
-			AND (coalesce(h.lease_until, '0001-01-01 00:00:00+00'), s.id) > ($2::timestamptz, $3::text)
-		ORDER BY since, s.id
+		WHERE h.status = 'active' AND h.agent = a.agent AND h.lease_until BETWEEN $2::timestamptz AND statement_timestamp()
+			AND (h.lease_until, s.id) > ($2::timestamptz, $3::text)
+		ORDER BY h.lease_until, s.id
 		LIMIT $4`
 
 	// By heads_due.

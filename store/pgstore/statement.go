@@ -115,7 +115,7 @@ var headChanges = []part{
 	{when: withTake | withRenew, text: `,
 		lease_until = statement_timestamp() + @ttl::interval`},
 	{when: withRelease, text: `,
-		lease_owner = '', lease_until = NULL`},
+		lease_owner = '', lease_until = statement_timestamp()`},
 	{when: withStartRun | withCheckpoint, text: `,
 		checkpoint_before = h.checkpoint_id`},
 	{when: withCheckpoint, text: `,
@@ -202,7 +202,7 @@ var headGuards = []part{
 	{when: withIdle, text: `
 		AND h.status <> 'active'`},
 	{when: withLapsed, text: `
-		AND h.status = 'active' AND (h.lease_until IS NULL OR h.lease_until <= statement_timestamp())`},
+		AND h.status = 'active' AND h.lease_until <= statement_timestamp()`},
 	{when: withAgent, text: `
 		AND s.agent = @agent`},
 	// By runs_id.

@@ -16,6 +16,7 @@ var leaseTests = []storeTest{
 	{name: "LateHolderKeepsTheLease", run: renewLate},
 	{name: "DueWhenItRunsOut", run: dueWhenLapsed},
 	{name: "DueHoweverItEnds", run: dueHoweverItEnds},
+	{name: "DueInTurnHoweverItEnds", run: dueInTurn},
 	{name: "DueOnlyWhileActive", run: dueOnlyActive},
 	{name: "DueInOrder", run: dueInOrder},
 }
@@ -52,7 +53,7 @@ func leaseActions(h *harness) {
 		h.Fatalf("lease %+v after another took it", s.Lease)
 	}
 	s = lease(store.LeaseChange{Action: store.LeaseRelease})
-	if s.Lease.Owner != "" || s.Lease.Token != first+2 || !s.Lease.Until.IsZero() {
+	if s.Lease.Owner != "" || s.Lease.Token != first+2 || !s.Lease.Until.Equal(s.UpdatedAt) {
 		h.Fatalf("lease %+v after it was released", s.Lease)
 	}
 	s = lease(store.LeaseChange{Action: store.LeaseTake, Owner: "three", TTL: time.Minute})
@@ -131,6 +132,31 @@ func dueWhenLapsed(h *harness) {
 	h.commit("crashed", takeoverCommit(s, "worker"))
 	if list := h.due(10); len(list) > 0 {
 		h.Fatalf("due after a takeover: %+v", list)
+	}
+}
+
+// dueInTurn lets leases end in both ways in turn: however many sessions are let go, those that were due before come first.
+func dueInTurn(h *harness) {
+	var want []string
+	for i := range 6 {
+		id := fmt.Sprint("session", 9-i)
+		if i%2 == 0 {
+			h.crash(id, "run")
+		} else {
+			h.create(id)
+			s := h.begin(id, "run")
+			h.commit(id, &store.Commit{Guard: store.Guard{Token: s.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+		}
+		want = append(want, id)
+	}
+	for limit := 1; limit <= len(want); limit++ {
+		var got []string
+		for _, d := range h.due(limit) {
+			got = append(got, d.SessionID)
+		}
+		if !slices.Equal(got, want[:limit]) {
+			h.Fatalf("the first %d of those that are due are %v, want %v", limit, got, want[:limit])
+		}
 	}
 }
 

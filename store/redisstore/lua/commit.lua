@@ -225,7 +225,7 @@ if lease == 'renew' then
 elseif lease == 'take' then
 	head.owner, head.token, till = c.owner, head.token + 1, now + ttl
 elseif lease == 'release' then
-	head.owner, till = nil, 0
+	head.owner, till = nil, now
 end
 
 if c.context then
