@@ -222,7 +222,7 @@ func measure() (goroutines int, heap uint64) {
 // `make soak`) a file is opened, the first page of its inbox read, and one more session answered and resumed, in no more than
 // three times what it takes with ten. The fastest of several tries counts, since the machine may be busy.
 func TestSuspendedSessionsCostNothing(t *testing.T) {
-	many := testenv.Choose(3_000, 100_000)
+	many := testenv.Choose(1_000, 100_000)
 	few := costs(t, 10)
 	for name, took := range costs(t, many) {
 		t.Logf("%s: %s with 10 sessions that wait, %s with %d", name, few[name], took, many)
