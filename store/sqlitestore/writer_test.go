@@ -39,12 +39,17 @@ func (s *Store) waitQueue(n int) {
 }
 
 // commitAll makes one commit to each of the sessions while the write connection is held, lets them go, and returns
-// their errors and how many transactions it took.
-func commitAll(t *testing.T, s *Store, commits []*store.Commit, ctxs []context.Context, meanwhile func()) (errs []error, transactions int) {
+// their errors and how many transactions it took. A statement fails if one of fail says so.
+func commitAll(t *testing.T, s *Store, commits []*store.Commit, ctxs []context.Context, meanwhile func(), fail ...func(text string) error) (errs []error, transactions int) {
 	t.Helper()
 	s.intercept(t, func(text string) error { // which runs under the writer's lead, so before the last answer
 		if text == sqlCommit {
 			transactions++
+		}
+		for _, failure := range fail {
+			if err := failure(text); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -131,8 +136,13 @@ func TestFailedCommitLeavesTheOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	commits, ctxs := createAll(t, s, 6)
-	commits[2].Messages = append(commits[2].Messages, cairn.Message{Parts: []cairn.Part{{Provider: []byte("not JSON")}}})
-	errs, transactions := commitAll(t, s, commits, ctxs, func() {})
+	commits[2].StartRun = &cairn.Run{ID: "run", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunCompleted}
+	errs, transactions := commitAll(t, s, commits, ctxs, func() {}, func(text string) error {
+		if text == sqlInsertRun {
+			return cairn.Errorf(cairn.CodeInvalid, "no runs today")
+		}
+		return nil
+	})
 	for i, err := range errs {
 		if (i == 2) != errors.Is(err, cairn.ErrInvalid) || (i != 2 && err != nil) {
 			t.Errorf("commit %d: %v", i, err)
