@@ -55,8 +55,8 @@ func TestStatementsUseIndexes(t *testing.T) {
 		{sqlStagedOfStep, "staged_key", 2},
 		{sqlDropStaged, "staged_key", 1},
 		{sqlRenew, "sessions_id", 3},
-		{sqlCrashed, "heads_active", 2},
-		{sqlWaiting, "heads_due", 2},
+		{sqlCrashed, "heads_active", 5},
+		{sqlWaiting, "heads_due", 5},
 		{sqlStops, "heads_stopped", 0},
 		{sqlUpdateWait, "INTEGER PRIMARY KEY", 3},
 		{sqlBeforeRun, "runs_id", 2},
@@ -111,12 +111,13 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 }
 
-// What is read as a whole comes in order from an index.
+// What is read as a whole comes in order from an index, but for what is due at the same moment.
 func TestStatementsDoNotSort(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	for _, text := range []string{sqlMessages, sqlWaiting, sqlCallsOfStep, sqlQueue, sqlCache, sqlStale, sqlRemoved, sqlNextPurge} {
-		if plan := s.plan(t, text, make([]any, strings.Count(text, "?"))...); strings.Contains(plan, "TEMP B-TREE") {
+		if plan := s.plan(t, text, make([]any, strings.Count(text, "?"))...); strings.Contains(plan, "TEMP B-TREE FOR ORDER BY") ||
+			strings.Contains(plan, "TEMP B-TREE") && text != sqlWaiting {
 			t.Errorf("%s\nsorts:\n%s", text, plan)
 		}
 	}
