@@ -224,8 +224,8 @@ func (at *hostAddress) option() string {
 // reach is how long a host may take to be connected to.
 const reach = 10 * time.Second
 
-// hostLease is how long a session stays with whatever drives it on a host. It is longer than a turn usually waits there
-// for a process that is free.
+// hostLease is how long a session stays with whatever drives it on a host, if the host does not say that it still does. It is
+// longer than the 11 seconds that Temporal takes to try again what a process did that died.
 const hostLease = 15 * time.Second
 
 // hosting is a host that this process is connected to.
