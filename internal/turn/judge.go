@@ -121,8 +121,8 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *st
 	}
 }
 
-// decide asks the stop condition whether the turn is to end, and the guard about what would end it. A call that ended the turn
-// was judged when it ran.
+// decide asks the stop condition whether the turn is to end, and the guard about what would end it. A call that ended
+// the turn was judged when it ran.
 func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step, out *outcome, j *judgement) {
 	if ctx.Err() != nil || out.final != nil || st.failed != nil || out.waits {
 		return

@@ -36,8 +36,8 @@ func (fx *Effects) tellEnd(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	fx.observe(ctx, l, a, "run's end", s, func(h *cairn.Hooks) hook { return endHook(h, run) })
 }
 
-// tell tells the hooks of the end of a run whose effects run apart. If it is carried out again they hear of it again: by then
-// nobody holds the session's lease, under which it could be remembered.
+// tell tells the hooks of the end of a run whose effects run apart. If it is carried out again they hear of it again:
+// by then nobody holds the session's lease, under which it could be remembered.
 func (fx *Effects) tell(ctx context.Context, at Position, givenUp *cairn.Error) error {
 	a, err := fx.agent(at.Agent)
 	if err != nil {

@@ -79,7 +79,8 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 		}
 	}
 	c.scope.end()
-	if cause := context.Cause(ctx); cause != nil { // the process is going away
+	cause := context.Cause(ctx)
+	if cause != nil { // the process is going away
 		if !fx.stages(a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
 			return ToolOut{}, cause // somebody will run the call again, or does
 		}
@@ -93,7 +94,7 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in Tool
 	}
 	if c.finishing() && !result.IsError {
 		if result = fx.finish(work, a, l, c, result, append(below, c.scope)...); result == nil {
-			return ToolOut{}, context.Cause(ctx)
+			return ToolOut{}, cause
 		}
 	}
 	if len(c.scope.ops) > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// userCall describes one call of user code: a tool, a hook, a guard, a model, a method of a user's type. Every such call
-// goes through callUser, so that whatever the code does costs that call and nothing else.
+// userCall describes one call of user code: a tool, a hook, a guard, a model, a method of a user's type. Every such
+// call goes through callUser, so that whatever the code does costs that call and nothing else.
 type userCall struct {
 	// what names the code at the beginning of a sentence that says what it did: "the tool", "a BeforeTool hook".
 	what string
@@ -64,9 +64,9 @@ const (
 	jobGivenUp
 )
 
-// callUser calls user code in a goroutine of its own and returns what it returns. A panic, runtime.Goexit and an error value that
-// cannot be used are its error. Code that is still at work when its limit has passed, or a grace time after ctx has ended,
-// is given up: it has no outcome any more, and the error says why.
+// callUser calls user code in a goroutine of its own and returns what it returns. A panic, runtime.Goexit and an error
+// value that cannot be used are its error. Code that is still at work when its limit has passed, or a grace time after
+// ctx has ended, is given up: it has no outcome any more, and the error says why.
 func callUser[T any](ctx context.Context, fx *Effects, u userCall, fn func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := u.bounded(ctx)
 	if cancel != nil {
@@ -167,8 +167,8 @@ func await(ctx context.Context, done <-chan struct{}, u *userCall, cancel contex
 	}
 }
 
-// awaitPulse waits until user code has returned or its context has ended. It reports false, and ends the context, if there has
-// been no sign of life for too long.
+// awaitPulse waits until user code has returned or its context has ended. It reports false, and ends the context, if
+// there has been no sign of life for too long.
 func awaitPulse(ctx context.Context, done <-chan struct{}, u *userCall, cancel context.CancelCauseFunc) bool {
 	timer := time.NewTimer(u.idle)
 	defer timer.Stop()
@@ -237,8 +237,8 @@ func printed(v any) (text string) {
 	return strings.ToValidUTF8(fmt.Sprint(v), "\uFFFD")
 }
 
-// tamed returns an error of user code as one that can be printed, compared and unwrapped without calling user code in a way
-// that could do harm. It is called in the user code's own goroutine.
+// tamed returns an error of user code as one that can be printed, compared and unwrapped without calling user code in a
+// way that could do harm. It is called in the user code's own goroutine.
 func tamed(err error) error { return tame(err, 0) }
 
 // maxCauses bounds how many causes an error keeps, since they may go round in a circle.
