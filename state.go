@@ -2,10 +2,12 @@ package cairn
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
+	"github.com/cairn-agents/cairn/internal/decode"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -75,7 +77,7 @@ func State[S any](h Handle) (S, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if err := decode.Into(raw, &s); err != nil {
 		return s, Errorf(CodeState, "state does not decode as %T: %w", s, err)
 	}
 	return s, nil
@@ -86,16 +88,22 @@ func State[S any](h Handle) (S, error) {
 // their items. The write takes effect when the step is committed. It costs the size of the state; to add a little to
 // a large state use [Step.Append] and [Step.Set].
 func UpdateState[S any](h Handle, change func(*S)) error {
-	s, err := State[S](h)
+	raw, err := h.step().env.State()
 	if err != nil {
 		return err
 	}
-	before, err := json.Marshal(s)
+	var was, given S
+	if err := decode.Twice(raw, &was, &given); err != nil {
+		return Errorf(CodeState, "state does not decode as %T: %w", was, err)
+	}
+	change(&given)
+	is := given // which change may have kept
+	narrow(&was, &is)
+	before, err := json.Marshal(was)
 	if err != nil {
 		return Errorf(CodeState, "state does not encode: %w", err)
 	}
-	change(&s)
-	after, err := json.Marshal(s)
+	after, err := json.Marshal(is)
 	if err != nil {
 		return Errorf(CodeState, "state does not encode: %w", err)
 	}
@@ -107,4 +115,43 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 		return nil
 	}
 	return h.step().update(list...)
+}
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// narrow takes what is equal out of two states, so that no more is encoded and compared as JSON than may differ. Fields are
+// zeroed in both; of maps, which others may hold, there are new ones. A type that encodes itself is left as it is.
+func narrow[S any](was, is *S) {
+	t := reflect.TypeFor[S]()
+	if t.Implements(marshaler) || t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(marshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
+		return
+	}
+	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(is).Elem()
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			x, y := a.Field(i), b.Field(i)
+			if t.Field(i).IsExported() && reflect.DeepEqual(x.Interface(), y.Interface()) {
+				x.SetZero()
+				y.SetZero()
+			}
+		}
+	case reflect.Map:
+		if a.IsNil() || b.IsNil() {
+			return
+		}
+		before, after := reflect.MakeMap(t), reflect.MakeMap(t)
+		for _, pair := range [...][3]reflect.Value{{a, b, before}, {b, a, after}} {
+			for key, x := range pair[0].Seq2() {
+				if y := pair[1].MapIndex(key); !y.IsValid() || !reflect.DeepEqual(x.Interface(), y.Interface()) {
+					pair[2].SetMapIndex(key, x)
+				}
+			}
+		}
+		a.Set(before)
+		b.Set(after)
+	}
 }

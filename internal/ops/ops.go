@@ -208,6 +208,9 @@ func members(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	case absentKind, nullKind:
 		return map[string]json.RawMessage{}, nil
 	case objectKind:
+		if limits.JSON(raw) == "" {
+			return splitObject(raw), nil
+		}
 		m := map[string]json.RawMessage{}
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return nil, err
@@ -222,6 +225,9 @@ func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	case absentKind, nullKind:
 		return nil, nil
 	case arrayKind:
+		if limits.JSON(raw) == "" {
+			return splitArray(raw), nil
+		}
 		var list []json.RawMessage
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return nil, err

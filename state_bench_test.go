@@ -1,0 +1,94 @@
+package cairn_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+)
+
+type item struct {
+	ID    string   `json:"id"`
+	Name  string   `json:"name"`
+	Price float64  `json:"price"`
+	Tags  []string `json:"tags,omitempty"`
+}
+
+type shop struct {
+	Visits int               `json:"visits"`
+	Items  []item            `json:"items"`
+	Notes  map[string]string `json:"notes"`
+	Last   *item             `json:"last,omitempty"`
+}
+
+// shopOf returns a state of about 25 KB.
+func shopOf() shop {
+	s := shop{Notes: map[string]string{}}
+	for i := range 170 {
+		s.Items = append(s.Items, item{ID: fmt.Sprintf("item-%04d", i), Name: fmt.Sprintf("thing number %d, with some words", i), Price: float64(i) / 4, Tags: []string{"red", "small"}})
+		s.Notes[fmt.Sprintf("note-%04d", i)] = "a few words of a note that was taken"
+	}
+	return s
+}
+
+// held is an Env whose state is a document, as that of a tool's call is.
+type held struct {
+	cairn.Env
+	mu  sync.Mutex
+	raw json.RawMessage
+	ops []cairn.Op
+}
+
+func (h *held) State() (json.RawMessage, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.raw, nil
+}
+
+func (h *held) Update(list []cairn.Op) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	raw, err := ops.Fold(h.raw, list)
+	h.raw, h.ops = raw, list
+	return err
+}
+
+// BenchmarkUpdateState changes a little of a state of 25 KB, as a tool does; each call sees what the one before wrote.
+func BenchmarkUpdateState(b *testing.B) {
+	raw, err := json.Marshal(shopOf())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*shop)
+	}{
+		{"count", func(s *shop) { s.Visits++ }},
+		{"member", func(s *shop) { s.Items[70].Price++ }},
+		{"nothing", func(*shop) {}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			step := cairn.NewStep(cairn.StepInfo{}, &held{raw: raw})
+			b.ReportAllocs()
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				if err := cairn.UpdateState(step, c.change); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("json", func(b *testing.B) { // what decoding it once costs
+		b.ReportAllocs()
+		b.SetBytes(int64(len(raw)))
+		for b.Loop() {
+			var s shop
+			if err := json.Unmarshal(raw, &s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
