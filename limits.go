@@ -29,6 +29,9 @@ func refused(field, problem string, size int) error {
 // CheckText reports a text that a session cannot keep: one that is not valid UTF-8, has a NUL, or more than MaxMessageBytes.
 // The error is ErrInvalid or ErrTooLarge and names the field.
 func CheckText(field, text string) error {
+	if text == "" {
+		return nil
+	}
 	if problem := limits.Text(text); problem != "" {
 		return refused(field, problem, len(text))
 	}
@@ -50,11 +53,14 @@ func CheckJSON(field string, value json.RawMessage) error {
 
 // checkTime reports a time that JSON cannot tell.
 func checkTime(field string, t time.Time) error {
-	if y := t.UTC().Year(); y < 1 || y > 9999 {
-		return Invalid(field, "the year %d is not between 1 and 9999", y)
+	if s := t.Unix(); s < firstSecond || s > lastSecond {
+		return Invalid(field, "the year %d is not between 1 and 9999", t.UTC().Year())
 	}
 	return nil
 }
+
+// The first second of the year 1 and the last one of 9999, since 1970.
+const firstSecond, lastSecond = -62135596800, 253402300799
 
 // Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or too
 // deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
