@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -121,7 +120,7 @@ func collect(b *testing.B, heard <-chan arrival, runs int) []time.Duration {
 		case a := <-heard:
 			worst[a.run] = max(worst[a.run], a.age)
 		case <-limit:
-			b.Fatal(fmt.Sprintf("only %d readers were told of the end of their turn within a minute", n))
+			b.Fatalf("only %d readers were told of the end of their turn within a minute", n)
 		}
 	}
 	list := make([]time.Duration, 0, runs)

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/storetest"
@@ -21,7 +23,16 @@ func openCluster(tb testing.TB) *Store {
 	return openAt(tb, testenv.RedisCluster(tb), &Options{Prefix: newPrefix()})
 }
 
+// The whole suite takes as long as on one server, which has it in `make test`: there the cluster has the scenarios of a store,
+// which use every operation on trees of sessions.
 func TestClusterConformance(t *testing.T) {
+	if !testenv.Soak() {
+		hosttest.Run(t, inProcess, hosttest.Store{Name: "rediscluster", OwnClock: true, Set: hosttest.OnStore,
+			Open:    func(tb testing.TB, _ func() time.Time) store.Store { return openCluster(tb) },
+			Another: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+		})
+		return
+	}
 	storetest.Run(t, func(tb testing.TB) store.Store { return openCluster(tb) }, &storetest.Options{
 		Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
 		Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },

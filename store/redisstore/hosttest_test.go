@@ -14,17 +14,7 @@ import (
 // Processes have stores of their own under one prefix. The clock is the server's.
 func TestHost(t *testing.T) {
 	t.Parallel()
-	hosttest.Run(t, hosttest.Host{
-		Name:    "inprocess",
-		Crashes: testenv.Choose(4, 0),
-		Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
-			eng, err := engine.New(st, agents, opts)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return eng
-		},
-	}, onServer)
+	hosttest.Run(t, inProcess, onServer)
 }
 
 // FuzzDoors writes anything through an engine into a database.
@@ -36,4 +26,16 @@ var onServer = hosttest.Store{
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
 	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb) },
 	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
+}
+
+var inProcess = hosttest.Host{
+	Name:    "inprocess",
+	Crashes: testenv.Choose(4, 0),
+	Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
+		eng, err := engine.New(st, agents, opts)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return eng
+	},
 }
