@@ -390,7 +390,7 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 			return err
 		})
 		stale := errors.Is(err, cairn.ErrStale)
-		if seen := store.Seen(err); stale && out.end != nil && seen != nil && seen.Lease.Until.IsZero() {
+		if seen := store.Seen(err); stale && out.end != nil && seen != nil && seen.Lease.Owner == "" {
 			// Nobody else releases this lease: the commit has happened, but its answer was lost.
 			row, err, stale = seen, nil, false
 		}
