@@ -73,12 +73,12 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	if !testenv.Soak() || h.host.Server == nil {
 		serverLeast = 0
 	}
-	for !h.t.Failed() && (len(h.stops) < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast) {
+	for !h.t.Failed() && (h.stopped() < least || time.Now().Before(until) || int(server.n.Load()) < serverLeast) {
 		of := roundOf
 		if h.host.Defaults {
 			of *= 2 // since some processes sleep for long
 		}
-		if left := least - len(h.stops); left > 0 {
+		if left := least - h.stopped(); left > 0 {
 			of = min(of, left)
 		}
 		h.round(of)
@@ -89,10 +89,21 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	if err := st.Close(); err != nil {
 		h.t.Error(err)
 	}
-	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times", len(h.stops), stopped.Round(time.Millisecond),
+	h.t.Logf("%d stops in %s (checks %s, a start %s), all in %s: %s; %s; server killed %d times", h.stopped(), stopped.Round(time.Millisecond),
 		h.checking.Round(time.Millisecond), median(h.started).Round(time.Millisecond), time.Since(began).Round(time.Millisecond), h.tally,
 		counts(h.moments), server.n.Load())
 	h.report(stopped, int(server.n.Load()))
+}
+
+// stopped is how many processes were.
+func (h *harness) stopped() int {
+	n := 0
+	for _, s := range h.stops {
+		if s.how != byClose {
+			n++
+		}
+	}
+	return n
 }
 
 // idle is how long a session may be active while nobody has its lease: the lease's time, the time between two looks of a
@@ -173,6 +184,49 @@ func (h *harness) round(stops int) {
 	live(clerks, answering, true)
 	living.Wait()
 	h.inspect()
+	if !h.t.Failed() {
+		h.calm()
+	}
+}
+
+// calm lets a process that nobody stops take on what those of a round have left. Else a machine that is too slow for the
+// stops would have ever more to take on.
+func (h *harness) calm() {
+	h.t.Helper()
+	o := h.undisturbed(strconv.Itoa(h.lives) + "z")
+	_, st, eng, leave, err := o.assemble(h.host.Start, h.open, func(point) {})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(h.t.Context(), h.idle())
+	defer cancel()
+	worked := make(chan error, 1)
+	work, rest := context.WithCancel(ctx)
+	go func() { worked <- eng.Work(work) }()
+	if err := h.watch.taken(ctx); err != nil {
+		h.t.Errorf("after life %d: %v", h.lives, err)
+	}
+	rest()
+	at := time.Now()
+	within, cancel := context.WithTimeout(h.t.Context(), time.Second)
+	defer cancel()
+	err = leave(within)
+	if within.Err() != nil { // it has let go of runs, as it was to
+		err = nil
+	}
+	h.stops[o.Name] = stop{at: at, how: byClose}
+	if err := errors.Join(<-worked, err, st.Close()); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// undisturbed is the order of a process of the test's own, which loses no lease.
+func (h *harness) undisturbed(name string) order {
+	o := order{Dir: h.dir, Name: name, LeaseTTL: time.Minute, Ahead: -*flagAhead}
+	if h.host.Defaults {
+		o.LeaseTTL = 0
+	}
+	return o
 }
 
 // life is one process to come.
@@ -237,10 +291,7 @@ func (h *harness) inspect() {
 // each time.
 func (h *harness) finish() {
 	h.t.Helper()
-	o := order{Dir: h.dir, Name: "last", LeaseTTL: time.Minute, Ahead: -*flagAhead} // nobody is to lose a lease any more
-	if h.host.Defaults {
-		o.LeaseTTL = 0
-	}
+	o := h.undisturbed("last")
 	j, st, eng, leave, err := o.assemble(h.host.Start, h.open, func(point) {})
 	if err != nil {
 		h.t.Fatal(err)
@@ -252,7 +303,9 @@ func (h *harness) finish() {
 		}
 		h.check(st, h.groups, true, answer != nil)
 	}
-	if err := leave(h.t.Context()); err != nil {
+	within, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	if err := leave(within); err != nil {
 		h.t.Error(err)
 	}
 	if err := st.Close(); err != nil {

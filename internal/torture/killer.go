@@ -22,6 +22,8 @@ const (
 	byTerm ending = "SIGTERM"
 	// byBoth: it is killed while it does what it was told.
 	byBoth ending = "SIGTERM, then SIGKILL"
+	// byClose: it is the test's own, and has let go of its runs.
+	byClose ending = "no signal"
 )
 
 // plan says when and how a process is stopped.

@@ -42,7 +42,7 @@ func (h *harness) line(lasted time.Duration, serverStops int) string {
 		}
 	}
 	stops := fmt.Sprintf("%d in %s: %d SIGKILL, %d SIGTERM, %d both; %d slept past their leases",
-		len(h.stops), lasted.Round(time.Second), by[byKill], by[byTerm], by[byBoth], slept)
+		h.stopped(), lasted.Round(time.Second), by[byKill], by[byTerm], by[byBoth], slept)
 	if serverStops > 0 {
 		stops += fmt.Sprintf("; the server %d times", serverStops)
 	}

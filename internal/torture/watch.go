@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,6 +130,20 @@ func (w *watch) abandoned(active []cairn.Session, at time.Time) (list []error) {
 	}
 	w.seen = still
 	return list
+}
+
+// taken waits until no session is active without a lease.
+func (w *watch) taken(ctx context.Context) error {
+	for {
+		active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
+		at := time.Now()
+		if err == nil && !slices.ContainsFunc(active, func(row cairn.Session) bool { return need(&row, at) != "" }) {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("not all of %d active sessions are driven: %w", len(active), err)
+		}
+	}
 }
 
 // left finds sessions whose lease a process still has that closed its engine.

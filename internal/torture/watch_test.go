@@ -104,6 +104,24 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 	})
 }
 
+// Nobody works, so what has no lease stays so.
+func TestWhatIsNotTakenOnIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _ := abandoned(t, "p", time.Second)
+		w := &watch{st: st}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.taken(ctx); err != nil {
+			t.Fatalf("while its lease is good: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := w.taken(ctx); err == nil {
+			t.Error("a session without a lease is taken for one that is driven")
+		}
+	})
+}
+
 func TestLeaseOfAClosedEngineIsFound(t *testing.T) {
 	t.Parallel()
 	st, _ := abandoned(t, "host:4711:engine", time.Hour)
