@@ -141,3 +141,30 @@ func (s *unreadable) Snapshot(ctx context.Context, id string, from int) (*store.
 	}
 	return s.tap.Snapshot(ctx, id, from)
 }
+
+// A worker that is told to stop while it takes a session on finishes that: else the session would have a lease, and nobody who
+// drives it or gives the lease back.
+func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		agent := bot(counter(1))
+		abandoned(t, st.Store, agent.Name, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		st.stepIn(nil, func(ctx context.Context, op string) error {
+			if op == "Commit" {
+				stop()
+			}
+			return ctx.Err() // who has gone hears no answer
+		})
+		eng := open(t, st, agent, quiet)
+		if err := eng.Work(ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if row := load(t, st.Store, agent.Name+"0"); row.Status != cairn.SessionCompleted {
+			t.Errorf("the session is %s, with the lease %+v", row.Status, row.Lease)
+		}
+	})
+}

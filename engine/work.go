@@ -118,7 +118,7 @@ func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	r, err := e.takeOver(ctx, d)
+	r, err := e.takeOver(context.WithoutCancel(ctx), d) // else a lease could be left that nobody keeps or gives back
 	if errors.Is(err, cairn.ErrCorrupt) && e.fx.FailCorrupt(ctx, d.SessionID, err) == nil {
 		err = nil
 	}
