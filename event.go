@@ -12,7 +12,7 @@ type EventType string
 
 const (
 	EventRunStart      EventType = "run_start"
-	EventRunEnd        EventType = "run_end" // Status, Reason, Error
+	EventRunEnd        EventType = "run_end" // Status, Reason, Error, Text: why it was stopped
 	EventRunResumed    EventType = "run_resumed"
 	EventStepStart     EventType = "step_start"
 	EventStepCommitted EventType = "step_committed" // MessageCount

@@ -19,6 +19,13 @@ type Hooks struct {
 	RunComplete func(ctx context.Context, step *Step, r *Result)
 	RunFail     func(ctx context.Context, step *Step, r *Result)
 
+	// RunInterrupt is called after the commit that ended the run as interrupted: because it was stopped, or because its process
+	// died and the session went on without it. Its handle can read state, not write it.
+	//
+	// The end of a run that is not driven to its end, since it waited or its process died, is heard in the process that ends
+	// it, if that knows the agent; OnMessage and AfterTool then hear of the calls that were closed with it, and can only read.
+	RunInterrupt func(ctx context.Context, step *Step, r *Result)
+
 	// RunSuspended is called after the commit that suspended the run. Its handle can read state, not write it.
 	RunSuspended func(ctx context.Context, step *Step, r *Result)
 

@@ -256,6 +256,8 @@ type Run struct {
 	Reason    Reason    `json:"reason,omitempty"`
 	// PreviousRunID is the run this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
+	// Abandoned is the run, if any, whose process had died and that ended with the beginning of this one.
+	Abandoned string `json:"abandoned,omitempty"`
 	// Steps is the number of steps the run committed.
 	Steps int `json:"steps"`
 	// StartSequence is the event log's position when the run began: its events come after it.
@@ -266,6 +268,8 @@ type Run struct {
 	Text         string          `json:"text,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"`
 	Error        *Error          `json:"error,omitempty"`
+	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
+	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// Before is where the session was when the run began, so that the run can be taken back.
@@ -298,6 +302,8 @@ type Result struct {
 	// with [OutputAs].
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
+	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
+	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	Steps     int         `json:"steps"`
@@ -307,7 +313,7 @@ type Result struct {
 // Result returns the outcome the record tells of.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, Suspended: r.Suspended, Steps: r.Steps, Usage: r.Usage}
+		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.Suspended, Steps: r.Steps, Usage: r.Usage}
 }
 
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by

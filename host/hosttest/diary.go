@@ -99,6 +99,9 @@ func (d *diary) hooks(who string, alive func() bool) *cairn.Hooks {
 			step(s, "RunComplete", "%s %q", r.Reason, r.Text)
 		},
 		RunFail: func(_ context.Context, s *cairn.Step, r *cairn.Result) { step(s, "RunFail", "%s", r.Error.Code) },
+		RunInterrupt: func(_ context.Context, s *cairn.Step, r *cairn.Result) {
+			step(s, "RunInterrupt", "%s %q", r.Reason, r.StopReason)
+		},
 		RunSuspended: func(_ context.Context, s *cairn.Step, r *cairn.Result) {
 			step(s, "RunSuspended", "%s for %d calls, %d children", r.Status, len(r.Suspended.Calls), len(r.Suspended.Children))
 		},

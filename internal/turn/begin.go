@@ -236,6 +236,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		if c.EndRun, err = fx.crashedRun(ctx, row); err != nil {
 			return err
 		}
+		c.StartRun.Abandoned = c.EndRun.ID
 		c.DropStaged = true
 	}
 	begun, err := fx.commitBegin(ctx, row.ID, c)
@@ -446,6 +447,11 @@ func beginEvent(previous string, messages int) cairn.Event {
 // that step.
 func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Position) error {
 	l.unopened = false
+	work, key := l.work(ctx)
+	defer l.release(key)
+	if err := fx.tellBefore(work, a, l); err != nil {
+		return err
+	}
 	previous := l.run.PreviousRunID
 	pick := func(h *cairn.Hooks) hook {
 		switch {
@@ -459,8 +465,6 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Positio
 	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
 		return nil
 	}
-	work, key := l.work(ctx)
-	defer l.release(key)
 	l.opening = fx.newScope(l, 0)
 	fx.observe(work, l, a, "run's", l.opening, pick)
 	if ctx.Err() != nil {

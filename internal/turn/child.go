@@ -134,13 +134,20 @@ func (v *visit) end(result *cairn.ToolResult) {
 	}
 	v.c.visited = &ev
 	v.l.emit.event(ev)
-	agent := v.c.agent
-	v.fx.observe(v.work, v.l, v.a, "AfterSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
+	v.fx.afterSubAgent(v.work, v.l, v.a, v.c, result, v.c.scope)
+}
+
+func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *call, result *cairn.ToolResult, s *scope) {
+	agent := c.agent
+	if agent == "" && c.tool != nil && c.tool.Agent() != nil { // the run that suspended has begun it
+		agent = c.tool.Agent().Name
+	}
+	fx.observe(ctx, l, a, "AfterSubAgent", s, func(h *cairn.Hooks) hook {
 		if h.AfterSubAgent == nil {
 			return nil
 		}
 		shown := *result
-		return v.c.hook(func(ctx context.Context, call *cairn.Call) error {
+		return c.hook(func(ctx context.Context, call *cairn.Call) error {
 			h.AfterSubAgent(ctx, call, agent, &shown)
 			return nil
 		})

@@ -252,7 +252,7 @@ func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
 	if out.stop != nil && out.final == nil {
 		why = "not executed: the run was stopped"
 	}
-	c.result, c.scope = notExecuted(c.use, why), nil
+	c.result, c.scope, c.left = notExecuted(c.use, why), nil, c.consults() && (c.begun || st.told)
 	l.emit.event(c.ended(st.number))
 }
 
@@ -260,7 +260,7 @@ func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
 func (out *outcome) count(l *live, c *call) {
 	out.usage.ToolCalls++
 	out.usage.ToolCacheHits += l.remember(c, out.at)
-	if c.consults() {
+	if c.consults() && (c.begun || c.visited != nil || l.step.told) { // else it was refused, or closed before it began
 		out.usage.SubAgentRuns++
 	}
 	if c.result.IsError {
@@ -325,9 +325,10 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cair
 	case j.Done:
 		return complete(cairn.Completion{Reason: j.Reason, Text: j.Text, Output: j.Output})
 	case stop != nil && stop.Kind == cairn.StopAbort:
+		run.StopReason = stop.Reason
 		return fail(cairn.ReasonAborted, abortError(*stop))
 	case stop != nil:
-		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
 		return new(run)
 	case st.failed != nil:
 		return fail(cairn.ReasonError, st.failed)
@@ -564,5 +565,5 @@ func endEvents(run *cairn.Run) []cairn.Event {
 		list = append(list, cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
 	}
 	usage := run.Usage
-	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Error: run.Error, Usage: &usage})
+	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Text: run.StopReason, Error: run.Error, Usage: &usage})
 }

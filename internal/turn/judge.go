@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -84,7 +85,9 @@ func (fx *Effects) judges(l *live, a *cairn.Agent, st *step) bool {
 	if len(st.calls) == 0 && !st.told {
 		decides = a.Guard != nil && a.Output == nil
 	}
-	return decides || fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.OnMessage != nil || h.AfterTool != nil })
+	return decides || fx.anyHook(l, a, func(h *cairn.Hooks) bool {
+		return h.OnMessage != nil || h.AfterTool != nil || h.AfterSubAgent != nil && slices.ContainsFunc(st.calls, (*call).consults)
+	})
 }
 
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
@@ -93,32 +96,42 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *st
 	if out.reply == nil {
 		return
 	}
-	onMessage := func(m *cairn.Message) {
-		fx.observe(ctx, l, a, "OnMessage", after, func(h *cairn.Hooks) hook {
-			if h.OnMessage == nil {
-				return nil
-			}
-			shown := shownMessage(m)
-			return func(ctx context.Context, step *cairn.Step) error { h.OnMessage(ctx, step, shown); return nil }
-		})
-	}
 	if !st.told {
-		onMessage(out.reply)
+		fx.onMessage(ctx, l, a, out.reply, after)
 	}
 	if out.results == nil {
 		return
 	}
 	for i := range out.results.Parts {
 		c := st.call(out.results.Parts[i].Result.CallID)
-		onMessage(&cairn.Message{ID: out.results.ID, Role: cairn.RoleTool, Parts: out.results.Parts[i : i+1]})
-		fx.observe(ctx, l, a, "AfterTool", after, func(h *cairn.Hooks) hook {
-			if h.AfterTool == nil {
-				return nil
-			}
-			shown := *c.result
-			return c.hook(func(ctx context.Context, call *cairn.Call) error { h.AfterTool(ctx, call, &shown); return nil })
-		})
+		if c.left {
+			fx.afterSubAgent(ctx, l, a, c, c.result, after)
+		}
+		fx.announceResult(ctx, l, a, c, out.results.ID, after)
 	}
+}
+
+// announceResult calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
+func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, c *call, message string, s *scope) {
+	part := cairn.Part{Type: cairn.PartToolResult, Result: c.result}
+	fx.onMessage(ctx, l, a, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}}, s)
+	fx.observe(ctx, l, a, "AfterTool", s, func(h *cairn.Hooks) hook {
+		if h.AfterTool == nil {
+			return nil
+		}
+		shown := *c.result
+		return c.hook(func(ctx context.Context, call *cairn.Call) error { h.AfterTool(ctx, call, &shown); return nil })
+	})
+}
+
+func (fx *Effects) onMessage(ctx context.Context, l *live, a *cairn.Agent, m *cairn.Message, s *scope) {
+	fx.observe(ctx, l, a, "OnMessage", s, func(h *cairn.Hooks) hook {
+		if h.OnMessage == nil {
+			return nil
+		}
+		shown := shownMessage(m)
+		return func(ctx context.Context, step *cairn.Step) error { h.OnMessage(ctx, step, shown); return nil }
+	})
 }
 
 // decide asks the stop condition whether the turn is to end, and the guard about what would end it. A call that ended

@@ -108,6 +108,8 @@ type call struct {
 	agent   string
 	begun   bool
 	visited *cairn.Event
+	// left says that the run was stopped before the session of the other agent came to its end.
+	left bool
 	// begins are the runs of that session that were handed over to be driven, by id, if effects run apart.
 	begins map[string]Begun
 	// moved says that the session it waits for does not wait any more, since another call of the step has gone on with it.

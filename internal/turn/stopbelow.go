@@ -69,10 +69,30 @@ func (fx *Effects) StopBelow(ctx context.Context, row *cairn.Session, stop cairn
 		if len(fresh) == 0 {
 			return nil
 		}
-		if err := fx.stopAll(ctx, fresh, stop); err != nil {
-			return err
+		for _, level := range levels(fresh) {
+			if err := fx.stopAll(ctx, level, stop); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// levels groups sessions so that each is in a later group than those above it, which learn first that they are to stop: then
+// none takes the end of a sub-agent that was stopped with it for an outcome.
+func levels(list []cairn.Session) (groups [][]cairn.Session) {
+	group := make(map[string]int, len(list))    // by id
+	for _, row := range slices.Backward(list) { // the oldest first, so parents before their children
+		n := 0
+		if above, ok := group[row.ParentID]; ok {
+			n = above + 1
+		}
+		group[row.ID] = n
+		if n == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[n] = append(groups[n], row)
+	}
+	return groups
 }
 
 // stopAll asks the runs of sessions to stop.

@@ -325,6 +325,13 @@ func (fx *Effects) withdraw(c *store.Commit, seen *cairn.Session, messages []cai
 			c.Calls = append(c.Calls, w)
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
+		c.Usage.ToolCalls++
+		if result.IsError {
+			c.Usage.ToolErrors++
+		}
+	}
+	if c.EndRun != nil {
+		c.EndRun.Usage = c.EndRun.Usage.Add(c.Usage)
 	}
 	if len(results.Parts) > 0 {
 		results.ID = fmt.Sprintf("%s%s%d", reply.ID, withdrawnMark, len(messages))
@@ -361,11 +368,16 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	if err != nil {
 		return err
 	}
-	run.Status, run.Reason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, nil
+	var began int64 // sub-agents that were waited for
+	if run.Suspended != nil {
+		began = int64(len(run.Suspended.Children))
+	}
+	run.Status, run.Reason, run.StopReason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason, nil
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, abortError(stop)
 	}
-	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: sessionStatus(run.Status), DropStaged: true}
+	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: sessionStatus(run.Status), DropStaged: true,
+		Usage: cairn.Usage{SubAgentRuns: began}}
 	fx.withdraw(c, row, snap.Messages, snap.Calls, "the run was stopped")
 	after, err := fx.Store.Commit(ctx, id, c)
 	if err != nil {
@@ -382,6 +394,7 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	if _, err := fx.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
 		fx.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
 	}
+	fx.tellClosed(ctx, after, run, c.Messages)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) 
 	}
 	if row.Recoveries >= fx.MaxRecoveries {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
-		return nil, fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonError, cause)
+		return nil, fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
 	}
 	taken, err := fx.Store.Commit(ctx, id, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
@@ -109,14 +109,14 @@ func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) 
 // Settle ends the run of a process that died, without driving it on.
 func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	if stop.Kind == cairn.StopAbort {
-		return fx.settle(ctx, row, cairn.RunFailed, cairn.ReasonAborted, abortError(stop))
+		return fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: abortError(stop)})
 	}
-	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonInterrupted, nil)
+	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
 }
 
 // Abandon ends the run of a process that died, because somebody goes on from elsewhere.
 func (fx *Effects) Abandon(ctx context.Context, row *cairn.Session) error {
-	return fx.settle(ctx, row, cairn.RunInterrupted, cairn.ReasonCrashed, nil)
+	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
 }
 
 func abortError(stop cairn.Stop) *cairn.Error {
@@ -126,15 +126,16 @@ func abortError(stop cairn.Stop) *cairn.Error {
 	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
 }
 
-func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.RunStatus, reason cairn.Reason, cause *cairn.Error) error {
+// settle ends the run of a process that died, with the status and reasons of how.
+func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run) error {
 	run, err := fx.crashedRun(ctx, row)
 	if err != nil {
 		return err
 	}
-	run.Status, run.Reason, run.Error = status, reason, cause
+	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
 	c := &store.Commit{
 		Guard:  store.Guard{Lapsed: true, Version: row.Version},
-		EndRun: run, Status: sessionStatus(status), DropStaged: true,
+		EndRun: run, Status: sessionStatus(how.Status), DropStaged: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
 	}
 	if row.SuspendedStep != "" {
@@ -157,8 +158,11 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, status cairn.
 	}
 	p := pastOf(row, run)
 	p.end = run
-	_, err = fx.reconcile(ctx, row, p)
-	return err
+	if _, err = fx.reconcile(ctx, row, p); err != nil {
+		return err
+	}
+	fx.tellClosed(ctx, row, run, c.Messages)
+	return nil
 }
 
 func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
