@@ -14,6 +14,8 @@ type Code string
 const (
 	CodeInvalid       Code = "invalid_argument"  // bad input; Field names it
 	CodeNotFound      Code = "not_found"         // no such session, run, checkpoint or agent
+	CodeExpired       Code = "expired"           // the session's time is over; its id is reserved
+	CodeDeleted       Code = "deleted"           // the session was deleted; its id is reserved
 	CodeExists        Code = "already_exists"    // the session was created by somebody else
 	CodeRunning       Code = "already_running"   // a run holds the session
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
@@ -75,6 +77,8 @@ type codeInfo struct {
 var codes = map[Code]codeInfo{
 	CodeInvalid:       {CategoryInput, http.StatusBadRequest, false},
 	CodeNotFound:      {CategoryInput, http.StatusNotFound, false},
+	CodeExpired:       {CategoryInput, http.StatusGone, false},
+	CodeDeleted:       {CategoryInput, http.StatusGone, false},
 	CodeTooLarge:      {CategoryInput, http.StatusRequestEntityTooLarge, false},
 	CodeExists:        {CategoryConflict, http.StatusConflict, false},
 	CodeRunning:       {CategoryConflict, http.StatusConflict, true},
@@ -167,10 +171,11 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is.
+// Is reports whether target is an Error of the same code. It makes the sentinels below work with errors.Is. What has
+// expired or was deleted is not found either.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && t.Code == e.Code
+	return ok && (t.Code == e.Code || t.Code == CodeNotFound && (e.Code == CodeExpired || e.Code == CodeDeleted))
 }
 
 // Retryable reports whether the call may succeed when made again.
@@ -198,6 +203,8 @@ func AsError(err error) *Error {
 var (
 	ErrInvalid        = &Error{Code: CodeInvalid, Message: "invalid argument"}
 	ErrNotFound       = &Error{Code: CodeNotFound, Message: "not found"}
+	ErrExpired        = &Error{Code: CodeExpired, Message: "session has expired"}
+	ErrDeleted        = &Error{Code: CodeDeleted, Message: "session was deleted"}
 	ErrExists         = &Error{Code: CodeExists, Message: "session already exists"}
 	ErrAlreadyRunning = &Error{Code: CodeRunning, Message: "session is already running"}
 	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}

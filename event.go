@@ -2,8 +2,11 @@ package cairn
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -40,6 +43,11 @@ const (
 	EventError      EventType = "error"       // Error
 	EventUsage      EventType = "usage"       // Usage of the step
 	EventCheckpoint EventType = "checkpoint"  // CheckpointID, MessageCount
+
+	// EventSessionDeleted is the last event of a tree that was removed, unless it was restored: then EventSessionRestored
+	// follows.
+	EventSessionDeleted  EventType = "session_deleted"
+	EventSessionRestored EventType = "session_restored"
 )
 
 // PatchOp is one operation of an RFC 6902 JSON Patch.
@@ -77,6 +85,61 @@ type Event struct {
 	Patch        []PatchOp `json:"patch,omitempty"`
 	CheckpointID string    `json:"checkpoint_id,omitempty"`
 	MessageCount int       `json:"message_count,omitempty"`
+
+	// Incarnation is that of the log the event was read from, as readers set it; a log does not keep it.
+	Incarnation string `json:"-"`
+}
+
+// Cursor returns the place behind the event, to go on reading from.
+func (e *Event) Cursor() Cursor { return Cursor{Incarnation: e.Incarnation, Sequence: e.Sequence} }
+
+// Cursor is a place in the event log of a session tree: behind the event of a sequence, in one incarnation of the session.
+// The zero value is the beginning. Without an incarnation it is a place in the log of whatever session has the id now.
+// Its text form is INCARNATION.SEQUENCE, or the sequence alone.
+type Cursor struct {
+	Incarnation string
+	Sequence    int64
+}
+
+// After returns the cursor behind a sequence of whatever log there is.
+func After(sequence int64) Cursor { return Cursor{Sequence: sequence} }
+
+// String returns the text form.
+func (c Cursor) String() string {
+	sequence := strconv.FormatInt(c.Sequence, 10)
+	if c.Incarnation == "" {
+		return sequence
+	}
+	return c.Incarnation + "." + sequence
+}
+
+// ParseCursor reads the text form of a cursor; empty is the zero value. Anything else is ErrInvalid.
+func ParseCursor(text string) (Cursor, error) {
+	if text == "" {
+		return Cursor{}, nil
+	}
+	var c Cursor
+	sequence := text
+	if i := strings.LastIndexByte(text, '.'); i >= 0 {
+		c.Incarnation, sequence = text[:i], text[i+1:]
+		if problem := ids.Check(c.Incarnation); problem != "" {
+			return Cursor{}, Invalid("cursor", "%q: the incarnation %s", text, problem)
+		}
+	}
+	var err error
+	if c.Sequence, err = strconv.ParseInt(sequence, 10, 64); err != nil || c.Sequence < 0 {
+		return Cursor{}, Invalid("cursor", "%q does not end with the sequence of an event", text)
+	}
+	return c, nil
+}
+
+// MarshalText returns the text form.
+func (c Cursor) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the text form.
+func (c *Cursor) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseCursor(string(text))
+	return err
 }
 
 // Ends reports whether the event is the last one of the run with the given id.

@@ -44,6 +44,9 @@ type Session struct {
 	// ParentID and RootID place the session in a tree; a root has neither parent nor another root than itself.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
+	// Incarnation tells the session's tree from others that had, or will have, the root's id: it names the tree's event log
+	// beside that. It is made with the root, and the other sessions of the tree have it from there.
+	Incarnation string `json:"incarnation,omitempty"`
 	// Name is what the parent calls the session, if it is a companion.
 	Name string `json:"name,omitempty"`
 	// Secret is what ids of children and pending calls are derived from. It is given out by nothing but the store.
@@ -82,6 +85,17 @@ type Session struct {
 	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has passed, is
 	// judged by that and not by the clock of the process. It is not part of what is kept.
 	AsOf time.Time `json:"-"`
+}
+
+// Log returns the name of the event log that the session's tree writes to.
+func (s *Session) Log() string { return LogName(s.RootID, s.Incarnation) }
+
+// LogName returns the name of the event log of one incarnation of a root.
+func LogName(root, incarnation string) string {
+	if incarnation == "" {
+		return root
+	}
+	return root + "@" + incarnation
 }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
@@ -128,7 +142,7 @@ func (s *Session) Ready() bool {
 	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0
 }
 
-// Expiry returns when the session is to be removed, as things stand; zero for never. That is TTL after its last activity,
+// Expiry returns when the session is gone, as things stand; zero for never. That is TTL after its last activity,
 // which is any commit, or ExpiresAt if that is earlier; but not while the lease of its run is good, nor before the
 // deadline of a call that it waits for. The others are the other sessions of a root's tree: what they do, hold and wait for
 // counts as the root's own.

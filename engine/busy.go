@@ -106,7 +106,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	if err != nil || !queued {
 		return nil, err
 	}
-	return &Run{eng: e, id: next.ID, session: sessionID, root: row.RootID, start: row.LogSequence, queued: true}, nil
+	return &Run{eng: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}, nil
 }
 
 // rollback stops a session's run and takes it back.

@@ -31,7 +31,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 	if e.opts.Host != nil {
 		return e.hand(ctx, b)
 	}
-	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
+	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
 	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile

@@ -342,5 +342,5 @@ func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{eng: e, id: record.ID, session: sessionID, root: row.RootID, turn: record.Turn, start: record.StartSequence}, nil
+	return &Run{eng: e, id: record.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, turn: record.Turn, start: record.StartSequence}, nil
 }

@@ -180,16 +180,23 @@ func state(t *testing.T, st store.Store, id string) string {
 
 func history(t *testing.T, st store.LogProvider, id string) []cairn.Event {
 	t.Helper()
+	row, err := st.(store.Store).Load(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var all []cairn.Event
 	for {
-		page, err := st.EventLog().Read(context.Background(), id, int64(len(all)), 0)
+		page, err := st.EventLog().Read(context.Background(), row.Log(), int64(len(all)), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(page) == 0 {
 			return all
 		}
-		all = append(all, page...)
+		for _, ev := range page {
+			ev.Incarnation = row.Incarnation // as readers of the engine have it
+			all = append(all, ev)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // reconcileAfter is how often a log that somebody reads is held against the store. A process that has ended a run has at
@@ -19,7 +20,7 @@ const reconcileAfter = 2 * time.Second
 type watchers struct {
 	mu      sync.Mutex
 	closed  bool
-	trees   map[string]*watcher // by root
+	trees   map[string]*watcher // by log
 	working sync.WaitGroup
 }
 
@@ -27,7 +28,8 @@ type watchers struct {
 type watcher struct {
 	readers int
 	runs    map[string]*awaited // by id
-	cancel  context.CancelFunc
+	over    context.Context     // ends, with the reason as its cause, when the tree is gone
+	cancel  context.CancelCauseFunc
 	done    chan struct{}
 }
 
@@ -37,22 +39,24 @@ type awaited struct {
 	readers int
 }
 
-// join has the log of a tree completed until leave is called. run is what the reader waits for, if that is one run.
-func (e *Engine) join(root string, run *Run) (leave func()) {
+// join has the log of a tree completed until leave is called. run is what the reader waits for, if that is one run. over ends
+// when the tree is gone.
+func (e *Engine) join(root, incarnation string, run *Run) (over context.Context, leave func()) {
 	ws := &e.readers
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
-		return func() {}
+		return e.ctx, func() {}
 	}
-	w := ws.trees[root]
+	log := cairn.LogName(root, incarnation)
+	w := ws.trees[log]
 	if w == nil {
-		ctx, cancel := context.WithCancel(e.ctx)
-		w = &watcher{runs: map[string]*awaited{}, cancel: cancel, done: make(chan struct{})}
+		ctx, cancel := context.WithCancelCause(e.ctx)
+		w = &watcher{runs: map[string]*awaited{}, over: ctx, cancel: cancel, done: make(chan struct{})}
 		if ws.trees == nil {
 			ws.trees = map[string]*watcher{}
 		}
-		ws.trees[root] = w
+		ws.trees[log] = w
 		ws.working.Go(func() {
 			defer close(w.done)
 			e.keepComplete(ctx, root, w)
@@ -67,11 +71,11 @@ func (e *Engine) join(root string, run *Run) (leave func()) {
 		}
 		a.readers++
 	}
-	return func() { ws.leave(root, w, run) }
+	return w.over, func() { ws.leave(log, w, run) }
 }
 
 // leave takes back a join. With the last reader it waits for the watcher to end.
-func (ws *watchers) leave(root string, w *watcher, run *Run) {
+func (ws *watchers) leave(log string, w *watcher, run *Run) {
 	ws.mu.Lock()
 	if run != nil {
 		a := w.runs[run.id]
@@ -81,12 +85,12 @@ func (ws *watchers) leave(root string, w *watcher, run *Run) {
 	}
 	w.readers--
 	last := w.readers == 0
-	if last && ws.trees[root] == w {
-		delete(ws.trees, root)
+	if last && ws.trees[log] == w {
+		delete(ws.trees, log)
 	}
 	ws.mu.Unlock()
 	if last {
-		w.cancel()
+		w.cancel(nil)
 		<-w.done
 	}
 }
@@ -96,7 +100,7 @@ func (ws *watchers) close() {
 	ws.mu.Lock()
 	ws.closed = true
 	for _, w := range ws.trees {
-		w.cancel()
+		w.cancel(nil)
 	}
 	ws.mu.Unlock()
 	ws.working.Wait()
@@ -125,6 +129,10 @@ func (e *Engine) keepComplete(ctx context.Context, root string, w *watcher) {
 		case <-ticker.C:
 		}
 		err := e.fx.Complete(ctx, &c, e.readers.awaitedRuns(w))
+		if store.IsGone(err) {
+			w.cancel(err)
+			return
+		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotFound) {
 			e.opts.Logger.Warn("event log not completed", "session", root, "error", err)
 		}

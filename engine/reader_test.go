@@ -41,7 +41,7 @@ func TestReadersOfATreeShareOneLookAtIt(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(ctx context.Context, eng *engine.Engine, run *engine.Run){
 		"events of an idle session": func(ctx context.Context, eng *engine.Engine, _ *engine.Run) {
-			for range eng.Events(ctx, "s", 0) {
+			for range eng.Events(ctx, "s", cairn.Cursor{}) {
 			}
 		},
 		"events of a run driven elsewhere": func(ctx context.Context, _ *engine.Engine, run *engine.Run) {

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
@@ -13,9 +14,11 @@ type Run struct {
 	eng     *Engine
 	id      string
 	session string
-	root    string // the session whose log it writes to
-	turn    int
-	start   int64
+	root    string
+	// incarnation is that of the tree, whose log the run writes to.
+	incarnation string // the session whose log it writes to
+	turn        int
+	start       int64
 
 	// queued says that the run may still have others before it.
 	queued bool
@@ -128,7 +131,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 			defer context.AfterFunc(r.lost, cancel)()
 		}
 		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
-		for ev, err := range r.eng.follow(ctx, r, r.root, r.start) {
+		for ev, err := range r.eng.follow(ctx, r, r.root, r.incarnation, r.start) {
 			begun = begun || ev.RunID == r.id
 			if err == nil && (!begun || ev.SessionID == r.session && ev.RunID != r.id) {
 				continue
@@ -147,15 +150,31 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	}
 }
 
-// follow reads a log, which is completed meanwhile where its writer no longer can. awaited is the run that the reader waits
-// for, or nil.
-func (e *Engine) follow(ctx context.Context, awaited *Run, root string, after int64) iter.Seq2[cairn.Event, error] {
+// follow reads the log of one incarnation of a tree, which is completed meanwhile where its writer no longer can. awaited is
+// the run that the reader waits for, or nil. It ends with ErrDeleted or ErrExpired when the tree is removed.
+func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		defer e.join(root, awaited)()
-		for ev, err := range e.log.Follow(ctx, root, after) {
+		over, leave := e.join(root, incarnation, awaited)
+		defer leave()
+		outer := ctx
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
+		for ev, err := range e.log.Follow(ctx, cairn.LogName(root, incarnation), after) {
+			ev.Incarnation = incarnation
 			if !yield(ev, err) || err != nil {
 				return
 			}
+			if ev.Type != cairn.EventSessionDeleted {
+				continue
+			}
+			if _, err := e.store.Load(ctx, root); err != nil { // else it was restored
+				yield(cairn.Event{}, err)
+				return
+			}
+		}
+		if gone := context.Cause(ctx); outer.Err() == nil && store.IsGone(gone) {
+			yield(cairn.Event{}, gone)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestErrorsOfToolsStayPrivate(t *testing.T) {
 			if raw, _ := json.Marshal(messages(t, st, "s")); !strings.Contains(string(raw), secret) {
 				t.Errorf("the model does not read the error: %s", raw)
 			}
-			events, err := eng.History(t.Context(), "s", 0, 0)
+			events, err := eng.History(t.Context(), "s", cairn.Cursor{}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -63,6 +64,11 @@ type Snapshot struct {
 	Sequence int64           `json:"sequence"`
 }
 
+// Cursor returns the place in the log that belongs to the snapshot.
+func (s *Snapshot) Cursor() cairn.Cursor {
+	return cairn.Cursor{Incarnation: s.Session.Incarnation, Sequence: s.Sequence}
+}
+
 // MarshalJSON implements json.Marshaler.
 func (s *Snapshot) MarshalJSON() ([]byte, error) {
 	type plain Snapshot
@@ -92,27 +98,42 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: snap.Session.LogSequence}, nil
 }
 
-// Events yields the events of a session's tree after a sequence, those there are and those to come, until ctx is done,
-// across runs. It ends with ErrTrimmed if the log no longer holds them.
-func (e *Engine) Events(ctx context.Context, id string, after int64) iter.Seq2[cairn.Event, error] {
+// Events yields the events of a session's tree after a cursor, those there are and those to come, until ctx is done, across
+// runs. It ends with ErrTrimmed if the log no longer holds them, with ErrDeleted or ErrExpired when the session is gone, and
+// with ErrDeleted at once if the cursor is of an earlier session of that id.
+func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		row, err := e.Session(ctx, id)
+		row, err := e.at(ctx, id, after)
 		if err != nil {
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.follow(ctx, nil, row.RootID, after)(yield)
+		e.follow(ctx, nil, row.RootID, row.Incarnation, after.Sequence)(yield)
 	}
 }
 
-// History returns at most limit events of a session's tree after a sequence, without waiting for more; limit 0 means
-// 1000.
-func (e *Engine) History(ctx context.Context, id string, after int64, limit int) ([]cairn.Event, error) {
+// at returns the row of the session that a cursor belongs to.
+func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
+	if err == nil && after.Incarnation != "" && after.Incarnation != row.Incarnation {
+		err = cairn.Errorf(cairn.CodeDeleted, "session %q: the cursor %s is of an earlier session of that id, which was deleted", id, after)
+	}
+	return row, err
+}
+
+// History returns at most limit events of a session's tree after a cursor, without waiting for more; limit 0 means 1000.
+// The errors are those of Events.
+func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, limit int) ([]cairn.Event, error) {
+	row, err := e.at(ctx, id, after)
 	if err != nil {
 		return nil, err
 	}
-	return e.log.Read(ctx, row.RootID, after, limit)
+	list, err := e.log.Read(ctx, row.Log(), after.Sequence, limit)
+	list = slices.Clone(list) // readers of one log in one process may share it
+	for i := range list {
+		list[i].Incarnation = row.Incarnation
+	}
+	return list, err
 }
 
 // AddContext adds hidden messages to a session, whether or not it is running: the model reads each text from its next

@@ -459,7 +459,7 @@ func TestBadInputIsNamedAndChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	for _, err := range eng.Events(ctx, "none", 0) {
+	for _, err := range eng.Events(ctx, "none", cairn.Cursor{}) {
 		wantError(t, err, cairn.ErrNotFound)
 	}
 }

@@ -217,7 +217,7 @@ func TestStepThatWasStoppedEndsWithItsRun(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var last cairn.Event
-		for ev, err := range open(t, tapOn(st.Store), bot(scripted.New()), named("b")).Events(ctx, "s", 0) {
+		for ev, err := range open(t, tapOn(st.Store), bot(scripted.New()), named("b")).Events(ctx, "s", cairn.Cursor{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

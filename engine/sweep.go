@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -20,31 +21,74 @@ func (e *Engine) ttl(agent string) time.Duration {
 }
 
 // Delete removes a session with everything it owns: its pending calls, the sessions of its sub-agents and companions, and
-// its event log. It is hidden at once, and its id is free for a new session; what is stored of it, but for the events of a
-// log that is not the store's, is kept until a Sweep after Options.Retention. The error is ErrAlreadyRunning while a run
-// holds one of the sessions, ErrInvalid for a sub-agent's session, which goes with its root.
+// its event log. It is hidden at once: whatever is asked of it from then on is ErrDeleted, which is ErrNotFound as well, and
+// nothing begins anew under its id. What is stored of it is kept until a Sweep after Options.Retention, and until then
+// Restore brings it back. The error is ErrAlreadyRunning while a run holds one of the sessions, ErrInvalid for a sub-agent's
+// session, which goes with its root.
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	_, err := e.remove(ctx, id, store.Deleted)
 	return err
 }
 
-// Erase removes a session as Delete does, and then, without keeping it for any time, what is stored of it. If it fails
-// after the session was hidden, a Sweep does the rest when the time has come.
-func (e *Engine) Erase(ctx context.Context, id string) error {
-	removed, err := e.remove(ctx, id, store.Deleted)
-	if err != nil {
-		return err
+// Restore brings a session back that was deleted or has expired and is not purged yet, with everything it owned. It counts as
+// activity: the session lives for another TTL, and a time that was set for its end, if that is over, is forgotten. The
+// error is ErrExists if the session is there, ErrNotFound if nothing is left of it, ErrInvalid for a sub-agent's session,
+// which comes back with its root.
+func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
 	}
 	if e.sweeper == nil {
-		return nil
+		if _, err := e.store.Load(ctx, id); err != nil {
+			return nil, err
+		}
+		return nil, cairn.Errorf(cairn.CodeExists, "session %q is there", id)
 	}
-	if _, err = e.sweeper.Purge(ctx, removed.Key); errors.Is(err, cairn.ErrNotFound) {
+	var gone *store.GoneError
+	if _, err := e.store.Load(ctx, id); errors.As(err, &gone) {
+		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) { // somebody is purging it
+			return nil, store.NotFound(id)
+		}
+	}
+	row, err := e.sweeper.Restore(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventSessionRestored, SessionID: id, Agent: row.Agent})
+	return row, nil
+}
+
+// Erase removes a session as Delete does, and then, without keeping it for any time, what is stored of it; also of one that
+// was deleted or has expired. Its id is free then. If it fails after the session was hidden, a Sweep does the rest when the
+// time has come.
+func (e *Engine) Erase(ctx context.Context, id string) error {
+	removed, err := e.remove(ctx, id, store.Deleted)
+	var gone *store.GoneError
+	switch {
+	case errors.As(err, &gone) && gone.Removed.SessionID != id:
+		return store.NotRoot(&cairn.Session{ID: id, RootID: gone.Removed.SessionID})
+	case errors.As(err, &gone):
+		removed = &gone.Removed
+	case err != nil || e.sweeper == nil:
+		return err
+	}
+	if _, err = e.purge(ctx, *removed); errors.Is(err, cairn.ErrNotFound) {
 		return nil // a sweep was faster
 	}
 	return err
 }
 
-// remove hides a session tree and forgets it. With an error there may still be a removal, of which the log is left.
+// tell adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
+func (e *Engine) tell(ctx context.Context, log string, ev cairn.Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	ev.Time = e.opts.Now().UTC()
+	if _, err := e.log.Append(ctx, log, store.AnySequence, ev); err != nil {
+		e.opts.Logger.Warn("event log not told", "log", log, "event", ev.Type, "error", err)
+	}
+}
+
+// remove hides a session tree and forgets it.
 func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := cairn.CheckSessionID(root); err != nil {
 		return nil, err
@@ -57,12 +101,8 @@ func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*s
 		return nil, err
 	}
 	e.fx.Evict(root)
-	if e.opts.Log != nil { // of which the store knows nothing
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = e.log.Drop(ctx, root)
-	}
-	return removed, err
+	e.tell(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
+	return removed, nil
 }
 
 // deleteTree removes a session tree for good from a store that cannot hide it first.
@@ -94,7 +134,7 @@ func (e *Engine) deleteTree(ctx context.Context, root string) error {
 		return err
 	}
 	e.fx.Evict(root)
-	return e.log.Drop(ctx, root)
+	return e.log.Drop(ctx, row.Log())
 }
 
 // SweepReport says what a sweep did. A session counts once together with those of its sub-agents and companions.
@@ -137,7 +177,7 @@ func (r *SweepReport) failed(session string, err error) {
 // nothing. Any number of processes may sweep at once. The error says that ctx is done or that the store could not say
 // what there is to sweep; the report is good up to there.
 //
-// Until a sweep removes it, a session that has expired is there like any other, and activity revives it.
+// Nobody need sweep for a session to expire: what finds one whose time is over removes it as well.
 func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
 	var r SweepReport
 	if e.sweeper == nil {
@@ -159,9 +199,9 @@ func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
 			return err
 		}
 		for _, id := range page.Items {
-			removed, err := e.remove(ctx, id, store.Expired)
+			_, err := e.remove(ctx, id, store.Expired)
 			switch {
-			case removed != nil:
+			case err == nil:
 				r.Detected++
 				r.Expired++
 			case ctx.Err() != nil:
@@ -170,8 +210,6 @@ func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
 				continue
 			default:
 				r.Detected++
-			}
-			if err != nil {
 				r.failed(id, err)
 			}
 		}
@@ -208,19 +246,15 @@ func (e *Engine) sweepRemoved(ctx context.Context, r *SweepReport) error {
 	}
 }
 
-// purge removes what is left of a session. Where the log is not the store's, the process that removed the session may have
-// died before it dropped that.
+// purge removes what is left of a session. The log goes first: what was begun and not ended is found by the session, and what
+// has no log is not restored.
 func (e *Engine) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
-	if e.opts.Log != nil {
-		switch _, err := e.store.Load(ctx, removed.SessionID); {
-		case err == nil: // the log is that of the next session of that id
-		case !errors.Is(err, cairn.ErrNotFound):
-			return 0, err
-		default:
-			if err := e.log.Drop(ctx, removed.SessionID); err != nil {
-				return 0, err
-			}
-		}
+	log := removed.Log()
+	if err := e.log.Trim(ctx, log, math.MaxInt64); err != nil { // a part at a time, if it is long
+		return 0, err
+	}
+	if err := e.log.Drop(ctx, log); err != nil {
+		return 0, err
 	}
 	return e.sweeper.Purge(ctx, removed.Key)
 }

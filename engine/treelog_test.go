@@ -80,7 +80,7 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	read := func(t *testing.T, eng *engine.Engine) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, err := range eng.Events(ctx, "s", 0) {
+		for _, err := range eng.Events(ctx, "s", cairn.Cursor{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 		})
 		heard := make(chan struct{})
 		go func() {
-			for ev, err := range open(t, tapOn(st.Store), agent, named("b")).Events(t.Context(), "s", 0) {
+			for ev, err := range open(t, tapOn(st.Store), agent, named("b")).Events(t.Context(), "s", cairn.Cursor{}) {
 				if err != nil {
 					t.Error(err)
 				}

@@ -38,6 +38,7 @@ type exporter struct {
 	ctx   context.Context // of one call
 	st    Importer
 	root  string
+	log   string // its name
 	yield func(*Part, error) bool
 }
 
@@ -53,6 +54,7 @@ func (x *exporter) tree() error {
 	if err != nil {
 		return err
 	}
+	x.log = rows[0].Log()
 	extent, err := x.extent()
 	if err != nil {
 		return err
@@ -67,7 +69,7 @@ func (x *exporter) tree() error {
 		}
 	}
 	for after := extent.First - 1; after < extent.Last; {
-		events, err := x.st.EventLog().Read(x.ctx, x.root, after, int(min(exportPage, extent.Last-after)))
+		events, err := x.st.EventLog().Read(x.ctx, x.log, after, int(min(exportPage, extent.Last-after)))
 		if err != nil {
 			return err
 		}
@@ -83,7 +85,7 @@ func (x *exporter) tree() error {
 }
 
 func (x *exporter) extent() (*LogExtent, error) {
-	first, last, err := x.st.EventLog().Bounds(x.ctx, x.root)
+	first, last, err := x.st.EventLog().Bounds(x.ctx, x.log)
 	return &LogExtent{First: first, Last: last}, err
 }
 

@@ -299,7 +299,7 @@ func (c *importCheck) end() error {
 	return nil
 }
 
-// LogExists returns the error for a tree whose root has the name of an event log that has events already.
+// LogExists returns the error for a tree whose event log has the name of one that has events already.
 func LogExists(log string) error {
 	return cairn.Errorf(cairn.CodeExists, "there is an event log of the name %q already", log)
 }

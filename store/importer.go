@@ -19,8 +19,8 @@ type Importer interface {
 	// Import adds a session tree and its event log, which parts tells in the order of [Export]. Readers see all of the tree
 	// or nothing; an error means that nothing was added, or that the answer was lost, which is ErrUnavailable. Versions,
 	// times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions' fencing tokens. If
-	// there is a session of one of the ids, or a log of the root's id with any events, the error is ErrExists; for parts that
-	// are not a whole tree it is the one of [CheckImport]. parts may be ranged over several times. A store that does not keep
+	// there is a session of one of the ids, or a log of that name with any events, the error is ErrExists; a log of that name
+	// that was dropped is there again. For parts that are not a whole tree the error is the one of [CheckImport]. parts may be ranged over several times. A store that does not keep
 	// everything in memory holds one part at once, and the ids of what came before.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
 
-// Log is an append-only event log per session tree, read by position. All methods are safe for concurrent use by any
-// number of processes. Readers never slow a writer.
+// Log is an append-only event log per session tree, read by position. Its name is [cairn.Session.Log], which is that of one
+// incarnation of the tree: so no reader finds in it what belongs to another session of the same id. All methods are safe
+// for concurrent use by any number of processes. Readers never slow a writer.
 type Log interface {
 	// Append adds events and returns the sequence of the last one. Sequences are contiguous from 1; the log sets them. If
 	// expect is not AnySequence, it must be the log's last sequence, else the error is ErrStale and nothing is added. An
@@ -28,7 +30,9 @@ type Log interface {
 	Bounds(ctx context.Context, log string) (first, last int64, err error)
 	// Trim removes the events before a sequence. The sequence of later events does not change.
 	Trim(ctx context.Context, log string, before int64) error
-	// Drop removes a log with all its events.
+	// Drop removes a log with all its events, for good: from then on Append, Read, Follow and Bounds of it are ErrDeleted, and
+	// followers end with that, so that a process that does not know yet can neither add to it nor begin it anew. A log need
+	// not remember that for longer than [DroppedFor].
 	Drop(ctx context.Context, log string) error
 	// MaxEvent returns the size in bytes that an encoded event may have.
 	MaxEvent() int
@@ -56,6 +60,14 @@ type Writer struct {
 	// Batch is the number of what is appended, so that it can be sent again when nobody knows whether it was added. A
 	// writer counts up, and sends no batch before it has an answer for the one before. 0 stands for no number.
 	Batch int64
+}
+
+// DroppedFor is how long a log remembers at least that it was dropped.
+const DroppedFor = 30 * 24 * time.Hour
+
+// Dropped returns the error for a log that was dropped.
+func Dropped(log string) error {
+	return &cairn.Error{Code: cairn.CodeDeleted, Message: fmt.Sprintf("log %q was dropped with its session", log)}
 }
 
 // AnySequence makes Append unconditional.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -24,6 +25,48 @@ type Removed struct {
 	SessionID string    `json:"session_id"`
 	Reason    Removal   `json:"reason"`
 	RemovedAt time.Time `json:"removed_at"`
+	// Incarnation is that of the tree, which names its event log.
+	Incarnation string `json:"incarnation,omitempty"`
+}
+
+// Log returns the name of the tree's event log.
+func (r *Removed) Log() string { return cairn.LogName(r.SessionID, r.Incarnation) }
+
+// GoneError says that a session belongs to a tree that was removed and is not purged yet.
+type GoneError struct {
+	Err *cairn.Error
+	// Removed is the removal of its tree.
+	Removed Removed
+}
+
+// Error returns the message.
+func (e *GoneError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error within, for errors.Is and errors.As.
+func (e *GoneError) Unwrap() error { return e.Err }
+
+// Gone returns the error for a session of a tree that was removed: ErrExpired or ErrDeleted, both of which are ErrNotFound.
+func Gone(id string, r Removed) error {
+	err := &cairn.Error{Code: cairn.CodeDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
+	if r.Reason == Expired {
+		err.Code, err.Message = cairn.CodeExpired, "session "+strconv.Quote(id)+" has expired"
+	}
+	return &GoneError{Err: err, Removed: r}
+}
+
+// IsGone reports whether an error says that a session has expired or was deleted.
+func IsGone(err error) bool {
+	return errors.Is(err, cairn.ErrExpired) || errors.Is(err, cairn.ErrDeleted)
+}
+
+// Revive makes the row of a removed root that of one that is restored at the store's time now: its version grows by one, as
+// with any activity, and it does not expire at once.
+func Revive(root *cairn.Session, now time.Time) {
+	root.Version++
+	root.UpdatedAt, root.AsOf = now, now
+	if !root.ExpiresAt.After(now) {
+		root.ExpiresAt = time.Time{}
+	}
 }
 
 // CheckRemoval reports a reason that is none.
@@ -68,7 +111,7 @@ const heldAgain = time.Minute
 // written again until it has come, unless the session's context changes. Without the other sessions of the tree the time
 // may be earlier than need be.
 func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.Time {
-	at := root.Expiry(others...)
+	at := root.Expiry(others...).Truncate(time.Microsecond)
 	if root.ID != root.RootID || at.IsZero() {
 		return time.Time{}
 	}
@@ -83,7 +126,7 @@ func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.
 	}
 	switch {
 	case root.ExpiresAt.After(now):
-		earlier(root.ExpiresAt)
+		earlier(root.ExpiresAt.Truncate(time.Microsecond))
 	case !root.ExpiresAt.IsZero():
 		earlier(now.Add(heldAgain))
 	}

@@ -95,14 +95,23 @@ type Store interface {
 
 // Sweeper is a Store that can hide sessions before it removes them for good, and knows which have expired. Without it a
 // deletion is final and nothing expires.
+//
+// A session that has expired is gone from that moment on: what finds that the time of [SweepAt] has come for a tree looks
+// whether it has expired, and if so removes it before it answers. That costs nothing while a lease is good, since a tree
+// that is held has not expired. Of a session that was removed every method says that it is gone: the error is a *GoneError
+// with ErrDeleted or ErrExpired, which is ErrNotFound as well. Nothing begins anew under its id before it is purged.
 type Sweeper interface {
-	// Remove hides a root with all the sessions of its tree, in one write: for every other method but Removed and Purge they
-	// no longer exist, nor do their pending calls, and their ids are free for new sessions. What they own stays until it is
-	// purged. A store that is a LogProvider drops the tree's log in the same write. A session that is not a root is
-	// ErrInvalid. With Deleted, if the lease of any session of the tree is good, the error is a ConflictError with
-	// ErrAlreadyRunning and that session's row. With Expired the error is one with ErrStale if the tree has not expired, by
-	// [cairn.Session.Expiry] and the store's clock; Stale then leaves it out until it may have, see [SweepAt].
+	// Remove hides a root with all the sessions of its tree, in one write: for every other method but Removed, Restore and
+	// Purge they are gone, and no list has them or their pending calls. What they own stays until it is purged, and so does
+	// their event log. A session that is not a root is ErrInvalid. With Deleted, if the lease of any session of the tree is
+	// good, the error is a ConflictError with ErrAlreadyRunning and that session's row. With Expired the error is one with
+	// ErrStale if the tree has not expired, by [cairn.Session.Expiry] and the store's clock; Stale then leaves it out until it
+	// may have, see [SweepAt].
 	Remove(ctx context.Context, root string, why Removal) (*Removed, error)
+	// Restore brings a tree that was removed back, in one write, with everything that it owns, and returns its root's row, of
+	// which [Revive] says what is new. The error is ErrExists if the session is there, ErrInvalid for one that is not a root,
+	// ErrNotFound if there is no such session and never was, or it was purged.
+	Restore(ctx context.Context, root string) (*cairn.Session, error)
 	// Stale pages through the ids of the roots that may have expired, those first whose time came first. Only roots with a
 	// TTL or ExpiresAt are listed, once the time that SweepAt gave at their creation, or at the last change of their context
 	// or Remove of them since, has come. So commits need not write that time, and a root that is active is listed about once
@@ -111,14 +120,14 @@ type Sweeper interface {
 	// Removed pages through the trees that were removed at least age ago and are not purged, the oldest removal first.
 	// q.Newest has no meaning.
 	Removed(ctx context.Context, age time.Duration, q PageQuery) (Page[Removed], error)
-	// Purge removes for good what is left of a removed tree, by its key, and returns how many checkpoints it removed. It need
-	// not be one write: when it fails the rest stays listed and is purged the next time. The error is ErrNotFound if there is
-	// no such removed tree.
+	// Purge removes for good what is left of a removed tree, by its key, and returns how many checkpoints it removed. With the
+	// last of it the ids are free. It need not be one write: when it fails the rest stays listed and is purged the next time;
+	// it can no longer be restored then. The event log is the caller's to drop, before. The error is ErrNotFound if there is no
+	// such removed tree.
 	Purge(ctx context.Context, key string) (checkpoints int, err error)
 }
 
-// LogProvider is a Store that brings an event log of its own, which lies where the sessions do: Remove drops the log of a
-// tree together with it, so that a new session of that id begins with an empty one.
+// LogProvider is a Store that brings an event log of its own, which lies where the sessions do.
 type LogProvider interface {
 	EventLog() Log
 }

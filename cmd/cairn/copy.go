@@ -165,7 +165,7 @@ func (r *copyReport) measure(ctx context.Context, source opened) error {
 	for i := range rows {
 		r.Messages += rows[i].MessageCount
 	}
-	first, last, err := source.EventLog().Bounds(ctx, r.Session)
+	first, last, err := source.EventLog().Bounds(ctx, rows[0].Log())
 	r.Events = last - first + 1
 	return err
 }

@@ -147,7 +147,7 @@ func (h *heeding) leaveAfter(wait time.Duration) {
 
 // unseen yields the events that are in the log but not on the screen.
 func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
-	return historyAfter(ctx, c.eng, c.session, c.screen.seen)
+	return historyAfter(ctx, c.eng, c.session, cairn.After(c.screen.seen))
 }
 
 // skipDiscarded has the screen pass over what a dead process said and what was taken back since.

@@ -120,19 +120,19 @@ func partText(p *cairn.Part) string {
 
 type eventsCmd struct {
 	one
-	After  int64 `default:"0" placeholder:"SEQUENCE" help:"Only events after this one. Default: 0."`
-	Limit  int   `default:"0" help:"At most so many; 0 prints all. Default: 0."`
-	Follow bool  `short:"f" help:"Wait for more until interrupted."`
+	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and made again. Default: all."`
+	Limit  int          `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+	Follow bool         `short:"f" help:"Wait for more until interrupted."`
 }
 
 // Run prints events.
 func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
-	if cmd.After < 0 || cmd.Limit < 0 {
-		return misuse("--after and --limit cannot be negative")
+	if cmd.Limit < 0 {
+		return misuse("--limit cannot be negative")
 	}
 	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		if !cmd.Follow && all.JSON {
-			return printArray(a.stdout, first(historyAfter(ctx, eng, cmd.Session, cmd.After), cmd.Limit))
+			return printArray(a.stdout, eventLines(first(historyAfter(ctx, eng, cmd.Session, cmd.After), cmd.Limit)))
 		}
 		events := historyAfter(ctx, eng, cmd.Session, cmd.After)
 		if cmd.Follow {
@@ -144,7 +144,7 @@ func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
 			case err != nil:
 				return err
 			case all.JSON:
-				err = lines.Encode(&ev)
+				err = lines.Encode(eventLine{&ev, ev.Cursor()})
 			default:
 				// Events come one by one, so that columns have a fixed width.
 				line := fmt.Sprintf("%6d  %s  %2d  %-21s  %s", ev.Sequence, ev.Time.UTC().Format("2006-01-02 15:04:05.000"), ev.Step, ev.Type, eventDetail(&ev))
@@ -158,7 +158,23 @@ func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
 	})
 }
 
-func historyAfter(ctx context.Context, eng *engine.Engine, id string, after int64) iter.Seq2[cairn.Event, error] {
+// eventLine is an event with its cursor, as JSON.
+type eventLine struct {
+	*cairn.Event
+	Cursor cairn.Cursor `json:"cursor"`
+}
+
+func eventLines(events iter.Seq2[cairn.Event, error]) iter.Seq2[eventLine, error] {
+	return func(yield func(eventLine, error) bool) {
+		for ev, err := range events {
+			if !yield(eventLine{&ev, ev.Cursor()}, err) {
+				return
+			}
+		}
+	}
+}
+
+func historyAfter(ctx context.Context, eng *engine.Engine, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		for {
 			events, err := eng.History(ctx, id, after, 0)
@@ -170,7 +186,7 @@ func historyAfter(ctx context.Context, eng *engine.Engine, id string, after int6
 				if !yield(ev, nil) {
 					return
 				}
-				after = ev.Sequence
+				after = ev.Cursor()
 			}
 			if len(events) == 0 {
 				return

@@ -106,7 +106,7 @@ func (s *scene) crashSuspendingRead() {
 	two := s.process()
 	ctx, cancel := context.WithTimeout(s.Context(), s.patience())
 	defer cancel()
-	for ev, err := range two.Events(ctx, "s", 0) {
+	for ev, err := range two.Events(ctx, "s", cairn.Cursor{}) {
 		s.must(err)
 		if ev.Type == cairn.EventToolApproval {
 			two.submit("s", cairn.Approve(cairn.CallRef{ID: ev.CallID, ApprovalID: ev.ApprovalID}), cairn.OutcomeAccepted)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,6 +127,10 @@ func (s *tap) line() store.Store {
 type sweepLine struct {
 	store.Sweeper
 	s *tap
+}
+
+func (l sweepLine) Restore(ctx context.Context, root string) (*cairn.Session, error) {
+	return through(l.s, operation{name: "Restore", session: root}, func() (*cairn.Session, error) { return l.Sweeper.Restore(ctx, root) })
 }
 
 func (l sweepLine) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
@@ -265,22 +270,30 @@ type fencedLine struct {
 	f store.Fencer
 }
 
+// rootOf returns the root whose log it is.
+func rootOf(log string) string {
+	if i := strings.LastIndexByte(log, '@'); i > 0 {
+		return log[:i]
+	}
+	return log
+}
+
 func (l logLine) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (int64, error) {
-	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) { return l.Log.Append(ctx, log, expect, events...) })
+	return through(l.s, operation{name: "Append", session: rootOf(log)}, func() (int64, error) { return l.Log.Append(ctx, log, expect, events...) })
 }
 
 func (l fencedLine) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
-	return through(l.s, operation{name: "Append", session: log}, func() (int64, error) {
+	return through(l.s, operation{name: "Append", session: rootOf(log)}, func() (int64, error) {
 		return l.f.AppendFenced(ctx, log, expect, w, events...)
 	})
 }
 
 func (l logLine) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
-	return through(l.s, operation{name: "Read", session: log}, func() ([]cairn.Event, error) { return l.Log.Read(ctx, log, after, limit) })
+	return through(l.s, operation{name: "Read", session: rootOf(log)}, func() ([]cairn.Event, error) { return l.Log.Read(ctx, log, after, limit) })
 }
 
 func (l logLine) Bounds(ctx context.Context, log string) (first, last int64, err error) {
-	_, err = through(l.s, operation{name: "Bounds", session: log}, func() (_ struct{}, err error) {
+	_, err = through(l.s, operation{name: "Bounds", session: rootOf(log)}, func() (_ struct{}, err error) {
 		first, last, err = l.Log.Bounds(ctx, log)
 		return struct{}{}, err
 	})

@@ -125,7 +125,7 @@ func (s *scene) answerStopped() {
 	one.refused("an answer to a stopped session", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// A tree that is deleted takes its calls along.
+// A tree that is deleted takes its calls along, and brings them back when it is restored.
 func (s *scene) answerDeleted() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -139,8 +139,14 @@ func (s *scene) answerDeleted() {
 	page, err := one.Inbox(s.Context(), callsOf(""))
 	s.must(err)
 	s.say("%d calls are open", len(page.Items))
-	one.turn("s", "hello again")
+	_, err = one.Execute(s.Context(), "s", "bot", cairn.Text("hello again"))
+	s.want("a turn on a deleted session", err, cairn.ErrDeleted)
+	if _, err := two.Restore(s.Context(), "s"); err != nil {
+		s.Fatal(err)
+	}
 	s.roots = []string{"s"}
+	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	one.resume("s")
 }
 
 // A sub-agent's session is its root's to drive.

@@ -295,7 +295,7 @@ func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Eve
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
-	for ev, err := range s.log.Follow(ctx, root, 0) {
+	for ev, err := range s.log.Follow(ctx, s.row(root).Log(), 0) {
 		s.must(err)
 		if heard(&ev) {
 			return ev
@@ -307,7 +307,7 @@ func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Eve
 
 // tail returns the events of a tree, for a failure's message.
 func (s *scene) tail(root string) string {
-	events, err := allEvents(context.Background(), s.log, root)
+	events, err := allEvents(context.Background(), s.log, s.row(root).Log())
 	var b strings.Builder
 	for i := range events {
 		fmt.Fprintf(&b, "%s: %s\n", events[i].SessionID, eventLine(&events[i]))

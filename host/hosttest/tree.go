@@ -43,8 +43,11 @@ func treeOf(ctx context.Context, st store.Store, log store.Log, session string) 
 // readTree reads a root session with all below it.
 func readTree(ctx context.Context, st store.Store, log store.Log, root string) (*tree, error) {
 	t := &tree{order: map[string]int{}}
-	var err error
-	if t.events, err = allEvents(ctx, log, root); err != nil {
+	row, err := st.Load(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if t.events, err = allEvents(ctx, log, row.Log()); err != nil {
 		return nil, err
 	}
 	t.calls, err = pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
@@ -146,10 +149,10 @@ func pages[T any](read func(cursor string) (store.Page[T], error)) ([]T, error) 
 	}
 }
 
-func allEvents(ctx context.Context, log store.Log, root string) ([]cairn.Event, error) {
+func allEvents(ctx context.Context, log store.Log, name string) ([]cairn.Event, error) {
 	var all []cairn.Event
 	for {
-		batch, err := log.Read(ctx, root, int64(len(all)), 0)
+		batch, err := log.Read(ctx, name, int64(len(all)), 0)
 		if err != nil || len(batch) == 0 {
 			return all, err
 		}

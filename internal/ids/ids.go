@@ -28,6 +28,16 @@ func New(prefix string) string {
 	return prefix + "_" + string(text[:])
 }
 
+// Short returns 60 bits of randomness: enough to tell a few things of one name apart.
+func Short() string {
+	var text [12]byte
+	rand.Read(text[:]) // never fails
+	for i := range text {
+		text[i] = alphabet[text[i]%32]
+	}
+	return string(text[:])
+}
+
 // Derive returns an identifier that depends on nothing but its arguments: the same parts always give the same one,
 // and 130 bits of SHA-256 make it impossible to compute from others when one part is a secret.
 func Derive(prefix string, parts ...string) string {

@@ -393,7 +393,7 @@ func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *c
 	if err != nil {
 		return err
 	}
-	for ev, err := range eng.Events(ctx, row.ID, run.StartSequence) {
+	for ev, err := range eng.Events(ctx, row.ID, cairn.After(run.StartSequence)) {
 		if err != nil {
 			return err
 		}

@@ -51,6 +51,10 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
 	}
+	row, err := st.Load(ctx, root)
+	if err != nil {
+		return nil, err
+	}
 	asked := time.Now()
 	due, err := allDue(ctx, st)
 	if err != nil {
@@ -60,7 +64,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	t := &Tree{Settled: settled}
 	log := st.(store.LogProvider).EventLog()
 	for last := int64(0); ; last = t.Events[len(t.Events)-1].Sequence {
-		batch, err := log.Read(ctx, root, last, 0)
+		batch, err := log.Read(ctx, row.Log(), last, 0)
 		if err != nil {
 			return nil, err
 		}

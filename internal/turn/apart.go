@@ -235,14 +235,14 @@ func (g *guest) hear(ctx context.Context) error {
 		after = l.row.LogSequence
 	}
 	g.emit.rivals.alone = false
-	last, err := g.fx.eachSince(ctx, l.row.RootID, after, g.emit.rivals.note)
+	last, err := g.fx.eachSince(ctx, l.row.Log(), after, g.emit.rivals.note)
 	g.emit.last = last
 	return err
 }
 
 // takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
 func (fx *Effects) takeBack(ctx context.Context, l *live) error {
-	_, last, err := fx.Log.Bounds(ctx, l.row.RootID)
+	_, last, err := fx.Log.Bounds(ctx, l.row.Log())
 	if err == nil && last != l.logLast { // else nobody has written since this process did
 		p := pastOf(l.row, l.run)
 		p.deferred = len(l.deferred.steps)

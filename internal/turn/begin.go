@@ -123,7 +123,7 @@ func (fx *Effects) read(ctx context.Context, id string, known *live) (*live, err
 		return nil, err
 	}
 	l.untold = snap.Session.Status != cairn.SessionActive
-	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.RootID)
+	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.Log())
 	return l, err
 }
 
@@ -483,7 +483,7 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Positio
 func (l *live) begun() Begun {
 	return Begun{
 		Position: Position{SessionID: l.row.ID, Agent: l.row.Agent, RunID: l.run.ID, Token: l.row.Lease.Token, Step: l.row.Step},
-		RootID:   l.row.RootID, Turn: l.run.Turn, StartSequence: l.run.StartSequence,
+		RootID:   l.row.RootID, Incarnation: l.row.Incarnation, Turn: l.run.Turn, StartSequence: l.run.StartSequence,
 	}
 }
 

@@ -197,7 +197,7 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.position(),
 		Create: &cairn.Session{ID: v.c.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
-			ParentID: row.ID, RootID: row.RootID, Secret: ids.Derive("secret", row.Secret, v.c.child)},
+			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.c.child)},
 	})
 	return v.fx.part(v.ctx, l, err)
 }

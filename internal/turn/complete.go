@@ -36,6 +36,11 @@ func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]
 	if err != nil {
 		return err
 	}
+	if len(rows) == 0 { // nothing has changed, or there is no such tree any more
+		if _, err := fx.Store.Load(ctx, c.Root); err != nil {
+			return err
+		}
+	}
 	told, late := map[string]int64{}, map[string]int64{}
 	since := c.since
 	var errs error

@@ -57,7 +57,7 @@ var bufferPool = sync.Pool{New: func() any {
 
 func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
 	own := bufferPool.Get().(*buffers)
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.RootID, last: last,
+	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
 		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(), clock: fx.clockOf(row),
 		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
 }

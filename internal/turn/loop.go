@@ -23,8 +23,9 @@ type Position struct {
 // Begun is the outcome of beginning or recovering a run.
 type Begun struct {
 	Position
-	// RootID is the session whose log the run writes to.
+	// RootID is the root of the session's tree, and Incarnation that of the tree, whose log the run writes to.
 	RootID        string `json:"root_id"`
+	Incarnation   string `json:"incarnation,omitempty"`
 	Turn          int    `json:"turn"`
 	StartSequence int64  `json:"start_sequence"`
 }

@@ -101,7 +101,7 @@ func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) e
 func (fx *Effects) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
 	after, limit := row.LogSequence, 32
 	for {
-		batch, err := fx.Log.Read(ctx, row.RootID, after, limit)
+		batch, err := fx.Log.Read(ctx, row.Log(), after, limit)
 		if errors.Is(err, cairn.ErrTrimmed) { // with more that came after the last commit
 			return true, nil
 		}
@@ -193,7 +193,7 @@ func (l *live) retell() {
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
 func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
 	w := store.Writer{Session: row.ID, Token: p.token}
-	if _, err := fx.append(ctx, row.RootID, store.AnySequence, w); err != nil {
+	if _, err := fx.append(ctx, row.Log(), store.AnySequence, w); err != nil {
 		return 0, err
 	}
 	for {
@@ -220,7 +220,7 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		if len(missing) == 0 {
 			return last, nil
 		}
-		last, err = fx.append(ctx, row.RootID, last, w, missing...)
+		last, err = fx.append(ctx, row.Log(), last, w, missing...)
 		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
 			return last, err
 		}
@@ -338,7 +338,7 @@ func (m *marks) ended(run *cairn.Run) bool { return m.over || m.waits && run.Sta
 // since reads what the log says of a run.
 func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m marks, last int64, err error) {
 	m.committed, m.calls = map[int]bool{}, map[string]int{}
-	after, err := fx.eachSince(ctx, row.RootID, p.after, func(ev *cairn.Event) {
+	after, err := fx.eachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
 		if ev.SessionID == row.ID && ev.RunID == p.runID {
 			m.add(ev, p.steps)
 		}
@@ -347,7 +347,7 @@ func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m mar
 		return m, 0, err
 	}
 	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
-	_, last, err = fx.Log.Bounds(ctx, row.RootID)
+	_, last, err = fx.Log.Bounds(ctx, row.Log())
 	return m, min(after, last), err
 }
 

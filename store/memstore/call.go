@@ -14,6 +14,9 @@ func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCa
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	if _, err := s.find(root, s.clock()); err != nil {
+		return nil, err
+	}
 	ses := s.owners[callKey{root, callID}]
 	if ses == nil {
 		return nil, store.UnknownCall(root, callID)
@@ -34,6 +37,7 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
+	s.expire(now)
 	var found []*cairn.PendingCall
 	for key, ses := range s.owners {
 		c := ses.calls[key.id]

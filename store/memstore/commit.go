@@ -21,7 +21,10 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	defer s.mu.Unlock()
 	now := s.clock()
 
-	ses := s.sessions[id]
+	ses, err := s.find(id, now)
+	if err != nil {
+		return nil, err
+	}
 	if ses == nil {
 		if c.Create == nil {
 			return nil, store.NotFound(id)
@@ -51,6 +54,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	}
 	*ses = next
 	s.sessions[id] = ses
+	s.sweepFrom(ses.sweepAt)
 	s.putCalls(ses, calls)
 	return row, nil
 }
@@ -273,8 +277,11 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	if there := s.sessions[to.ID]; there != nil {
-		there.row.AsOf = s.clock()
+	switch there, err := s.find(to.ID, s.clock()); {
+	case err != nil:
+		return nil, err
+	case there != nil:
+
 		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", to.ID)
 	}
 	count, position := len(ses.messages), ses.row.State.Position
@@ -305,6 +312,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	branch.row.MessageCount = count
 	branch.row.Version = 1
 	s.sessions[to.ID] = branch
+	s.sweepFrom(branch.sweepAt)
 	return copyOf(&branch.row), nil
 }
 

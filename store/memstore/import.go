@@ -41,15 +41,19 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	}
 	defer s.mu.Unlock()
 	for _, ses := range tree {
-		if there := s.sessions[ses.row.ID]; there != nil {
-			there.row.AsOf = s.clock()
+		switch there, err := s.find(ses.row.ID, s.clock()); {
+		case err != nil:
+			return err
+		case there != nil:
+
 			return store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", ses.row.ID)
 		}
 	}
-	if err := s.log.take(root, log); err != nil {
+	if err := s.log.take(tree[0].row.Log(), log); err != nil {
 		return err
 	}
 	for _, ses := range tree {
+		s.sweepFrom(ses.sweepAt)
 		s.sessions[ses.row.ID] = ses
 		for id := range ses.calls {
 			s.owners[callKey{root, id}] = ses
@@ -72,7 +76,7 @@ func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*s
 			if part.Session.Log != nil {
 				log.last = part.Session.Log.Last
 			}
-			log.fenceOf(root, ses.row.ID).token = ses.row.Lease.Token
+			log.fenceOf(ses.row.ID).token = ses.row.Lease.Token
 		}
 		if err := tree[len(tree)-1].add(part); err != nil {
 			return nil, nil, err
@@ -128,14 +132,15 @@ func (ses *session) add(p *store.Part) error {
 	return nil
 }
 
-// take makes a log that was put together elsewhere that of a root.
-func (l *Log) take(root string, log *events) error {
+// take gives a log that was put together elsewhere its name.
+func (l *Log) take(name string, log *events) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if there := l.logs[root]; there != nil && there.last > 0 {
-		return store.LogExists(root)
+	if there := l.logs[name]; there != nil && there.last > 0 {
+		return store.LogExists(name)
 	}
-	l.logs[root] = log
-	l.hub.Wake(root)
+	delete(l.dropped, name)
+	l.logs[name] = log
+	l.hub.Wake(name)
 	return nil
 }

@@ -74,6 +74,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
+	s.expire(now)
 	var out store.Page[cairn.Session]
 	for _, row := range s.newest(func(row *cairn.Session) bool { return cursor.Before(row) && matches(&q, row) }) {
 		if len(out.Items) == store.PageSize(q.Limit) {

@@ -3,7 +3,9 @@ package memstore
 import (
 	"context"
 	"iter"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
@@ -15,17 +17,20 @@ type Log struct {
 	max int
 	hub tail.Hub
 
-	mu     sync.RWMutex
-	closed bool
-	logs   map[string]*events
+	mu      sync.RWMutex
+	closed  bool
+	logs    map[string]*events
+	dropped map[string]time.Time // when
+	now     func() time.Time
 }
 
 // events is one log: what is left of it, and the sequence of the last event there ever was.
 type events struct {
-	list   []cairn.Event
-	last   int64
-	fence  fence             // of the session that the log is named after
-	fences map[string]*fence // of the others, by session
+	list    []cairn.Event
+	last    int64
+	session string            // the first that wrote under a token: mostly the only one
+	fence   fence             // of that session
+	fences  map[string]*fence // of the others
 }
 
 // fence is the highest token that a log has seen of a session, and the last batch of each writer that held it.
@@ -41,8 +46,11 @@ type batch struct {
 }
 
 // fenceOf returns the fence of a session, which it makes if there is none.
-func (e *events) fenceOf(log, session string) *fence {
-	if session == log {
+func (e *events) fenceOf(session string) *fence {
+	if e.session == "" {
+		e.session = session
+	}
+	if session == e.session {
 		return &e.fence
 	}
 	f := e.fences[session]
@@ -78,11 +86,11 @@ func (f *fence) see(w *store.Writer, numbered bool, last int64) {
 	}
 }
 
-func newLog(max int) *Log {
+func newLog(max int, now func() time.Time) *Log {
 	if max <= 0 {
 		max = store.DefaultMaxEvent
 	}
-	return &Log{max: max, logs: map[string]*events{}}
+	return &Log{max: max, logs: map[string]*events{}, dropped: map[string]time.Time{}, now: now}
 }
 
 func (l *Log) close() {
@@ -97,6 +105,17 @@ func (l *Log) check(ctx context.Context) error {
 		return cairn.Errorf(cairn.CodeClosed, "the event log is closed")
 	}
 	return ctx.Err()
+}
+
+// checkLog is check for one log.
+func (l *Log) checkLog(ctx context.Context, log string) error {
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	if _, dropped := l.dropped[log]; dropped {
+		return store.Dropped(log)
+	}
+	return nil
 }
 
 // MaxEvent implements store.Log.
@@ -121,7 +140,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.check(ctx); err != nil {
+	if err := l.checkLog(ctx, log); err != nil {
 		return 0, err
 	}
 	e := l.logs[log]
@@ -130,7 +149,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	}
 	numbered := w != nil && w.Batch > 0 && len(list) > 0
 	if w != nil {
-		f := e.fenceOf(log, w.Session)
+		f := e.fenceOf(w.Session)
 		if w.Token < f.token {
 			return 0, store.Fenced(log, *w, f.token)
 		}
@@ -147,7 +166,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		l.add(log, e, list)
 	}
 	if w != nil {
-		e.fenceOf(log, w.Session).see(w, numbered, e.last)
+		e.fenceOf(w.Session).see(w, numbered, e.last)
 	}
 	if w != nil || len(list) > 0 { // a fence is kept though there are no events yet
 		l.logs[log] = e
@@ -183,7 +202,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if err := l.check(ctx); err != nil {
+	if err := l.checkLog(ctx, log); err != nil {
 		return nil, err
 	}
 	e := l.logs[log]
@@ -209,7 +228,7 @@ func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cai
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if err := l.check(ctx); err != nil {
+	if err := l.checkLog(ctx, log); err != nil {
 		return 0, 0, err
 	}
 	e := l.logs[log]
@@ -244,12 +263,12 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 	if err := l.check(ctx); err != nil {
 		return err
 	}
-	l.drop(log)
-	return nil
-}
-
-// drop removes a log. The caller holds the lock.
-func (l *Log) drop(log string) {
+	now := l.now()
+	if len(l.dropped)%256 == 255 {
+		maps.DeleteFunc(l.dropped, func(_ string, at time.Time) bool { return now.Sub(at) > store.DroppedFor })
+	}
 	delete(l.logs, log)
+	l.dropped[log] = now
 	l.hub.Drop(log)
+	return nil
 }

@@ -33,8 +33,10 @@ type Store struct {
 	closed   bool
 	sessions map[string]*session
 	owners   map[callKey]*session
-	removed  []*tree // the oldest removal first
-	removals int     // ever
+	removed  []*tree          // the oldest removal first
+	gone     map[string]*tree // those by the ids of their sessions
+	removals int              // ever
+	sweepAt  time.Time        // no root is stale before; zero if none will be
 	watchers map[chan store.StopNotice]struct{}
 }
 
@@ -74,11 +76,11 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{now: opts.Now, sessions: map[string]*session{}, owners: map[callKey]*session{}, watchers: map[chan store.StopNotice]struct{}{}}
+	s := &Store{now: opts.Now, sessions: map[string]*session{}, gone: map[string]*tree{}, owners: map[callKey]*session{}, watchers: map[chan store.StopNotice]struct{}{}}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.log = newLog(opts.MaxEvent)
+	s.log = newLog(opts.MaxEvent, s.now)
 	return s
 }
 
@@ -115,12 +117,29 @@ func (s *Store) open(ctx context.Context, id string) (*session, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
-	ses := s.sessions[id]
-	if ses == nil {
-		s.mu.Unlock()
-		return nil, store.NotFound(id)
+	ses, err := s.find(id, s.clock())
+	if err == nil && ses == nil {
+		err = store.NotFound(id)
 	}
-	ses.row.AsOf = s.clock()
+	if err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	return ses, nil
+}
+
+// find returns a session, or nil if there is none; of one that is gone the error says so.
+func (s *Store) find(id string, now time.Time) (*session, error) {
+	ses := s.sessions[id]
+	if ses != nil && !ses.row.Running(now) {
+		s.look(ses, now)
+	}
+	if t := s.gone[id]; t != nil {
+		return nil, store.Gone(id, t.Removed)
+	}
+	if ses != nil {
+		ses.row.AsOf = now
+	}
 	return ses, nil
 }
 
@@ -397,6 +416,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
+	s.expire(now)
 	var due []store.Due
 	for _, ses := range s.sessions {
 		d := ses.due()

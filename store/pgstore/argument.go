@@ -169,6 +169,8 @@ func (w *write) newArgument(name string) any {
 		return row.RootID
 	case "name":
 		return row.Name
+	case "incarnation":
+		return row.Incarnation
 	case "secret":
 		return row.Secret
 	case "initial":

@@ -56,7 +56,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err == nil {
 		return nil, store.Conflict(cairn.CodeExists, there.session, "session %q already exists", to.ID)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) {
+	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
 		return nil, err
 	}
 	count, position, err := c.resolve(ctx, source, at)

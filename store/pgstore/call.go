@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -176,14 +177,14 @@ func kept(t time.Time) time.Time { return instant(timestamp(t)) }
 func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
 	var call *cairn.PendingCall
 	err := s.try(ctx, "read a call", reads, func(ctx context.Context, c *conn) error {
-		return c.query(ctx, sqlCall, func(rows pgx.Rows) error {
+		return c.owned(ctx, root, sqlCall, func(rows pgx.Rows) error {
 			read, err := readCall(rows)
 			call = &read
 			return err
-		}, root, callID)
+		}, callID)
 	})
 	switch {
-	case err != nil:
+	case err != nil && (store.IsGone(err) || !errors.Is(err, cairn.ErrNotFound)):
 		return nil, err
 	case call == nil:
 		return nil, store.UnknownCall(root, callID)
@@ -197,7 +198,7 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	if err != nil {
 		return store.Page[cairn.PendingCall]{}, err
 	}
-	return readPage(ctx, s, "list calls", text, args, store.PageSize(q.Limit), readCall, store.CallCursor)
+	return readPage(ctx, s, "list calls", text, args, store.PageSize(q.Limit), readCall, store.CallCursor, func(call *cairn.PendingCall) string { return call.RootID })
 }
 
 // Where the calls of a list come from.

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
@@ -142,12 +141,10 @@ func (c *conn) goBack(ctx context.Context, r *record, o *origin) error {
 // Checkpoint implements store.Store.
 func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (cp *cairn.Checkpoint, err error) {
 	err = s.try(ctx, "read a checkpoint", reads, func(ctx context.Context, c *conn) (err error) {
-		cp, err = c.findCheckpoint(ctx, id, checkpointID)
-		if errors.Is(err, cairn.ErrNotFound) {
-			if _, missing := c.findKey(ctx, id); missing != nil {
-				err = missing
-			}
+		if _, err := c.findKey(ctx, id); err != nil {
+			return err
 		}
+		cp, err = c.findCheckpoint(ctx, id, checkpointID)
 		return err
 	})
 	if err != nil {

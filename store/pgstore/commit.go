@@ -252,7 +252,7 @@ func (w *write) run(ctx context.Context, c *conn) error {
 	case err != nil, w.result != nil:
 		return err
 	case seen == nil && w.c.Create == nil:
-		return store.NotFound(w.id)
+		return c.gone(ctx, w.id)
 	case seen != nil && w.c.Guard.Check(seen.session, seen.session.AsOf) != nil:
 		done, err := w.check(ctx, c, seen)
 		if err != nil || !done {

@@ -94,8 +94,12 @@ const (
 )
 
 // try runs an operation on a connection, and runs it again while the server cannot be reached, for as long as RetryFor
-// says.
+// says; and when it has found what may have expired.
 func (s *Store) try(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
+	return s.looking(ctx, func() error { return s.reach(ctx, doing, how, do) })
+}
+
+func (s *Store) reach(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
 	began := time.Time{}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		err := s.once(ctx, how, do)

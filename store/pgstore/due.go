@@ -61,7 +61,11 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	args := []any{q.Agents, after, id, store.PageSize(q.Limit)}
 	err = s.try(ctx, "look for due sessions", reads, func(ctx context.Context, c *conn) error {
 		list = nil
-		return c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read})
+		err := c.view(ctx, reading{dueStatement(agents, sqlCrashed), args, read}, reading{dueStatement(agents, sqlWaiting), args, read})
+		if err == nil {
+			err = overdueOf(ctx, c, list, func(d *store.Due) string { return d.RootID })
+		}
+		return err
 	})
 	if err != nil {
 		return store.Page[store.Due]{}, err

@@ -89,8 +89,9 @@ func fault(doing string, err error) error {
 		return nil
 	}
 	var known *cairn.Error
+	var late *overdue
 	switch {
-	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &known), errors.As(err, &late), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case strings.HasSuffix(err.Error(), "closed pool"):
 		return errClosed

@@ -29,9 +29,9 @@ const (
 
 	sqlImportSession = `
 		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
-			secret, context, created_at, ttl, sweep_at)
+			secret, context, created_at, ttl, sweep_at, incarnation)
 		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, 0, $12::timestamptz, $13::interval,
-			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END)
+			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END, $15)
 		ON CONFLICT (id) DO NOTHING
 		RETURNING key`
 
@@ -77,7 +77,8 @@ const (
 	// A log of that name that has no events yet is taken over.
 	sqlImportLog = `
 		INSERT INTO {schema}.logs AS l (name, first, last) VALUES ($1, $2, $3)
-		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}', batches = '{}'
+		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}', batches = '{}',
+			dropped_at = NULL
 		WHERE l.last = 0
 		RETURNING key`
 
@@ -138,9 +139,11 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 // Import implements store.Importer. It is one transaction, for which nobody else has to wait but who makes a session of one
 // of the ids.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
+	var name string // of its log
 	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
 		return c.transact(patient, func(c *conn) error {
 			m := importing{c: c}
+			defer func() { name = m.name }()
 			for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
 				if err == nil {
 					err = ctx.Err()
@@ -156,15 +159,16 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 		})
 	})
 	if err == nil {
-		s.hub.Wake(root)
+		s.hub.Wake(name)
 	}
 	return err
 }
 
 // importing is a tree that is being imported.
 type importing struct {
-	c   *conn
-	log int64 // the key of its event log
+	c    *conn
+	log  int64  // the key of its event log
+	name string // of the log
 
 	// Of the session under way.
 	key      int64
@@ -221,7 +225,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	made, err := m.c.row(ctx, sqlImportSession, []any{&m.key}, row.ID, row.Agent, row.UserID, append([]string{}, row.Tags...),
 		mapText(row.Metadata), timestamp(row.ExpiresAt), row.TraceParent, row.ParentID, row.RootID, row.Name, p.Secret,
-		timestamp(row.CreatedAt), orNull(row.TTL, row.TTL > 0), timestamp(row.UpdatedAt))
+		timestamp(row.CreatedAt), orNull(row.TTL, row.TTL > 0), timestamp(row.UpdatedAt), row.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -239,7 +243,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	}
 	m.position, m.message = p.Inside.FirstState, 0
 	if p.Log != nil {
-		if err := m.beginLog(ctx, row.ID, p.Log); err != nil {
+		if err := m.beginLog(ctx, row.Log(), p.Log); err != nil {
 			return err
 		}
 	}
@@ -259,15 +263,16 @@ func (m *importing) exists(ctx context.Context, id string) error {
 }
 
 // beginLog makes the tree's event log, and has its followers told of it once it can be seen.
-func (m *importing) beginLog(ctx context.Context, root string, extent *store.LogExtent) error {
-	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, root, extent.First, extent.Last)
+func (m *importing) beginLog(ctx context.Context, name string, extent *store.LogExtent) error {
+	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, name, extent.First, extent.Last)
 	if err != nil {
 		return err
 	}
 	if !made {
-		return store.LogExists(root)
+		return store.LogExists(name)
 	}
-	told := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), root)
+	m.name = name
+	told := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), name)
 	_, err = m.c.row(ctx, sqlTell, []any{new(string)}, m.c.s.channel(), told)
 	return err
 }

@@ -57,11 +57,20 @@ func asTexts[T ~string](list []T) []string {
 
 // readPage reads a page from a statement that gives one item more if there is another page.
 func readPage[T any](ctx context.Context, s *Store, doing, text string, args []any, size int,
-	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
+	read func(pgx.Rows) (T, error), cursor, root func(*T) string) (store.Page[T], error) {
+	return readPageBy(ctx, s, doing, size, read, cursor, root, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
+		return c.query(ctx, text, each, args...)
+	})
+}
+
+// readPageBy is readPage for rows that query brings. Where root tells the root that an item belongs to, those of roots that
+// have expired are not on the page.
+func readPageBy[T any](ctx context.Context, s *Store, doing string, size int, read func(pgx.Rows) (T, error), cursor, root func(*T) string,
+	query func(context.Context, *conn, func(pgx.Rows) error) error) (store.Page[T], error) {
 	var page store.Page[T]
 	err := s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
 		page = store.Page[T]{}
-		return c.query(ctx, text, func(rows pgx.Rows) error {
+		err := query(ctx, c, func(rows pgx.Rows) error {
 			if len(page.Items) == size {
 				page.Next = cursor(&page.Items[size-1])
 				return nil
@@ -71,7 +80,11 @@ func readPage[T any](ctx context.Context, s *Store, doing, text string, args []a
 				page.Items = append(page.Items, item)
 			}
 			return err
-		}, args...)
+		})
+		if err == nil && root != nil {
+			err = overdueOf(ctx, c, page.Items, root)
+		}
+		return err
 	})
 	if err != nil {
 		return store.Page[T]{}, err
@@ -89,7 +102,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		r := &record{}
 		err := r.read(rows)
 		return *r.session, err
-	}, store.SessionCursor)
+	}, store.SessionCursor, func(s *cairn.Session) string { return s.RootID })
 }
 
 // listStatement returns the statement for one page.

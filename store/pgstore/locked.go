@@ -19,7 +19,7 @@ func (w *write) runLocked(ctx context.Context, c *conn) error {
 		switch {
 		case err == nil:
 			return w.change(ctx, c, r)
-		case !errors.Is(err, cairn.ErrNotFound) || w.c.Create == nil:
+		case !errors.Is(err, cairn.ErrNotFound) || w.c.Create == nil || store.IsGone(err):
 			return err
 		}
 		if err := w.checkCreation(); err != nil {
@@ -34,7 +34,7 @@ func (w *write) runLocked(ctx context.Context, c *conn) error {
 			return nil
 		}
 	}
-	return store.NotFound(w.id)
+	return c.gone(ctx, w.id)
 }
 
 // checkCreation refuses what only a session that is there can do.

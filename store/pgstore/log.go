@@ -20,7 +20,7 @@ const (
 			SET last = l.last + $2::bigint`
 
 	advanceIf = `
-			WHERE l.name = $1 AND ($3::bigint < 0 OR l.last = $3::bigint)`
+			WHERE l.name = $1 AND l.dropped_at IS NULL AND ($3::bigint < 0 OR l.last = $3::bigint)`
 
 	// Adds the events and, when they can be seen, has it told on the channel $5 how far the log is now. If $7 is set the
 	// transaction does not wait for the disk: what it wrote is there before that of any later commit.
@@ -63,14 +63,15 @@ const (
 		WHERE NOT EXISTS (SELECT FROM {schema}.logs WHERE name = $1)
 		ON CONFLICT (name) DO NOTHING`
 
-	sqlBounds = `SELECT first, last FROM {schema}.logs WHERE name = $1`
+	sqlBounds = `SELECT first, last, dropped_at IS NOT NULL FROM {schema}.logs WHERE name = $1`
 
 	// How far a log is, the highest token it has seen of the session $2, and the last batch of the writer $3 with where that
 	// ended.
 	sqlLog = `
 		SELECT l.last, coalesce((l.fences ->> $2::text)::bigint, 0),
 			coalesce((l.batches -> $2::text -> $3::text ->> 0)::bigint, 0),
-			coalesce((l.batches -> $2::text -> $3::text ->> 1)::bigint, 0)
+			coalesce((l.batches -> $2::text -> $3::text ->> 1)::bigint, 0),
+			l.dropped_at IS NOT NULL
 		FROM {schema}.logs l
 		WHERE l.name = $1`
 
@@ -94,8 +95,16 @@ const (
 		)
 		SELECT more FROM log`
 
+	// What stays of a log that was dropped; those of which nothing need stay any longer, by logs_dropped, go.
 	sqlDropLog = `
-		WITH log AS (DELETE FROM {schema}.logs WHERE name = $1 RETURNING key)
+		WITH log AS (
+			INSERT INTO {schema}.logs AS l (name, first, last, dropped_at) VALUES ($1, 1, 0, statement_timestamp())
+			ON CONFLICT (name) DO UPDATE SET first = 1, last = 0, fences = '{}', batches = '{}',
+				dropped_at = coalesce(l.dropped_at, excluded.dropped_at)
+			RETURNING key
+		), forgotten AS (
+			DELETE FROM {schema}.logs WHERE dropped_at <= statement_timestamp() - $2::interval AND name <> $1
+		)
 		DELETE FROM {schema}.events e USING log WHERE e.log = log.key`
 )
 
@@ -180,10 +189,13 @@ func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *st
 		w = &store.Writer{}
 	}
 	var last, token, batch int64
-	found, err := c.row(ctx, sqlLog, []any{&last, &token, &batch, &ended}, log, w.Session, w.ID)
+	var dropped bool
+	found, err := c.row(ctx, sqlLog, []any{&last, &token, &batch, &ended, &dropped}, log, w.Session, w.ID)
 	switch {
 	case err != nil:
 		return 0, false, err
+	case dropped:
+		return 0, false, store.Dropped(log)
 	case fenced && w.Token < token:
 		return 0, false, store.Fenced(log, *w, token)
 	case fenced && w.Token == token && w.Batch > 0 && w.Batch <= batch:
@@ -256,7 +268,11 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 // bounds returns the bounds of a log; one that does not exist is empty.
 func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err error) {
 	first = 1
-	_, err = c.row(ctx, sqlBounds, []any{&first, &last}, log)
+	var dropped bool
+	_, err = c.row(ctx, sqlBounds, []any{&first, &last, &dropped}, log)
+	if err == nil && dropped {
+		err = store.Dropped(log)
+	}
 	return first, last, err
 }
 
@@ -296,7 +312,7 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 // Drop implements store.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
 	err := l.s.try(ctx, "drop the event log", again, func(ctx context.Context, c *conn) error {
-		_, err := c.exec(ctx, sqlDropLog, log)
+		_, err := c.exec(ctx, sqlDropLog, log, store.DroppedFor)
 		return err
 	})
 	l.s.hub.Drop(log)

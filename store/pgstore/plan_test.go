@@ -48,8 +48,8 @@ const sqlFill = `
 	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.queue (session, id, data) SELECT n, 'turn', '[]' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.cache (session, key, data) SELECT n, 'key', '{}' FROM generate_series(1, 5000) n;
-	INSERT INTO {schema}.removed (key, tree, root, log, id, reason, removed_at, data)
-	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, n, 'gone-' || n, 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.removed (key, tree, root, id, reason, removed_at, data)
+	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, 'gone-' || n, 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.removed_calls (session, data) SELECT 10000 + n % 5000, '{}' FROM generate_series(1, 20000) n;
 	ANALYZE {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
 		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
@@ -131,13 +131,19 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false, "session", 1, "writer", 1}, []string{"logs_name"}},
 		"events":            {sqlEvents, []any{"log-7", 100, 10}, []string{"logs_name", "events_pkey"}},
 		"trim":              {sqlTrim, []any{"log-7", 100, 1000}, []string{"logs_name", "events_pkey"}},
-		"drop":              {sqlDropLog, []any{"log-7"}, []string{"logs_name", "events_pkey"}},
+		"drop":              {sqlDropLog, []any{"log-7", time.Hour}, []string{"logs_dropped", "events_pkey"}},
 		"lasts":             {sqlLasts, []any{[]string{"log-7", "log-8"}}, []string{"logs_name"}},
 		"where to branch":   {sqlPositionBefore, []any{7, 100}, []string{"checkpoints_pkey", "state_pkey"}},
 		"tree":              {sqlLockTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
-		"hide":              {sqlHide, []any{"session-7", 7, []int64{7, 107}, "deleted", time.Now()}, []string{"sessions_pkey", "heads_pkey", "calls_step", "assignments_call", "logs_name"}},
+		"hide":              {sqlHide, []any{"session-7", 7, []int64{7, 107}, "deleted", time.Now(), "incarnation"}, []string{"sessions_pkey", "heads_pkey", "calls_step", "assignments_call"}},
+		"standing":          {sqlStanding, []any{"session-7"}, []string{"sessions_id"}},
+		"overdue":           {sqlOverdue, []any{[]string{"session-7"}}, []string{"sessions_(id|sweep)"}},
+		"gone":              {sqlGone, []any{"session-7"}, []string{"removed_id"}},
+		"lock removed":      {sqlLockRemoved, []any{10010}, []string{"removed_tree"}},
+		"free names":        {sqlFreeNames, []any{10010}, []string{"removed_tree", "sessions_id"}},
+		"unhide":            {sqlUnhide, []any{10010}, []string{"removed_tree", "removed_calls_session"}},
 		"put off":           {sqlPutOff, []any{7, time.Now()}, []string{"sessions_pkey"}},
-		"purge":             {sqlPurge, []any{10010, 1000}, []string{"removed_tree", "messages_pkey", "state_pkey", "runs_(id|pkey)", "checkpoints_(id|pkey|step)", "staged_key", "queue_(id|pkey)", "cache_pkey", "removed_calls_session", "events_pkey", "removed_pkey"}},
+		"purge":             {sqlPurge, []any{10010, 1000}, []string{"removed_tree", "messages_pkey", "state_pkey", "runs_(id|pkey)", "checkpoints_(id|pkey|step)", "staged_key", "queue_(id|pkey)", "cache_pkey", "removed_calls_session", "removed_pkey"}},
 		"copying a session": {sqlCopyMessages, []any{"session-7", 8, 100}, []string{"sessions_id", "messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.text, c.args...), c.uses...) })

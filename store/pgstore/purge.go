@@ -21,7 +21,7 @@ func purgeStatement() string {
 	var batches, ended strings.Builder
 	for _, table := range []struct{ name, owner string }{
 		{"messages", "session"}, {"state", "session"}, {"runs", "session"}, {"checkpoints", "session"}, {"staged", "session"},
-		{"queue", "session"}, {"cache", "session"}, {"removed_calls", "session"}, {"events", "log"},
+		{"queue", "session"}, {"cache", "session"}, {"removed_calls", "session"},
 	} {
 		fmt.Fprintf(&batches, `), found_%[1]s AS MATERIALIZED (
 			SELECT ctid AS place FROM {schema}.%[1]s WHERE %[2]s = (SELECT %[2]s FROM next) LIMIT $2
@@ -33,11 +33,13 @@ func purgeStatement() string {
 	}
 	return `
 		WITH next AS (
-			SELECT key AS session, log, root FROM {schema}.removed WHERE tree = $1 ORDER BY root LIMIT 1
+			SELECT key AS session, id, root FROM {schema}.removed WHERE tree = $1 ORDER BY root LIMIT 1
 		` + batches.String() + `), ended AS (
 			DELETE FROM {schema}.removed r USING next
 			WHERE r.key = next.session` + ended.String() + `
-			RETURNING r.root
+			RETURNING r.root, r.id
+		), freed AS (
+			DELETE FROM {schema}.sessions WHERE id = (SELECT id FROM ended) AND root_id = ''
 		)
 		SELECT (SELECT count(*) FROM purged_checkpoints), coalesce((SELECT root FROM ended), FALSE)
 		FROM next`

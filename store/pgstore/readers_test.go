@@ -75,7 +75,7 @@ func benchReaders(b *testing.B, elsewhere bool) {
 		}
 		for range readersEach {
 			reading.Go(func() {
-				for ev, err := range here.Events(ctx, id, row.LogSequence) {
+				for ev, err := range here.Events(ctx, id, cairn.After(row.LogSequence)) {
 					if err != nil {
 						b.Error(err)
 						return

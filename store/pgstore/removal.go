@@ -20,13 +20,9 @@ const (
 		FOR UPDATE OF h`
 
 	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions and
-	// calls are found by. Their event log loses its name.
+	// calls are found by. What stays in sessions has their ids, so that nobody takes these, and owns nothing.
 	sqlHide = `
-		WITH log AS (
-			DELETE FROM {schema}.logs WHERE name = $1 RETURNING key
-		), sessions AS (
-			DELETE FROM {schema}.sessions WHERE key = ANY ($3::bigint[]) RETURNING *
-		), heads AS (
+		WITH heads AS (
 			DELETE FROM {schema}.heads WHERE session = ANY ($3::bigint[]) RETURNING *
 		), calls AS (
 			DELETE FROM {schema}.calls WHERE session = ANY ($3::bigint[]) RETURNING *
@@ -34,11 +30,16 @@ const (
 			DELETE FROM {schema}.assignments a USING calls c WHERE a.root_id = $1 AND a.id = c.id
 		), kept AS (
 			INSERT INTO {schema}.removed_calls (session, data) SELECT c.session, to_jsonb(c) FROM calls c
+		), rows AS (
+			INSERT INTO {schema}.removed (key, tree, root, id, root_id, incarnation, reason, removed_at, data)
+			SELECT s.key, $2, s.key = $2, s.id, $1, $6, $4, $5::timestamptz, jsonb_build_object('head', to_jsonb(h), 'session', to_jsonb(s))
+			FROM {schema}.sessions s JOIN heads h ON h.session = s.key
+			WHERE s.key = ANY ($3::bigint[])
 		)
-		INSERT INTO {schema}.removed (key, tree, root, log, id, reason, removed_at, data)
-		SELECT s.key, $2, s.key = $2, CASE WHEN s.key = $2 THEN (SELECT key FROM log) END, s.id, $4, $5::timestamptz,
-			to_jsonb(h) || to_jsonb(s)
-		FROM sessions s JOIN heads h ON h.session = s.key`
+		UPDATE {schema}.sessions
+		SET key = DEFAULT, agent = '', user_id = '', tags = '{}', metadata = '{}', expires_at = NULL, ttl = NULL, sweep_at = NULL,
+			trace_parent = '', parent_id = '', root_id = '', name = '', secret = '', created_at = '-infinity'
+		WHERE key = ANY ($3::bigint[])`
 
 	sqlPutOff = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`
 
@@ -46,7 +47,7 @@ const (
 	selectStale = `SELECT s.sweep_at, s.id FROM {schema}.sessions s`
 
 	// By removed_roots.
-	selectRemoved = `SELECT r.key, r.id, r.reason, r.removed_at FROM {schema}.removed r`
+	selectRemoved = `SELECT r.key, r.id, r.incarnation, r.reason, r.removed_at FROM {schema}.removed r`
 )
 
 // Remove implements store.Sweeper. It writes one row for each session of the tree and for each of its calls, whatever else
@@ -69,6 +70,11 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 				s.known.drop(r.session.ID)
 			}
 			now := tree[0].session.AsOf
+			if why == store.Deleted {
+				if _, err := c.findKey(ctx, root); err != nil { // it may have expired
+					return err
+				}
+			}
 			if err := store.RemovalConflict(rows, why, now); err != nil {
 				if why != store.Expired {
 					return err
@@ -77,7 +83,8 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 				_, err = c.exec(ctx, sqlPutOff, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
 				return err
 			}
-			removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now}
+			removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
+				Incarnation: rows[0].Incarnation}
 			return c.hide(ctx, tree, removed)
 		})
 	})
@@ -87,7 +94,6 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 	case refused != nil:
 		return nil, refused
 	}
-	s.hub.Drop(root)
 	return removed, nil
 }
 
@@ -124,13 +130,13 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 	}
 }
 
-// hide makes it impossible to find the sessions of a tree that is locked, their calls and their log.
+// hide makes it impossible to find the sessions of a tree that is locked, and their calls.
 func (c *conn) hide(ctx context.Context, tree []*record, removed *store.Removed) error {
 	keys := make([]int64, len(tree))
 	for i, r := range tree {
 		keys[i] = r.key
 	}
-	_, err := c.exec(ctx, sqlHide, removed.SessionID, keys[0], keys, string(removed.Reason), removed.RemovedAt)
+	_, err := c.exec(ctx, sqlHide, removed.SessionID, keys[0], keys, string(removed.Reason), removed.RemovedAt, removed.Incarnation)
 	return err
 }
 
@@ -149,7 +155,7 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	roots, err := readPage(ctx, s, "list stale sessions", text, args, q.Size(), func(rows pgx.Rows) (r staleRoot, err error) {
 		err = rows.Scan(&r.at, &r.id)
 		return r, err
-	}, func(r *staleRoot) string { return store.SweepCursor(r.at, r.id) })
+	}, func(r *staleRoot) string { return store.SweepCursor(r.at, r.id) }, nil)
 	page := store.Page[string]{Next: roots.Next}
 	for _, r := range roots.Items {
 		page.Items = append(page.Items, r.id)
@@ -180,10 +186,10 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	return readPage(ctx, s, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r store.Removed, err error) {
 		var key int64
 		var reason string
-		err = rows.Scan(&key, &r.SessionID, &reason, &r.RemovedAt)
+		err = rows.Scan(&key, &r.SessionID, &r.Incarnation, &reason, &r.RemovedAt)
 		r.Key, r.Reason, r.RemovedAt = strconv.FormatInt(key, 10), store.Removal(reason), r.RemovedAt.UTC()
 		return r, err
-	}, func(r *store.Removed) string { return store.SweepCursor(r.RemovedAt, r.Key) })
+	}, func(r *store.Removed) string { return store.SweepCursor(r.RemovedAt, r.Key) }, nil)
 }
 
 // removedStatement returns the statement for one page.

@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
 
 // ownColumns and headColumns are the columns of a session's row, as record reads them; the last one is the server's time.
 const (
 	ownColumns = `
-	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.name,
-	s.secret, s.created_at, s.context`
+	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
+	s.name, s.secret, s.created_at, s.context`
 
 	headColumns = `
 	h.context, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries, h.checkpoint_id,
@@ -28,14 +27,12 @@ const (
 const (
 	// By sessions_id.
 	sqlSession = `
-		SELECT` + sessionColumns + `
-		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+		SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE)
+		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1`
 
 	// The latest version of the row, whoever writes it now, and nobody else's until the transaction ends.
 	sqlLockSession = sqlSession + ` FOR UPDATE OF h`
-
-	sqlSessionKey = `SELECT key FROM {schema}.sessions WHERE id = $1`
 )
 
 // record is a session's row with what the store keeps beside it.
@@ -44,6 +41,7 @@ type record struct {
 	session     *cairn.Session
 	checkpoints int64 // how many were ever written
 	stop        stop
+	over        bool // its root may have expired
 
 	raw rawRow
 }
@@ -110,7 +108,7 @@ type ownRow struct {
 // columns returns where ownColumns are read to.
 func (o *ownRow) columns(owner *owner, s *cairn.Session) []any {
 	return []any{&owner.key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Name, &s.Secret, &s.CreatedAt, &owner.context}
+		&s.RootID, &s.Incarnation, &s.Name, &s.Secret, &s.CreatedAt, &owner.context}
 }
 
 // finish gives what was read from ownColumns its form.
@@ -133,7 +131,7 @@ func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 	return decode(what, string(raw), into)
 }
 
-// find returns a session's record; the error is ErrNotFound if there is none.
+// find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
 func (c *conn) find(ctx context.Context, id string) (*record, error) {
 	return c.findBy(ctx, sqlSession, id)
 }
@@ -143,26 +141,19 @@ func (c *conn) findBy(ctx context.Context, text, id string) (*record, error) {
 		var r *record
 		err := c.query(ctx, text, func(rows pgx.Rows) error {
 			r = &record{}
-			return r.read(rows)
+			return r.read(rows, &r.over)
 		}, id)
 		switch {
 		case err != nil:
 			return nil, err
 		case r == nil:
-			return nil, store.NotFound(id)
+			return nil, c.gone(ctx, id)
+		case r.over && !r.session.Running(r.session.AsOf):
+			return nil, &overdue{[]string{r.session.RootID}}
 		case !r.mixed():
 			return r, nil
 		}
 	}
-}
-
-// findKey returns the key of a session; the error is ErrNotFound if there is none.
-func (c *conn) findKey(ctx context.Context, id string) (key int64, err error) {
-	found, err := c.row(ctx, sqlSessionKey, []any{&key}, id)
-	if err == nil && !found {
-		err = store.NotFound(id)
-	}
-	return key, err
 }
 
 // usageCounts are how many counts a usage has.

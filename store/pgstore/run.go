@@ -66,18 +66,15 @@ func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
 func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
 	var run *cairn.Run
 	err := s.try(ctx, "read a run", reads, func(ctx context.Context, c *conn) error {
-		err := c.query(ctx, sqlRun, func(rows pgx.Rows) error {
+		err := c.owned(ctx, id, sqlRun, func(rows pgx.Rows) error {
 			read, err := readRun(rows, id)
 			run = &read
 			return err
-		}, id, runID)
-		if err != nil || run != nil {
-			return err
+		}, runID)
+		if err == nil && run == nil {
+			err = unknownRun(id, runID)
 		}
-		if _, err := c.findKey(ctx, id); err != nil {
-			return err
-		}
-		return unknownRun(id, runID)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -106,18 +103,8 @@ func readHistory[T any](ctx context.Context, s *Store, doing, id string, q store
 			return store.Page[T]{}, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
 		}
 	}
-	page, err := readPage(ctx, s, doing, text, []any{id, last, q.Size() + 1}, q.Size(), read, cursor)
-	if err == nil && len(page.Items) == 0 {
-		err = s.mustExist(ctx, doing, id)
-	}
-	return page, err
-}
-
-// mustExist returns ErrNotFound if there is no such session.
-func (s *Store) mustExist(ctx context.Context, doing, id string) error {
-	return s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
-		_, err := c.findKey(ctx, id)
-		return err
+	return readPageBy(ctx, s, doing, q.Size(), read, cursor, nil, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
+		return c.owned(ctx, id, text, each, last, q.Size()+1)
 	})
 }
 
@@ -125,17 +112,14 @@ func (s *Store) mustExist(ctx context.Context, doing, id string) error {
 func readOwned[T any](ctx context.Context, s *Store, doing, id, text string, read func(pgx.Rows) (T, error), args ...any) (list []T, err error) {
 	err = s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
 		list = nil
-		return c.query(ctx, text, func(rows pgx.Rows) error {
+		return c.owned(ctx, id, text, func(rows pgx.Rows) error {
 			item, err := read(rows)
 			if err == nil {
 				list = append(list, item)
 			}
 			return err
-		}, append([]any{id}, args...)...)
+		}, args...)
 	})
-	if err == nil && len(list) == 0 {
-		err = s.mustExist(ctx, doing, id)
-	}
 	if err != nil {
 		return nil, err
 	}

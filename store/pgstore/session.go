@@ -54,12 +54,13 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 	var snap *store.Snapshot
 	err := s.try(ctx, "load", reads, func(ctx context.Context, c *conn) error {
 		snap = &store.Snapshot{}
+		over := false
 		var ch chain
 		err := c.view(ctx,
 			reading{sqlSession, []any{id}, func(rows pgx.Rows) error {
 				r := &record{}
-				err := r.read(rows)
-				snap.Session = r.session
+				err := r.read(rows, &r.over)
+				snap.Session, over = r.session, r.over && !r.session.Running(r.session.AsOf)
 				return err
 			}},
 			reading{sqlState, []any{id}, ch.read},
@@ -87,7 +88,9 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 		case err != nil:
 			return err
 		case snap.Session == nil:
-			return store.NotFound(id)
+			return c.gone(ctx, id)
+		case over:
+			return &overdue{[]string{snap.Session.RootID}}
 		}
 		snap.State, err = ch.fold()
 		return err

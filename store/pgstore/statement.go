@@ -216,14 +216,20 @@ var headGuards = []part{
 			WHERE coalesce(c.version, 0) <> w.seen OR c.session <> h.session)`},
 }
 
+// What has expired is committed to no more, but for what somebody holds. Whether it has is looked at when a root's time has
+// come; by sessions_id.
+const sqlHeldOrStands = `
+		AND (h.lease_until > statement_timestamp()
+			OR NOT EXISTS (SELECT FROM {schema}.sessions r WHERE r.id = {root} AND r.sweep_at <= statement_timestamp()))`
+
 // sqlMake adds a session's row, with what store.SweepAt says of one that nobody holds; sqlMakeHead its head and sqlMakeState the state it begins with.
 const (
 	sqlMake = `
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
-		root_id, name, secret, context, created_at)
+		root_id, name, secret, context, created_at, incarnation)
 	SELECT @id, @new_agent, @user_id, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @idle_ttl::interval,
 		CASE @root_id::text WHEN @id::text THEN least(@expires_at::timestamptz, statement_timestamp() + @idle_ttl::interval) END,
-		@trace_parent, @parent_id, @root_id, @name, @secret, 0, statement_timestamp()
+		@trace_parent, @parent_id, @root_id, @name, @secret, 0, statement_timestamp(), @incarnation
 	WHERE NOT EXISTS (SELECT FROM {schema}.sessions WHERE id = @id)
 	ON CONFLICT (id) DO NOTHING
 	RETURNING *`
@@ -359,6 +365,7 @@ func (s shape) text() string {
 			b.WriteString(sqlHeadOf)
 		}
 		s.join(&b, headGuards)
+		b.WriteString(sqlHeldOrStands)
 		if s.has(withKnownRow) {
 			b.WriteString(sqlReturnFew)
 		} else {

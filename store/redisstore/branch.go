@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptBranch = reader("branch", "branch")
+var scriptBranch = aboutReading("branch", "branch")
 
 // Branch implements store.Store. The new session has what the other one had at one moment, and is made a moment later.
 func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	scriptCall  = reader("call", "read a pending call")
+	scriptCall  = aboutReading("call", "read a pending call")
 	scriptCalls = writer("calls", "list pending calls")
 )
 
@@ -117,7 +117,7 @@ func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
 
 // Call implements store.Store.
 func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	r, err := s.run(ctx, scriptCall, s.bucketOf(root), root, callID)
+	r, err := s.ask(ctx, scriptCall, root, callID)
 	if err != nil {
 		return nil, err
 	}
@@ -169,9 +169,19 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 		}
 		return read(r)
 	}
-	return readMerged(&list, size, max(size+1, scanBatch), func(call *cairn.PendingCall) (yes, over bool) {
+	page, err := readMerged(&list, size, max(size+1, scanBatch), func(call *cairn.PendingCall) (yes, over bool) {
 		return q.Selects(call, now), false
 	}, store.CallCursor)
+	if err != nil {
+		return page, err
+	}
+	if again, err := lookAt(ctx, s, page.Items, func(call *cairn.PendingCall) string { return call.RootID }); again || err != nil {
+		if err != nil {
+			return store.Page[cairn.PendingCall]{}, err
+		}
+		return s.Calls(ctx, q)
+	}
+	return page, nil
 }
 
 // now returns the server's time for a query that needs it.

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	scriptCheckpoints = reader("checkpoints", "read checkpoints")
-	scriptPrune       = writer("prune", "prune")
+	scriptCheckpoints = aboutReading("checkpoints", "read checkpoints")
+	scriptPrune       = about("prune", "prune")
 )
 
 func unknownCheckpoint(session, id string) error {

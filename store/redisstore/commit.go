@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	scriptCommit = writer("commit", "commit")
+	scriptCommit = about("commit", "commit")
 	scriptClaim  = writer("claim", "commit")
 )
 
@@ -267,7 +267,8 @@ func (p *plan) create(id string, c *store.Commit) error {
 	p.texts = append(p.texts, string(initial))
 	row := c.NewRow(id, time.Time{})
 	p.rare.Create = map[string]any{"root": row.RootID, "secret": row.Secret, "agent": row.Agent}
-	for name, value := range map[string]string{"user": row.UserID, "trace": row.TraceParent, "parent": row.ParentID, "name": row.Name} {
+	for name, value := range map[string]string{"user": row.UserID, "trace": row.TraceParent, "parent": row.ParentID, "name": row.Name,
+		"incarnation": row.Incarnation} {
 		if value != "" {
 			p.rare.Create[name] = value
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	scriptInside  = reader("inside", "look into a session")
+	scriptInside  = aboutReading("inside", "look into a session")
 	scriptPut     = writer("put", "import")
 	scriptImport  = writer("import", "import")
 	scriptDiscard = writer("discard", "import")
@@ -107,6 +107,7 @@ type importing struct {
 	sessions []string
 	keys     []string       // in the order in which they were begun
 	sizes    map[string]int // of the keys
+	name     string         // of the log
 	log      []any          // the fields of the log's hash
 
 	// Of the session under way.
@@ -178,13 +179,14 @@ func (m *importing) begin(p *store.SessionPart) error {
 	if err == nil {
 		return store.Conflict(cairn.CodeExists, there, "session %q already exists", id)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) {
+	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
 		return err
 	}
 	m.sessions = append(m.sessions, id)
 	m.part, m.chain, m.queued, m.staged = p, nil, 0, 0
 	if p.Log != nil {
 		m.log = append(m.log, "last", p.Log.Last)
+		m.name = p.Row.Log()
 	}
 	if p.Row.Lease.Token > 0 {
 		m.log = append(m.log, "f"+id, p.Row.Lease.Token)
@@ -340,7 +342,7 @@ func (m *importing) events(p *store.Part) error {
 		}
 		entries = append(entries, p.Events[i].Sequence, data)
 	}
-	return m.put("stream", "e:"+m.root, entries...)
+	return m.put("stream", "e:"+m.name, entries...)
 }
 
 // endSession adds the row of the session under way, whose states are known by now.
@@ -380,6 +382,7 @@ func packBase(row *cairn.Session, secret string) ([]byte, error) {
 	p.someText("trace", row.TraceParent)
 	p.someText("parent", row.ParentID)
 	p.someText("name", row.Name)
+	p.someText("incarnation", row.Incarnation)
 	p.some("expires", micros(row.ExpiresAt))
 	p.some("ttl", row.TTL.Microseconds())
 	p.int64("created", micros(row.CreatedAt))
@@ -405,15 +408,15 @@ func (m *importing) finish() error {
 	if err := m.endSession(); err != nil {
 		return err
 	}
-	if err := m.put("hash", "l:"+m.root, m.log...); err != nil {
+	if err := m.put("hash", "l:"+m.name, m.log...); err != nil {
 		return err
 	}
 	if err := m.claim(); err != nil {
 		return err
 	}
 	opts := &m.s.opts
-	args := []any{m.token, m.root, m.s.eventChannel(m.root), opts.Retention.Milliseconds(), opts.EventRetention.Milliseconds(),
-		len(m.sessions)}
+	args := []any{m.token, m.root, m.s.eventChannel(m.name), opts.Retention.Milliseconds(), opts.EventRetention.Milliseconds(),
+		m.name, len(m.sessions)}
 	for _, id := range m.sessions {
 		args = append(args, id)
 	}
@@ -425,6 +428,8 @@ func (m *importing) finish() error {
 		return err
 	}
 	switch r.word() {
+	case "removed":
+		return gone(m.root, r)
 	case "exists":
 		there, err := readRow(r.text(2), r.list(1))
 		if err != nil {
@@ -432,14 +437,14 @@ func (m *importing) finish() error {
 		}
 		return store.Conflict(cairn.CodeExists, there, "session %q already exists", r.text(2))
 	case "log":
-		return store.LogExists(m.root)
+		return store.LogExists(m.name)
 	case "lost":
 		return m.lost()
 	}
 	for _, id := range m.sessions {
 		m.s.known.forget(id)
 	}
-	m.s.hub.Wake(m.root)
+	m.s.hub.Wake(m.name)
 	return nil
 }
 

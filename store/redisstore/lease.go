@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	scriptRenew = writer("renew", "renew the lease")
-	scriptStop  = writer("stop", "request a stop")
-	scriptStage = writer("stage", "stage")
+	scriptRenew = about("renew", "renew the lease")
+	scriptStop  = about("stop", "request a stop")
+	scriptStage = about("stage", "stage")
 )
 
 // fenced returns the conflict of a token with the row that a script saw.

@@ -56,7 +56,22 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	if rest {
 		batch = max(batch, scanBatch)
 	}
-	return readMerged(&list, size, batch, selector(&q), store.SessionCursor)
+	page, err := readMerged(&list, size, batch, selector(&q), store.SessionCursor)
+	if err != nil {
+		return page, err
+	}
+	if again, err := lookAt(ctx, s, page.Items, func(row *cairn.Session) string {
+		if row.RootID == row.ID && row.TTL == 0 && row.ExpiresAt.IsZero() {
+			return ""
+		}
+		return row.RootID
+	}); again || err != nil {
+		if err != nil {
+			return store.Page[cairn.Session]{}, err
+		}
+		return s.List(ctx, q)
+	}
+	return page, nil
 }
 
 // readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
@@ -199,7 +214,15 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 				Kind: store.DueKind(fields.text(i + 3)), Since: fromMicros(since)})
 		}
 	}
-	return store.DuePage(due, q.Limit), nil
+	page := store.DuePage(due, q.Limit)
+	again, err := lookAt(ctx, s, page.Items, func(d *store.Due) string { return d.RootID })
+	switch {
+	case err != nil:
+		return store.Page[store.Due]{}, err
+	case again:
+		return s.Due(ctx, q)
+	}
+	return page, nil
 }
 
 // CountTree implements store.Store.

@@ -71,10 +71,13 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 		w.ID, w.Batch = l.s.news.origin, l.attempts.Add(1)
 	}
 	copy(args, []any{log, expect, w.Session, w.Token, w.ID, w.Batch, l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin})
-	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOf(log), args...)
+	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOfLog(log), args...)
 	if err != nil {
 		l.s.hub.Wake(log) // nobody knows whether they are there
 		return 0, err
+	}
+	if r.word() == "dropped" {
+		return 0, store.Dropped(log)
 	}
 	last, err := strconv.ParseInt(r.text(1), 10, 64)
 	switch {
@@ -111,9 +114,12 @@ func (l *Log) publish(log string, last int64, events []cairn.Event) {
 
 // events reads up to limit events of a log from a sequence on, and the extent of the log.
 func (l *Log) events(ctx context.Context, log string, from int64, limit int) (first, last int64, entries []any, err error) {
-	r, err := l.s.run(ctx, scriptEvents, l.s.bucketOf(log), log, from, limit)
+	r, err := l.s.run(ctx, scriptEvents, l.s.bucketOfLog(log), log, from, limit)
 	if err != nil {
 		return 0, 0, nil, err
+	}
+	if r.word() == "dropped" {
+		return 0, 0, nil, store.Dropped(log)
 	}
 	first, err1 := strconv.ParseInt(r.text(1), 10, 64)
 	last, err2 := strconv.ParseInt(r.text(2), 10, 64)
@@ -177,13 +183,13 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 
 // Trim implements store.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
-	_, err := l.s.run(ctx, scriptTrim, l.s.bucketOf(log), log, before)
+	_, err := l.s.run(ctx, scriptTrim, l.s.bucketOfLog(log), log, before)
 	return err
 }
 
 // Drop implements store.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
-	_, err := l.s.run(ctx, scriptDrop, l.s.bucketOf(log), log, l.s.eventChannel(log))
+	_, err := l.s.run(ctx, scriptDrop, l.s.bucketOfLog(log), log, l.s.eventChannel(log), store.DroppedFor.Milliseconds())
 	if err == nil {
 		l.s.hub.Drop(log)
 	}

@@ -151,6 +151,14 @@ func (s *Store) bucketOf(name string) int {
 	return int(crc32.ChecksumIEEE([]byte(name)) % uint32(len(s.buckets)))
 }
 
+// bucketOfLog returns the bucket of a log, which is that of its root.
+func (s *Store) bucketOfLog(log string) int {
+	if i := strings.LastIndexByte(log, '@'); i > 0 {
+		log = log[:i]
+	}
+	return s.bucketOf(log)
+}
+
 // routes remembers the buckets of children, which do not follow from their ids.
 type routes struct {
 	mu    sync.Mutex
@@ -210,6 +218,13 @@ func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (re
 			}
 			s.routes.forget(id) // it was deleted, and may be somewhere else now
 			bucket, remembered = own, false
+		case "removed":
+			return nil, gone(id, r)
+		case "over":
+			if err := s.look(ctx, r.text(1)); err != nil {
+				return nil, err
+			}
+			return s.ask(ctx, sc, id, args[1:]...)
 		case "moved":
 			moved, err := strconv.Atoi(r.text(1))
 			if err != nil || moved < 0 || moved >= len(s.buckets) {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	scriptRemove  = writer("remove", "remove")
+	scriptRemove  = writer("remove", "remove") // which looks itself
 	scriptOverdue = writer("overdue", "list what is to be swept")
 	scriptPurge   = writer("purge", "purge")
 )
@@ -30,6 +30,11 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	}
 	bucket := s.bucketOf(root)
 	key := removalKey(bucket)
+	if why == store.Deleted { // it may have expired
+		if _, err := s.Load(ctx, root); err != nil {
+			return nil, err
+		}
+	}
 	var rows []*cairn.Session
 	var refused error
 	args := []any{"", "look"}
@@ -45,12 +50,14 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 			if refused != nil {
 				return nil, refused
 			}
-			s.forgetTree(ctx, rows, bucket)
+			for _, row := range rows {
+				s.known.forget(row.ID)
+			}
 			at, err := strconv.ParseInt(r.text(1), 10, 64)
 			if err != nil {
 				return nil, unknown(scriptRemove, r)
 			}
-			return &store.Removed{Key: key, SessionID: root, Reason: why, RemovedAt: fromMicros(at)}, nil
+			return &store.Removed{Key: key, SessionID: root, Reason: why, RemovedAt: fromMicros(at), Incarnation: rows[0].Incarnation}, nil
 		case "tree":
 		default:
 			return nil, unknown(scriptRemove, r)
@@ -62,7 +69,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 		refused = store.RemovalConflict(rows, why, now)
 		switch {
 		case refused == nil:
-			args = []any{mark, "hide", key, string(why), s.opts.Retention.Milliseconds(), s.eventChannel(root)}
+			args = []any{mark, "hide", key, string(why), s.opts.Retention.Milliseconds()}
 		case why == store.Expired: // and yet there is something to write
 			later := ""
 			if at := store.SweepAt(now, rows[0], rows[1:]...); !at.IsZero() {
@@ -91,15 +98,6 @@ func readTree(r reply) (now time.Time, rows []*cairn.Session, err error) {
 		rows = append(rows, row)
 	}
 	return fromMicros(stamp), rows, nil
-}
-
-// forgetTree forgets what this process knows of a tree that was in a bucket and is no more.
-func (s *Store) forgetTree(ctx context.Context, rows []*cairn.Session, bucket int) {
-	for _, row := range rows {
-		s.known.forget(row.ID)
-		s.release(ctx, row.ID, bucket) // or whoever makes a session of that id does it
-	}
-	s.hub.Drop(rows[0].ID)
 }
 
 // removalKey returns a new key of a removed tree, which says in what bucket it is.
@@ -177,11 +175,11 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 
 // Removed implements store.Sweeper.
 func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[store.Removed], error) {
-	found, err := s.overdues(ctx, "removed", q, age, "z", "id", "reason")
+	found, err := s.overdues(ctx, "removed", q, age, "z", "id", "reason", "incarnation")
 	page := store.Page[store.Removed]{Next: found.Next}
 	for _, o := range found.Items {
 		page.Items = append(page.Items, store.Removed{Key: o.name, SessionID: o.fields.text(0), Reason: store.Removal(o.fields.text(1)),
-			RemovedAt: o.at})
+			RemovedAt: o.at, Incarnation: o.fields.text(2)})
 	}
 	return page, err
 }
@@ -205,6 +203,11 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			return checkpoints, unknown(scriptPurge, r)
 		}
 		checkpoints += n
+		for _, id := range r.list(3) { // or whoever makes a session of that id does it
+			if err := s.release(ctx, plain(id), bucket); err != nil {
+				return checkpoints, err
+			}
+		}
 		if r.text(2) == "all" {
 			return checkpoints, nil
 		}

@@ -94,6 +94,8 @@ func (r *record) readField(field string, u *unpacker) {
 		s.ParentID = u.text()
 	case "root":
 		s.RootID = u.text()
+	case "incarnation":
+		s.Incarnation = u.text()
 	case "name":
 		s.Name = u.text()
 	case "secret":

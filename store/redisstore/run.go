@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-var scriptRuns = reader("runs", "read runs")
+var scriptRuns = aboutReading("runs", "read runs")
 
 func unknownRun(session, id string) error {
 	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)

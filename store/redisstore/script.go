@@ -33,6 +33,14 @@ func writer(name, doing string) *script {
 	return load(name, doing, false, source("common")+source(name))
 }
 
+// about and aboutReading do so for a script whose first argument is the id of a session. They are for ask.
+func about(name, doing string) *script {
+	return load(name, doing, false, source("common")+source("id")+source(name))
+}
+func aboutReading(name, doing string) *script {
+	return load(name, doing, true, source("common")+source("id")+source(name))
+}
+
 // alone returns the script in the file of a name, which is whole.
 func alone(name, doing string) *script { return load(name, doing, false, source(name)) }
 

@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	scriptLoad     = reader("load", "load")
-	scriptSnapshot = reader("snapshot", "read a snapshot")
-	scriptMessages = reader("messages", "read messages")
-	scriptFields   = reader("fields", "read")
-	scriptDelete   = writer("delete", "delete")
+	scriptLoad     = aboutReading("load", "load")
+	scriptSnapshot = aboutReading("snapshot", "read a snapshot")
+	scriptMessages = aboutReading("messages", "read messages")
+	scriptFields   = aboutReading("fields", "read")
+	scriptDelete   = about("delete", "delete")
 	scriptRelease  = writer("release", "delete")
 )
 
@@ -190,7 +190,7 @@ func foldChain(list []any) (json.RawMessage, error) {
 	return store.FoldState(keyframe, changes)
 }
 
-var scriptState = reader("state", "read the state")
+var scriptState = aboutReading("state", "read the state")
 
 // State implements store.Store.
 func (s *Store) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {

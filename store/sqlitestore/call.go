@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -133,7 +134,10 @@ func readCall(cols *columns) (call cairn.PendingCall) {
 // Call implements store.Store.
 func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
 	var list []cairn.PendingCall
-	err := s.readers.read(ctx, func(c *conn) (err error) {
+	err := s.readers.view(ctx, func(c *conn) (err error) {
+		if _, err := findKey(c, root); err != nil && (store.IsGone(err) || !errors.Is(err, cairn.ErrNotFound)) {
+			return err
+		}
 		list, err = readCalls(ctx, c, sqlCall, root, callID)
 		return err
 	})
@@ -154,8 +158,9 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	}
 	size := store.PageSize(q.Limit)
 	var page store.Page[cairn.PendingCall]
-	err = s.readers.read(ctx, func(c *conn) error {
-		return c.search(ctx, text, func(cols *columns) bool {
+	err = s.readers.view(ctx, func(c *conn) error {
+		page = store.Page[cairn.PendingCall]{}
+		err := c.search(ctx, text, func(cols *columns) bool {
 			if len(page.Items) == size {
 				page.Next = store.CallCursor(&page.Items[size-1])
 				return false
@@ -163,6 +168,10 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 			page.Items = append(page.Items, readCall(cols))
 			return true
 		}, args...)
+		if err != nil {
+			return err
+		}
+		return overdueOf(c, page.Items, func(call *cairn.PendingCall) string { return call.RootID })
 	})
 	if err != nil {
 		return store.Page[cairn.PendingCall]{}, err

@@ -110,7 +110,7 @@ func (w *write) run(c *conn) error {
 	now := w.s.clock()
 	before, err := find(c, w.id)
 	switch {
-	case errors.Is(err, cairn.ErrNotFound) && w.c.Create != nil:
+	case errors.Is(err, cairn.ErrNotFound) && w.c.Create != nil && !store.IsGone(err):
 		before = &record{session: w.c.NewRow(w.id, now)}
 		before.session.State.KeyframeBytes = int64(len(w.initial))
 	case err != nil:

@@ -18,10 +18,10 @@ type conn struct {
 	stmts map[string]driverStmt
 	args  []driver.NamedValue
 	cols  *columns // room for one row, nil while a query uses it
-	// wrote says that a statement has changed rows since it was last set to false.
-	wrote bool
 	// clock is the store's.
 	clock func() time.Time
+	// wrote says that a statement has changed rows since it was last set to false.
+	wrote bool
 	// intercept, set by tests, is asked before each prepared statement runs; its error is the statement's.
 	intercept func(text string) error
 }

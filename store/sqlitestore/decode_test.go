@@ -100,6 +100,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
+	changed.Incarnation = want.session.Incarnation
 	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
 	want.normalize(&before)
 	if err := s.writer.write(t.Context(), false, func(c *conn) error { return want.update(c, &before, true) }); err != nil {

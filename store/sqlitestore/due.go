@@ -61,6 +61,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	now := micros(s.clock())
 	var list []store.Due
 	err = s.readers.view(ctx, func(c *conn) error {
+		list = nil
 		agents := q.Agents
 		if agents == nil {
 			err := c.query(ctx, sqlDueAgents, func(cols *columns) bool {
@@ -82,7 +83,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 				}
 			}
 		}
-		return nil
+		return overdueOf(c, list, func(d *store.Due) string { return d.RootID })
 	})
 	if err != nil {
 		return store.Page[store.Due]{}, err

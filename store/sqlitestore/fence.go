@@ -4,7 +4,7 @@ import "github.com/cairn-agents/cairn/store"
 
 const (
 	sqlPlace = `
-		SELECT l.key, l.last, coalesce(f.token, 0), coalesce(b.number, 0), coalesce(b.last, 0)
+		SELECT l.key, l.last, coalesce(f.token, 0), coalesce(b.number, 0), coalesce(b.last, 0), l.dropped_at
 		FROM logs l
 			LEFT JOIN fences f ON f.log = l.key AND f.session = ?2
 			LEFT JOIN batches b ON b.log = l.key AND b.session = ?2 AND b.writer = ?3
@@ -39,9 +39,14 @@ func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
 		at.key, _, at.last, err = findLog(c, log)
 		return at, err
 	}
+	var dropped int64
 	_, err = c.row(sqlPlace, func(cols *columns) {
 		at = place{cols.int64(), cols.int64(), cols.int64(), cols.int64(), cols.int64()}
+		dropped = cols.int64()
 	}, log, w.Session, w.ID)
+	if err == nil && dropped > 0 {
+		err = store.Dropped(log)
+	}
 	return at, err
 }
 

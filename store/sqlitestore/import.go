@@ -59,31 +59,20 @@ func readChange(c *columns) (change store.StateChange) {
 
 // Import implements store.Importer. It is one transaction, for as long as the parts take; other writers wait.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
-	err := s.writer.do(&job{
-		ctx:     ctx,
-		durable: true,
-		run:     func(c *conn) error { return s.importTree(ctx, c, root, parts) },
-		after:   func() { s.hub.Wake(root) },
+	err := s.looking(ctx, func() error {
+		m := &importing{}
+		return s.writer.do(&job{
+			ctx:     ctx,
+			durable: true,
+			run:     func(c *conn) error { return s.importTree(ctx, c, m, root, parts) },
+			after:   func() { s.hub.Wake(m.name) },
+		})
 	})
 	return fault("import", err)
 }
 
-func (s *Store) importTree(ctx context.Context, c *conn, root string, parts iter.Seq2[*store.Part, error]) error {
-	log, _, last, err := findLog(c, root)
-	switch {
-	case err != nil:
-		return err
-	case last > 0:
-		return store.LogExists(root)
-	case log != 0: // there is nothing in it but fencing tokens
-		if err := dropFences(c, log); err != nil {
-			return err
-		}
-		if _, err := c.exec(sqlDropLog, log); err != nil {
-			return err
-		}
-	}
-	m := importing{c: c}
+func (s *Store) importTree(ctx context.Context, c *conn, m *importing, root string, parts iter.Seq2[*store.Part, error]) error {
+	*m = importing{c: c}
 	for part, err := range store.CheckImport(root, s.opts.MaxEvent, parts) {
 		if err == nil {
 			err = ctx.Err()
@@ -100,8 +89,9 @@ func (s *Store) importTree(ctx context.Context, c *conn, root string, parts iter
 
 // importing is a tree that is being imported.
 type importing struct {
-	c   *conn
-	log int64 // the key of its event log
+	c    *conn
+	log  int64  // the key of its event log
+	name string // of the log
 
 	// Of the session under way.
 	key      int64
@@ -157,7 +147,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	if err == nil {
 		return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", p.Row.ID)
 	}
-	if !errors.Is(err, cairn.ErrNotFound) {
+	if !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
 		return err
 	}
 	row := p.Row
@@ -175,7 +165,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	}
 	m.key, m.position, m.message = r.key, p.Inside.FirstState, 0
 	if p.Log != nil {
-		if _, err := m.c.row(sqlImportLog, func(cols *columns) { m.log = cols.int64() }, row.ID, p.Log.First, p.Log.Last); err != nil {
+		if err := m.beginLog(row.Log(), p.Log); err != nil {
 			return err
 		}
 	}
@@ -183,6 +173,27 @@ func (m *importing) begin(p *store.SessionPart) error {
 		return nil
 	}
 	_, err = m.c.exec(sqlRaiseFence, m.log, row.ID, row.Lease.Token)
+	return err
+}
+
+// beginLog adds the log, unless there is one of its name that has events.
+func (m *importing) beginLog(name string, extent *store.LogExtent) error {
+	log, _, last, err := findLog(m.c, name)
+	switch {
+	case err != nil && !errors.Is(err, cairn.ErrDeleted):
+		return err
+	case last > 0:
+		return store.LogExists(name)
+	case log != 0: // there is nothing in it but fencing tokens, or it was dropped
+		if err := dropFences(m.c, log); err != nil {
+			return err
+		}
+		if _, err := m.c.exec(sqlForgetLog, log); err != nil {
+			return err
+		}
+	}
+	m.name = name
+	_, err = m.c.row(sqlImportLog, func(cols *columns) { m.log = cols.int64() }, name, extent.First, extent.Last)
 	return err
 }
 

@@ -59,30 +59,32 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	if err := stop.Validate(); err != nil {
 		return err
 	}
-	err := s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.raise, run: func(c *conn) error {
-		r, err := find(c, id)
-		if err != nil {
+	err := s.looking(ctx, func() error {
+		return s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.raise, run: func(c *conn) error {
+			r, err := find(c, id)
+			if err != nil {
+				return err
+			}
+			if r.session.Status != cairn.SessionActive || r.session.RunID != stop.RunID {
+				return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, stop.RunID)
+			}
+			earlier, err := decodeStop(r.stop)
+			if err != nil {
+				return err
+			}
+			if earlier != nil && earlier.RunID == stop.RunID &&
+				(earlier.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+				return nil
+			}
+			stop.At = s.clock()
+			text, err := encode("stop request", stop)
+			if err != nil {
+				return err
+			}
+			_, err = c.exec(sqlSetStop, r.key, text)
 			return err
-		}
-		if r.session.Status != cairn.SessionActive || r.session.RunID != stop.RunID {
-			return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, stop.RunID)
-		}
-		earlier, err := decodeStop(r.stop)
-		if err != nil {
-			return err
-		}
-		if earlier != nil && earlier.RunID == stop.RunID &&
-			(earlier.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
-			return nil
-		}
-		stop.At = s.clock()
-		text, err := encode("stop request", stop)
-		if err != nil {
-			return err
-		}
-		_, err = c.exec(sqlSetStop, r.key, text)
-		return err
-	}})
+		}})
+	})
 	return fault("request a stop", err)
 }
 

@@ -42,9 +42,10 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	}
 	size := store.PageSize(q.Limit)
 	var page store.Page[cairn.Session]
-	err = s.readers.read(ctx, func(c *conn) error {
+	err = s.readers.view(ctx, func(c *conn) error {
 		now := s.clock()
-		return c.search(ctx, text, func(cols *columns) bool {
+		page = store.Page[cairn.Session]{}
+		err := c.search(ctx, text, func(cols *columns) bool {
 			if len(page.Items) == size {
 				page.Next = store.SessionCursor(&page.Items[size-1])
 				return false
@@ -54,6 +55,10 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 			page.Items = append(page.Items, *row)
 			return true
 		}, args...)
+		if err != nil {
+			return err
+		}
+		return overdueOf(c, page.Items, func(s *cairn.Session) string { return s.RootID })
 	})
 	if err != nil {
 		return store.Page[cairn.Session]{}, err

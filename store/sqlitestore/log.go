@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -13,7 +14,7 @@ const (
 	sqlInsertLog = `INSERT INTO logs (name, first, last) VALUES (?1, 1, ?2) RETURNING key`
 	sqlSetLast   = `UPDATE logs SET last = ?2 WHERE key = ?1`
 
-	sqlLog = `SELECT key, first, last FROM logs WHERE name = ?1`
+	sqlLog = `SELECT key, first, last, dropped_at FROM logs WHERE name = ?1`
 
 	sqlEvents = `
 		SELECT e.sequence, e.data
@@ -24,7 +25,13 @@ const (
 	sqlTrimEvents = `DELETE FROM events WHERE log = ?1 AND sequence < ?2`
 	sqlTrimLog    = `UPDATE logs SET first = ?2 WHERE key = ?1`
 	sqlDropEvents = `DELETE FROM events WHERE log = ?1`
-	sqlDropLog    = `DELETE FROM logs WHERE key = ?1`
+	sqlForgetLog  = `DELETE FROM logs WHERE key = ?1`
+
+	// What stays of a log that was dropped, and those of which nothing need stay any longer.
+	sqlDropLog = `
+		INSERT INTO logs (name, first, last, dropped_at) VALUES (?1, 1, 0, ?2)
+		ON CONFLICT (name) DO UPDATE SET first = 1, last = 0, dropped_at = excluded.dropped_at`
+	sqlForgetDropped = `DELETE FROM logs WHERE dropped_at > 0 AND dropped_at <= ?1`
 )
 
 // sqlInsertEvents insert one event, two, …: ?3 and those after it have the sequences from ?2 on.
@@ -199,10 +206,17 @@ func readEvent(c *columns) cairn.Event {
 	return ev
 }
 
-// findLog returns a log's key and bounds; a log that does not exist has the key 0 and is empty.
+// findLog returns a log's key and bounds; a log that does not exist has the key 0 and is empty. The error is ErrDeleted for
+// one that was dropped.
 func findLog(c *conn, log string) (key, first, last int64, err error) {
 	first = 1
-	_, err = c.row(sqlLog, func(cols *columns) { key, first, last = cols.int64(), cols.int64(), cols.int64() }, log)
+	var dropped int64
+	_, err = c.row(sqlLog, func(cols *columns) {
+		key, first, last, dropped = cols.int64(), cols.int64(), cols.int64(), cols.int64()
+	}, log)
+	if err == nil && dropped > 0 {
+		err = store.Dropped(log)
+	}
 	return key, first, last, err
 }
 
@@ -229,6 +243,10 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	for more := true; more; {
 		err := l.s.writer.write(ctx, false, func(c *conn) error {
 			key, first, last, err := findLog(c, log)
+			if errors.Is(err, cairn.ErrDeleted) {
+				more = false
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -257,7 +275,10 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 		ctx: ctx,
 		run: func(c *conn) error {
 			key, _, _, err := findLog(c, log)
-			if err != nil || key == 0 {
+			switch {
+			case errors.Is(err, cairn.ErrDeleted):
+				return nil
+			case err != nil:
 				return err
 			}
 			if _, err := c.exec(sqlDropEvents, key); err != nil {
@@ -266,7 +287,11 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 			if err := dropFences(c, key); err != nil {
 				return err
 			}
-			_, err = c.exec(sqlDropLog, key)
+			now := l.s.clock()
+			if _, err := c.exec(sqlForgetDropped, micros(now.Add(-store.DroppedFor))); err != nil {
+				return err
+			}
+			_, err = c.exec(sqlDropLog, log, micros(now))
 			return err
 		},
 		after: func() { l.s.hub.Drop(log) },

@@ -12,17 +12,11 @@ const purgeBatch = 1000
 
 const (
 	// The next session of a removed tree to purge, the root last, so that what is left of the tree stays listed.
-	sqlNextPurge = `SELECT key, log FROM removed WHERE tree = ?1 ORDER BY root LIMIT 1`
+	sqlNextPurge = `SELECT key FROM removed WHERE tree = ?1 ORDER BY root LIMIT 1`
 
 	sqlPurgeCheckpoints = `
 		DELETE FROM checkpoints
 		WHERE session = ?1 AND number IN (SELECT number FROM checkpoints WHERE session = ?1 LIMIT ?2)`
-
-	sqlPurgeEvents = `
-		DELETE FROM events
-		WHERE log = ?1 AND sequence IN (SELECT sequence FROM events WHERE log = ?1 LIMIT ?2)`
-
-	sqlPurged = `DELETE FROM removed WHERE key = ?1`
 )
 
 // sqlPurge removes at most ?2 rows each of what a removed session owns.
@@ -31,9 +25,17 @@ var sqlPurge = []string{
 	`DELETE FROM state WHERE session = ?1 AND position IN (SELECT position FROM state WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM runs WHERE session = ?1 AND turn IN (SELECT turn FROM runs WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM staged WHERE number IN (SELECT number FROM staged WHERE session = ?1 LIMIT ?2)`,
-	`DELETE FROM removed_calls WHERE key IN (SELECT key FROM removed_calls WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM removed_calls WHERE rowid IN (SELECT rowid FROM removed_calls WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM queue WHERE session = ?1 AND number IN (SELECT number FROM queue WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM cache WHERE session = ?1 AND key IN (SELECT key FROM cache WHERE session = ?1 LIMIT ?2)`,
+}
+
+// sqlPurged removes what is left then.
+var sqlPurged = []string{
+	`DELETE FROM removed_assignments WHERE root_id = (SELECT id FROM removed WHERE key = ?1)`,
+	`DELETE FROM removed_heads WHERE session = ?1`,
+	`DELETE FROM removed_sessions WHERE key = ?1`,
+	`DELETE FROM removed WHERE key = ?1`,
 }
 
 // Purge implements store.Store.
@@ -68,8 +70,8 @@ type purge struct {
 
 // purgeSome removes a batch of what a session of a removed tree owns, and then the session.
 func purgeSome(c *conn, tree int64) (p purge, err error) {
-	var session, log int64
-	p.found, err = c.row(sqlNextPurge, func(cols *columns) { session, log = cols.int64(), cols.int64() }, tree)
+	var session int64
+	p.found, err = c.row(sqlNextPurge, func(cols *columns) { session = cols.int64() }, tree)
 	if err != nil || !p.found {
 		return p, err
 	}
@@ -84,9 +86,6 @@ func purgeSome(c *conn, tree int64) (p purge, err error) {
 	if p.checkpoints, err = some(sqlPurgeCheckpoints, session); err != nil {
 		return p, err
 	}
-	if _, err := some(sqlPurgeEvents, log); err != nil {
-		return p, err
-	}
 	for _, text := range sqlPurge {
 		if _, err := some(text, session); err != nil {
 			return p, err
@@ -96,6 +95,10 @@ func purgeSome(c *conn, tree int64) (p purge, err error) {
 		return p, nil
 	}
 	p.done = session == tree
-	_, err = c.exec(sqlPurged, session)
-	return p, err
+	for _, text := range sqlPurged {
+		if _, err := c.exec(text, session); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
 }

@@ -18,6 +18,8 @@ type readers struct {
 	idle   chan *conn
 	closed chan struct{}
 	once   sync.Once
+	// looking does what a read is to do, and again when it has found what may have expired.
+	looking func(ctx context.Context, do func() error) error
 }
 
 func newReaders(n int, open func() (*conn, error)) *readers {
@@ -28,8 +30,13 @@ func newReaders(n int, open func() (*conn, error)) *readers {
 	return r
 }
 
-// read gives fn a connection.
+// read gives fn a connection, maybe several times.
 func (r *readers) read(ctx context.Context, fn func(*conn) error) error {
+	return r.looking(ctx, func() error { return r.lend(ctx, fn) })
+}
+
+// lend gives fn a connection.
+func (r *readers) lend(ctx context.Context, fn func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -58,7 +65,10 @@ func (r *readers) read(ctx context.Context, fn func(*conn) error) error {
 		}
 		c = opened
 	}
-	return fault("read", fn(c))
+	if err := fn(c); err != nil {
+		return fault("read", err)
+	}
+	return nil
 }
 
 // view is read with everything from one point in time.

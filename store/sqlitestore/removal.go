@@ -15,7 +15,8 @@ var sqlTree = `SELECT` + sessionColumns + `
 
 const (
 	sqlInsertRemoved = `
-		INSERT INTO removed (key, tree, root, log, id, reason, removed_at, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
+		INSERT INTO removed (key, tree, root, id, root_id, incarnation, reason, removed_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 
 	sqlPutOff = `UPDATE sessions SET sweep_at = ?2 WHERE key = ?1`
 
@@ -25,36 +26,49 @@ const (
 		ORDER BY sweep_at, id LIMIT ?4`
 
 	sqlRemoved = `
-		SELECT key, id, reason, removed_at FROM removed
+		SELECT key, id, incarnation, reason, removed_at FROM removed
 		WHERE root = 1 AND removed_at <= ?1 AND (removed_at, key) > (?2, ?3)
 		ORDER BY removed_at, key LIMIT ?4`
 )
 
 // sqlHide takes the sessions of a tree, by the root's id, out of the tables that sessions and calls are found by.
 var sqlHide = []string{
-	`INSERT INTO removed_calls (session, data) SELECT session, data FROM calls WHERE root_id = ?1`,
+	`INSERT INTO removed_sessions SELECT * FROM sessions WHERE root_id = ?1`,
+	`INSERT INTO removed_heads SELECT * FROM heads WHERE session IN (SELECT key FROM sessions WHERE root_id = ?1)`,
+	`INSERT INTO removed_calls SELECT * FROM calls WHERE root_id = ?1`,
+	`INSERT INTO removed_assignments SELECT * FROM assignments WHERE call IN (SELECT key FROM calls WHERE root_id = ?1)`,
 	`DELETE FROM assignments WHERE call IN (SELECT key FROM calls WHERE root_id = ?1)`,
 	`DELETE FROM calls WHERE root_id = ?1`,
 	`DELETE FROM heads WHERE session IN (SELECT key FROM sessions WHERE root_id = ?1)`,
 	`DELETE FROM sessions WHERE root_id = ?1`,
 }
 
-// Remove implements store.Store. It writes one row for each session of the tree, whatever they own.
-func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+// Remove implements store.Store. It writes a few rows for each session of the tree, whatever else they own.
+func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
+	err = s.looking(ctx, func() error {
+		removed, err = s.remove(ctx, root, why)
+		return err
+	})
+	return removed, err
+}
+
+// remove is Remove, but leaves it to the caller to look whether a tree that is to be deleted has expired.
+func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
 	}
 	var removed *store.Removed
 	var refused error
-	err := s.writer.do(&job{ctx: ctx, durable: true, after: func() {
-		if removed != nil {
-			s.hub.Drop(root)
-		}
-	}, run: func(c *conn) error {
+	err := s.writer.do(&job{ctx: ctx, durable: true, run: func(c *conn) error {
 		removed, refused = nil, nil
 		tree, err := findTree(c, root)
 		if err != nil {
 			return err
+		}
+		if why == store.Deleted {
+			if err := c.overdueAt(nil, root, tree[0].sweep); err != nil {
+				return err
+			}
 		}
 		rows := make([]*cairn.Session, len(tree))
 		for i, r := range tree {
@@ -69,7 +83,8 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 			_, err = c.exec(sqlPutOff, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
 			return err
 		}
-		removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now}
+		removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
+			Incarnation: rows[0].Incarnation}
 		return hide(c, tree, removed)
 	}})
 	switch {
@@ -83,7 +98,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 
 // findTree returns the records of a tree's sessions, that of the root first.
 func findTree(c *conn, root string) ([]*record, error) {
-	r, err := find(c, root)
+	r, err := findAny(c, root)
 	if err != nil {
 		return nil, err
 	}
@@ -101,23 +116,11 @@ func findTree(c *conn, root string) ([]*record, error) {
 	return tree, err
 }
 
-// hide makes it impossible to find the sessions of a tree, their calls and their log.
+// hide makes it impossible to find the sessions of a tree and their calls.
 func hide(c *conn, tree []*record, removed *store.Removed) error {
-	log, _, _, err := findLog(c, removed.SessionID)
-	if err != nil {
-		return err
-	}
 	for i, r := range tree {
-		data, err := encode("session", r.session)
-		if err != nil {
-			return err
-		}
-		root, own := i == 0, int64(0)
-		if root {
-			own = log
-		}
-		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, root, own, r.session.ID, string(removed.Reason),
-			micros(removed.RemovedAt), data); err != nil {
+		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, i == 0, r.session.ID, removed.SessionID, removed.Incarnation,
+			string(removed.Reason), micros(removed.RemovedAt)); err != nil {
 			return err
 		}
 	}
@@ -126,11 +129,7 @@ func hide(c *conn, tree []*record, removed *store.Removed) error {
 			return err
 		}
 	}
-	if err := dropFences(c, log); err != nil {
-		return err
-	}
-	_, err = c.exec(sqlDropLog, log) // its events stay, for the purge
-	return err
+	return nil
 }
 
 // Stale implements store.Store.
@@ -177,7 +176,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 				return false
 			}
 			page.Items = append(page.Items, store.Removed{Key: strconv.FormatInt(cols.int64(), 10), SessionID: cols.text(),
-				Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
+				Incarnation: cols.text(), Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
 			return true
 		}, micros(s.clock().Add(-age)), micros(at), key, q.Size()+1)
 	})

@@ -12,7 +12,8 @@ import (
 // sessionColumns are the columns of a session's row, as readSession reads them.
 var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
-	s.root_id, s.name, s.secret, s.created_at, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
+	s.root_id, s.incarnation, s.name, s.secret, s.created_at,
+	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
 
@@ -32,12 +33,15 @@ var sqlSession = `SELECT` + sessionColumns + `
 	WHERE s.id = ?1`
 
 const (
-	sqlSessionKey = `SELECT key FROM sessions WHERE id = ?1`
+	sqlSessionKey = `
+		SELECT s.key, CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END,
+			s.root_id
+		FROM sessions s WHERE s.id = ?1`
 
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
-			name, secret, created_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+			name, secret, created_at, incarnation)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -68,6 +72,7 @@ const (
 type record struct {
 	key         int64
 	session     *cairn.Session
+	sweep       int64 // from when on its root may have expired; 0 for never
 	checkpoints int64 // how many were ever written
 	stop        string
 	wait        wait
@@ -96,7 +101,8 @@ func readSession(c *columns) *record {
 	}
 	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
-	s.Name, s.Secret, s.CreatedAt = c.text(), c.text(), c.time()
+	s.Incarnation, s.Name, s.Secret, s.CreatedAt = c.text(), c.text(), c.text(), c.time()
+	r.sweep = c.int64()
 
 	s.Status = cairn.SessionStatus(c.text())
 	s.Version, s.Epoch, s.MessageCount = c.int64(), c.int64(), c.int()
@@ -130,26 +136,40 @@ func readUsage(c *columns, u *cairn.Usage) {
 	}
 }
 
-// find returns a session's record; the error is ErrNotFound if there is none.
-func find(c *conn, id string) (r *record, err error) {
+// find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
+func find(c *conn, id string) (*record, error) {
+	r, err := findAny(c, id)
+	if err == nil {
+		err = c.overdueAt(r.session, r.session.RootID, r.sweep)
+	}
+	return r, err
+}
+
+// findAny is find for a session that may have expired.
+func findAny(c *conn, id string) (r *record, err error) {
 	found, err := c.row(sqlSession, func(cols *columns) { r = readSession(cols) }, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, store.NotFound(id)
+		return nil, gone(c, id)
 	}
 	r.session.AsOf = stored(c.clock())
 	return r, nil
 }
 
-// findKey returns the key of a session; the error is ErrNotFound if there is none.
+// findKey returns the key of a session; the error is ErrNotFound if there is none, and overdue if it may have expired.
 func findKey(c *conn, id string) (key int64, err error) {
-	found, err := c.row(sqlSessionKey, func(cols *columns) { key = cols.int64() }, id)
-	if err == nil && !found {
-		err = store.NotFound(id)
+	var sweep int64
+	var root string
+	found, err := c.row(sqlSessionKey, func(cols *columns) { key, sweep, root = cols.int64(), cols.int64(), cols.text() }, id)
+	switch {
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, gone(c, id)
 	}
-	return key, err
+	return key, c.overdueAt(nil, root, sweep)
 }
 
 // normalize gives the row, which was as before, the form it has when it is read again.
@@ -174,7 +194,7 @@ func (r *record) insert(c *conn) error {
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
 		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), micros(store.SweepAt(s.UpdatedAt, s)),
-		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt)); err != nil {
+		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation); err != nil {
 		return err
 	}
 	c.wrote = true

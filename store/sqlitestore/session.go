@@ -77,10 +77,10 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 // Messages implements store.Store.
 func (s *Store) Messages(ctx context.Context, id string, from, limit int) (list []cairn.Message, err error) {
 	err = s.readers.view(ctx, func(c *conn) error {
-		if list, err = readMessages(ctx, c, id, from, store.PageSize(limit)); err != nil || len(list) > 0 {
+		if _, err := findKey(c, id); err != nil {
 			return err
 		}
-		_, err := findKey(c, id)
+		list, err = readMessages(ctx, c, id, from, store.PageSize(limit))
 		return err
 	})
 	return list, err

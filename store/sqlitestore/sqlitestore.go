@@ -136,6 +136,7 @@ func Open(path string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: path, opts: o, writer: w}
+	w.looking = s.looking
 	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
 		c, err := connect(dataSource(path, "rw"), busyPragma(o.BusyTimeout), "PRAGMA query_only = 1")
 		if err == nil {
@@ -143,6 +144,7 @@ func Open(path string, opts *Options) (*Store, error) {
 		}
 		return c, err
 	})
+	s.readers.looking = s.looking
 	s.log = &Log{s: s}
 	s.poller.s = s
 	return s, nil
@@ -182,7 +184,8 @@ func openWriter(path string, o *Options) (*writer, error) {
 	if o.Now != nil {
 		c.clock = o.Now
 	}
-	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout}, nil
+	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout,
+		looking: func(_ context.Context, do func() error) error { return do() }}, nil
 }
 
 // dataSource returns the URI of a file; mode is ro, rw or rwc.

@@ -46,6 +46,9 @@ type writer struct {
 	queue  []*job
 
 	full bool // the connection's level; the leader's
+
+	// looking does what a write is to do, and again when it has found what may have expired.
+	looking func(ctx context.Context, do func() error) error
 }
 
 // job is one write waiting for its turn.
@@ -260,10 +263,10 @@ func (w *writer) transact(batch []*job) (settled bool) {
 // rollback ends the transaction. Its error does not matter: SQLite has rolled back already when storage failed.
 func (w *writer) rollback() { w.conn.exec(sqlRollback) }
 
-// write runs fn as one transaction. Unless a write is durable it may be lost with the machine's power, but not with the
+// write runs fn as one transaction, maybe several times. Unless a write is durable it may be lost with the machine's power, but not with the
 // process, and it is on disk with the next durable one.
 func (w *writer) write(ctx context.Context, durable bool, fn func(*conn) error) error {
-	return w.do(&job{ctx: ctx, run: fn, durable: durable})
+	return w.looking(ctx, func() error { return w.do(&job{ctx: ctx, run: fn, durable: durable}) })
 }
 
 // close refuses new jobs, waits for those under way, and closes the connection.

@@ -100,13 +100,10 @@ func numberedBatches(h *logHarness, ls logs) {
 	first.send(1, 14, say("14"))
 	h.wantTexts("batches under new tokens", h.all("log", 11), 12, "12", "13", "14")
 
-	// A trimmed log still knows them, one that was dropped does not.
+	// A trimmed log still knows them.
 	h.must(h.log.Trim(h.Context(), "log", 15))
 	first.send(1, 14, say("14"))
 	h.wantBounds("log", 15, 14)
-	h.must(h.log.Drop(h.Context(), "log"))
-	first.send(1, 1, say("1"))
-	h.wantTexts("the new log", h.all("log", 0), 1, "1")
 }
 
 // batchRace has every writer's batches sent from several places at once, each in order: they are added once and in order.

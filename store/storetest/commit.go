@@ -47,8 +47,20 @@ func createFields(h *harness) {
 	if got.State.Position != 0 {
 		h.Fatalf("a new session's state is at position %d, want 0", got.State.Position)
 	}
-	if root := h.create("plain"); root.RootID != "plain" || root.ParentID != "" {
+	root := h.create("plain")
+	if root.RootID != "plain" || root.ParentID != "" {
 		h.Fatalf("a session without a root has root %q and parent %q, want itself and none", root.RootID, root.ParentID)
+	}
+	if other := h.create("other"); root.Incarnation == "" || root.Incarnation == other.Incarnation {
+		h.Fatalf("the incarnations of two roots are %q and %q", root.Incarnation, other.Incarnation)
+	}
+	child, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "plain child", Agent: agentName, ParentID: "plain",
+		RootID: "plain", Incarnation: root.Incarnation}, nil)
+	h.must(err)
+	for _, s := range []*cairn.Session{root, child} {
+		if got := h.load(s.ID); got.Incarnation != root.Incarnation || got.Log() != root.Log() {
+			h.Fatalf("%q is of the incarnation %q with the log %q, want those of its root, %q and %q", s.ID, got.Incarnation, got.Log(), root.Incarnation, root.Log())
+		}
 	}
 	h.wantState("plain", "", `{}`)
 }
@@ -62,7 +74,7 @@ func createNothingElse(h *harness) {
 	h.must(err)
 	want := &cairn.Session{ID: "session", RootID: "session", Agent: agentName, Status: cairn.SessionIdle, Version: 1,
 		State: cairn.StatePosition{KeyframeBytes: got.State.KeyframeBytes}, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt,
-		Lease: cairn.Lease{Token: got.CreatedAt.UnixMicro()}}
+		Lease: cairn.Lease{Token: got.CreatedAt.UnixMicro()}, Incarnation: got.Incarnation}
 	same(h.T, "the new row", got, want)
 	if got.CreatedAt.Equal(time.Unix(80, 0)) {
 		h.Fatal("the creation time is the caller's, not the store's")

@@ -92,6 +92,13 @@ func sweeperCalls(id string) []storeCall {
 		{"Remove", false, func(ctx context.Context, st store.Store) error {
 			return failure(st.(store.Sweeper).Remove(ctx, id, store.Deleted))
 		}},
+		{"Restore", false, func(ctx context.Context, st store.Store) error {
+			_, err := st.(store.Sweeper).Restore(ctx, id)
+			if errors.Is(err, cairn.ErrExists) {
+				return nil // which is what it says of a session that is there
+			}
+			return err
+		}},
 	}
 }
 
@@ -99,7 +106,7 @@ func sweeperCalls(id string) []storeCall {
 func (h *harness) storeCalls(id string) []storeCall {
 	list := storeCalls(id)
 	if h.opts.sweeps {
-		list = slices.Insert(list, len(list)-1, sweeperCalls(id)...) // before the deletion
+		list = slices.Insert(list, len(list)-1, sweeperCalls(id)...) // before the deletion, and the restoration after the removal
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,10 @@ var expiryTests = []storeTest{
 	{name: "StaleInPages", run: stalePages},
 	{name: "ContextChanges", run: staleByContext},
 	{name: "Expired", run: expired},
+	{name: "GoneAtItsTime", run: oneHandle(goneAtItsTime)},
+	{name: "TwoHandles/GoneAtItsTime", run: twoHandles(goneAtItsTime), needs: needsSecond},
+	{name: "ListsLeaveItOut", run: expiredInLists},
+	{name: "HolderGoesOn", run: holderGoesOn},
 	{name: "NotBeforeItsTime", run: notExpired},
 	{name: "HeldByTheTree", run: heldByTree},
 	{name: "ActivityKeeps", run: activityKeeps},
@@ -45,6 +50,23 @@ func (h *harness) awaitStale(id string) {
 	h.await("the session "+id+" to be stale", func() bool { return slices.Contains(h.stale(), id) })
 }
 
+// awaitGone waits until a session has expired, by no more than reading it, and returns its removal.
+func (h *harness) awaitGone(id string) *store.Removed {
+	h.Helper()
+	var gone *store.GoneError
+	h.await(id+" to expire", func() bool {
+		_, err := h.st.Load(h.Context(), id)
+		if err != nil && !errors.As(err, &gone) {
+			h.Fatalf("load of a session that expires: %v", err)
+		}
+		return err != nil
+	})
+	if gone.Removed.Reason != store.Expired {
+		h.Fatalf("removed: %+v", gone.Removed)
+	}
+	return &gone.Removed
+}
+
 func (h *harness) expire(id string) (*store.Removed, error) {
 	return h.sweeper().Remove(h.Context(), id, store.Expired)
 }
@@ -67,7 +89,7 @@ var past, future = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2120, 
 
 func ttlKept(h *harness) {
 	for given, want := range map[time.Duration]time.Duration{
-		0: 0, -time.Hour: 0, 7 * 24 * time.Hour: 7 * 24 * time.Hour, time.Microsecond: time.Microsecond, time.Second + 1500: time.Second + 1000,
+		0: 0, -time.Hour: 0, 7 * 24 * time.Hour: 7 * 24 * time.Hour, time.Hour + time.Microsecond: time.Hour + time.Microsecond, time.Hour + 1500: time.Hour + 1000,
 	} {
 		id := fmt.Sprint("session-", given)
 		s := h.lasting(id, given, future)
@@ -104,8 +126,8 @@ func staleRoots(h *harness) {
 	h.must(err)
 	h.commit("begun", &store.Commit{Create: &cairn.Session{Agent: agentName, ExpiresAt: past.Add(4 * time.Hour)}, Messages: says("hello")})
 	same(h.T, "stale roots, the longest ago first", h.stale(), []string{"over and brief", "over", "over and long", "branch", "begun", "brief"})
-	h.must(h.st.Delete(h.Context(), "over"))
-	h.remove("branch")
+	h.wantError(h.st.Delete(h.Context(), "over"), cairn.ErrExpired, "deletion of what has expired")
+	h.must(failureOf(h.expire("branch")))
 	same(h.T, "stale roots", h.stale(), []string{"over and brief", "over and long", "begun", "brief"})
 }
 
@@ -151,26 +173,32 @@ func staleByContext(h *harness) {
 		h.must(err)
 	}
 	for _, id := range []string{"session", "other"} {
-		set(id, past)
-		same(h.T, "stale after its time was set", h.stale(), []string{id})
 		set(id, future)
 		same(h.T, "stale after its time was put off", h.stale(), []string(nil))
-		set(id, past)
 		set(id, time.Time{})
 		same(h.T, "stale after its time was taken back", h.stale(), []string(nil))
 		h.wantNotExpired(id, "its time was taken back")
+		set(id, past)
+		same(h.T, "stale after its time was set", h.stale(), []string{id})
+		h.awaitGone(id)
+		same(h.T, "stale when it is gone", h.stale(), []string(nil))
+		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &future})
+		h.wantError(err, cairn.ErrExpired, "another time for a session whose time was over")
 	}
 }
 
 func expired(h *harness) {
+	set := func(id string, expires time.Time) {
+		h.Helper()
+		_, err := store.SetContext(h.Context(), h.st, id, store.ContextChange{ExpiresAt: &expires})
+		h.must(err)
+	}
 	for _, root := range []string{"idle", "over", "crashed", "waits", "was due"} {
 		switch root {
-		case "idle":
-			h.lasting(root, brief, time.Time{})
 		case "over":
 			h.lasting(root, time.Hour, past)
 		default:
-			h.lasting(root, brief, time.Time{})
+			h.lasting(root, time.Hour, time.Time{})
 		}
 		h.tree(root+"-child", root)
 		switch root {
@@ -181,8 +209,13 @@ func expired(h *harness) {
 		case "was due":
 			h.commit(root, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: past}})
 		}
+		if root != "over" {
+			set(root, past)
+		}
+		var r *store.Removed
 		h.await(root+" to expire", func() bool {
-			r, err := h.expire(root)
+			var err error
+			r, err = h.expire(root)
 			if err != nil {
 				h.wantConflict(err, cairn.ErrStale, "expiry of "+root)
 				return false
@@ -192,8 +225,8 @@ func expired(h *harness) {
 			}
 			return true
 		})
-		h.wantGone(root)
-		h.wantGone(root + "-child")
+		h.wantGone(root, r)
+		h.wantGone(root+"-child", r)
 	}
 	if list := h.removed(); len(list) != 5 {
 		h.Fatalf("removed: %+v", list)
@@ -217,48 +250,156 @@ func heldByTree(h *harness) {
 	} {
 		for _, holder := range []string{"root", "child"} {
 			id := map[string]string{"root": h.newID("root"), "child": h.newID("child")}
-			h.lasting(id["root"], time.Hour, past)
+			h.lasting(id["root"], time.Hour, time.Time{})
 			h.tree(id["child"], id["root"])
 			s := h.commit(id[holder], hold)
-			h.awaitStale(id["root"])
+			_, err := store.SetContext(h.Context(), h.st, id["root"], store.ContextChange{ExpiresAt: &past})
+			h.must(err)
+			s = h.load(s.ID)
+			for _, each := range []string{id["root"], id["child"]} {
+				h.load(each) // which looks, and puts the time off
+			}
 			h.wantNotExpired(id["root"], why+": the "+holder)
 			// When the hold is over, the time that has come counts.
 			h.commit(id[holder], &store.Commit{Guard: store.Guard{Version: s.Version}, Status: cairn.SessionCompleted,
 				Suspend: &store.Suspend{}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
-			_, err := h.expire(id["root"])
+			_, err = h.expire(id["root"])
 			h.must(err)
 		}
 	}
 }
 
-// activityKeeps commits to a session of a tree whose root is stale: the tree lives for another TTL.
+// activityKeeps commits to a session of a tree shortly before its root is stale: the tree lives for another TTL.
 func activityKeeps(h *harness) {
 	for _, who := range []string{"root", "child"} {
 		ttl := 200 * time.Millisecond
 		for kept := false; !kept; ttl *= 2 { // a machine that is slower than the TTL proves nothing
 			id := map[string]string{"root": h.newID("root"), "child": h.newID("child")}
 			root := id["root"]
-			h.lasting(root, ttl, time.Time{})
+			s := h.lasting(root, ttl, time.Time{})
 			h.tree(id["child"], root)
-			h.awaitStale(root)
-			s := h.commit(id[who], &store.Commit{Messages: says("still here")})
-			r, err := h.expire(root)
-			if kept = err != nil; kept {
-				h.wantConflict(err, cairn.ErrStale, "expiry after activity of the "+who)
-			} else if idle := r.RemovedAt.Sub(s.UpdatedAt); idle < ttl {
-				h.Fatalf("it expired %v after activity of the %s, its TTL is %v", idle, who, ttl)
-			} else {
+			h.await("half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
+			active, err := h.st.Commit(h.Context(), id[who], &store.Commit{Messages: says("still here")})
+			if err != nil {
+				h.wantError(err, cairn.ErrExpired, "activity that comes late")
 				continue
 			}
 			h.awaitStale(root)
-			if r, err = h.expire(root); err != nil {
-				h.Fatalf("the %s was active, and when it is stale again: %v", who, err)
+			_, err = h.expire(root)
+			if kept = err != nil; kept {
+				h.wantConflict(err, cairn.ErrStale, "expiry after activity of the "+who)
 			}
-			if idle := r.RemovedAt.Sub(s.UpdatedAt); idle < ttl {
+			r := h.awaitGone(root)
+			if idle := r.RemovedAt.Sub(active.UpdatedAt); idle < ttl {
 				h.Fatalf("it expired %v after activity of the %s, its TTL is %v", idle, who, ttl)
 			}
 		}
 	}
+}
+
+// goneAtItsTime lets time pass and nothing else: whatever is asked of a session that has expired, the first answer says so.
+func goneAtItsTime(h *harness, hs handles) {
+	for i, call := range h.storeCalls("") {
+		if call.creates || slices.Contains([]string{"Remove", "Restore"}, call.name) {
+			continue
+		}
+		for _, of := range []string{"root", "child"} {
+			if of == "child" && call.name == "Call" {
+				continue // calls are a root's
+			}
+			root := h.newID("root")
+			id := map[string]string{"root": root, "child": root + "-child"}[of]
+			s := h.lasting(root, time.Hour, time.Time{})
+			h.tree(root+"-child", root)
+			h.end(h.step(h.begin(id, "run-of-"+id), "reply"))
+			soon := time.Now().Add(20 * time.Millisecond)
+			_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &soon})
+			h.must(err)
+			h.awaitStale(root)
+			r := store.Removed{SessionID: root, Reason: store.Expired, Incarnation: s.Incarnation}
+			err = h.storeCalls(id)[i].do(h.Context(), hs.of(i))
+			var gone *store.GoneError
+			if errors.As(err, &gone) {
+				r.Key, r.RemovedAt = gone.Removed.Key, gone.Removed.RemovedAt
+			}
+			h.wantRemoved(err, &r, call.name+" of a "+of+" when its time was over")
+			h.wantRemoved(failureOf(h.st.Load(h.Context(), root)), &r, "load of the root")
+		}
+	}
+	// Nor does anything begin anew under it.
+	h.lasting("session", time.Hour, past)
+	begin := beginCommit("run", "worker", time.Hour)
+	begin.Create = &cairn.Session{ID: "session", Agent: agentName}
+	_, err := hs.of(1).Commit(h.Context(), "session", begin)
+	h.wantError(err, cairn.ErrExpired, "a run on a session whose time was over")
+	h.create("source")
+	h.lasting("another", time.Hour, past)
+	_, err = hs.of(1).Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: "another", Agent: agentName})
+	h.wantError(err, cairn.ErrExpired, "a branch to a session whose time was over")
+}
+
+// expiredInLists has trees that expired, and others, in every list: nobody has swept.
+func expiredInLists(h *harness) {
+	over := func(root string) {
+		_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &past})
+		h.must(err)
+	}
+	for i := range 5 {
+		for _, root := range []string{fmt.Sprint("there-", i), fmt.Sprint("over-", i)} {
+			h.lasting(root, time.Hour, future)
+			h.tree(root+"-child", root)
+			h.commit(root+"-child", &store.Commit{Calls: []store.CallWrite{asks("call-of-"+root, "step")}})
+			h.commit(root, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
+		}
+	}
+	for i := range 5 {
+		over(fmt.Sprint("over-", i))
+	}
+	due := h.due(100)
+	if len(due) != 5 {
+		h.Fatalf("due: %+v, want five", due)
+	}
+	for _, d := range due {
+		if d.SessionID[0] == 'o' {
+			h.Fatalf("due though it has expired: %+v", d)
+		}
+	}
+	for i := range 5 {
+		h.lasting(fmt.Sprint("over-too-", i), time.Hour, past)
+	}
+	if list := h.list(store.SessionQuery{}); len(list) != 10 {
+		h.Fatalf("%d sessions are listed, want 10", len(list))
+	}
+	for i := range 5 {
+		over(fmt.Sprint("there-", i))
+	}
+	if list := h.calls(store.CallQuery{}); len(list) != 0 {
+		h.Fatalf("%d calls are listed of sessions that have expired", len(list))
+	}
+	if list := h.removed(); len(list) != 15 {
+		h.Fatalf("%d removed trees, want 15", len(list))
+	}
+}
+
+// holderGoesOn lets the time of a session pass while its lease is good: its holder does not notice.
+func holderGoesOn(h *harness) {
+	h.lasting("root", time.Hour, time.Time{})
+	h.tree("child", "root")
+	s := h.begin("root", "run")
+	_, err := store.SetContext(h.Context(), h.st, "root", store.ContextChange{ExpiresAt: &past})
+	h.must(err)
+	for range 3 {
+		s = h.step(h.load("root"), "reply")
+		h.must(failureOf(h.st.Renew(h.Context(), "root", s.Lease.Token, time.Hour)))
+		h.must(h.st.Stage(h.Context(), "root", s.Lease.Token, piece("step", "reply", `1`)))
+		h.commit("child", &store.Commit{Messages: says("hello")})
+	}
+	h.commit("child", &store.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("hello")})
+	h.end(s)
+	r, err := h.expire("root")
+	h.must(err)
+	h.wantGone("root", r)
+	h.wantGone("child", r)
 }
 
 // looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the root
@@ -302,7 +443,7 @@ func looksAndCommits(h *harness, hs handles) {
 	}
 }
 
-// beginOrExpire lets a run begin on a session while it expires: one of the two happens.
+// beginOrExpire lets a run begin on a session that has expired while it is removed: it never does, and there is one removal.
 func beginOrExpire(h *harness, hs handles) {
 	for n := range h.rounds(200) {
 		id := fmt.Sprint("session-", n)
@@ -315,12 +456,12 @@ func beginOrExpire(h *harness, hs handles) {
 			_, err := hs.of(i).Commit(h.Context(), id, beginCommit("run", "worker", time.Hour))
 			return err
 		})
-		if errs[0] == nil {
-			h.wantError(errs[1], cairn.ErrNotFound, "begin of an expired session")
-			continue
+		h.wantError(errs[1], cairn.ErrExpired, "begin of an expired session")
+		if errs[0] != nil {
+			h.wantError(errs[0], cairn.ErrExpired, "a second removal")
 		}
-		h.wantConflict(errs[0], cairn.ErrStale, "expiry of a running session")
-		h.must(errs[1])
-		h.step(h.load(id), "reply")
+	}
+	if n, want := len(h.removed()), h.rounds(200); n != want {
+		h.Fatalf("%d removed trees, want %d", n, want)
 	}
 }

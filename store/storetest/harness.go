@@ -28,11 +28,25 @@ type harness struct {
 	open   OpenStore // of further stores
 	opts   *Options
 	serial *atomic.Int64 // shared by all harnesses of a test
+	logs   *sync.Map     // the names of roots' logs, shared as well
 }
 
 // on returns a harness for another handle on the same data.
 func (h *harness) on(st store.Store) *harness {
-	return &harness{T: h.T, st: st, open: h.open, opts: h.opts, serial: h.serial}
+	return &harness{T: h.T, st: st, open: h.open, opts: h.opts, serial: h.serial, logs: h.logs}
+}
+
+// log returns the name of a root's event log, which is the same in a store that has a copy of it.
+func (h *harness) log(root string) string {
+	h.Helper()
+	if s, err := h.st.Load(h.Context(), root); err == nil {
+		h.logs.Store(root, s.Log())
+		return s.Log()
+	}
+	if name, ok := h.logs.Load(root); ok {
+		return name.(string)
+	}
+	return root
 }
 
 // sweeper returns the store as a Sweeper; only tests that need one call it.

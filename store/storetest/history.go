@@ -26,12 +26,14 @@ type historian struct {
 	sessions []*modelSession
 	last     map[string]*store.Commit // the last step of each session
 	removed  []modelRemoval
+	purged   []string // the ids of those that were
 }
 
 // modelRemoval is a session that was removed and is not purged.
 type modelRemoval struct {
 	key, id     string
 	checkpoints int
+	session     *modelSession
 }
 
 // randomHistory drives a store through a random sequence of everything that changes sessions and compares it with the
@@ -54,7 +56,8 @@ func randomHistory(h *harness, stream uint64) {
 	}{
 		{"begin", 8, g.begins}, {"step", 20, g.steps}, {"end", 5, g.ends}, {"append", 4, g.appends}, {"stage", 4, g.stages},
 		{"rewind", 4, g.rewinds}, {"branch", 3, g.branches}, {"prune", 3, g.prunes}, {"repeat", 3, g.repeats}, {"stale", 3, g.isStale},
-		{"bad", 2, g.isBad}, {"delete", 1, g.deletes}, {"remove", 2, g.removes}, {"purge", 1, g.purges}, {"create", 2, g.creates},
+		{"bad", 2, g.isBad}, {"delete", 1, g.deletes}, {"remove", 2, g.removes}, {"purge", 1, g.purges}, {"restore", 1, g.restores},
+		{"create", 2, g.creates},
 		{"take back", 4, g.takesBack}, {"ask", 6, g.asks}, {"answer", 6, g.answers}, {"queue", 4, g.queues},
 	}
 	total := 0
@@ -156,11 +159,9 @@ func (g *historian) someChange(m *modelSession) *store.StateChange {
 
 func (g *historian) creates(*modelSession) bool {
 	id := g.newID("session")
-	if n := len(g.removed); n > 0 && g.random.IntN(2) == 0 { // the id of one that is gone, if nobody else has it
-		if old := g.removed[g.random.IntN(n)].id; !slices.ContainsFunc(g.sessions, func(m *modelSession) bool { return m.row.ID == old }) {
-			id = old
-			delete(g.last, id)
-		}
+	if n := len(g.purged); n > 0 && g.random.IntN(2) == 0 { // the id of one that was purged
+		id, g.purged = g.purged[n-1], g.purged[:n-1]
+		delete(g.last, id)
 	}
 	state := fmt.Sprintf(`{"born":%q}`, id)
 	g.add(newModelSession(id, json.RawMessage(state), nil), g.createWith(id, state))
@@ -169,7 +170,7 @@ func (g *historian) creates(*modelSession) bool {
 
 // add takes a new session into the model.
 func (g *historian) add(m *modelSession, row *cairn.Session) {
-	m.row.Lease.Token = row.CreatedAt.UnixMicro()
+	m.row.Lease.Token, m.row.Incarnation = row.CreatedAt.UnixMicro(), row.Incarnation
 	g.sessions = append(g.sessions, m)
 }
 
@@ -316,8 +317,24 @@ func (g *historian) removes(m *modelSession) bool {
 	if g.content(m.row.ID) != nil {
 		g.Fatalf("removed session %q is still there", m.row.ID)
 	}
-	g.removed = append(g.removed, modelRemoval{removed.Key, m.row.ID, len(m.checkpoints)})
+	g.removed = append(g.removed, modelRemoval{removed.Key, m.row.ID, len(m.checkpoints), m})
 	g.sessions = slices.DeleteFunc(g.sessions, func(each *modelSession) bool { return each == m })
+	return false
+}
+
+// restores brings one of the removed sessions back.
+func (g *historian) restores(*modelSession) bool {
+	if len(g.removed) == 0 {
+		return false
+	}
+	i := g.random.IntN(len(g.removed))
+	_, err := store.Create(g.Context(), g.st, &cairn.Session{ID: g.removed[i].id, Agent: agentName}, nil)
+	g.wantError(err, cairn.ErrDeleted, "a new session of the id of one that was removed")
+	m := g.removed[i].session
+	g.restore(m.row.ID)
+	m.row.Version++
+	g.sessions = append(g.sessions, m)
+	g.removed = slices.Delete(g.removed, i, i+1)
 	return false
 }
 
@@ -332,6 +349,7 @@ func (g *historian) purges(*modelSession) bool {
 	if n != g.removed[i].checkpoints {
 		g.Fatalf("the purge of %+v removed %d checkpoints", g.removed[i], n)
 	}
+	g.purged = append(g.purged, g.removed[i].id)
 	g.removed = slices.Delete(g.removed, i, i+1)
 	return true
 }

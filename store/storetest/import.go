@@ -87,9 +87,9 @@ func (h *harness) grown(root string) []string {
 	h.await("the child's lease to run out", func() bool { return !h.load(child).Running(time.Now()) })
 
 	log := h.importer().EventLog()
-	_, err = log.Append(h.Context(), root, 0, lines(1, 12)...)
+	_, err = log.Append(h.Context(), h.log(root), 0, lines(1, 12)...)
 	h.must(err)
-	h.must(log.Trim(h.Context(), root, 4))
+	h.must(log.Trim(h.Context(), h.log(root), 4))
 	return []string{root, child, companion, grandchild}
 }
 
@@ -120,9 +120,9 @@ func (h *harness) whole(root string, ids []string) *whole {
 	w.Due = due.Items
 	h.must(err)
 	log := h.importer().EventLog()
-	w.First, w.Last, err = log.Bounds(h.Context(), root)
+	w.First, w.Last, err = log.Bounds(h.Context(), h.log(root))
 	h.must(err)
-	w.Events, err = log.Read(h.Context(), root, w.First-1, 0)
+	w.Events, err = log.Read(h.Context(), h.log(root), w.First-1, 0)
 	h.must(err)
 	return w
 }
@@ -148,7 +148,7 @@ func (h *harness) absent(root string, ids []string, what string) {
 	if list := h.calls(store.CallQuery{RootID: root}); len(list) > 0 {
 		h.Fatalf("%s: calls %s are there", what, callIDs(list))
 	}
-	if first, last, err := h.importer().EventLog().Bounds(h.Context(), root); err != nil || first != 1 || last != 0 {
+	if first, last, err := h.importer().EventLog().Bounds(h.Context(), h.log(root)); err != nil || first != 1 || last != 0 {
 		h.Fatalf("%s: the log goes from %d to %d, %v", what, first, last, err)
 	}
 }
@@ -187,7 +187,7 @@ func importsInPages(h *harness) {
 	for i := range 101 {
 		h.end(h.begin("root", fmt.Sprint("run-", i)))
 	}
-	_, err := h.importer().EventLog().Append(h.Context(), "root", 0, lines(1, 250)...)
+	_, err := h.importer().EventLog().Append(h.Context(), h.log("root"), 0, lines(1, 250)...)
 	h.must(err)
 	for part, err := range store.Export(h.Context(), h.importer(), "root") {
 		h.must(err)
@@ -303,18 +303,18 @@ func importTakesBack(h *harness) {
 func importedEvents(h *harness) {
 	h.create("root")
 	const total = 8
-	_, err := h.importer().EventLog().Append(h.Context(), "root", 0, lines(1, total+1)...)
+	_, err := h.importer().EventLog().Append(h.Context(), h.log("root"), 0, lines(1, total+1)...)
 	h.must(err)
 	to := h.other()
 	to.imports(h, "root")
 	log := to.importer().EventLog()
-	if last, err := log.Append(h.Context(), "root", total, say("after the copy")); err != nil || last != total+1 {
+	if last, err := log.Append(h.Context(), h.log("root"), total, say("after the copy")); err != nil || last != total+1 {
 		h.Fatalf("the next event has sequence %d, %v", last, err)
 	}
 	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
 	for after := range int64(total + 1) {
-		list, err := take(log.Follow(ctx, "root", after), int(total+1-after))
+		list, err := take(log.Follow(ctx, h.log("root"), after), int(total+1-after))
 		h.must(err)
 		h.must(checkContiguous(list, after))
 		if text := list[len(list)-1].Text; text != "after the copy" {
@@ -330,24 +330,24 @@ func importTrimmed(h *harness) {
 		s := h.begin(root, "run")
 		h.end(s)
 		log := h.importer().EventLog()
-		_, err := log.Append(h.Context(), root, 0, lines(1, 11)...)
+		_, err := log.Append(h.Context(), h.log(root), 0, lines(1, 11)...)
 		h.must(err)
-		h.must(log.Trim(h.Context(), root, keep))
+		h.must(log.Trim(h.Context(), h.log(root), keep))
 		to := h.other()
 		to.imports(h, root)
 		log = to.importer().EventLog()
-		_, err = log.Read(h.Context(), root, keep-2, 0)
+		_, err = log.Read(h.Context(), h.log(root), keep-2, 0)
 		h.wantError(err, cairn.ErrTrimmed, "reading what was trimmed before the copy")
-		if first, last, err := log.Bounds(h.Context(), root); err != nil || first != keep || last != 10 {
+		if first, last, err := log.Bounds(h.Context(), h.log(root)); err != nil || first != keep || last != 10 {
 			h.Fatalf("the log goes from %d to %d, %v, want %d to 10", first, last, err, keep)
 		}
 		f, ok := log.(store.Fencer)
 		if !ok {
 			continue
 		}
-		_, err = f.AppendFenced(h.Context(), root, store.AnySequence, holds(root, s.Lease.Token-1), say("late"))
+		_, err = f.AppendFenced(h.Context(), h.log(root), store.AnySequence, holds(root, s.Lease.Token-1), say("late"))
 		h.wantError(err, cairn.ErrFenced, "an event of an earlier holder")
-		if last, err := f.AppendFenced(h.Context(), root, 10, holds(root, s.Lease.Token), say("next")); err != nil || last != 11 {
+		if last, err := f.AppendFenced(h.Context(), h.log(root), 10, holds(root, s.Lease.Token), say("next")); err != nil || last != 11 {
 			h.Fatalf("the next event has sequence %d, %v", last, err)
 		}
 	}
@@ -355,17 +355,16 @@ func importTrimmed(h *harness) {
 
 // importExpires lets a copy expire.
 func importExpires(h *harness) {
-	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "root", Agent: agentName, TTL: brief}, nil)
+	_, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "root", Agent: agentName, ExpiresAt: future}, nil)
 	h.must(err)
 	to := h.other()
 	to.imports(h, "root")
-	to.await("the copy to be stale", func() bool {
-		page, err := to.sweeper().Stale(h.Context(), store.PageQuery{})
-		h.must(err)
-		return slices.Equal(page.Items, []string{"root"})
-	})
-	_, err = to.sweeper().Remove(h.Context(), "root", store.Expired)
+	_, err = store.SetContext(h.Context(), to.st, "root", store.ContextChange{ExpiresAt: &past})
 	h.must(err)
+	same(h.T, "stale copies", to.stale(), []string{"root"})
+	to.awaitGone("root")
+	h.load("root")
+	to.wantError(to.importer().Import(h.Context(), "root", store.Export(h.Context(), h.importer(), "root")), cairn.ErrExpired, "import over what has expired")
 }
 
 // importOverOthers refuses a tree of which an id or the log's name is taken.
@@ -383,11 +382,11 @@ func importOverOthers(h *harness) {
 		to.absent(root, slices.Delete(ids, i, i+1), "import over "+taken)
 	}
 	h.create("root")
-	_, err := to.importer().EventLog().Append(h.Context(), "root", 0, say("somebody else's"))
+	_, err := to.importer().EventLog().Append(h.Context(), h.log("root"), 0, say("somebody else's"))
 	h.must(err)
 	err = to.importer().Import(h.Context(), "root", store.Export(h.Context(), h.importer(), "root"))
 	to.wantError(err, cairn.ErrExists, "import over a log")
-	if list, err := to.importer().EventLog().Read(h.Context(), "root", 0, 0); err != nil || len(list) != 1 || to.content("root") != nil {
+	if list, err := to.importer().EventLog().Read(h.Context(), h.log("root"), 0, 0); err != nil || len(list) != 1 || to.content("root") != nil {
 		h.Fatalf("the log has %d events, %v", len(list), err)
 	}
 }
@@ -409,7 +408,7 @@ func importsAgain(h *harness) {
 			h.Fatalf("it was copied over one that differs in %s", what)
 		}
 	}
-	_, err := to.importer().EventLog().Append(h.Context(), "root", 11, say("more"))
+	_, err := to.importer().EventLog().Append(h.Context(), h.log("root"), 11, say("more"))
 	h.must(err)
 	differs("an event")
 	to.commit("grandchild of root", &store.Commit{Messages: says("more")})
@@ -443,7 +442,7 @@ func importChanging(h *harness) {
 	for what, change := range map[string]func(root string){
 		"message": func(root string) { h.commit(root, &store.Commit{Messages: says("more")}) },
 		"event": func(root string) {
-			_, err := h.importer().EventLog().Append(h.Context(), root, store.AnySequence, say("more"))
+			_, err := h.importer().EventLog().Append(h.Context(), h.log(root), store.AnySequence, say("more"))
 			h.must(err)
 		},
 		"child": func(root string) { h.tree("late child of "+root, root) },
@@ -517,7 +516,7 @@ func importSeen(h *harness) {
 	defer cancel()
 	heard := make(chan error, 1)
 	go func() {
-		_, err := take(second.importer().EventLog().Follow(ctx, "root", 3), 8)
+		_, err := take(second.importer().EventLog().Follow(ctx, h.log("root"), 3), 8)
 		heard <- err
 	}()
 	to.imports(h, "root")
@@ -535,7 +534,7 @@ func faultyImport(h *harness) {
 		h.create(root) // a small tree, but with something of the most
 		h.commit(root, withWait(&store.Commit{Messages: says("hello")}, root))
 		h.end(h.step(h.begin(root, "run"), "reply"))
-		_, err := h.importer().EventLog().Append(h.Context(), root, 0, lines(1, 3)...)
+		_, err := h.importer().EventLog().Append(h.Context(), h.log(root), 0, lines(1, 3)...)
 		h.must(err)
 		list := h.parts(root)
 		disarm := h.opts.Fault(h.T, to.st, n)

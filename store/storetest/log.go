@@ -410,13 +410,42 @@ func drop(h *logHarness) {
 	h.append("other", say("other"))
 	h.must(h.log.Trim(h.Context(), "log", 3))
 	h.must(h.log.Drop(h.Context(), "log"))
-	h.wantBounds("log", 1, 0)
-	if list, err := h.log.Read(h.Context(), "log", 0, 0); err != nil || len(list) > 0 {
-		h.Fatalf("a dropped log has %v, %v", list, err)
-	}
-	h.append("log", say("new"))
-	h.wantTexts("events", h.all("log", 0), 1, "new")
+	h.wantDropped("log")
+	h.must(h.log.Drop(h.Context(), "log"))
+	h.must(h.log.Drop(h.Context(), "never was"))
+	h.wantDropped("log")
+	h.wantDropped("never was")
+	h.must(h.log.Trim(h.Context(), "log", 3))
 	h.wantTexts("events of another log", h.all("other", 0), 1, "other")
+}
+
+// wantDropped checks that a log is gone for everybody who knew it, and cannot be begun anew.
+func (h *logHarness) wantDropped(log string) {
+	h.Helper()
+	for _, expect := range []int64{store.AnySequence, 0, 1, 5} {
+		_, err := h.log.Append(h.Context(), log, expect, say("from beyond"))
+		wantError(h.T, err, cairn.ErrDeleted, "append to a dropped log")
+		if f, ok := h.log.(store.Fencer); ok {
+			_, err = f.AppendFenced(h.Context(), log, expect, store.Writer{Session: "session", Token: 9, ID: "w", Batch: 1}, say("from beyond"))
+			wantError(h.T, err, cairn.ErrDeleted, "fenced append to a dropped log")
+			_, err = f.AppendFenced(h.Context(), log, expect, holds("session", 10))
+			wantError(h.T, err, cairn.ErrDeleted, "fence of a dropped log")
+		}
+	}
+	for _, after := range []int64{0, 5, 100} {
+		_, err := h.log.Read(h.Context(), log, after, 0)
+		wantError(h.T, err, cairn.ErrDeleted, "read of a dropped log")
+	}
+	_, _, err := h.log.Bounds(h.Context(), log)
+	wantError(h.T, err, cairn.ErrDeleted, "bounds of a dropped log")
+	ended := false
+	for _, err := range h.log.Follow(h.Context(), log, 0) {
+		wantError(h.T, err, cairn.ErrDeleted, "following a dropped log")
+		ended = true
+	}
+	if !ended {
+		h.Fatal("following a dropped log ended without an error")
+	}
 }
 
 func logIsolation(h *logHarness) {
@@ -468,7 +497,7 @@ func reopenLog(h *logHarness) {
 	same(h.T, "events after reopening", h.all("log", 3), before)
 	h.wantBounds("log", 4, 10)
 	h.wantBounds("empty", 2, 1)
-	h.wantBounds("dropped", 1, 0)
+	h.wantDropped("dropped")
 	if last := h.append("log", say("11")); last != 11 {
 		h.Fatalf("the next event has sequence %d, want 11", last)
 	}

@@ -13,7 +13,8 @@ import (
 
 var removalTests = []storeTest{
 	{name: "HidesTheTree", run: removeHides},
-	{name: "FreesTheIDs", run: removeFrees},
+	{name: "KeepsTheIDs", run: removeReserves},
+	{name: "PurgeFreesTheIDs", run: purgeFrees},
 	{name: "EarlierLifeIsFenced", run: oneHandle(removeFences)},
 	{name: "TwoHandles/EarlierLifeIsFenced", run: twoHandles(removeFences), needs: needsSecond},
 	{name: "NotWhileOneRuns", run: removeRunning},
@@ -23,7 +24,7 @@ var removalTests = []storeTest{
 	{name: "Nobody", run: removeNobody},
 	{name: "CallsAreGone", run: removeCalls},
 	{name: "NothingIsDue", run: removeDue},
-	{name: "LogIsGone", run: removeLog, needs: bringsLog},
+	{name: "LogStays", run: removeLog, needs: bringsLog},
 	{name: "OneRemoverWins", run: oneHandle(removeRace)},
 	{name: "RemoveOrBegin", run: oneHandle(removeOrBegin)},
 	{name: "TwoHandles/OneRemoverWins", run: twoHandles(removeRace), needs: needsSecond},
@@ -61,14 +62,50 @@ func (h *harness) family(root string) (ids []string) {
 	return ids
 }
 
-// wantGone checks that no method finds a session.
-func (h *harness) wantGone(id string) {
+// purge removes what is left of a removed tree.
+func (h *harness) purge(r *store.Removed) {
+	h.Helper()
+	_, err := h.sweeper().Purge(h.Context(), r.Key)
+	h.must(err)
+}
+
+// wantRemoved checks that an error says that a session is gone, and by which removal.
+func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
+	h.Helper()
+	h.wantError(err, map[store.Removal]*cairn.Error{store.Deleted: cairn.ErrDeleted, store.Expired: cairn.ErrExpired}[r.Reason], what)
+	h.wantError(err, cairn.ErrNotFound, what)
+	var gone *store.GoneError
+	if !errors.As(err, &gone) {
+		h.Fatalf("%s: error %q is not a *store.GoneError", what, err)
+	}
+	same(h.T, what+": its removal", gone.Removed, *r)
+}
+
+// wantGone checks that every method says of a session that it is gone, that no list has it, and that nothing begins anew
+// under its id.
+func (h *harness) wantGone(id string, r *store.Removed) {
 	h.Helper()
 	for _, call := range h.storeCalls(id) {
-		if !call.creates {
-			h.wantError(call.do(h.Context(), h.st), cairn.ErrNotFound, call.name+" of removed session "+id)
+		switch {
+		case call.creates, call.name == "Restore":
+		case call.name == "Call":
+			h.wantError(call.do(h.Context(), h.st), cairn.ErrNotFound, "a call of the removed session "+id)
+		default:
+			h.wantRemoved(call.do(h.Context(), h.st), r, call.name+" of the removed session "+id)
 		}
 	}
+	begin := beginCommit(h.newID("run"), "worker", time.Hour)
+	begin.Create = &cairn.Session{ID: id, Agent: agentName}
+	h.wantRemoved(failureOf(h.st.Commit(h.Context(), id, begin)), r, "a run on the removed session "+id)
+	for _, guard := range []store.Guard{{}, {New: true}, {Idle: true}, {Version: 1}, {Token: 1}, {Lapsed: true}} {
+		c := &store.Commit{Guard: guard, Create: &cairn.Session{ID: id, Agent: agentName}, Messages: says("again")}
+		h.wantRemoved(failureOf(h.st.Commit(h.Context(), id, c)), r, fmt.Sprintf("a commit with guard %+v that creates the removed session %s", guard, id))
+	}
+	source := h.newID("source")
+	h.create(source)
+	_, err := h.st.Branch(h.Context(), source, store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
+	h.wantRemoved(err, r, "a branch to the removed session "+id)
+	h.must(h.st.Delete(h.Context(), source))
 	for _, q := range []store.SessionQuery{{}, {RootID: id}, {ParentID: id}, {Agent: agentName}, {RootsOnly: true}} {
 		for _, s := range h.list(q) {
 			if s.ID == id || s.ParentID == id || s.RootID == id {
@@ -80,19 +117,47 @@ func (h *harness) wantGone(id string) {
 
 func removeHides(h *harness) {
 	ids := h.family("root")
-	h.remove("root")
+	r := h.remove("root")
 	for _, id := range ids {
-		h.wantGone(id)
+		h.wantGone(id, r)
 	}
 }
 
-// removeFrees makes new sessions of the ids of a removed tree: nothing comes back, not even with the same runs, steps and
-// calls.
-func removeFrees(h *harness) {
+// removeReserves checks that what was refused under the ids of a removed tree has left nothing.
+func removeReserves(h *harness) {
 	ids := h.family("root")
-	h.remove("root")
+	r := h.remove("root")
+	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
 	for _, id := range ids {
+		h.wantGone(id, r)
+		h.wantGone(id, r)
+	}
+	same(h.T, "removed trees", h.removed(), []store.Removed{*r})
+	h.purge(r)
+	for _, id := range ids {
+		for _, call := range h.storeCalls(id) {
+			if !call.creates {
+				err := call.do(h.Context(), h.st)
+				h.wantError(err, cairn.ErrNotFound, call.name+" of the purged session "+id)
+				if store.IsGone(err) {
+					h.Fatalf("%s of the purged session %s: %v", call.name, id, err)
+				}
+			}
+		}
+	}
+}
+
+// purgeFrees makes new sessions of the ids of a purged tree: nothing comes back, not even with the same runs, steps and
+// calls.
+func purgeFrees(h *harness) {
+	ids := h.family("root")
+	old := h.load("root")
+	h.purge(h.remove("root"))
+	for i, id := range ids {
 		fresh := h.create(id)
+		if i == 0 && (fresh.Incarnation == "" || fresh.Log() == old.Log()) {
+			h.Fatalf("the log of a new session of the id of an earlier one is %q, that of the earlier one %q", fresh.Log(), old.Log())
+		}
 		all := h.content(id)
 		if fresh.Version != 1 || fresh.Turn != 0 || len(all.Messages)+len(all.Runs)+len(all.Checkpoints)+len(all.Staged)+len(all.Calls)+len(all.Queue)+len(all.Cache) > 0 {
 			h.Fatalf("a session of a removed one's id begins with %+v", all)
@@ -116,7 +181,7 @@ func removeFences(h *harness, hs handles) {
 	}
 	dead := live(old)
 	h.commit("session", &store.Commit{Status: cairn.SessionCompleted, Lease: store.LeaseChange{Action: store.LeaseRelease}})
-	h.remove("session")
+	h.purge(h.remove("session"))
 	s := live(h)
 	if s.Version != dead.Version || s.Turn != dead.Turn || s.Step != dead.Step {
 		h.Fatalf("the lives differ: %+v, %+v", s, dead)
@@ -224,9 +289,11 @@ func removeNobody(h *harness) {
 		_, err := h.sweeper().Remove(h.Context(), "session", "no reason")
 		h.wantError(err, cairn.ErrInvalid, "removal for no reason")
 	})
-	h.remove("session")
-	_, err := h.sweeper().Remove(h.Context(), "session", store.Deleted)
-	h.wantError(err, cairn.ErrNotFound, "a second removal")
+	r := h.remove("session")
+	for _, why := range []store.Removal{store.Deleted, store.Expired} {
+		_, err := h.sweeper().Remove(h.Context(), "session", why)
+		h.wantRemoved(err, r, "a second removal")
+	}
 }
 
 // removeCalls looks for the calls of a removed tree in every list they were in.
@@ -300,72 +367,59 @@ func removeDue(h *harness) {
 	}
 }
 
-// removeLog removes a tree whose log has been written under high fencing tokens: the next session of its id begins with an
-// empty log and low ones.
+// removeLog removes, restores and removes a tree: its log and what that knows of fencing tokens stay all the while.
 func removeLog(h *harness) {
 	h.create("session")
 	h.tree("child", "session")
-	h.create("other")
-	log := h.st.(store.LogProvider).EventLog()
-	fenced := func(name, session string, token int64) (int64, error) {
+	log, name := h.st.(store.LogProvider).EventLog(), h.log("session")
+	fenced := func(session string, token int64) (int64, error) {
 		if f, ok := log.(store.Fencer); ok {
 			return f.AppendFenced(h.Context(), name, store.AnySequence, holds(session, token), say("event"))
 		}
 		return log.Append(h.Context(), name, store.AnySequence, say("event"))
 	}
-	for _, session := range []string{"session", "child", "other"} {
-		root := h.load(session).RootID
-		_, err := fenced(root, session, 7)
+	for _, session := range []string{"session", "child"} {
+		_, err := fenced(session, 7)
 		h.must(err)
 	}
-	s := h.begin("session", "run")
-	_, err := h.sweeper().Remove(h.Context(), "session", store.Deleted)
-	h.wantConflict(err, cairn.ErrAlreadyRunning, "removal of a running session")
-	if _, last, err := log.Bounds(h.Context(), "session"); err != nil || last != 2 {
-		h.Fatalf("the log ends at %d, %v, after a removal that was refused, want 2", last, err)
-	}
-	h.end(s)
-	removed := h.remove("session")
-	for _, when := range []string{"removal", "purge"} {
-		if first, last, err := log.Bounds(h.Context(), "session"); err != nil || first != 1 || last != 0 {
-			h.Fatalf("the log of a removed tree goes from %d to %d, %v", first, last, err)
-		}
-		if list, err := log.Read(h.Context(), "session", 0, 0); err != nil || len(list) > 0 {
-			h.Fatalf("the log of a removed tree has %d events, %v", len(list), err)
-		}
-		h.create("session")
-		for i, session := range []string{"session", "child"} {
-			if last, err := fenced("session", session, 1); err != nil || last != int64(i)+1 {
-				h.Fatalf("after the %s the new session's event has sequence %d, %v", when, last, err)
-			}
-		}
-		if when == "removal" {
-			_, err = h.sweeper().Purge(h.Context(), removed.Key)
-			h.must(err)
-			if _, last, err := log.Bounds(h.Context(), "session"); err != nil || last != 2 {
-				h.Fatalf("the purge left a log that ends at %d, %v, want 2", last, err)
-			}
-			h.remove("session")
+	want := func(last int64, when string) {
+		h.Helper()
+		if first, end, err := log.Bounds(h.Context(), name); err != nil || first != 1 || end != last {
+			h.Fatalf("%s: the log goes from %d to %d, %v, want 1 to %d", when, first, end, err, last)
 		}
 	}
-	if _, last, err := log.Bounds(h.Context(), "other"); err != nil || last != 1 {
-		h.Fatalf("another session's log ends at %d, %v, want 1", last, err)
+	h.remove("session")
+	want(2, "after the removal")
+	_, err := h.sweeper().Restore(h.Context(), "session")
+	h.must(err)
+	want(2, "after the restoration")
+	if _, ok := log.(store.Fencer); ok {
+		_, err := fenced("child", 6)
+		h.wantError(err, cairn.ErrFenced, "an event of an earlier holder")
 	}
+	_, err = fenced("child", 7)
+	h.must(err)
+	want(3, "after another event")
+	h.purge(h.remove("session"))
+	h.must(log.Drop(h.Context(), name))
+	_, err = fenced("session", 8)
+	h.wantError(err, cairn.ErrDeleted, "an event of a session that was purged")
 }
 
 func removeRace(h *harness, hs handles) {
-	for range h.rounds(50) {
-		h.create("session")
-		h.tree("child", "session")
+	for n := range h.rounds(50) {
+		root := fmt.Sprint("session-", n)
+		h.create(root)
+		h.tree(fmt.Sprint("child-", n), root)
 		won := 0
 		for _, err := range race(racers, func(i int) error {
-			_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), "session", store.Deleted)
+			_, err := hs.of(i).(store.Sweeper).Remove(h.Context(), root, store.Deleted)
 			return err
 		}) {
 			switch {
 			case err == nil:
 				won++
-			case !errors.Is(err, cairn.ErrNotFound):
+			case !errors.Is(err, cairn.ErrDeleted):
 				h.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@
 package storetest
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -71,7 +72,7 @@ func Run(t *testing.T, open OpenStore, opts *Options) {
 				}
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
-					test.run(&harness{T: t, st: open(t), open: open, opts: &declared, serial: new(atomic.Int64)})
+					test.run(&harness{T: t, st: open(t), open: open, opts: &declared, serial: new(atomic.Int64), logs: new(sync.Map)})
 				})
 			}
 		})
@@ -137,6 +138,7 @@ var chapters = []chapter{
 	{name: "Cache", tests: cacheTests},
 	{name: "Delete", tests: deleteTests},
 	{name: "Removal", tests: removalTests, sweeps: true},
+	{name: "Restore", tests: restoreTests, sweeps: true},
 	{name: "Purge", tests: purgeTests, sweeps: true},
 	{name: "Expiry", tests: expiryTests, sweeps: true},
 	{name: "Import", tests: importTests, imports: true},

@@ -4,11 +4,14 @@
 -- Followers hear of it on the channel ARGV[8], from ARGV[9].
 --
 --   e:LOG  stream  events, with the ids SEQUENCE-0
---   l:LOG  hash    last: the last sequence; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
+--   l:LOG  hash    dropped, if it was; last: the last sequence; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
 --                  writers that held that token to the numbers of their last batches and the sequences they ended at
 local log, expect, session, token, writer, batch, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local meta, stream = P .. 'l:' .. log, P .. 'e:' .. log
-local found = call('HMGET', meta, 'last', 'f' .. session, 'b' .. session)
+local found = call('HMGET', meta, 'last', 'f' .. session, 'b' .. session, 'dropped')
+if found[4] then
+	return { 'dropped' }
+end
 local last, seen = tonumber(found[1]) or 0, tonumber(found[2]) or 0
 
 if token < seen then

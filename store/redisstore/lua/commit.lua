@@ -38,8 +38,9 @@ local function base()
 	return unpacked
 end
 if created then
-	if not c.create or c.home and (c.home ~= P or call('EXISTS', P .. 'to:' .. id) == 1) then
-		return missing(id)
+	local none = missing(id)
+	if none[1] == 'removed' or not c.create or c.home and (c.home ~= P or call('EXISTS', P .. 'to:' .. id) == 1) then
+		return none
 	end
 	head = { status = 'idle', messages = 0, position = 0, frame = 0, keyframe = 0, changes = 0, checkpoints = 0,
 		turn = 0, step = 0, log = 0, token = now }

@@ -24,10 +24,11 @@
 --                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time
 --   i:due   set   the indexes of sessions that are due or will be
 --
--- What was removed and is not purged yet has other names, where nothing else looks:
+-- What was removed and is not purged yet has other names, where nothing else looks, but for its log:
 --
---   z:REMOVAL       hash  id of the root, reason, at: the time
---   t:REMOVAL       list  the names of what is left of the tree, its log included
+--   z:REMOVAL       hash  id of the root, incarnation, reason, at: the time
+--   t:REMOVAL       list  the names of what is left of the tree
+--   d:ID                  the removal of a session, whose id is reserved
 --   z:REMOVAL:NAME        what was NAME before
 --
 -- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis takes nothing back.
@@ -73,6 +74,11 @@ end
 
 -- missing is the answer where there is no session.
 local function missing(id)
+	local key = call('GET', P .. 'd:' .. id)
+	local about = key and call('HMGET', P .. 'z:' .. key, 'id', 'reason', 'at', 'incarnation')
+	if about and about[1] then
+		return { 'removed', key, about[1], about[2], about[3], about[4] or '' }
+	end
 	local bucket = call('GET', P .. 'to:' .. id)
 	if bucket then
 		return { 'moved', bucket }
@@ -90,6 +96,11 @@ local function push(key, values, from)
 	for i = from, #values, 1000 do
 		call('RPUSH', key, unpack(values, i, math.min(i + 999, #values)))
 	end
+end
+
+-- logname returns the name of the log of a root.
+local function logname(id, row)
+	return row.incarnation and id .. '@' .. row.incarnation or id
 end
 
 -- less compares texts by their bytes, as Redis orders members; Lua's own comparison follows the server's locale.

@@ -1,4 +1,10 @@
--- Removes the log ARGV[1], and wakes its followers on the channel ARGV[2].
-call('UNLINK', P .. 'e:' .. ARGV[1], P .. 'l:' .. ARGV[1])
+-- Removes the log ARGV[1], and wakes its followers on the channel ARGV[2]. That it was dropped is known for ARGV[3]
+-- milliseconds.
+local meta = P .. 'l:' .. ARGV[1]
+if not call('HGET', meta, 'dropped') then
+	call('UNLINK', P .. 'e:' .. ARGV[1], meta)
+	call('HSET', meta, 'dropped', '1')
+	call('PEXPIRE', meta, ARGV[3])
+end
 call('PUBLISH', ARGV[2], '0 ')
 return { 'ok' }

@@ -1,34 +1,38 @@
 -- Makes a session tree, which put.lua has left under names that begin with ARGV[1], those that everybody sees. ARGV[2] is the
 -- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5] events
--- after the last one, both 0 for ever; ARGV[6] is the number of sessions, whose ids follow, and then the names of the keys.
+-- after the last one, both 0 for ever; ARGV[6] is the log and ARGV[7] the number of sessions, whose ids follow, and then the names of the keys.
 local token, root, channel = ARGV[1], ARGV[2], ARGV[3]
-local keep, keep_events, n = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local keep, keep_events, log, n = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local done = P .. 'x:' .. token
 if call('EXISTS', done) == 1 then
 	return { 'ok' }
 end
-for i = 7, 6 + n do
+for i = 8, 7 + n do
 	local there = stored(ARGV[i])
 	if there[1] then
 		return { 'exists', there, ARGV[i] }
 	end
+	local none = missing(ARGV[i])
+	if none[1] == 'removed' then
+		return none
+	end
 end
-if tonumber(call('HGET', P .. 'l:' .. root, 'last') or '0') > 0 then
+if tonumber(call('HGET', P .. 'l:' .. log, 'last') or '0') > 0 then
 	return { 'log' }
 end
-for i = 7 + n, #ARGV do
+for i = 8 + n, #ARGV do
 	if call('EXISTS', P .. 'y:' .. token .. ':' .. ARGV[i]) == 0 then
 		return { 'lost' }
 	end
 end
 
 -- Nothing fails from here on.
-call('UNLINK', P .. 'l:' .. root) -- it has fencing tokens at most
-for i = 7 + n, #ARGV do
+call('UNLINK', P .. 'l:' .. log) -- it has fencing tokens at most, or was dropped
+for i = 8 + n, #ARGV do
 	call('RENAME', P .. 'y:' .. token .. ':' .. ARGV[i], P .. ARGV[i])
 	call('PERSIST', P .. ARGV[i])
 end
-for i = 7, 6 + n do
+for i = 8, 7 + n do
 	local id = ARGV[i]
 	local row, list = load(id)
 	call('HSET', P .. 's:' .. id, 'version', list[3] .. ' ' .. text(clock()), 'serves', (load(root)).agent)
@@ -52,8 +56,8 @@ for _, pending in ipairs(call('HKEYS', P .. 'w:' .. root)) do
 	end
 end
 if keep_events > 0 then
-	call('PEXPIRE', P .. 'e:' .. root, keep_events)
+	call('PEXPIRE', P .. 'e:' .. log, keep_events)
 end
 call('SET', done, '', 'PX', 120000)
-call('PUBLISH', channel, (call('HGET', P .. 'l:' .. root, 'last') or '0') .. ' ')
+call('PUBLISH', channel, (call('HGET', P .. 'l:' .. log, 'last') or '0') .. ' ')
 return { 'ok' }

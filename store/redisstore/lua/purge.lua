@@ -1,21 +1,24 @@
 -- Removes up to ARGV[2] of the keys that are left of the removed tree ARGV[1], and with the last of them what says that
--- there is such a tree. Answers how many checkpoints they had, and whether that was all.
+-- there is such a tree. Answers how many checkpoints they had, whether that was all, and the ids that are free now.
 local key, n = ARGV[1], tonumber(ARGV[2])
 if call('EXISTS', P .. 'z:' .. key) == 0 then
 	return { 'none' }
 end
-local left, checkpoints = P .. 't:' .. key, 0
+local left, checkpoints, free = P .. 't:' .. key, 0, {}
 local before = 'z:' .. key .. ':'
 for _, name in ipairs(call('LRANGE', left, 0, n - 1)) do
 	if string.sub(name, 1, #before + 2) == before .. 'n:' then
 		checkpoints = checkpoints + call('ZCARD', P .. name)
 	end
 	call('UNLINK', P .. name)
+	if string.sub(name, 1, 2) == 'd:' then
+		free[#free + 1] = string.sub(name, 3)
+	end
 end
 call('LTRIM', left, n, -1)
 if call('EXISTS', left) == 1 then
-	return { 'ok', checkpoints, '' }
+	return { 'ok', checkpoints, '', free }
 end
 call('DEL', P .. 'z:' .. key)
 call('ZREM', P .. 'i:removed', key)
-return { 'ok', checkpoints, 'all' }
+return { 'ok', checkpoints, 'all', free }

@@ -2,7 +2,7 @@
 -- for the client to say, who knows the tree as it was when this script answered ARGV[2]: if it is another one now, nothing
 -- is done, and the answer is the time, what to say in ARGV[2], and the ids and rows of the tree, the root first.
 -- ARGV[3] is 'hide', with the removal's key ARGV[4] and reason ARGV[5], the milliseconds for which what is left is kept, or
--- 0, in ARGV[6], and the channel ARGV[7] of the log's followers; or it is 'later', with the time ARGV[4] or nothing.
+-- 0, in ARGV[6]; or it is 'later', with the time ARGV[4] or nothing.
 local id, action, key = ARGV[1], ARGV[3], ARGV[4]
 if action == 'hide' then
 	local done = call('HGET', P .. 'z:' .. key, 'at')
@@ -56,17 +56,20 @@ for i, id in ipairs(ids) do
 	end
 end
 hide('w:' .. id)
-hide('e:' .. id)
-hide('l:' .. id)
-call('HSET', P .. 'z:' .. key, 'id', id, 'reason', ARGV[5], 'at', now)
+for _, id in ipairs(ids) do
+	call('SET', P .. 'd:' .. id, key)
+	names[#names + 1] = 'd:' .. id
+end
+call('HSET', P .. 'z:' .. key, 'id', id, 'reason', ARGV[5], 'at', now, 'incarnation', root.incarnation or '')
 push(P .. 't:' .. key, names, 1)
 call('ZADD', P .. 'i:removed', now, key)
 if keep ~= '0' then
 	table.insert(names, 'z:' .. key)
 	table.insert(names, 't:' .. key)
+	table.insert(names, 'l:' .. logname(id, root))
+	table.insert(names, 'e:' .. logname(id, root))
 	for _, name in ipairs(names) do
 		call('PEXPIRE', P .. name, keep, 'LT') -- events may go earlier
 	end
 end
-call('PUBLISH', ARGV[7], '0 ')
 return { 'ok', now }

@@ -1,0 +1,10 @@
+-- What every script begins with whose first argument is the id of a session: if that may have expired, somebody who can say
+-- so is to look first.
+do
+	local base = call('HGET', P .. 's:' .. ARGV[1], 'base')
+	local root = base and cmsgpack.unpack(base).root
+	local at = root and tonumber(call('ZSCORE', P .. 'i:sweep', root) or 'inf')
+	if at and at <= clock() and not running(load(ARGV[1]), clock()) then
+		return { 'over', root }
+	end
+end

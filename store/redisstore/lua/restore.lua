@@ -1,0 +1,70 @@
+-- Brings the removed tree of the root ARGV[1] back under its names. ARGV[2] is for how many milliseconds sessions stay after
+-- they expire and ARGV[3] events after the last one, both 0 for ever; ARGV[4] names the attempt. Answers the root's row.
+local root, keep, keep_events, attempt = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), P .. 'x:' .. ARGV[4]
+if call('EXISTS', attempt) == 1 then
+	return { 'ok', stored(root) }
+end
+local there, list = load(root)
+if there then
+	return { there.root == root and 'exists' or 'child', list, there.root }
+end
+local gone = missing(root)
+if gone[1] ~= 'removed' then
+	return gone
+elseif gone[3] ~= root then
+	return { 'child', {}, gone[3] }
+end
+local key = gone[2]
+local before, ids = 'z:' .. key .. ':', {}
+for _, name in ipairs(call('LRANGE', P .. 't:' .. key, 0, -1)) do
+	if string.sub(name, 1, #before) == before then
+		local original = string.sub(name, #before + 1)
+		if call('EXISTS', P .. name) == 1 then
+			call('RENAME', P .. name, P .. original)
+			call('PERSIST', P .. original)
+		end
+		if string.sub(original, 1, 2) == 's:' then
+			ids[#ids + 1] = string.sub(original, 3)
+		end
+	else
+		call('UNLINK', P .. name)
+	end
+end
+call('UNLINK', P .. 't:' .. key, P .. 'z:' .. key)
+call('ZREM', P .. 'i:removed', key)
+
+local now = clock()
+local base, version = cmsgpack.unpack(call('HGET', P .. 's:' .. root, 'base')), call('HGET', P .. 's:' .. root, 'version')
+if (base.expires or 0) <= now then
+	base.expires = nil
+end
+local number, born = string.match(version, '^(%d+) (%d+)$')
+local till = stored(root)[5]
+call('HSET', P .. 's:' .. root, 'base', cmsgpack.pack(base), 'version', text(number + 1) .. ' ' .. born, 'updated', text(now), 'until', till)
+for _, id in ipairs(ids) do
+	local row = load(id)
+	for _, name in ipairs(listed(row)) do
+		call('ZADD', P .. 'i:' .. name, text(row.created), id)
+	end
+	if row.kind then
+		awaken(id, row.due)
+	end
+	for _, letter in ipairs(keep > 0 and (row.expires or 0) > 0 and everything or {}) do
+		call('PEXPIREAT', P .. letter .. ':' .. id, text(math.floor(row.expires / 1000) + keep))
+	end
+end
+sweeping(root, base, now)
+for _, pending in ipairs(call('HKEYS', P .. 'w:' .. root)) do
+	local about = header(call('HGET', P .. 'w:' .. root, pending))
+	for _, name in ipairs(about[7]) do
+		call('ZADD', P .. 'i:' .. name, text(about[2]), root .. '\n' .. pending)
+	end
+end
+local log = logname(root, base)
+call('PERSIST', P .. 'l:' .. log)
+call('PERSIST', P .. 'e:' .. log)
+if keep_events > 0 then
+	call('PEXPIRE', P .. 'e:' .. log, keep_events)
+end
+call('SET', attempt, '', 'PX', 120000)
+return { 'ok', stored(root) }
