@@ -167,7 +167,11 @@ type secretNames map[string]string
 
 var secretID = regexp.MustCompile(`(call|approval|child)_[a-z2-7]{26}\b`)
 
+// incarnation is in the JSON of sessions and events.
+var incarnation = regexp.MustCompile(`("(?:incarnation|cursor)": ?")[a-z2-7]{12}\b`)
+
 func (n secretNames) hide(text string) string {
+	text = incarnation.ReplaceAllString(text, "${1}000000000000")
 	return secretID.ReplaceAllStringFunc(text, func(id string) string {
 		if n[id] == "" {
 			kind, _, _ := strings.Cut(id, "_")
