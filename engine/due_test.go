@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -167,4 +168,31 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 			t.Errorf("the session is %s, with the lease %+v", row.Status, row.Lease)
 		}
 	})
+}
+
+// Whoever is cut off while it takes a session on gives the lease back.
+func TestTakingOverThatIsCutOffGivesTheLeaseBack(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"Commit", "Snapshot", "Run"} {
+		synctest.Test(t, func(t *testing.T) {
+			st := tapOn(nil)
+			agent := bot(counter(1))
+			abandoned(t, st.Store, agent.Name, 1)
+			ctx, cut := context.WithCancel(t.Context())
+			defer cut()
+			took := false
+			st.stepIn(nil, func(ctx context.Context, what string) error {
+				if took = took || what == "Commit"; took && what == op {
+					cut()
+				}
+				return ctx.Err()
+			})
+			if _, err := open(t, st, agent).Resume(ctx, agent.Name+"0"); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", op, err)
+			}
+			if row := load(t, st.Store, agent.Name+"0"); !row.Crashed(row.AsOf) || row.Recoveries != 1 {
+				t.Errorf("%s: the session is %s after %d recoveries, with the lease %+v", op, row.Status, row.Recoveries, row.Lease)
+			}
+		})
+	}
 }

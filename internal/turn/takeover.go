@@ -46,14 +46,45 @@ func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) 
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
 		return nil, fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
 	}
-	taken, err := fx.Store.Commit(ctx, id, &store.Commit{
+	taken, err := fx.takeLease(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	l, err := fx.assume(ctx, taken, a, hooks)
+	if err != nil && ctx.Err() != nil {
+		fx.giveBack(ctx, taken)
+	}
+	return l, err
+}
+
+// takeLease takes the lease of a dead process. Like a beginning it does not end with ctx once it is under way.
+func (fx *Effects) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	return fx.Store.Commit(ctx, row.ID, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
 		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
 	})
+}
+
+// giveBack releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs out.
+func (fx *Effects) giveBack(ctx context.Context, taken *cairn.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	_, err := fx.Store.Commit(ctx, taken.ID, &store.Commit{
+		Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {
-		return nil, err
+		fx.Logger.Warn("lease not released; it will run out", "session", taken.ID, "error", err)
 	}
+}
+
+// assume reads what a dead process left, once its lease was taken, and takes back what it did not commit.
+func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*live, error) {
+	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
 	snap, err := fx.Store.Snapshot(ctx, id, 0)
 	if err != nil {
@@ -66,7 +97,8 @@ func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) 
 	if err != nil {
 		return nil, err
 	}
-	row, l.hooks = l.row, hooks
+	row := l.row
+	l.hooks = hooks
 	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
 		return nil, err
 	}
