@@ -94,6 +94,19 @@ func (cmd *deleteCmd) Run(a *app, all *sessionsCmd) error {
 	})
 }
 
+type restoreCmd struct{ one }
+
+// Run restores.
+func (cmd *restoreCmd) Run(a *app, all *sessionsCmd) error {
+	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Restore(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Restored session %s.", s.ID)
+	})
+}
+
 type stopCmd struct {
 	one
 	Abort  bool   `help:"End the run as failed instead of interrupted."`

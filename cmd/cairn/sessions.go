@@ -27,6 +27,7 @@ type sessionsCmd struct {
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
 	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
 	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`
+	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
 	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
 }
 
