@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -39,19 +40,22 @@ func runsContiguous(h *History) error {
 // mayStop reports whether somebody stops runs of the session: those of families, and of children whose parents go on.
 func (h *History) mayStop() bool { return kindOf(h.Session.Agent).waits }
 
-// usageAddsUp finds runs whose usage is not that of their committed steps.
+// usageAddsUp finds runs whose usage is not that of their committed steps and of the calls that they withdrew.
 func usageAddsUp(h *History) error {
 	var sum cairn.Usage
 	for _, t := range h.turns() {
 		var want cairn.Usage
+		closed := slices.Clone(t.withdrawn) // by the run that took the wait back
 		for _, s := range t.steps {
 			if s.reply != nil {
 				want.ModelCalls++
 			}
-			if s.results == nil {
-				continue
+			if s.results != nil {
+				closed = append(closed, s.results)
 			}
-			for _, r := range s.results.ToolResults() {
+		}
+		for _, m := range closed {
+			for _, r := range m.ToolResults() {
 				want.ToolCalls++
 				if r.IsError {
 					want.ToolErrors++
