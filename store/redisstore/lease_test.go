@@ -68,3 +68,26 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 		t.Errorf("due are %v, want the session since %s", due, row.Lease.Until)
 	}
 }
+
+// Renewing a lease leaves the index of what is due as it is. A lease that has run out all the same is found at the first look.
+func TestLeaseThatRanOutIsDueAtTheFirstLook(t *testing.T) {
+	t.Parallel()
+	s, ctx := openNew(t), t.Context()
+	row, err := s.Commit(ctx, "session", &store.Commit{Create: &cairn.Session{Agent: "agent"}, StartRun: &cairn.Run{ID: "run", Agent: "agent"},
+		Status: cairn.SessionActive, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker", TTL: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Renew(ctx, row.ID, row.Lease.Token, 20*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	for row.Running(row.AsOf) || row.Lease.Until.Equal(row.UpdatedAt.Add(time.Millisecond)) {
+		if row, err = s.Load(ctx, row.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := s.Due(ctx, store.DueQuery{})
+	if err != nil || len(page.Items) != 1 || !page.Items[0].Since.Equal(row.Lease.Until) {
+		t.Errorf("due are %+v, want the session since %s: %v", page.Items, row.Lease.Until, err)
+	}
+}

@@ -11,9 +11,10 @@ if #ARGV < 4 then
 end
 local list = {}
 for _, name in ipairs(names) do
-	local agent, found, offset = string.sub(name, #'i:due:' + 1), 0, 0
+	local agent, found, offset, before = string.sub(name, #'i:due:' + 1), 0, 0, #list
 	while found < limit do
 		local members = call('ZRANGEBYSCORE', P .. name, from, text(now), 'WITHSCORES', 'LIMIT', offset, limit)
+		local moved = false
 		for i = 1, #members, 2 do
 			local id, at = members[i], tonumber(members[i + 1])
 			-- A row that does not decode is for whoever looks at it.
@@ -24,7 +25,7 @@ for _, name in ipairs(names) do
 			if since ~= at then
 				call('ZADD', P .. name, text(since), id)
 				call('HSET', P .. 's:' .. id, 'due', text(since))
-				offset = offset - 1
+				offset, moved = offset - 1, moved or since <= now
 			elseif found < limit and (at ~= tonumber(from) or less(last, id)) then
 				found = found + 1
 				for _, field in ipairs({ id, row.root, agent, row.kind, text(since) }) do
@@ -32,7 +33,12 @@ for _, name in ipairs(names) do
 				end
 			end
 		end
-		if #members < 2 * limit then
+		if moved then -- among those that are due: once more, in their order
+			found, offset = 0, 0
+			for i = #list, before + 1, -1 do
+				list[i] = nil
+			end
+		elseif #members < 2 * limit then
 			break
 		end
 	end
