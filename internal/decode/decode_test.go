@@ -56,6 +56,9 @@ type embeds struct {
 	N int
 }
 
+// Fields that no JSON has, which decoding has to pass by.
+var _ = []int{plainType{}.hidden, special{}.plainly}
+
 var texts = []string{
 	`{}`, `null`, ` { } `, `{"count":1,"small":-128,"big":18446744073709551615,"price":-1.5e-3,"rough":0.1,"name":"a\n\u00e9🜁","on":true,"Bare":7}`,
 	`{"items":[{"id":"a","Tags":["x","y"]},{"id":null}],"lists":[[],["a"],null],"notes":{"a":"b","":"c","a":"d"},"deeper":{"x":null,"y":{"id":"z"}},"next":{"id":"n"}}`,
