@@ -68,7 +68,7 @@ func restoreGoesOn(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
 	c := h.stepCommit(s, "reply")
-	s = h.commit("session", c)
+	h.commit("session", c)
 	asked := asks("asked", "step", "ann")
 	h.write("session", asked)
 	s = h.end(h.load("session"))
