@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,17 @@ import (
 )
 
 // ears are hooks that note which of them were called.
-type ears struct{ heard []string }
+type ears struct {
+	mu    sync.Mutex
+	heard []string
+}
 
 func (e *ears) hooks() *cairn.Hooks {
-	hear := func(what string) { e.heard = append(e.heard, what) }
+	hear := func(what string) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.heard = append(e.heard, what)
+	}
 	return &cairn.Hooks{
 		RunStart:    func(context.Context, *cairn.Step) { hear("start") },
 		RunResumed:  func(context.Context, *cairn.Step, string) { hear("resumed") },
@@ -32,12 +40,20 @@ func (e *ears) hooks() *cairn.Hooks {
 	}
 }
 
+// want checks what was heard since it was last asked.
 func (e *ears) want(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(e.heard, want) {
-		t.Errorf("hooks heard %q, want %q", e.heard, want)
+	if heard := e.flush(); !slices.Equal(heard, want) {
+		t.Errorf("hooks heard %q, want %q", heard, want)
 	}
+}
+
+func (e *ears) flush() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	heard := e.heard
 	e.heard = nil
+	return heard
 }
 
 func TestHooksHearOfAnInterrupt(t *testing.T) {
@@ -85,8 +101,7 @@ func TestHooksHearOfAnEndWhileWaiting(t *testing.T) {
 			if _, err := eng.Submit(t.Context(), "s", cairn.Answer(res.Suspended.Calls[0], "yes")); err != nil {
 				t.Fatal(err)
 			}
-			slices.Sort(e.heard)
-			e.want(t, "before ask", "before ask", "start", "suspended")
+			e.want(t, "start", "before ask", "before ask", "suspended")
 			if err := c.stop(eng, t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +148,7 @@ func TestHooksHearOfADeadRun(t *testing.T) {
 					}
 					time.Sleep(2 * ttl)
 				}
-				e.heard = nil
+				e.flush()
 				c.end(t, process(st, "c", scripted.New(scripted.Text("done"))))
 				e.want(t, c.want...)
 			})
