@@ -23,9 +23,9 @@ const sqlFill = `
 	FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.heads (session, version, message_count, turn, step, recoveries, checkpoints, log_sequence, lease_token,
 		state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until, due_at, usage, run_usage,
-		status, run_id, checkpoint_id, checkpoint_before, lease_owner, suspended_step, due, stop_run)
+		status, run_id, checkpoint_id, checkpoint_before, lease_owner, suspended_step, due, stop_run, agent)
 	SELECT key, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, now(), now(), CASE key % 100 WHEN 2 THEN now() - key * interval '1 second' END,
-		'{}', '{}', CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END
+		'{}', '{}', CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END, agent
 	FROM {schema}.sessions;
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, claimed_until, claimed_by, step_id, user_id, agent, tool, kind,
 		status, reviewers, data)
@@ -93,6 +93,7 @@ func wantIndexes(t *testing.T, what, plan string, names ...string) {
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
+	due := []any{[]string{"agent-2"}, time.Now().Add(-time.Hour), "", 10}
 	for name, c := range map[string]struct {
 		text string
 		args []any
@@ -119,8 +120,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"renew":             {sqlRenew, []any{"session-7", 1, time.Hour}, []string{"sessions_id", "heads_pkey"}},
 		"stop":              {sqlRequestStop, []any{"session-7", "run", "{}", true, "c", "p"}, []string{"sessions_id"}},
 		"stops":             {sqlStops, nil, []string{"heads_stopped"}},
-		"crashed":           {sqlCrashed, []any{10}, []string{"heads_active"}},
-		"waiting":           {sqlWaiting, []any{10}, []string{"heads_due"}},
+		"crashed":           {dueStatement(sqlAgents, sqlCrashed), due, []string{"heads_active"}},
+		"waiting":           {dueStatement(sqlAgents, sqlWaiting), due, []string{"heads_due"}},
 		"call":              {sqlCall, []any{"session-7", "call-7"}, []string{"calls_pkey"}},
 		"calls of a step":   {sqlCallsOfStep, []any{"session-7"}, []string{"calls_step"}},
 		"calls seen":        {sqlCallsSeen, []any{"session-7", []string{"call-7"}}, []string{"calls_pkey"}},

@@ -132,11 +132,12 @@ func TestLostAnswerOfARemoval(t *testing.T) {
 			s, p := throughProxy(t)
 			p.setCut(everyOther(how, "hide"))
 			var want []store.Removed
-			for range 10 {
-				if _, err := store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil); err != nil {
+			for n := range 10 {
+				id := fmt.Sprint("session ", n)
+				if _, err := store.Create(t.Context(), s, &cairn.Session{ID: id, Agent: "support"}, nil); err != nil {
 					t.Fatal(err)
 				}
-				removed, err := s.Remove(t.Context(), "session", store.Deleted)
+				removed, err := s.Remove(t.Context(), id, store.Deleted)
 				if err != nil {
 					t.Fatal(err)
 				}
