@@ -19,6 +19,7 @@ type diary struct {
 // entry is one call of a hook.
 type entry struct {
 	session string
+	turn    int
 	hook    string
 	call    string // of a hook about a call
 	text    string
@@ -33,11 +34,13 @@ func (e *entry) parallel() bool {
 	return false
 }
 
-// of returns the entries about a session as lines, those of parallel calls in the order of the calls.
+// of returns the entries about a session as lines, turn by turn, since on a host the end of a run may be heard while the
+// next one begins, and those of parallel calls in the order of the calls.
 func (d *diary) of(session string, order map[string]int) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(d.list), func(e entry) bool { return e.session != session })
+	slices.SortStableFunc(list, func(a, b entry) int { return a.turn - b.turn })
 	sortRuns(list, (*entry).parallel, func(e *entry) int { return order[e.call] })
 	var lines []string
 	for _, e := range list {
@@ -71,24 +74,24 @@ func sortRuns[T any](list []T, parallel func(*T) bool, place func(*T) int) {
 }
 
 // writer returns a function that makes entries for as long as alive says so.
-func (d *diary) writer(who string, alive func() bool) func(session, hook, call, format string, args ...any) {
-	return func(session, hook, call, format string, args ...any) {
+func (d *diary) writer(who string, alive func() bool) func(s *cairn.Step, hook, call, format string, args ...any) {
+	return func(s *cairn.Step, hook, call, format string, args ...any) {
 		if !alive() {
 			return
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		text := strings.TrimSpace(who + " " + hook + " " + fmt.Sprintf(format, args...))
-		d.list = append(d.list, entry{session, hook, call, text})
+		d.list = append(d.list, entry{s.SessionID, s.Turn, hook, call, text})
 	}
 }
 
 // hooks returns hooks that write every call into the diary under a name.
 func (d *diary) hooks(who string, alive func() bool) *cairn.Hooks {
 	add := d.writer(who, alive)
-	step := func(s *cairn.Step, hook, format string, args ...any) { add(s.SessionID, hook, "", format, args...) }
+	step := func(s *cairn.Step, hook, format string, args ...any) { add(s, hook, "", format, args...) }
 	call := func(c *cairn.Call, hook, format string, args ...any) {
-		add(c.SessionID, hook, c.ID, "%s %s", c.ID, fmt.Sprintf(format, args...))
+		add(c.Step, hook, c.ID, "%s %s", c.ID, fmt.Sprintf(format, args...))
 	}
 	return &cairn.Hooks{
 		RunStart: func(_ context.Context, s *cairn.Step) { step(s, "RunStart", "turn %d", s.Turn) },
