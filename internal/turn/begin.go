@@ -449,7 +449,7 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at Positio
 	l.unopened = false
 	work, key := l.work(ctx)
 	defer l.release(key)
-	if err := fx.tellBefore(work, a, l); err != nil {
+	if err := fx.tellBefore(ctx, work, a, l); err != nil {
 		return err
 	}
 	previous := l.run.PreviousRunID

@@ -67,7 +67,7 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 
 // tellBefore calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
 // calls.
-func (fx *Effects) tellBefore(ctx context.Context, a *cairn.Agent, l *live) error {
+func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live) error {
 	if id := l.run.Abandoned; id != "" && fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
 		run, err := fx.Store.Run(ctx, l.row.ID, id)
 		if err != nil {
@@ -76,7 +76,7 @@ func (fx *Effects) tellBefore(ctx context.Context, a *cairn.Agent, l *live) erro
 		fx.tellClosed(ctx, l.row, run, nil)
 	}
 	if i := l.run.FirstMessage; i < len(l.messages) && strings.Contains(l.messages[i].ID, withdrawnMark) {
-		fx.announceClosed(ctx, a, l, l.messages[i:i+1])
+		fx.announceClosed(work, a, l, l.messages[i:i+1])
 	}
 	return nil
 }
