@@ -110,7 +110,7 @@ func (e *Engine) stranger(ctx context.Context, id string) error {
 		return nil
 	}
 	if rest := e.opts.HostGrace - row.AsOf.Sub(row.Lease.Until); rest > 0 {
-		return &heldError{cairn.Errorf(cairn.CodeRunning, "session %q: its run is left to host %s for now", id, host), rest}
+		return &heldError{cairn.Errorf(cairn.CodeRunning, "session %q: its run is left to host %s", id, host), rest}
 	}
 	return nil
 }
