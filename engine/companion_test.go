@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,58 @@ func TestCompanionInTheBackground(t *testing.T) {
 		}
 		wantSound(t, st, "s")
 	})
+}
+
+// What companions have come to is read from the store before the model is asked. A store that is away for a moment does not
+// fail the run, and neither does a stop request that arrives meanwhile.
+func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]bool{"unavailable": false, "stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				agent, _ := companions(cairn.NonBlocking, scribe(time.Minute), spawn("c1", "ann", "one"),
+					scripted.Text("ann is at work"), scripted.Text("ann is done"))
+				eng := open(t, st, agent)
+				turn(t, eng, "s", "go")
+				time.Sleep(time.Hour)
+				var done atomic.Bool
+				st.stepIn(func(ctx context.Context, op string) error {
+					if row, _ := st.Store.Load(t.Context(), "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
+						return nil
+					}
+					if !stop {
+						return cairn.Errorf(cairn.CodeUnavailable, "away")
+					}
+					go func() {
+						if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
+							t.Error(err)
+						}
+					}()
+					select {
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					case <-time.After(time.Second):
+						return nil
+					}
+				}, nil)
+				run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("and now?"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := cairn.RunCompleted
+				if stop {
+					want = cairn.RunInterrupted
+				}
+				if res, err := run.Wait(t.Context()); err != nil || res.Status != want {
+					t.Errorf("the run came to %+v, %v; want %s", res, err, want)
+				}
+				st.stepIn(nil, nil)
+				wantSound(t, st, "s")
+			})
+		})
+	}
 }
 
 func TestCompanionInTheBackgroundOutlivesItsProcess(t *testing.T) {

@@ -365,32 +365,33 @@ type away struct {
 // heardPrefix begins the id of the message that tells of a companion's answer.
 const heardPrefix = "companion/"
 
-// hear adds to the step what companions that work by themselves have come to.
-func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
+// hear returns what companions that work by themselves have come to, as context for the model.
+func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.Message, error) {
 	if len(a.Companions) == 0 {
-		return nil
+		return nil, nil
 	}
 	l.watch()
+	var heard []cairn.Message
 	for _, session := range slices.Sorted(maps.Keys(l.away.names)) {
 		row, err := fx.Store.Load(ctx, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if row.Status == cairn.SessionActive || row.Status == cairn.SessionPaused {
 			continue
 		}
 		run, err := fx.Store.Run(ctx, session, row.RunID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m := cairn.Context(heardText(row.Name, run))
 		m.ID = heardPrefix + session + "/" + strconv.Itoa(run.Turn)
-		st.context = append(st.context, m)
+		heard = append(heard, m)
 	}
-	return nil
+	return heard, nil
 }
 
 func heardText(name string, run *cairn.Run) string {

@@ -189,13 +189,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// storageTries is how often a write that failed for a passing reason is tried in all.
+// storageTries is how often a call of the store that failed for a passing reason is tried in all.
 const storageTries = 5
 
-// persist carries out a write to the store or log, again if storage is unavailable for a moment.
-func (fx *Effects) persist(ctx context.Context, write func() error) error {
+// persist calls the store or log, again if storage is unavailable for a moment.
+func (fx *Effects) persist(ctx context.Context, call func() error) error {
 	for n := 0; ; n++ {
-		err := write()
+		err := call()
 		if err == nil || !errors.Is(err, cairn.ErrUnavailable) || n == storageTries-1 || ctx.Err() != nil {
 			return err
 		}

@@ -50,6 +50,13 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 			return Planned{}, err
 		}
 	}
+	var heard []cairn.Message
+	if givenUp == nil {
+		err := fx.persist(ctx, func() (err error) { heard, err = fx.hear(ctx, a, l); return err })
+		if err != nil {
+			return Planned{}, err
+		}
+	}
 	st := &step{number: at.Step, id: stepID(at.RunID, at.Step)}
 	l.step = st
 	st.scope = fx.newScope(l, at.Step, l.opening)
@@ -61,7 +68,7 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at Positio
 	work, key := l.work(ctx)
 	defer l.release(key)
 	if st.failed = givenUp; givenUp == nil {
-		if err := fx.ask(work, a, l, st); err != nil {
+		if err := fx.ask(work, a, l, st, heard); err != nil {
 			st.failed = cairn.AsError(err)
 		}
 	}
@@ -139,10 +146,14 @@ func consultsCompanion(tool string) bool {
 	return tool == cairn.CompanionSpawn || tool == cairn.CompanionSend
 }
 
-// ask makes the model call and leaves its outcome on the step. An error fails the run.
-func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	req, err := fx.request(ctx, a, l, st)
-	if err != nil {
+// ask makes the model call and leaves its outcome on the step. heard is what companions have come to. An error fails the
+// run; what user code fails with because the run was stopped is none.
+func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, st *step, heard []cairn.Message) error {
+	req, err := fx.request(ctx, a, l, st, heard)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	var r *reply
@@ -221,7 +232,7 @@ func (fx *Effects) setCalls(s *step, a *cairn.Agent) {
 
 // request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
 // providers can cache its prefix.
-func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *step) (*cairn.Request, error) {
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *step, heard []cairn.Message) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
@@ -233,9 +244,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	if err := fx.stepContext(ctx, a, l, st); err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
-	if err := fx.hear(ctx, a, l, st); err != nil {
-		return nil, err
-	}
+	st.context = append(st.context, heard...)
 	messages := l.transcript()
 	if l.damaged {
 		messages = heal(messages)
