@@ -213,10 +213,10 @@ func (v *visit) advance(begin func() (Begun, error)) (*cairn.ToolResult, error) 
 	}
 	run, err := v.further(begin)
 	switch {
+	case isStopped(err):
+		return nil, nil
 	case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 		return nil, err
-	case err != nil && v.work.Err() != nil && errors.Is(err, context.Cause(v.work)):
-		return nil, nil
 	case err != nil:
 		return v.giveUp(err)
 	case run == nil:

@@ -294,10 +294,10 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (Begun
 		b, err := begin()
 		switch {
 		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
+		case isStopped(err):
+			return nil, nil
 		case err != nil && (context.Cause(v.ctx) != nil || Lost(err)):
 			return nil, err
-		case err != nil && v.work.Err() != nil && errors.Is(err, context.Cause(v.work)):
-			return nil, nil
 		case err != nil:
 			return failure(v.c.use, err), nil
 		default:

@@ -168,6 +168,13 @@ type stopped struct{ cairn.Stop }
 
 func (s *stopped) Error() string { return "stop requested: " + string(s.Kind) }
 
+// isStopped reports whether work was left because the run is to stop, whatever else has ended since. It is never the error
+// of an effect: the step's commit deals with the request.
+func isStopped(err error) bool {
+	var s *stopped
+	return errors.As(err, &s)
+}
+
 // backoff returns the wait before retry n, from 0: doubled each time, with up to a quarter of jitter.
 func backoff(first, limit time.Duration, n int) time.Duration {
 	wait := limit
