@@ -9,6 +9,8 @@ BENCH = .
 FUZZTIME = 10s
 # The race detector leaves SQLite's C code alone, which was translated to Go: it makes it ten times slower and finds nothing of ours.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+# Else each process that has the race detector sleeps for a second before it exits, and tests start hundreds.
+export GORACE = atexit_sleep_ms=0
 HOUSE = go run ./internal/check
 ARGS =
 KILLS =

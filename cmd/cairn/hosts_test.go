@@ -119,7 +119,8 @@ func TestWorkerOnHostKilled(t *testing.T) {
 	})
 }
 
-// A demo that is asked to go in the middle of an answer leaves it, and a worker that knows no host can go on with it.
+// A demo that is asked to go in the middle of an answer leaves it, and a worker that knows no host can go on with it, once it
+// has given the host the time to do so: a short one, as the engine's own tests hold it to the default, but for the soak.
 func TestDemoOnHostTerminated(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		demo := b.start(t, "demo", "--pace", "1s")
@@ -135,6 +136,7 @@ func TestDemoOnHostTerminated(t *testing.T) {
 			t.Fatalf("the session is %s", s.Status)
 		}
 		b.env["CAIRN_HOST"] = ""
+		b.env[withHostGrace] = testenv.Choose("1s", "")
 		b.work(t, "demo")
 		if s := b.session(t); s.Status != cairn.SessionCompleted {
 			t.Errorf("the session is %s", s.Status)

@@ -26,11 +26,12 @@ type process struct {
 	shown  strings.Builder // what was read of stdout
 }
 
-// start starts the command on the bench's database, with nothing of this process's environment that steers it.
+// start starts the command on the bench's database, with nothing of this process's environment that steers it but the race
+// detector's options.
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = []string{asCairn + "=1"}
+	p.cmd.Env = []string{asCairn + "=1", "GORACE=" + os.Getenv("GORACE")}
 	for name, value := range b.env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}

@@ -42,7 +42,7 @@ func (b *bench) startAt(t *testing.T, args ...string) (cmd *exec.Cmd, keys *os.F
 	t.Helper()
 	controller, terminal := openTerminal(t)
 	cmd = exec.Command(os.Args[0], args...)
-	cmd.Env = []string{asCairn + "=1", "CAIRN_DB=" + b.env["CAIRN_DB"], "TERM=xterm"}
+	cmd.Env = []string{asCairn + "=1", "GORACE=" + os.Getenv("GORACE"), "CAIRN_DB=" + b.env["CAIRN_DB"], "TERM=xterm"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
