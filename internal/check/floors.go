@@ -27,7 +27,9 @@ var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store"}},
 	{"proof", []string{"internal/torture", "internal/hop", "host/hosttest"}, []string{everything}}, // tests in packages of their own
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
-	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store"}},
+	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
+	{"shared", []string{"store/backend"}, []string{"nouns", "leaves", "store", "plans"}},
+	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store", "plans", "shared"}},
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
 	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "loop"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "loop", "engine"}},

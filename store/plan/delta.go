@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Delta is one commit as rows. It is written all or nothing, and only if every condition holds.
+//
+// Times that the store decides are open: see [Delta.At] for stores that know the time before they write, and [Time] for
+// those whose server fills it in. Open in every delta are the row's UpdatedAt and AsOf, the StartedAt of StartRun, the
+// CreatedAt of Checkpoint and of messages without one, and the UpdatedAt of calls, and the CreatedAt of new ones.
+type Delta struct {
+	// The conditions. A delta that is New needs that there is no session of the id, nor a removed one; any other one that the
+	// row is there at Version and lease token Token, which together name one state of one session.
+	New            bool
+	Version, Token int64
+	// Lapsed needs that the lease's end is not after the store's now.
+	Lapsed bool
+	// OnceRun and OnceStep, unless they are empty, need that the session has no run of that id and no checkpoint of that
+	// step: keys that are unique, or a look. CheckpointID names the checkpoint, and is unique as well.
+	OnceRun, OnceStep string
+
+	// Row is the next row. In a new one CreatedAt is open, and Lease.Token counts from the microseconds of that time.
+	Row *cairn.Session
+	// Checkpoints is the number of the last checkpoint that the session was given; it is kept beside the row.
+	Checkpoints int64
+	// LeaseUntil and NextDeadline are those of the row.
+	LeaseUntil, NextDeadline Time
+	// Due is the row's DueKindOf, and DueAt the time from which it counts; it is kept beside the row.
+	Due   store.DueKind
+	DueAt Time
+	// SweepAt is the time from which it is worth looking whether a root has expired; it is kept beside the row.
+	SweepAt Time
+	// Context says that the columns of the user context have changed: UserID, Tags, Metadata, ExpiresAt.
+	Context bool
+	// DropStop removes the session's stop request if it is aimed at that run.
+	DropStop string
+
+	// Cut, if not nil, is done before anything is inserted.
+	Cut *Cut
+	// Initial is the keyframe at position 0 of a new session.
+	Initial json.RawMessage
+	// Messages are inserted from the index FirstMessage on.
+	FirstMessage int
+	Messages     []cairn.Message
+	// State, if not nil, is inserted.
+	State *StatePiece
+	// EndRun updates the run of its ID: all but Turn, StartedAt, StartSequence, FirstMessage and Before, which are left, see
+	// [Delta.Ended]. If RunOver, its EndedAt is open.
+	EndRun  *cairn.Run
+	RunOver bool
+	// StartRun and Checkpoint are inserted.
+	StartRun   *cairn.Run
+	Checkpoint *cairn.Checkpoint
+	// Calls are inserted or updated.
+	Calls []Call
+	// Enqueue is put at the end of the queue, and Dequeue names a turn that is in it and is removed.
+	Enqueue *store.QueuedTurn
+	Dequeue string
+	// Cache is put in place of the entries of the same keys, then CacheDrop is removed.
+	Cache     []store.CacheEntry
+	CacheDrop []string
+	// DropStaged removes all staged pieces of the session.
+	DropStaged bool
+
+	undated []cairn.Message // Messages as they came, if some have no time
+}
+
+// Cut removes what came after a place in the session's past: the messages from the index Messages on, the state pieces
+// after the position State, and the checkpoints with a number above Checkpoint. The piece at State must still be there when
+// the cut is written, for pruning does not change the version.
+type Cut struct {
+	Messages   int
+	State      int64
+	Checkpoint int64
+}
+
+// StatePiece is one position of a session's state.
+type StatePiece struct {
+	Position int64
+	Keyframe bool
+	// Data is the whole state, or the operations, as JSON. The sizes on the row count its bytes.
+	Data json.RawMessage
+	// Ops are the operations, unless it is a keyframe.
+	Ops []cairn.Op
+}
+
+// Call is the row of a pending call. Its key is RootID and ID.
+type Call struct {
+	Row cairn.PendingCall
+	// Seen is a condition: the version of the row that is there and belongs to the same session; 0 if there must be none. A
+	// row that is there keeps its CreatedAt, see [Call.On].
+	Seen int64
+	// Deadline is the row's.
+	Deadline Time
+}
+
+// On returns the row that is to stand in place of old, or nil for none.
+func (c *Call) On(old *cairn.PendingCall) *cairn.PendingCall {
+	row := c.Row
+	if old != nil {
+		row.CreatedAt = old.CreatedAt
+	}
+	return &row
+}
+
+// Ended returns the run that is to stand in place of old, which EndRun updates.
+func (d *Delta) Ended(old *cairn.Run) *cairn.Run {
+	run := *d.EndRun
+	run.Turn, run.StartedAt, run.StartSequence = old.Turn, old.StartedAt, old.StartSequence
+	run.FirstMessage, run.Before = old.FirstMessage, old.Before
+	return &run
+}
+
+// Time is a time that a delta writes. The zero value writes that there is none.
+type Time struct {
+	// Kept leaves what is stored, which may have changed since the row was seen.
+	Kept bool
+	// At is a time that is known; zero for none.
+	At time.Time
+	// Open is the store's now + In, or At if that is set and earlier.
+	Open bool
+	In   time.Duration
+}
+
+// On returns the time when it is now at the store, where was is stored.
+func (t Time) On(now, was time.Time) time.Time {
+	if t.Kept {
+		return was
+	}
+	if !t.Open {
+		return t.At
+	}
+	at := stored(now.Add(t.In))
+	if t.At.IsZero() || at.Before(t.At) {
+		return at
+	}
+	return t.At
+}
+
+// stored is a time as stores keep it: in UTC, with microseconds.
+func stored(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// At fills in every time that is open, as of the store's time now, and returns the row, which is the answer to the commit
+// once the delta is written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the end of the
+// lease that was seen: a store that may have renewed it since puts its own there.
+func (d *Delta) At(now time.Time) *cairn.Session {
+	now = stored(now)
+	row := *d.Row
+	row.UpdatedAt, row.AsOf = now, now
+	if d.New {
+		row.CreatedAt = now
+		row.Lease.Token += now.UnixMicro()
+	}
+	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
+	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
+	if d.undated != nil {
+		d.Messages = dated(d.undated, now)
+	}
+	if d.StartRun != nil {
+		d.StartRun.StartedAt = now
+	}
+	if d.RunOver {
+		d.EndRun.EndedAt = now
+	}
+	if d.Checkpoint != nil {
+		d.Checkpoint.CreatedAt = now
+	}
+	for i := range d.Calls {
+		c := &d.Calls[i]
+		c.Row.UpdatedAt, c.Row.Deadline = now, c.Deadline.On(now, c.Row.Deadline)
+		if c.Seen == 0 {
+			c.Row.CreatedAt = now
+		}
+	}
+	return &row
+}
+
+// dated returns messages with a time where there is none.
+func dated(list []cairn.Message, now time.Time) []cairn.Message {
+	list = slices.Clone(list)
+	for i := range list {
+		if list[i].CreatedAt.IsZero() {
+			list[i].CreatedAt = now
+		}
+	}
+	return list
+}

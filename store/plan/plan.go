@@ -1,0 +1,320 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// of makes the delta of a commit once nothing is missing.
+func of(c *store.Commit, seen *Seen) (*Delta, error) {
+	if seen.Row == nil {
+		if c.Create == nil {
+			return nil, store.NotFound(seen.ID)
+		}
+		return create(c, seen)
+	}
+	conflict := refuses(c, seen.Row)
+	switch {
+	case errors.Is(conflict, cairn.ErrFenced) && !c.Took(seen.Row):
+		return nil, conflict
+	case seen.Happened:
+		return nil, nil
+	case conflict != nil:
+		return nil, conflict
+	}
+	row := *seen.Row
+	d := &Delta{Version: row.Version, Token: row.Lease.Token, Lapsed: c.Guard.Lapsed,
+		Row: &row, Checkpoints: seen.Checkpoints}
+	if err := d.calls(c, seen); err != nil {
+		return nil, err
+	}
+	if err := d.back(c, seen); err != nil {
+		return nil, err
+	}
+	if c.EndRun != nil && c.EndRun.ID != seen.Row.RunID && seen.Runs[c.EndRun.ID] == nil {
+		return nil, UnknownRun(row.ID, c.EndRun.ID)
+	}
+	if err := d.queue(c, seen); err != nil {
+		return nil, err
+	}
+	return d, d.advance(c, seen.Row)
+}
+
+// refuses returns the conflict of a commit's guard with the row, as of the time when it was seen.
+func refuses(c *store.Commit, row *cairn.Session) error { return c.Guard.Check(row, row.AsOf) }
+
+// create makes the delta of a commit that creates its session.
+func create(c *store.Commit, seen *Seen) (*Delta, error) {
+	row := NewRow(c.Create, seen.ID)
+	switch {
+	case c.Rewind != "":
+		return nil, UnknownCheckpoint(row.ID, c.Rewind)
+	case c.RewindRun != "":
+		return nil, UnknownRun(row.ID, c.RewindRun)
+	case c.EndRun != nil:
+		return nil, UnknownRun(row.ID, c.EndRun.ID)
+	}
+	d := &Delta{New: true, Row: row, Initial: c.InitialState, Context: true, SweepAt: sweepAt(row)}
+	if len(d.Initial) == 0 {
+		d.Initial = json.RawMessage("{}")
+	}
+	row.State.KeyframeBytes = int64(len(d.Initial))
+	before := *row
+	if err := d.calls(c, seen); err != nil {
+		return nil, err
+	}
+	if err := d.queue(c, seen); err != nil {
+		return nil, err
+	}
+	return d, d.advance(c, &before)
+}
+
+// back takes the row back to where the commit says, if it says so.
+func (d *Delta) back(c *store.Commit, seen *Seen) error {
+	row := d.Row
+	switch {
+	case c.Rewind != "":
+		cp := seen.Checkpoint
+		if cp == nil {
+			return UnknownCheckpoint(row.ID, c.Rewind)
+		}
+		d.Cut = &Cut{Messages: cp.MessageCount, State: cp.StatePosition, Checkpoint: cp.Number}
+		row.CheckpointID = cp.ID
+	case c.RewindRun != "":
+		run := seen.Runs[c.RewindRun]
+		if run == nil {
+			return UnknownRun(row.ID, c.RewindRun)
+		}
+		before := run.Before
+		if c.RewindRun != row.RunID || run.FirstMessage > row.MessageCount || seen.State == nil || before.CheckpointID != "" && seen.Checkpoint == nil {
+			return store.RunGone(seen.Row, c.RewindRun)
+		}
+		d.Cut = &Cut{Messages: run.FirstMessage, State: before.StatePosition}
+		if seen.Checkpoint != nil {
+			d.Cut.Checkpoint = seen.Checkpoint.Number
+		}
+		row.CheckpointID = before.CheckpointID
+	default:
+		return nil
+	}
+	if seen.State == nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "session %q has no state at position %d", row.ID, d.Cut.State)
+	}
+	row.Epoch++
+	row.MessageCount, row.State = d.Cut.Messages, *seen.State
+	return nil
+}
+
+// advance works the rest of a commit out, on a row that is where it begins. before is the row as it was seen.
+func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
+	row := d.Row
+	row.Version++
+	d.FirstMessage = row.MessageCount
+	d.runs(c)
+	d.Messages = c.Messages
+	if slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return m.CreatedAt.IsZero() }) {
+		d.undated = c.Messages
+	}
+	row.MessageCount += len(c.Messages)
+	if err := d.state(c); err != nil {
+		return err
+	}
+	if c.Step > 0 {
+		row.Step, row.Recoveries = c.Step, 0
+	}
+	if c.Recovered {
+		row.Recoveries++
+	}
+	if c.Status != "" {
+		row.Status = c.Status
+	}
+	row.LogSequence = max(row.LogSequence, c.LogSequence)
+	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
+	d.lease(c)
+	d.context(c)
+	d.wait(c, before)
+	d.fillCalls()
+	d.checkpoint(c)
+	d.DropStaged, d.Cache, d.CacheDrop = c.DropStaged, c.Cache, c.CacheDrop
+	return nil
+}
+
+func (d *Delta) runs(c *store.Commit) {
+	row := d.Row
+	if c.EndRun != nil {
+		run := *c.EndRun
+		run.SessionID = row.ID
+		d.EndRun, d.RunOver, d.DropStop = &run, run.Status != cairn.RunRunning, run.ID
+	}
+	if c.StartRun == nil {
+		return
+	}
+	run := *c.StartRun
+	row.Turn++
+	row.RunID, row.Step, row.Recoveries, row.RunUsage = run.ID, 0, 0, cairn.Usage{}
+	run.SessionID, run.Turn, run.FirstMessage = row.ID, row.Turn, row.MessageCount
+	run.Before = cairn.RunOrigin{CheckpointID: row.CheckpointID, StatePosition: row.State.Position}
+	d.StartRun, d.OnceRun = &run, run.ID
+}
+
+func (d *Delta) state(c *store.Commit) error {
+	if c.State == nil {
+		return nil
+	}
+	piece := &StatePiece{Position: d.Row.State.Position + 1, Keyframe: c.State.Keyframe != nil, Data: c.State.Keyframe}
+	if !piece.Keyframe {
+		var err error
+		if piece.Data, err = json.Marshal(c.State.Ops); err != nil {
+			return cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+		piece.Ops = c.State.Ops
+	}
+	d.State, d.Row.State = piece, store.Advance(d.Row.State, piece.Keyframe, len(piece.Data))
+	return nil
+}
+
+func (d *Delta) lease(c *store.Commit) {
+	l := &d.Row.Lease
+	switch c.Lease.Action {
+	case store.LeaseTake:
+		l.Owner = c.Lease.Owner
+		l.Token++
+		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
+	case store.LeaseRenew:
+		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
+	case store.LeaseRelease:
+		l.Owner = ""
+		d.LeaseUntil = Time{Open: true}
+	default:
+		d.LeaseUntil = Time{Kept: !d.New}
+	}
+}
+
+func (d *Delta) context(c *store.Commit) {
+	row := d.Row
+	if c.Context != nil {
+		d.Context = true
+		c.Context.Apply(row)
+	}
+	if d.Context {
+		row.ExpiresAt = stored(row.ExpiresAt)
+		if len(row.Tags) == 0 {
+			row.Tags = nil
+		}
+		if len(row.Metadata) == 0 {
+			row.Metadata = nil
+		}
+		d.SweepAt = sweepAt(row)
+	} else {
+		d.SweepAt = Time{Kept: true}
+	}
+}
+
+// sweepAt returns the time from which it is worth looking whether a root has expired. A look that comes too early puts it
+// off, by [store.SweepAt].
+func sweepAt(row *cairn.Session) Time {
+	if row.ID != row.RootID || row.TTL <= 0 && row.ExpiresAt.IsZero() {
+		return Time{}
+	}
+	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: row.TTL}
+}
+
+// wait says what the session waits for, and from when on it is due for that.
+func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
+	row := d.Row
+	d.NextDeadline = Time{At: row.NextDeadline}
+	if s := c.Suspend; s != nil {
+		row.SuspendedStep, row.OpenCalls, row.NextDeadline = s.StepID, s.OpenCalls, stored(s.NextDeadline)
+		d.NextDeadline = Time{At: row.NextDeadline, Open: s.DeadlineIn > 0, In: max(s.DeadlineIn, 0)}
+	}
+	known := *row
+	if d.NextDeadline.Open {
+		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any: that there is one is what counts
+	}
+	switch d.Due = store.DueKindOf(&known); d.Due {
+	case "":
+	case store.DueDeadline:
+		d.DueAt = d.NextDeadline
+	case store.DueKindOf(before):
+		d.DueAt = Time{Kept: true}
+	default:
+		d.DueAt = Time{Open: true}
+	}
+}
+
+// calls takes over the writes of calls, and refuses those that are based on another version than the one that was seen.
+func (d *Delta) calls(c *store.Commit, seen *Seen) error {
+	row := seen.Row
+	if row == nil {
+		row = d.Row
+	}
+	for i := range c.Calls {
+		w := &c.Calls[i]
+		there := seen.Calls[w.Call.ID]
+		twice := slices.ContainsFunc(c.Calls[:i], func(o store.CallWrite) bool { return o.Call.ID == w.Call.ID })
+		looked := seen.asked.Calls != nil
+		if twice || d.New && w.Seen != 0 || looked && (there.Version != w.Seen || there.Version != 0 && there.SessionID != row.ID) {
+			return store.CallConflict(row, w.Call.ID)
+		}
+		call := Call{Row: w.Call, Seen: w.Seen, Deadline: Time{At: stored(w.Call.Deadline)}}
+		if w.DeadlineIn > 0 {
+			call.Deadline = Time{Open: true, In: w.DeadlineIn}
+		}
+		d.Calls = append(d.Calls, call)
+	}
+	return nil
+}
+
+// fillCalls gives the calls what they have from the session.
+func (d *Delta) fillCalls() {
+	for i := range d.Calls {
+		call := &d.Calls[i].Row
+		call.RootID, call.SessionID, call.UserID, call.Agent = d.Row.RootID, d.Row.ID, d.Row.UserID, d.Row.Agent
+		call.Deadline, call.ClaimedUntil = d.Calls[i].Deadline.At, stored(call.ClaimedUntil)
+		call.Version = d.Calls[i].Seen + 1
+	}
+}
+
+// queue takes over the changes of the queue.
+func (d *Delta) queue(c *store.Commit, seen *Seen) error {
+	row := d.Row
+	there := func(id string) bool { return slices.Contains(seen.Queue, id) }
+	if c.Enqueue != nil && !there(c.Enqueue.ID) {
+		d.Enqueue = c.Enqueue
+		row.Queued++
+	}
+	if c.Dequeue == "" {
+		return nil
+	}
+	switch {
+	case there(c.Dequeue):
+		d.Dequeue = c.Dequeue
+	case d.Enqueue != nil && d.Enqueue.ID == c.Dequeue:
+		d.Enqueue = nil
+	default:
+		at := seen.Row
+		if at == nil {
+			at = row
+		}
+		return store.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, c.Dequeue)
+	}
+	row.Queued--
+	return nil
+}
+
+func (d *Delta) checkpoint(c *store.Commit) {
+	if c.Checkpoint == nil {
+		return
+	}
+	row, cp := d.Row, *c.Checkpoint
+	d.Checkpoints++
+	cp.SessionID, cp.Turn, cp.Number, cp.ParentID = row.ID, row.Turn, d.Checkpoints, row.CheckpointID
+	cp.MessageCount, cp.StatePosition = row.MessageCount, row.State.Position
+	row.CheckpointID = cp.ID
+	d.Checkpoint, d.OnceStep = &cp, cp.StepID
+}

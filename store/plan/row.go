@@ -1,0 +1,45 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// NewRow returns the row of a session that is created from what from says, see [store.Commit]. Its times are open, and so
+// is its token, as in [Delta].Row.
+func NewRow(from *cairn.Session, id string) *cairn.Session {
+	row := &cairn.Session{
+		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
+		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
+		ExpiresAt: stored(from.ExpiresAt), TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
+		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Name: from.Name, Secret: from.Secret,
+	}
+	if row.Secret == "" {
+		row.Secret = ids.New("secret")
+	}
+	if row.RootID == "" {
+		row.RootID = id
+	}
+	if row.Incarnation == "" && row.RootID == id {
+		row.Incarnation = ids.Short()
+	}
+	return row
+}
+
+// UnknownRun returns the error for a run that a session does not have.
+func UnknownRun(session, id string) error {
+	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
+}
+
+// UnknownCheckpoint returns the error for a checkpoint that a session does not have.
+func UnknownCheckpoint(session, id string) error {
+	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
+}
+
+// Taken returns the error for a commit whose OnceRun and OnceStep the session does not have, and which was still refused
+// for a key that is taken: that of its checkpoint, under another step.
+func Taken(session string, cause error) error {
+	return cairn.Errorf(cairn.CodeInvalid, "session %q has a run or checkpoint of that id: %w", session, cause)
+}

@@ -1,0 +1,212 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Seen is what a store knows of a session when it plans a commit, all of it from one moment.
+type Seen struct {
+	// ID is the session's.
+	ID string
+	// Row is the session's row; nil if there is no such session. Nothing changes it.
+	Row *cairn.Session
+	// Checkpoints is the number of the last checkpoint that the session was given; 0 if it never had one.
+	Checkpoints int64
+	// Doubt asks for everything that the conditions of a write would find out as well. It is for the look after a write whose
+	// conditions did not hold, and for stores to which a look costs less than such a write.
+	Doubt bool
+
+	// What follows answers Needs; it is left alone where nothing was asked.
+
+	// Happened answers Needs.Happened.
+	Happened bool
+	// Runs are those of Needs.Runs that are there, by id.
+	Runs map[string]*cairn.Run
+	// Checkpoint is nil if there is none of that id.
+	Checkpoint *cairn.Checkpoint
+	// State has the position that was asked for with the sizes that belong to it; nil if it is not kept.
+	State *cairn.StatePosition
+	// Queue are the ids of the turns in the session's queue.
+	Queue []string
+	// Calls are those of Needs.Calls that are there, by id.
+	Calls map[string]CallSeen
+
+	asked Needs
+}
+
+// CallSeen is what a commit has to know of the row of a pending call.
+type CallSeen struct {
+	SessionID string
+	Version   int64
+}
+
+// Needs says what a store is to read for a commit beside the row. The zero value is nothing.
+type Needs struct {
+	// Happened asks whether the session has a run of the id RunID or a checkpoint of the step StepID; an empty one does not
+	// count.
+	Happened      bool
+	RunID, StepID string
+	// Runs asks for the runs of these ids.
+	Runs []string
+	// Checkpoint asks for the one of that id.
+	Checkpoint string
+	// State asks for the sizes that belong to the state at Position: those of the last keyframe up to it, and of the changes
+	// from there to it.
+	State    bool
+	Position int64
+	// Queue asks for the ids of the turns in the queue.
+	Queue bool
+	// Calls asks for the calls of the tree Root with these ids.
+	Root  string
+	Calls []string
+}
+
+func (n *Needs) none() bool {
+	return !n.Happened && len(n.Runs) == 0 && n.Checkpoint == "" && !n.State && !n.Queue && len(n.Calls) == 0
+}
+
+// Work makes the delta of a commit. read is called with what has to be read, and answers in seen; it may be called several
+// times, where the answer to one question raises another. No delta and no error mean that the commit has happened before.
+func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
+	for {
+		n := missing(c, seen)
+		if n.none() {
+			return of(c, seen)
+		}
+		if err := read(n); err != nil {
+			return nil, err
+		}
+		seen.asked.add(n)
+	}
+}
+
+// Try makes the delta of a commit from a row that may be out of date. It returns nil if the row and the commit do not go
+// together, or more has to be read; only [Work] on the row as it is can say what that comes to.
+func Try(c *store.Commit, seen *Seen) *Delta {
+	if n := missing(c, seen); !n.none() {
+		return nil
+	}
+	d, err := of(c, seen)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+func (n *Needs) add(m Needs) {
+	n.Happened = n.Happened || m.Happened
+	n.State, n.Queue = n.State || m.State, n.Queue || m.Queue
+	n.Runs = append(n.Runs, m.Runs...)
+	if m.Checkpoint != "" {
+		n.Checkpoint = m.Checkpoint
+	}
+	if len(m.Calls) > 0 {
+		n.Calls = m.Calls
+	}
+}
+
+// missing returns what has to be read next.
+func missing(c *store.Commit, seen *Seen) (n Needs) {
+	row := seen.Row
+	if row == nil {
+		if seen.Doubt && c.Create != nil { // calls belong to the tree
+			n.calls(c, rootOf(c, seen.ID), seen)
+		}
+		return n
+	}
+	conflict := refuses(c, row)
+	if errors.Is(conflict, cairn.ErrFenced) && !c.Took(row) {
+		return n
+	}
+	if run, step := keys(c); (run != "" || step != "") && (conflict != nil || seen.Doubt || refusable(c, row)) && !seen.asked.Happened {
+		n.Happened, n.RunID, n.StepID = true, run, step
+		return n
+	}
+	if conflict != nil || seen.Happened {
+		return n
+	}
+	n.past(c, seen)
+	n.Queue = (c.Enqueue != nil || c.Dequeue != "") && row.Queued > 0 && !seen.asked.Queue
+	if seen.Doubt {
+		n.calls(c, row.RootID, seen)
+	}
+	return n
+}
+
+// past asks for where a commit goes back to, and for the run that it ends.
+func (n *Needs) past(c *store.Commit, seen *Seen) {
+	ask := func(run string) {
+		if !slices.Contains(seen.asked.Runs, run) && !slices.Contains(n.Runs, run) {
+			n.Runs = append(n.Runs, run)
+		}
+	}
+	if c.EndRun != nil && c.EndRun.ID != seen.Row.RunID {
+		ask(c.EndRun.ID)
+	}
+	at := c.Rewind
+	if c.RewindRun != "" {
+		ask(c.RewindRun)
+		run := seen.Runs[c.RewindRun]
+		if run == nil || c.RewindRun != seen.Row.RunID {
+			return
+		}
+		at = run.Before.CheckpointID
+	}
+	if at != "" && seen.asked.Checkpoint != at {
+		n.Checkpoint = at
+	}
+	if position, ok := target(c, seen); ok && !seen.asked.State {
+		n.State, n.Position = true, position
+	}
+}
+
+// target returns the position of the state that a commit goes back to, once it is known.
+func target(c *store.Commit, seen *Seen) (position int64, ok bool) {
+	switch {
+	case c.RewindRun != "":
+		return seen.Runs[c.RewindRun].Before.StatePosition, true
+	case c.Rewind != "" && seen.Checkpoint != nil:
+		return seen.Checkpoint.StatePosition, true
+	}
+	return 0, false
+}
+
+func (n *Needs) calls(c *store.Commit, root string, seen *Seen) {
+	if len(c.Calls) == 0 || seen.asked.Calls != nil {
+		return
+	}
+	n.Root = root
+	for i := range c.Calls {
+		n.Calls = append(n.Calls, c.Calls[i].Call.ID)
+	}
+}
+
+// keys returns what tells that a commit has happened before: its run and its step. Both are empty if nothing does.
+func keys(c *store.Commit) (run, step string) {
+	if c.StartRun != nil {
+		run = c.StartRun.ID
+	}
+	if c.Checkpoint != nil {
+		step = c.Checkpoint.StepID
+	}
+	return run, step
+}
+
+// refusable reports whether a commit whose guard holds may be refused all the same, so that one that has happened before has
+// to be known for that.
+func refusable(c *store.Commit, row *cairn.Session) bool {
+	return c.Rewind != "" || c.RewindRun != "" || c.Dequeue != "" || c.EndRun != nil && c.EndRun.ID != row.RunID ||
+		slices.ContainsFunc(c.Calls, func(w store.CallWrite) bool { return w.Seen != 0 })
+}
+
+// rootOf returns the root of a session that a commit creates.
+func rootOf(c *store.Commit, id string) string {
+	if c.Create.RootID != "" {
+		return c.Create.RootID
+	}
+	return id
+}
