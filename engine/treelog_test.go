@@ -170,6 +170,45 @@ func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 	})
 }
 
+// So they are when a process that has the root in memory has driven another turn since, for which it read nothing.
+func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(time.Minute), scripted.Text("hello")))}
+		agent := bot(scripted.New(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}),
+			scripted.Text("Well."), scripted.Text("Indeed."), scripted.Text("So.")))
+		agent.Companions = []cairn.Companion{{Agent: friend, Mode: cairn.NonBlocking}}
+		eng := open(t, st, agent)
+		wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+		st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+			if endOfChild("s", events) {
+				st.cut()
+				return context.Canceled
+			}
+			return nil
+		})
+		other := open(t, tapOn(st.Store), agent, named("b"))
+		wantStatus(t, turn(t, other, "s", "and?"), cairn.RunCompleted, cairn.ReasonReply)
+		time.Sleep(2 * time.Minute)
+		wantStatus(t, turn(t, other, "s", "so?"), cairn.RunCompleted, cairn.ReasonReply)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for ev, err := range other.Events(ctx, "s", cairn.Cursor{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Type == cairn.EventRunEnd && ev.Agent == "friend" {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			t.Error("the readers did not see the end")
+		}
+		wantSound(t, st.Store, "s")
+	})
+}
+
 // What a sub-agent does after a resume comes after the mark of the resume, in every reader.
 func TestEventsOfAResumedRunHaveThoseOfItsSubAgents(t *testing.T) {
 	t.Parallel()

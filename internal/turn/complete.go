@@ -17,15 +17,19 @@ type Completion struct {
 	// since is a time after which every session has changed that is still to be looked at.
 	since time.Time
 	begun bool
+	// older selects the sessions that have not changed since, a page at each look; nil when all were looked at.
+	older *store.SessionQuery
 	// told has the versions of those sessions whose end the log tells of, and late of those whose end it lacked at the last
 	// look.
 	told, late map[string]int64
 	runs       map[string]int64 // the versions of sessions at which runs that are not their last were told, by run
 }
 
-// Complete adds what the log of a tree lacks of the sessions that nobody drives: those that have changed since the last run of
-// the root began. What is missing is added when it is missing at two looks in a row, which are for the caller to space: the
-// process that ended the run may be just about to. runs are further ones that somebody waits for, with their sessions.
+// Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have changed
+// since the last run of the root began, and a page of the others, until all were covered once: the end of a companion may
+// have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row, which the caller
+// spaces, since the process that ended the run may be about to append it; of a session that has not changed since the last
+// run of the root began it is added at once. runs are further ones that readers wait for, with their sessions.
 func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
 	if !c.begun {
 		if err := fx.beginCompletion(ctx, c); err != nil || !c.begun {
@@ -68,7 +72,35 @@ func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]
 	if c.told, c.late = told, late; len(late) == 0 {
 		c.since = since
 	}
-	return errors.Join(errs, fx.tellRuns(ctx, c, rows, runs))
+	return errors.Join(errs, fx.tellRuns(ctx, c, rows, runs), fx.completeOlder(ctx, c))
+}
+
+// completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's last
+// run began.
+func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
+	if c.older == nil {
+		return nil
+	}
+	page, err := fx.Store.List(ctx, *c.older)
+	if err != nil {
+		return err
+	}
+	var errs error
+	for i := range page.Items {
+		row := &page.Items[i]
+		if row.Status == cairn.SessionActive || row.RunID == "" {
+			continue
+		}
+		ok, err := fx.endTold(ctx, row)
+		if err == nil && !ok {
+			err = fx.tellEnds(ctx, row, row.Turn)
+		}
+		errs = errors.Join(errs, err)
+	}
+	if c.older.Cursor = page.Next; page.Next == "" {
+		c.older = nil
+	}
+	return errs
 }
 
 // beginCompletion finds out from when on the tree is to be looked at.
@@ -83,6 +115,7 @@ func (fx *Effects) beginCompletion(ctx context.Context, c *Completion) error {
 			return err
 		}
 		c.since = run.StartedAt
+		c.older = &store.SessionQuery{RootID: root.ID, UpdatedBefore: c.since, Limit: 50}
 	}
 	c.begun = true
 	return nil
