@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -160,6 +161,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 				turn(t, eng, "s", "go")
 				time.Sleep(time.Hour)
 				var done atomic.Bool
+				var interrupts sync.WaitGroup
 				st.stepIn(func(ctx context.Context, op string) error {
 					if row, _ := st.Store.Load(t.Context(), "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
 						return nil
@@ -167,11 +169,11 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 					if !stop {
 						return cairn.Errorf(cairn.CodeUnavailable, "away")
 					}
-					go func() {
+					interrupts.Go(func() {
 						if err := eng.Interrupt(t.Context(), "s", ""); err != nil {
 							t.Error(err)
 						}
-					}()
+					})
 					select {
 					case <-ctx.Done():
 						return context.Cause(ctx)
@@ -190,6 +192,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 				if res, err := run.Wait(t.Context()); err != nil || res.Status != want {
 					t.Errorf("the run came to %+v, %v; want %s", res, err, want)
 				}
+				interrupts.Wait()
 				st.stepIn(nil, nil)
 				wantSound(t, st, "s")
 			})
