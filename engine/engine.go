@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -92,7 +92,7 @@ type Engine struct {
 	// sweeper is the store, if that can hide what it removes; else nil.
 	sweeper store.Sweeper
 	log     store.Log
-	fx      *turn.Effects
+	fx      *effects.Effects
 	agents  map[string]*cairn.Agent
 
 	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
@@ -161,7 +161,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		}
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.fx = turn.NewEffects(turn.Config{
+	e.fx = effects.NewEffects(effects.Config{
 		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now, NewID: e.opts.NewID,
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
 		Owner:    self,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/effects"
 )
 
 // RunOption adds to an Execute, Resume or Retry. One that the verb cannot honour is refused with ErrInvalid, which names it.
@@ -105,7 +105,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
-	begin := turn.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
+	begin := effects.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
 	run, err := e.begin(ctx, begin, &in, o)
 	if outrun(err) || o.busy != Reject && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return e.busy(ctx, begin, &in, o)
@@ -113,7 +113,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	return run, err
 }
 
-func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) begin(ctx context.Context, in effects.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
 	in.Hooks = o.hooks
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
@@ -122,7 +122,7 @@ func (e *Engine) begin(ctx context.Context, in turn.BeginIn, input *cairn.Input,
 }
 
 // beginAs begins a run of a given id, or a new one.
-func (e *Engine) beginAs(ctx context.Context, id string, in turn.BeginIn) (*Run, error) {
+func (e *Engine) beginAs(ctx context.Context, id string, in effects.BeginIn) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (e *Engine) beginAs(ctx context.Context, id string, in turn.BeginIn) (*Run,
 		return nil, err
 	}
 	if e.opts.Host != nil {
-		ctx = turn.WithHooks(ctx, in.Hooks)
+		ctx = effects.WithHooks(ctx, in.Hooks)
 	}
 	return e.drive(ctx, b, asked), nil
 }
@@ -184,8 +184,8 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
-	run, err := e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
-	var died *turn.DiedError
+	run, err := e.begin(ctx, effects.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+	var died *effects.DiedError
 	if errors.As(err, &died) { // since we looked
 		return e.recover(ctx, sessionID, o.hooks)
 	}
@@ -237,7 +237,7 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	if o.checkpoint != "" {
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	}
-	return e.begin(ctx, turn.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+	return e.begin(ctx, effects.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
 }
 
 func (e *Engine) check(sessionID string, o *runOptions) error {
@@ -271,7 +271,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 		return nil, err
 	}
 	if e.opts.Host != nil { // the context may be of another run
-		ctx = turn.WithHooks(ctx, hooks)
+		ctx = effects.WithHooks(ctx, hooks)
 	}
 	return e.drive(ctx, b, asked), nil
 }
@@ -307,7 +307,7 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	case row.Status == cairn.SessionFailed:
 		return Resumability{Retry: true, Reason: "its last run failed"}, nil
 	}
-	ok, why := turn.Resumable(row)
+	ok, why := effects.Resumable(row)
 	if ok && row.Status == cairn.SessionPaused {
 		what, err := e.fx.WaitsFor(ctx, row)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -121,7 +121,7 @@ func (ws *watchers) awaitedRuns(w *watcher) map[string]string {
 func (e *Engine) keepComplete(ctx context.Context, root string, w *watcher) {
 	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()
-	c := turn.Completion{Root: root}
+	c := effects.Completion{Root: root}
 	for {
 		select {
 		case <-ctx.Done():

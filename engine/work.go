@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -315,8 +315,8 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 
 // goOn resumes a session that waits, unless somebody has stopped it meanwhile.
 func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.beginAs(ctx, "", turn.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
-	var died *turn.DiedError
+	run, err := e.beginAs(ctx, "", effects.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
+	var died *effects.DiedError
 	if errors.As(err, &died) {
 		return e.recover(ctx, sessionID, nil)
 	}

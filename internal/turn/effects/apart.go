@@ -1,0 +1,533 @@
+package effects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Carry carries out one effect, in any process that has the agent, and returns its output. What other effects of the run
+// have left it finds in the store; what this process has in memory of the session it uses as long as the store has nothing
+// newer. An effect may be carried out again: what it had done is not done twice. The error is ErrFenced if somebody else
+// has taken the session over.
+func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
+	var asked turn.ChildIn // the one with the most to say
+	if err := json.Unmarshal(in, &asked); err != nil {
+		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
+	}
+	out, err := fx.carry(ctx, name, asked)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out any, err error) {
+	if name == turn.EffectTell {
+		return turn.Told{}, fx.tell(ctx, in.Position, in.Failed)
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	g, err := fx.join(ctx, in.Position)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	if g.over == nil {
+		g.emit.rivals = &rivals{ids: g.emit.ids, step: in.Step, alone: true, commits: name == turn.EffectCommit, told: map[mark]struct{}{}, giveUp: giveUp}
+	}
+	switch name {
+	case turn.EffectPlan:
+		if g.over != nil {
+			return turn.Planned{}, nil
+		}
+		out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
+	case turn.EffectTool:
+		if g.over != nil {
+			return turn.ToolOut{}, nil
+		}
+		if err = g.hear(ctx); err == nil {
+			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
+		}
+	case turn.EffectChild:
+		switch {
+		case g.over != nil && in.Driven != "":
+			return turn.ChildOut{}, fx.forsake(ctx, in.ToolIn)
+		case g.over != nil:
+			return turn.ChildOut{}, nil
+		}
+		if err = g.hear(ctx); err == nil {
+			out, err = fx.child(ctx, g.l, g.a, in)
+		}
+	case turn.EffectJudge:
+		if g.over != nil {
+			return turn.Judged{}, nil
+		}
+		if err = g.hear(ctx); err == nil {
+			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
+		}
+	case turn.EffectCommit:
+		if g.over != nil {
+			return *g.over, nil
+		}
+		if err = g.hear(ctx); err == nil {
+			out, err = fx.commit(ctx, g.l, g.a, in.Position)
+		}
+	default:
+		return nil, cairn.Invalid("effect", "there is no effect %q", name)
+	}
+	if flushed := g.emit.flush(ctx); err == nil {
+		err = flushed
+	}
+	if lost := g.emit.lost(); lost != nil { // whatever else that led to
+		err = lost
+	}
+	if err == nil {
+		g.keep(out)
+	}
+	return out, err
+}
+
+// guest is a process that carries out one effect of a run.
+type guest struct {
+	fx   *Effects
+	a    *cairn.Agent
+	l    *live // of this effect alone
+	emit *emitter
+	seen int64 // the session's version at first
+	// over is what the step came to, if it is not under way any more; then there is nothing else.
+	over *turn.Committed
+}
+
+// join returns what an effect works with: the session as the store has it, with what was staged under the lease.
+func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
+	defer fx.expect(at.SessionID, at.RunID)()
+	a, err := fx.agent(at.Agent)
+	if err != nil {
+		return nil, err
+	}
+	row, err := fx.Store.Load(ctx, at.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if row.RunID != at.RunID || row.Status != cairn.SessionActive || row.Step >= at.Step {
+		return fx.after(ctx, a, row, at)
+	}
+	stop, err := fx.Store.Renew(ctx, row.ID, at.Token, fx.LeaseTTL) // also one that ran out, if nobody has taken it since
+	if err != nil {
+		return nil, err
+	}
+	l, staged, err := fx.recall(ctx, row, at)
+	if err != nil {
+		return nil, err
+	}
+	l.hooks = hooksOf(ctx)
+	l.lastCommit = l.row.UpdatedAt
+	g := &guest{fx: fx, a: a, l: l, emit: fx.newEmitter(ctx, l.row, at.RunID, l.logLast), seen: l.row.Version}
+	g.emit.writer = fx.idle.take(g.emit.writer)
+	l.emit = g.emit
+	over, err := l.rejoin(a, fx, staged, at.Step)
+	if over || err != nil {
+		g.leave()
+		return &guest{over: &turn.Committed{}}, err
+	}
+	l.drives(at.RunID)
+	if stop != nil {
+		l.requestStop(*stop)
+	}
+	fx.cache.join(l)
+	return g, nil
+}
+
+// rejoin makes the step that an effect is of the one under way, and reports whether that has ended already.
+func (l *live) rejoin(a *cairn.Agent, fx *Effects, staged []store.Staged, step int) (over bool, err error) {
+	if err := l.restoreDeferred(staged); err != nil {
+		return false, err
+	}
+	switch next := l.row.Step + len(l.deferred.steps) + 1; {
+	case step < next:
+		return true, nil
+	case step > next:
+		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.row.ID, step, next)
+	}
+	return false, l.restore(a, fx, staged)
+}
+
+// after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
+// log.
+func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session, at turn.Position) (*guest, error) {
+	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
+		if row.Lease.Token != at.Token {
+			return nil, store.Guard{Token: at.Token}.CheckToken(row)
+		}
+		return &guest{over: &turn.Committed{}}, nil
+	}
+	run, err := fx.Store.Run(ctx, row.ID, at.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
+		return nil, err
+	}
+	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: fx.tells(&live{hooks: hooksOf(ctx)}, a, run)}}, nil
+}
+
+// recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
+func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*live, []store.Staged, error) {
+	known := fx.cache.peek(row.ID)
+	if l := known; l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run != nil && l.run.ID == at.RunID {
+		staged, err := fx.Store.Staged(ctx, row.ID, "")
+		l.sees(fx, row)
+		return l, staged, err
+	}
+	l, snap, err := fx.refresh(ctx, row.ID, known)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
+		return nil, nil, err
+	}
+	if l.run, err = fx.Store.Run(ctx, row.ID, at.RunID); err != nil {
+		return nil, nil, err
+	}
+	base, err := l.fork()
+	if err != nil {
+		return nil, nil, err
+	}
+	fx.cache.keep(base)
+	return l, snap.Staged, nil
+}
+
+// refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
+// since only.
+func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Snapshot, error) {
+	if known != nil {
+		snap, err := fx.Store.Snapshot(ctx, id, len(known.messages))
+		if err != nil {
+			return nil, nil, err
+		}
+		if known.grewInto(snap.Session) {
+			return known, snap, known.grow(fx, snap)
+		}
+	}
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := fx.newLive(snap)
+	return l, snap, err
+}
+
+// hear makes the emitter leave out what an earlier try of an effect of the step has told.
+func (g *guest) hear(ctx context.Context) error {
+	l := g.l
+	after := l.replied
+	if after == 0 { // the reply was committed before
+		after = l.row.LogSequence
+	}
+	g.emit.rivals.alone = false
+	last, err := g.fx.eachSince(ctx, l.row.Log(), after, g.emit.rivals.note)
+	g.emit.last = last
+	return err
+}
+
+// takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
+func (fx *Effects) takeBack(ctx context.Context, l *live) error {
+	_, last, err := fx.Log.Bounds(ctx, l.row.Log())
+	if err == nil && last != l.logLast { // else nobody has written since this process did
+		p := pastOf(l.row, l.run)
+		p.deferred = len(l.deferred.steps)
+		last, err = fx.reconcile(ctx, l.row, p)
+	}
+	l.emit.last = last
+	return err
+}
+
+// keep remembers the session as the effect has left it, if it committed a step and the run goes on.
+func (g *guest) keep(out any) {
+	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.row.Version == g.seen {
+		return
+	}
+	g.l.logLast = g.emit.position()
+	if base, err := g.l.fork(); err == nil { // else the next effect loads it
+		g.fx.cache.keep(base)
+	}
+}
+
+func (g *guest) leave() {
+	if g.l == nil {
+		return
+	}
+	g.emit.close()
+	g.fx.idle.put(g.emit.writer, max(g.fx.CacheSessions, 1))
+	g.fx.cache.leave(g.emit.ids.session, g.l) // the session may be another run's by now
+}
+
+// writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers
+// every name, so the effects of one run share few.
+type writers struct {
+	mu sync.Mutex
+	by map[string][]store.Writer // by session
+}
+
+// take returns one of the writers of the same session and token, or else the given one.
+func (w *writers) take(fresh store.Writer) store.Writer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.by[fresh.Session]
+	if len(list) == 0 || list[0].Token != fresh.Token {
+		delete(w.by, fresh.Session)
+		return fresh
+	}
+	w.by[fresh.Session] = list[1:]
+	return list[0]
+}
+
+// put makes a writer available again. Those of at most limit sessions are kept.
+func (w *writers) put(used store.Writer, limit int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, there := w.by[used.Session]
+	if w.by == nil || !there && len(w.by) >= limit { // forgetting some costs their logs a name
+		w.by = map[string][]store.Writer{}
+	}
+	if len(list) > 0 && list[0].Token != used.Token {
+		list = nil
+	}
+	w.by[used.Session] = append(list, used)
+}
+
+// part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
+// have taken the run over from itself.
+func (fx *Effects) part(ctx context.Context, l *live, err error) (turn.Begun, error) {
+	if err != nil || l == nil {
+		return turn.Begun{}, err
+	}
+	b := l.begun()
+	if !fx.Apart {
+		return b, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	fx.cache.drop(l)
+	defer l.emit.close()
+	if err := l.emit.flush(ctx); err != nil {
+		fx.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
+	}
+	l.logLast = l.emit.position()
+	base, err := l.fork()
+	if err != nil {
+		return turn.Begun{}, err
+	}
+	fx.cache.keep(base)
+	return b, nil
+}
+
+// fork returns a copy of a session as it was committed, which shares only what nobody changes.
+func (l *live) fork() (*live, error) {
+	l.mu.Lock()
+	doc, err := ops.NewDoc(l.doc.Raw())
+	l.mu.Unlock()
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: state: %w", l.row.ID, err)
+	}
+	n := len(l.messages)
+	return &live{
+		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], bytes: l.bytes, doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
+		calls: slices.Clone(l.calls), away: away{l.away.seen, maps.Clone(l.away.names)},
+		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, off: maps.Clone(l.off), logLast: l.logLast,
+	}, nil
+}
+
+// hooksKey is that of the hooks of the call that began a run, in a context.
+type hooksKey struct{}
+
+// WithHooks returns a context for the effects of a run that was begun with hooks, which may be nil.
+func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
+	return context.WithValue(ctx, hooksKey{}, h)
+}
+
+func hooksOf(ctx context.Context) *cairn.Hooks {
+	h, _ := ctx.Value(hooksKey{}).(*cairn.Hooks)
+	return h
+}
+
+// The keys of what is staged. What is kept only because effects run apart has the lease's token before it: to whoever takes
+// the run over it is as if it had never been, as where nothing is staged.
+const (
+	replyKey    = "reply"
+	callPrefix  = "call:"
+	openingKey  = "opening"  // what the hooks wrote that ran when the run began
+	judgedKey   = "judged"   // what user code made of a step's end
+	deferredKey = "deferred" // a step that has ended, but is not committed yet
+	childPrefix = "child:"   // a run of another agent's session that was handed over to be driven
+)
+
+// key returns the key of a piece that lasts beyond the lease, or does not.
+func (l *live) key(name string, lasts bool) string {
+	if lasts {
+		return name
+	}
+	return strconv.FormatInt(l.row.Lease.Token, 10) + "/" + name
+}
+
+// pieces are what counts of the pieces of a step.
+type pieces struct {
+	l      *live
+	stepID string
+	list   []store.Staged
+}
+
+func (l *live) staged(stepID string, list []store.Staged) pieces { return pieces{l, stepID, list} }
+
+// get decodes the piece of some name.
+func (k pieces) get(name string, into any) (found bool, err error) {
+	for _, lasts := range []bool{true, false} {
+		key := k.l.key(name, lasts)
+		for _, piece := range k.list {
+			if piece.StepID == k.stepID && piece.Key == key {
+				return true, k.decode(piece, into)
+			}
+		}
+	}
+	return false, nil
+}
+
+func (k pieces) decode(piece store.Staged, into any) error {
+	if err := json.Unmarshal(piece.Data, into); err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", k.stepID, piece.Key, err)
+	}
+	return nil
+}
+
+// stagedBegin is the stored form of a run of another agent's session that was handed over to be driven.
+type stagedBegin struct {
+	Call   string       `json:"call"`
+	Agent  string       `json:"agent"`
+	Begun  bool         `json:"begun,omitempty"`
+	Run    turn.Begun   `json:"run"`
+	Writes stagedWrites `json:"writes"`
+}
+
+// handOver remembers the run that is to be driven, for other tries of the effect and for the one that follows.
+func (v *visit) handOver() error {
+	b, c, l := *v.drive, v.c, v.l
+	err := v.fx.stage(v.ctx, l, l.step.id, l.key(childPrefix+c.use.CallID+"/"+b.RunID, false),
+		stagedBegin{Call: c.use.CallID, Agent: c.agent, Begun: c.begun, Run: b, Writes: c.scope.writes()})
+	if err != nil {
+		return err
+	}
+	// A stop that was asked for before the run began was not handed on to it by whoever asked.
+	if err := v.listen(); err != nil {
+		return err
+	}
+	v.fx.passStop(v.ctx, v.work, b.SessionID, b.RunID)
+	return nil
+}
+
+// restoreChild gives a call what is known of the session it consults.
+func (l *live) restoreChild(fx *Effects, st *step, c *call, have pieces) error {
+	prefix := l.key(childPrefix, false)
+	for _, piece := range have.list {
+		if piece.StepID != have.stepID || !strings.HasPrefix(piece.Key, prefix) {
+			continue
+		}
+		var s stagedBegin
+		if err := have.decode(piece, &s); err != nil {
+			return err
+		}
+		if s.Call != c.use.CallID {
+			continue
+		}
+		if c.begins == nil {
+			c.begins = map[string]turn.Begun{}
+			c.scope = fx.newScope(l, st.number, l.opening, st.scope)
+			c.scope.restore(s.Writes)
+		}
+		c.child, c.agent, c.begun = s.Run.SessionID, s.Agent, s.Begun
+		c.begins[s.Run.RunID] = s.Run
+	}
+	return nil
+}
+
+// waits keeps what a call waits for, if another process is to commit the step.
+func (fx *Effects) waits(ctx context.Context, l *live, c *call) error {
+	if !fx.Apart {
+		return nil
+	}
+	err := fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, false),
+		stagedCall{Pending: c.pending, Waiting: c.waiting, Child: c.child, By: l.emit.writer.ID})
+	if err != nil {
+		return err
+	}
+	return fx.settleCall(ctx, l, c)
+}
+
+// stagedDeferred is the stored form of a step that has ended but is committed later, with one that follows.
+type stagedDeferred struct {
+	Messages  []cairn.Message    `json:"messages"`
+	Ops       []cairn.Op         `json:"ops,omitempty"`
+	Usage     cairn.Usage        `json:"usage"`
+	Cache     []store.CacheEntry `json:"cache,omitempty"`
+	CacheDrop []string           `json:"cache_drop,omitempty"`
+}
+
+func (fx *Effects) stageDeferred(ctx context.Context, l *live, st *step, out *outcome) error {
+	d := stagedDeferred{Messages: out.messages, Ops: out.ops, Usage: out.usage}
+	d.Cache, d.CacheDrop = l.results.writes()
+	return fx.stage(ctx, l, st.id, l.key(deferredKey, false), d)
+}
+
+// restoreDeferred takes over the steps that have ended since the last commit.
+func (l *live) restoreDeferred(staged []store.Staged) error {
+	for n := l.row.Step + 1; ; n++ {
+		var d stagedDeferred
+		found, err := l.staged(stepID(l.run.ID, n), staged).get(deferredKey, &d)
+		if !found || err != nil {
+			return err
+		}
+		if _, err := l.doc.Apply(d.Ops); err != nil {
+			return cairn.Errorf(cairn.CodeState, "step %d: the state was changed meanwhile: %w", n, err)
+		}
+		for _, e := range d.Cache {
+			l.results.touched(e.Key)
+			l.results.set(e)
+		}
+		for _, key := range d.CacheDrop {
+			l.results.drop(key)
+		}
+		l.put(n, &outcome{messages: d.Messages, ops: d.Ops, usage: d.Usage})
+	}
+}
+
+// eachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
+func (fx *Effects) eachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
+	for {
+		batch, err := fx.Log.Read(ctx, log, after, 0)
+		if errors.Is(err, cairn.ErrTrimmed) {
+			first, _, err := fx.Log.Bounds(ctx, log)
+			if err != nil {
+				return 0, err
+			}
+			after = first - 1
+			continue
+		}
+		if err != nil || len(batch) == 0 {
+			return after, err
+		}
+		for i := range batch {
+			fn(&batch[i])
+			after = batch[i].Sequence
+		}
+	}
+}

@@ -1,0 +1,503 @@
+package effects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// BeginIn asks for a new run.
+type BeginIn struct {
+	SessionID string
+	// Agent is the agent's name; empty for a session that exists.
+	Agent    string
+	Kind     cairn.RunKind
+	RunID    string
+	Messages []cairn.Message
+	// Create holds the context of a session that is to be made if it does not exist; nil means that it must.
+	Create *cairn.Session
+	// Hooks are called beside those of the engine and the agent, as long as this process drives the run.
+	Hooks *cairn.Hooks
+	// Dequeue is the turn of the session's queue that this is.
+	Dequeue string
+	// Child says that the session's parent asks; nobody else may.
+	Child bool
+	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
+	Paused bool
+	// LogLast is the log's last sequence as far as known, for a session that is created in a tree.
+	LogLast int64
+}
+
+// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
+type DiedError struct{ SessionID string }
+
+// Error names the session.
+func (e *DiedError) Error() string {
+	return "session \"" + e.SessionID + "\": the process that ran it is gone"
+}
+
+// Unwrap makes it an ErrStale: the session is not as it was.
+func (e *DiedError) Unwrap() error { return cairn.ErrStale }
+
+// beginTries bounds how often a begin starts over because the session changed under it.
+const beginTries = 16
+
+// Begin starts a run: one write that takes the lease, records the run and adds its messages. A session that this
+// process drove last costs no read.
+func (fx *Effects) Begin(ctx context.Context, in BeginIn) (turn.Begun, error) {
+	defer fx.expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
+	l, err := fx.tryBegin(ctx, in)
+	return fx.part(ctx, l, err)
+}
+
+func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
+	known, current := fx.cache.take(in.SessionID)
+	if current {
+		err := fx.begin(ctx, known, in)
+		if !fx.outdated(err) && !refused(err) {
+			return known, err
+		}
+	} else if known == nil && in.Create != nil {
+		l, err := fx.create(ctx, in)
+		if !errors.Is(err, cairn.ErrExists) {
+			return l, err
+		}
+	}
+	var err error
+	for range beginTries {
+		var l *live
+		if l, err = fx.read(ctx, in.SessionID, known); err != nil {
+			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
+				return fx.create(ctx, in)
+			}
+			return nil, err
+		}
+		if err = fx.begin(ctx, l, in); !fx.outdated(err) {
+			return l, err
+		}
+	}
+	return nil, err
+}
+
+// outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or is
+// another one of that id, or somebody ran it since and crashed.
+func (fx *Effects) outdated(err error) bool {
+	if died := (*DiedError)(nil); errors.As(err, &died) {
+		return false
+	}
+	if seen := store.Seen(err); seen != nil && errors.Is(err, cairn.ErrAlreadyRunning) {
+		return seen.Crashed(seen.AsOf)
+	}
+	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced)
+}
+
+// refused reports whether a begin failed over what the session is like, or because it is gone. If that was said of a
+// session in memory, the store has the last word.
+func refused(err error) bool {
+	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// read loads a session that this process does not have in memory as it is, but perhaps as it was.
+func (fx *Effects) read(ctx context.Context, id string, known *live) (*live, error) {
+	var err error
+	if known != nil {
+		if known, err = known.fork(); err != nil { // others may be copying it
+			return nil, err
+		}
+		known.run = nil
+	}
+	l, snap, err := fx.refresh(ctx, id, known)
+	if err != nil {
+		return nil, err
+	}
+	l.untold = snap.Session.Status != cairn.SessionActive
+	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.Log())
+	return l, err
+}
+
+// create begins the first run of a session that should not exist yet.
+func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
+	a, err := fx.agent(in.Agent)
+	if err != nil {
+		return nil, err
+	}
+	c := fx.beginning(in, in.LogLast)
+	c.Guard = store.Guard{New: true}
+	c.Create = in.Create
+	if a.State != nil {
+		c.InitialState = a.State.Initial()
+	}
+	row, err := fx.commitBegin(ctx, in.SessionID, c)
+	if errors.Is(err, cairn.ErrAlreadyRunning) {
+		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if row.Version != 1 { // our own commit, whose answer was lost, came first
+		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+	}
+	l := &live{logLast: in.LogLast}
+	l.sees(fx, row)
+	dated(c.Messages, row)
+	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
+	if err := l.load(c.InitialState, messages); err != nil {
+		return nil, err
+	}
+	fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	return l, nil
+}
+
+// beginning is the part of the commit that every new run has in common.
+func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
+	fx.stamp(in.Messages, in.RunID)
+	return &store.Commit{
+		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
+		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+	}
+}
+
+// stamp says of messages which run brings them. When, says the commit.
+func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
+	for i := range list {
+		m := &list[i]
+		m.RunID, m.CreatedAt = runID, time.Time{}
+		if m.ID == "" {
+			m.ID = runID + "/in" + strconv.Itoa(i)
+		}
+	}
+	return list
+}
+
+// begin starts a run on a session in memory. On an error the caller forgets the session.
+func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
+	row := l.row
+	if in.Agent == "" {
+		in.Agent = row.Agent
+	}
+	if row.ParentID != "" && !in.Child {
+		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
+	}
+	if in.Agent != row.Agent {
+		return cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
+	}
+	a, err := fx.agent(in.Agent)
+	if err != nil {
+		return err
+	}
+	if a.State != nil && !l.checked {
+		if err := fx.checkState(ctx, a, l.doc.Raw()); err != nil {
+			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+		}
+		l.checked = true
+	}
+	crashed := row.Crashed(row.AsOf)
+	if crashed {
+		if err := fx.Kept(ctx, row); err != nil {
+			return err
+		}
+	}
+	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+	}
+	if err := fx.allowed(ctx, row, in.Kind, crashed); err != nil {
+		return err
+	}
+	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
+		return &DiedError{SessionID: row.ID}
+	}
+	if row.SuspendedStep == "" {
+		in.Messages = append(openers(l, in), in.Messages...)
+	}
+	c := fx.beginning(in, l.logLast)
+	var withdrawn []cairn.Message
+	if row.SuspendedStep != "" {
+		withdrawn = fx.goOn(l, c, in.Kind)
+	}
+	// The token says which of the sessions that had this id one after the other it is.
+	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !crashed, Lapsed: crashed}
+	if in.Kind != cairn.RunExecute {
+		c.StartRun.PreviousRunID = row.RunID
+	}
+	if crashed {
+		if c.EndRun, err = fx.crashedRun(ctx, row); err != nil {
+			return err
+		}
+		c.StartRun.Abandoned = c.EndRun.ID
+		c.DropStaged = true
+	}
+	begun, err := fx.commitBegin(ctx, row.ID, c)
+	if err != nil {
+		return err
+	}
+	l.sees(fx, begun)
+	l.append(c.Messages)
+	l.wrote(c.Calls)
+	c.StartRun.FirstMessage = row.MessageCount
+	if l.untold {
+		if err := fx.tellTree(ctx, a, row); err != nil {
+			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
+		l.untold = false
+	}
+	if crashed || row.SuspendedStep != "" && in.Kind != cairn.RunResume {
+		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
+		// that waits for sub-agents that were ended.
+		if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
+			fx.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
+		}
+	}
+	if crashed { // only now is the dead process fenced off, should it still live
+		p := pastOf(row, c.EndRun)
+		p.end, p.token = c.EndRun, l.row.Lease.Token
+		if row.Step == 0 { // it may have died before it told of those before it
+			err = fx.tellEnds(ctx, l.row, row.Turn-1)
+		}
+		if err == nil {
+			l.logLast, err = fx.reconcile(ctx, row, p)
+		}
+		if err != nil {
+			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
+	}
+	fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	for _, ev := range toolEnds(0, withdrawn) {
+		l.emit.event(ev)
+	}
+	return nil
+}
+
+// checkState reports whether a stored state is of the agent's type, which may decode itself.
+func (fx *Effects) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
+	u := userCall{what: "the state type", code: cairn.CodeState, limit: fx.HookTimeout, agent: a.Name}
+	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
+	return err
+}
+
+// commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
+// that nobody drives would hold the session until its lease runs out.
+func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	row, err := fx.Store.Commit(ctx, id, c)
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, fx.LeaseTTL, err)
+	}
+	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != fx.Owner) { // a run of a given id was begun before
+		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: somebody else has begun run %q", id, c.StartRun.ID)
+	}
+	return row, err
+}
+
+// goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
+// carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
+func (fx *Effects) goOn(l *live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
+	if kind != cairn.RunResume {
+		messages := c.Messages
+		c.Messages = nil
+		fx.withdraw(c, l.row, l.messages, l.calls, "the conversation went on")
+		withdrawn = c.Messages
+		c.Messages = slices.Concat(withdrawn, messages)
+		return withdrawn
+	}
+	for _, call := range l.calls {
+		if now := l.row.AsOf; call.Overdue(now) {
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+		}
+	}
+	return nil
+}
+
+// wrote takes over rows of calls that were committed.
+func (l *live) wrote(list []store.CallWrite) {
+	l.calls = slices.Clone(l.calls)
+	for _, w := range list {
+		for i := range l.calls {
+			if l.calls[i].ID == w.Call.ID {
+				l.calls[i] = w.Call
+				l.calls[i].Version = w.Seen + 1
+			}
+		}
+	}
+}
+
+// allowed says whether a run of some kind may begin on a session.
+func (fx *Effects) allowed(ctx context.Context, row *cairn.Session, kind cairn.RunKind, crashed bool) error {
+	if row.Status == cairn.SessionActive && !crashed {
+		return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+	}
+	switch kind {
+	case cairn.RunResume:
+		if ok, why := Resumable(row); !ok {
+			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
+		}
+		if row.Status == cairn.SessionPaused {
+			what, err := fx.WaitsFor(ctx, row)
+			if err == nil && what != "" {
+				err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
+			}
+			return err
+		}
+	case cairn.RunRetry:
+		if row.Status != cairn.SessionFailed {
+			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: it is %s, not failed", row.ID, row.Status)
+		}
+	}
+	return nil
+}
+
+// Resumable says whether a session that nobody drives can be resumed, or why not.
+func Resumable(row *cairn.Session) (ok bool, why string) {
+	switch row.Status {
+	case cairn.SessionInterrupted, cairn.SessionPaused, cairn.SessionActive:
+		return true, ""
+	case cairn.SessionFailed:
+		return false, "its last run failed; retry it"
+	case cairn.SessionIdle:
+		if row.MessageCount > 0 {
+			return true, ""
+		}
+		return false, "it has no messages yet"
+	}
+	return false, "its last run completed; execute the next turn"
+}
+
+// openers are the messages a run puts ahead of its own: answers to calls that were left open, and, where a run is to go
+// on from a reply, words that ask for it, because a model expects somebody else to have spoken last.
+func openers(l *live, in BeginIn) []cairn.Message {
+	var list []cairn.Message
+	if l.damaged {
+		if m := closing(l.messages); m != nil {
+			list = append(list, *m)
+		}
+	}
+	if len(in.Messages)+len(list) > 0 || len(l.messages) == 0 {
+		return list
+	}
+	if l.messages[len(l.messages)-1].Role == cairn.RoleAssistant {
+		list = append(list, cairn.Context("Continue where you stopped."))
+	}
+	return list
+}
+
+// dated gives messages the time of the commit that wrote them, which has left the row behind.
+func dated(messages []cairn.Message, row *cairn.Session) {
+	for i := range messages {
+		if messages[i].CreatedAt.IsZero() {
+			messages[i].CreatedAt = row.UpdatedAt
+		}
+	}
+}
+
+// append takes over messages that were committed.
+func (l *live) append(messages []cairn.Message) {
+	dated(messages, l.row)
+	for i := range messages {
+		l.note(&messages[i])
+	}
+	l.messages = append(l.messages, messages...)
+	l.bytes += sizeOf(messages)
+	if l.damaged {
+		l.damaged = !balanced(l.messages)
+	}
+}
+
+// started makes a session driven, once its run is recorded.
+func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
+	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
+	l.run, l.hooks = run, hooks
+	l.lastCommit = l.row.UpdatedAt
+	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
+	l.drives(run.ID)
+	fx.cache.drive(l)
+	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
+	l.unopened = true
+	if l.step = fx.reopen(l, a); l.step != nil {
+		l.step.scope = fx.newScope(l, l.step.number)
+		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
+	}
+}
+
+// beginEvent tells that a run began, in place of another one if previous is set.
+func beginEvent(previous string, messages int) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventRunStart, Name: previous, MessageCount: messages}
+	if previous != "" {
+		ev.Type = cairn.EventRunResumed
+	}
+	return ev
+}
+
+// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
+// that step.
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at turn.Position) error {
+	l.unopened = false
+	work, key := l.work(ctx)
+	defer l.release(key)
+	if err := fx.tellBefore(ctx, work, a, l); err != nil {
+		return err
+	}
+	previous := l.run.PreviousRunID
+	pick := func(h *cairn.Hooks) hook {
+		switch {
+		case previous != "" && h.RunResumed != nil:
+			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
+		case previous == "" && h.RunStart != nil:
+			return func(ctx context.Context, step *cairn.Step) error { h.RunStart(ctx, step); return nil }
+		}
+		return nil
+	}
+	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
+		return nil
+	}
+	l.opening = fx.newScope(l, 0)
+	fx.observe(work, l, a, "run's", l.opening, pick)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.step != nil {
+		l.step.scope = fx.newScope(l, l.step.number, l.opening)
+	}
+	w := l.opening.writes()
+	if !fx.Apart || w.empty() && l.step == nil { // a reply that is staged says that they have run
+		return nil
+	}
+	return fx.stage(ctx, l, stepID(at.RunID, at.Step), l.key(openingKey, false), w)
+}
+
+func (l *live) begun() turn.Begun {
+	return turn.Begun{
+		Position: turn.Position{SessionID: l.row.ID, Agent: l.row.Agent, RunID: l.run.ID, Token: l.row.Lease.Token, Step: l.row.Step},
+		RootID:   l.row.RootID, Incarnation: l.row.Incarnation, Turn: l.run.Turn, StartSequence: l.run.StartSequence,
+	}
+}
+
+// Evict drops what is kept in memory of the sessions of a tree that nobody drives.
+func (fx *Effects) Evict(root string) { fx.cache.evict(root) }
+
+// Forget drops a session that is no longer driven here without having come to an end.
+func (fx *Effects) Forget(at turn.Position) {
+	// This process may have taken the session over from itself.
+	if l := fx.cache.get(at.SessionID); l != nil && l.row.Lease.Token == at.Token {
+		if l.emit != nil {
+			l.emit.close()
+		}
+		fx.cache.drop(l)
+	}
+}

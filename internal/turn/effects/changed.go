@@ -1,0 +1,107 @@
+package effects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// A call may be carried on by a process whose agent is not the one that it was made with: tools come, go and change. What is
+// there already counts (an answer, what a sub-agent came to); what cannot go on is answered with an error.
+
+// changed answers a call whose tool cannot do what the call was made or approved for.
+func changed(use *cairn.ToolUse) *cairn.ToolResult {
+	return errorResult(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
+}
+
+// outdated answers a call that was approved for a tool which ran here and now runs elsewhere; nil if it can go on.
+func outdated(c *call) *cairn.ToolResult {
+	if c.pending == nil || c.pending.Status != cairn.CallAnswered || c.tool == nil {
+		return nil
+	}
+	if c.delegates() || c.pending.Kind == cairn.CallApproval && c.tool.Waits() == cairn.CallClientTool {
+		return changed(c.use)
+	}
+	return nil
+}
+
+// gone answers a call that consulted another agent, which its tool does not do any more; nil if it did not. The session of
+// that agent does not wait any longer.
+func (v *visit) gone() (*cairn.ToolResult, error) {
+	fx, c := v.fx, v.c
+	child, err := v.consulted()
+	if child == nil || err != nil {
+		return nil, err
+	}
+	c.child, c.agent, c.begun = child.ID, child.Agent, true
+	run, err := fx.Store.Run(v.ctx, child.ID, child.RunID)
+	if err != nil {
+		return nil, err
+	}
+	if run.Status == cairn.RunCompleted {
+		v.run = run
+		return childResult(c.use, child.Agent, run), nil
+	}
+	if err := fx.withdrawChild(v.ctx, child, leaving); err != nil {
+		return nil, err
+	}
+	if v.run, err = fx.Store.Run(v.ctx, child.ID, child.RunID); err != nil {
+		return nil, err
+	}
+	return errorResult(c.use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
+}
+
+// consulted returns the session that the call began or waited for when it was made, or nil.
+func (v *visit) consulted() (*cairn.Session, error) {
+	row, err := v.fx.Store.Load(v.ctx, childID(v.l.row, v.c.use.CallID))
+	if !errors.Is(err, cairn.ErrNotFound) {
+		return row, err
+	}
+	var args companionArgs
+	if !strings.HasPrefix(v.c.use.Tool, "companion__") || json.Unmarshal(v.c.use.Input, &args) != nil || args.Name == "" {
+		return nil, nil
+	}
+	row, err = v.fx.companion(v.ctx, v.l.row, args.Name)
+	if err != nil || row == nil || row.Status != cairn.SessionPaused { // at work, it is not this call that it works for
+		return nil, err
+	}
+	return row, nil
+}
+
+// giveUp answers a call whose session cannot go on, and ends what that waits for.
+func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
+	row, err := v.fx.Store.Load(v.ctx, v.c.child)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
+	case err != nil:
+		return nil, err
+	case row.Status == cairn.SessionPaused && v.l.step.told:
+		if err := v.fx.withdrawChild(v.ctx, row, leaving); err != nil {
+			return nil, err
+		}
+	}
+	return failure(v.c.use, cause), nil
+}
+
+// endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else goes on
+// with it.
+func (v *visit) endDriven() error {
+	fx := v.fx
+	child, err := v.consulted()
+	if child == nil || err != nil || child.Status != cairn.SessionActive || child.RunID != v.driven {
+		return err
+	}
+	child, err = fx.Store.Commit(v.ctx, child.ID, &store.Commit{
+		Guard: store.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	if err == nil {
+		err = fx.Settle(v.ctx, child, leaving)
+	}
+	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) {
+		return nil // somebody does after all
+	}
+	return err
+}

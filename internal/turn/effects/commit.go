@@ -1,0 +1,570 @@
+package effects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
+type outcome struct {
+	at         time.Time // when it was worked out, by the session's clock
+	stop       *cairn.Stop
+	final      *call // the one that ends the turn, if any
+	reply      *cairn.Message
+	results    *cairn.Message // of the calls
+	messages   []cairn.Message
+	ops        []cairn.Op
+	patch      []cairn.PatchOp
+	usage      cairn.Usage
+	checkpoint bool // somebody asked for one
+	counts     bool // the step has something to keep
+	waits      bool // calls wait for somebody outside
+	end        *cairn.Run
+	version    int64 // of the session once the step was written
+}
+
+// Commit ends the step: it gathers what the step produced, decides whether the run goes on, and writes all of it at
+// once.
+func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed, error) {
+	l, a, err := fx.hold(at)
+	if err != nil {
+		return turn.Committed{}, err
+	}
+	return fx.commit(ctx, l, a, at)
+}
+
+func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.Position) (turn.Committed, error) {
+	st := l.step
+	if st == nil || st.number != at.Step {
+		if l.row.Step >= at.Step { // an effect that is run again after its answer was lost
+			return turn.Committed{}, nil
+		}
+		return turn.Committed{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
+	}
+	out, err := fx.conclude(ctx, a, l, st)
+	if err != nil {
+		return turn.Committed{}, err
+	}
+	if len(out.patch) > 0 {
+		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
+	}
+	if out.counts {
+		usage := out.usage
+		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
+	}
+	if out.end == nil && !st.told && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
+		if fx.Apart {
+			return turn.Committed{}, fx.stageDeferred(ctx, l, st, out)
+		}
+		l.put(st.number, out)
+		return turn.Committed{}, nil
+	}
+	if err := l.emit.flush(ctx); err != nil {
+		return turn.Committed{}, err
+	}
+	if out.end != nil && !out.waits && slices.ContainsFunc(st.calls, (*call).delegates) {
+		// Those that wait go first: should the process die now, whoever takes over finds them ended.
+		if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
+			return turn.Committed{}, err
+		}
+	}
+	opening := fx.opening(l, st, out)
+	if err := fx.write(ctx, l, st, out); unkeepable(err) {
+		return fx.forgo(ctx, a, l, st, err)
+	} else if err != nil {
+		return turn.Committed{}, err
+	}
+	if out.end == nil {
+		return turn.Committed{}, nil
+	}
+	tell := fx.ended(ctx, a, l, out.end, fx.opened(ctx, l, opening, out))
+	return turn.Committed{Ended: true, Status: out.end.Status, Tell: tell}, nil
+}
+
+// put keeps a step for a later commit.
+func (l *live) put(number int, out *outcome) {
+	d := &l.deferred
+	for i := range out.messages {
+		l.note(&out.messages[i])
+	}
+	d.messages = append(d.messages, out.messages...)
+	d.ops = append(d.ops, out.ops...)
+	d.usage = d.usage.Add(out.usage)
+	d.steps = append(d.steps, number)
+	l.step, l.opening = nil, nil
+}
+
+// conclude works out what the step comes to, with what user code made of it.
+func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *live, st *step) (*outcome, error) {
+	out := st.out
+	if out == nil {
+		var err error
+		if out, err = fx.gather(ctx, l, st); err != nil {
+			return nil, err
+		}
+		if st.judged != nil { // elsewhere
+			after := fx.newScope(l, st.number)
+			after.restore(st.judged.Writes)
+			_ = fx.fold(l, out, after) // logged
+		}
+	}
+	out.at = fx.now(l)
+	fx.heed(l, st, out)
+	if out.reply != nil {
+		if !st.told {
+			out.messages = append(out.messages, *out.reply)
+		}
+		if out.results != nil {
+			out.messages = append(out.messages, *out.results)
+		}
+		if st.judged != nil {
+			out.messages = append(out.messages, st.judged.Writes.Context...)
+		}
+	}
+	out.hear(l.opening)
+	out.hear(st.scope)
+	for _, c := range st.calls {
+		out.hear(c.scope)
+	}
+	for _, c := range st.calls {
+		if c.feedback != "" {
+			out.say(cairn.Context(c.feedback))
+		}
+	}
+	fx.bound(l, out)
+	out.end = fx.ending(a, l, st, out)
+	for i := range out.messages {
+		m := &out.messages[i]
+		m.RunID, m.CreatedAt = l.run.ID, time.Time{} // the commit's
+		if m.ID == "" {
+			m.ID = st.id + "/c" + strconv.Itoa(i)
+		}
+	}
+	return out, nil
+}
+
+// gather brings together what the step produced.
+func (fx *Effects) gather(ctx context.Context, l *live, st *step) (*outcome, error) {
+	if err := fx.look(ctx, st); err != nil {
+		return nil, err
+	}
+	out := &outcome{at: fx.now(l), usage: st.usage, stop: l.stopRequest()}
+	for _, s := range [...]*scope{l.opening, st.scope} {
+		s.end()
+		_ = fx.fold(l, out, s) // logged
+	}
+	out.messages = append(make([]cairn.Message, 0, len(st.context)+2), st.context...)
+	for _, c := range st.calls {
+		if c.done {
+			out.final = c
+		}
+	}
+	out.waits = out.stop == nil && out.final == nil && st.failed == nil && st.waits()
+	out.reply, out.results = fx.messages(l, st, out)
+	out.counts = out.reply != nil
+	return out, nil
+}
+
+func (out *outcome) say(m cairn.Message) {
+	out.counts = true
+	out.messages = append(out.messages, m)
+}
+
+// hear says what a scope was given to say.
+func (out *outcome) hear(s *scope) {
+	for _, m := range s.writes().Context {
+		out.say(m)
+	}
+}
+
+// fold applies a scope's writes to the state. What does not fit what other calls of the step wrote is an error of the
+// call, and none of its writes are kept.
+func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
+	w := s.writes()
+	fx.count(l, out, w)
+	out.checkpoint = out.checkpoint || w.Checkpoint
+	if len(w.Ops) == 0 {
+		return nil
+	}
+	var patch []cairn.PatchOp
+	err := l.room(out, w.Ops)
+	if err == nil {
+		l.mu.Lock()
+		patch, err = l.doc.Apply(w.Ops)
+		l.mu.Unlock()
+	}
+	if err != nil {
+		fx.Logger.Warn("state writes dropped", "session", l.row.ID, "error", err)
+		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
+	}
+	out.ops = append(out.ops, w.Ops...)
+	out.patch = append(out.patch, patch...)
+	return nil
+}
+
+// messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
+// the step waits and will go on.
+func (fx *Effects) messages(l *live, st *step, out *outcome) (reply, results *cairn.Message) {
+	if st.reply == nil || st.failed != nil {
+		return nil, nil
+	}
+	reply = st.reply
+	if !st.told {
+		reply.ID = st.id + "/reply"
+	}
+	if len(st.calls) == 0 {
+		return reply, nil
+	}
+	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.calls))}
+	for _, c := range st.calls {
+		switch {
+		case c.result != nil:
+			if err := fx.include(l, out, results, c); err != nil {
+				c.result, c.scope, c.done = failure(c.use, err), nil, false
+			}
+		case out.waits:
+			continue
+		default:
+			fx.close(l, st, c, out)
+		}
+		out.count(l, c)
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+	}
+	if len(results.Parts) == 0 {
+		return reply, nil
+	}
+	return reply, results
+}
+
+// close closes a call as not executed.
+func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
+	why := "not executed: the turn had ended"
+	if out.stop != nil && out.final == nil {
+		why = "not executed: the run was stopped"
+	}
+	c.result, c.scope, c.left = notExecuted(c.use, why), nil, c.consults() && (c.begun || st.told)
+	l.emit.event(c.ended(st.number))
+}
+
+// count adds a call that has its result to the step's usage, and to the tool's cache.
+func (out *outcome) count(l *live, c *call) {
+	out.usage.ToolCalls++
+	out.usage.ToolCacheHits += l.remember(c, out.at)
+	if c.consults() && (c.begun || c.visited != nil || l.step.told) { // else it was refused, or closed before it began
+		out.usage.SubAgentRuns++
+	}
+	if c.result.IsError {
+		out.usage.ToolErrors++
+	}
+}
+
+// heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
+// are closed.
+func (fx *Effects) heed(l *live, st *step, out *outcome) {
+	if j := st.judged; out.stop != nil || out.final != nil || j == nil || j.Done || j.Failed != nil {
+		return
+	}
+	if out.stop = l.stopRequest(); out.stop == nil || !out.waits {
+		return
+	}
+	out.waits = false
+	results := &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
+	for _, c := range st.calls {
+		if c.result == nil {
+			fx.close(l, st, c, out)
+			out.count(l, c)
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+	}
+	out.results = results
+}
+
+// answers reports whether the step is an answer that calls no tools.
+func (out *outcome) answers(st *step) bool { return len(st.calls) == 0 && !st.told }
+
+// ending returns the record of the run if it ends with this step, or nil.
+func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cairn.Run {
+	run := *l.run
+	run.Steps = st.number
+	if !out.counts {
+		run.Steps--
+	}
+	run.Usage = l.row.RunUsage.Add(l.deferred.usage).Add(out.usage)
+	if st.reply != nil {
+		run.Text = st.reply.Text()
+	}
+	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
+		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, storable(err)
+		return new(run)
+	}
+	complete := func(c cairn.Completion) *cairn.Run {
+		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
+		return new(run)
+	}
+	stop, final, j := out.stop, out.final, st.judged
+	if j == nil {
+		j = &judgement{} // user code has no say
+	}
+	switch {
+	case final != nil && final.failed != nil:
+		return fail(cairn.ReasonError, final.failed)
+	case final != nil && final.done:
+		return complete(final.completion)
+	case j.Failed != nil:
+		return fail(cairn.ReasonError, j.Failed)
+	case j.Done:
+		return complete(cairn.Completion{Reason: j.Reason, Text: j.Text, Output: j.Output})
+	case stop != nil && stop.Kind == cairn.StopAbort:
+		run.StopReason = stop.Reason
+		return fail(cairn.ReasonAborted, abortError(*stop))
+	case stop != nil:
+		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
+		return new(run)
+	case st.failed != nil:
+		return fail(cairn.ReasonError, st.failed)
+	case out.waits:
+		run.Status, run.Reason, run.Suspended = suspendedStatus(st), cairn.ReasonSuspended, l.suspension(st)
+		return new(run)
+	case j.Feedback != "":
+		out.say(cairn.Context(j.Feedback))
+	case out.answers(st) && a.Output == nil:
+		return complete(cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text})
+	case out.answers(st):
+		out.say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
+	case j.Owes:
+		m := cairn.Context(fmt.Sprintf("The turn ends here. Call %s with the final result.", cairn.FinishTool))
+		m.ID = st.id + mustFinishMark
+		out.say(m)
+	}
+	if st.number >= a.Steps() {
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
+	}
+	return nil
+}
+
+// mustFinishMark ends the id of the message that tells the model to come to its output: from there on it has no choice.
+const mustFinishMark = "/must-finish"
+
+// mustFinish reports whether the model is to call the finish tool because a stop condition held earlier in the run.
+func (l *live) mustFinish(a *cairn.Agent, messages []cairn.Message) bool {
+	if a.Output == nil || a.StopWhen == nil {
+		return false
+	}
+	for i := len(messages) - 1; i >= 0 && messages[i].RunID == l.run.ID; i-- {
+		if strings.HasSuffix(messages[i].ID, mustFinishMark) {
+			return true
+		}
+	}
+	return false
+}
+
+// write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
+// then the step goes on top of that.
+func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) error {
+	messages := out.messages
+	if len(l.deferred.messages) > 0 {
+		messages = append(l.deferred.messages, messages...)
+	}
+	list := append(l.deferred.ops, out.ops...)
+	steps := l.deferred.steps
+	if out.counts {
+		steps = append(steps, st.number)
+	}
+	for {
+		c, err := fx.build(l, messages, list, steps, l.deferred.usage.Add(out.usage), out)
+		if err != nil {
+			return err
+		}
+		var row *cairn.Session
+		err = fx.persist(ctx, func() (err error) {
+			row, err = fx.Store.Commit(ctx, l.row.ID, c)
+			return err
+		})
+		stale := errors.Is(err, cairn.ErrStale)
+		if seen := store.Seen(err); stale && out.end != nil && seen != nil && seen.Lease.Owner == "" {
+			// Nobody else releases this lease: the commit has happened, but its answer was lost.
+			row, err, stale = seen, nil, false
+		}
+		if stale {
+			if list, err = fx.rebase(ctx, l, list); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		l.sees(fx, row)
+		out.version = c.Guard.Version + 1
+		l.append(messages)
+		l.deferred, l.step, l.opening = deferred{}, nil, nil
+		l.lastCommit, l.results.changed = out.at, nil
+		fx.told(l, steps, c.Checkpoint)
+		return nil
+	}
+}
+
+// told puts the commit on the log.
+func (fx *Effects) told(l *live, steps []int, cp *cairn.Checkpoint) {
+	for _, n := range steps {
+		l.emit.event(cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: l.row.MessageCount})
+	}
+	if cp != nil {
+		l.emit.event(cairn.Event{Type: cairn.EventCheckpoint, Step: cp.Step, CheckpointID: cp.ID, MessageCount: l.row.MessageCount})
+	}
+}
+
+func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, steps []int, usage cairn.Usage, out *outcome) (*store.Commit, error) {
+	end := out.end
+	c := &store.Commit{
+		Guard:    store.Guard{Token: l.row.Lease.Token, Version: l.row.Version},
+		Messages: messages, Usage: usage, LogSequence: l.emit.position(), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
+	}
+	if len(list) > 0 {
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+		c.State = &store.StateChange{Ops: list}
+		if store.KeyframeDue(l.row.State, len(raw)) {
+			c.State.Keyframe = l.doc.Raw()
+		}
+	}
+	if n := len(steps); n > 0 {
+		c.Step = steps[n-1]
+		id := l.step.id
+		if c.Step != l.step.number { // the step under way has nothing to keep
+			id = stepID(l.run.ID, c.Step)
+		}
+		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.run.ID, c.Step), RunID: l.run.ID, StepID: id,
+			Step: c.Step, LogSequence: c.LogSequence}
+	}
+	if end != nil {
+		c.EndRun, c.Status = end, sessionStatus(end.Status)
+		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
+	}
+	if out.waits {
+		c.Suspend = l.waiting(l.step)
+	} else if l.step.told {
+		c.Suspend = &store.Suspend{}
+	}
+	c.Cache, c.CacheDrop = l.results.writes()
+	c.Calls = fx.callWrites(l, l.step, out.waits)
+	return c, nil
+}
+
+func checkpointID(runID string, step int) string {
+	return "cp_" + strings.TrimPrefix(runID, "run_") + "_" + strconv.Itoa(step)
+}
+
+// rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
+// longer fit are dropped: whoever changed the state under them was later.
+func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cairn.Op, error) {
+	snap, err := fx.Store.Snapshot(ctx, l.row.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	if s := snap.Session; s.Lease.Token != l.row.Lease.Token || s.Status != cairn.SessionActive || s.RunID != l.row.RunID {
+		return nil, store.Conflict(cairn.CodeFenced, snap.Session, "session %q: the lease was lost", l.row.ID)
+	}
+	doc, err := ops.NewDoc(snap.State)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
+	}
+	var fitting []cairn.Op
+	for _, op := range list {
+		if _, err := doc.Apply([]cairn.Op{op}); err != nil {
+			fx.Logger.Warn("state write dropped: the state was changed by somebody else", "session", l.row.ID, "error", err)
+			continue
+		}
+		fitting = append(fitting, op)
+	}
+	l.sees(fx, snap.Session)
+	l.calls = snap.Calls
+	if l.step.told {
+		l.step.attach(l.calls)
+	}
+	if err := l.load(doc.Raw(), snap.Messages); err != nil {
+		return nil, err
+	}
+	l.doc = doc
+	return fitting, nil
+}
+
+// opening lists the calls that can be answered once the step is committed.
+func (fx *Effects) opening(l *live, st *step, out *outcome) []store.CallWrite {
+	return slices.DeleteFunc(fx.callWrites(l, st, out.waits), func(w store.CallWrite) bool { return w.Seen > 0 })
+}
+
+// opened returns the calls that a commit has opened, with the deadlines that the store made for them.
+func (fx *Effects) opened(ctx context.Context, l *live, opening []store.CallWrite, out *outcome) []cairn.PendingCall {
+	var list []cairn.PendingCall
+	for _, w := range opening {
+		w.Call.Deadline = w.Deadline(l.row.UpdatedAt)
+		if w.DeadlineIn > 0 && l.row.Version != out.version { // the row is a later one, since the commit's answer was lost
+			if kept, err := fx.Store.Call(ctx, l.row.RootID, w.Call.ID); err == nil {
+				w.Call.Deadline = kept.Deadline
+			}
+		}
+		list = append(list, w.Call)
+	}
+	return list
+}
+
+// ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
+// run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
+func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) (tell bool) {
+	for _, ev := range pendingEvents(run.Steps, opened) {
+		l.emit.event(ev)
+	}
+	for _, ev := range endEvents(run) {
+		l.emit.event(ev)
+	}
+	if err := l.emit.flush(ctx); err != nil {
+		l.untold = true
+		if l.row.ParentID != "" {
+			fx.untoldEnds.Store(l.row.ID, struct{}{})
+		}
+		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
+	}
+	tell = fx.tells(l, a, run)
+	if tell && !fx.Apart {
+		fx.tellEnd(ctx, a, l, run)
+	}
+	l.logLast = l.emit.position()
+	l.emit.close()
+	row := l.row
+	if run.Status.Suspends() || l.spoiled { // what comes next depends on what others answer
+		fx.cache.drop(l)
+	} else {
+		fx.cache.park(l)
+	}
+	if tell = tell && fx.Apart; !tell && fx.Ended != nil {
+		fx.Ended(ctx, run, row)
+	}
+	return tell
+}
+
+// endEvents tells how a run came out.
+func endEvents(run *cairn.Run) []cairn.Event {
+	list := make([]cairn.Event, 0, 3)
+	if run.Error != nil {
+		list = append(list, cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
+	}
+	if len(run.Output) > 0 {
+		list = append(list, cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
+	}
+	usage := run.Usage
+	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Text: run.StopReason, Error: run.Error, Usage: &usage})
+}

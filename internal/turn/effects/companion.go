@@ -1,0 +1,431 @@
+package effects
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// companionArgs are the arguments of any of the companion tools.
+type companionArgs struct {
+	Agent, Name, Message string
+}
+
+// companionStatus is what the model is told of a companion.
+type companionStatus struct {
+	Name    string `json:"name"`
+	Session string `json:"session,omitempty"` // with a run that was left to go on by itself: how to find it again
+	Agent   string `json:"agent,omitempty"`
+	Status  string `json:"status"`
+	Turn    int    `json:"turn,omitempty"`
+	// Answer is that of the last run, if it completed; Error says why it failed.
+	Answer json.RawMessage `json:"answer,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	// Waits counts what it waits for.
+	Waits int `json:"waits_for,omitempty"`
+}
+
+// talk runs one of the companion tools and returns the call's result; nil while a companion that is waited for waits, or
+// when the run was stopped.
+func (v *visit) talk() (*cairn.ToolResult, error) {
+	use := v.c.use
+	if err := v.c.check(); err != nil {
+		return failure(use, err), nil
+	}
+	var args companionArgs
+	if err := json.Unmarshal(use.Input, &args); err != nil {
+		return failure(use, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)), nil
+	}
+	var row *cairn.Session
+	var err error
+	switch use.Tool {
+	case cairn.CompanionList:
+		return v.list()
+	case cairn.CompanionSpawn:
+		return v.spawn(args)
+	}
+	if row, err = v.fx.companion(v.ctx, v.l.row, args.Name); err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return errorResult(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
+	}
+	v.c.child, v.c.agent = row.ID, row.Agent
+	switch use.Tool {
+	case cairn.CompanionSend:
+		return v.send(row, args.Message)
+	case cairn.CompanionTerminate:
+		return v.terminate(row)
+	case cairn.CompanionWait:
+		return v.advance(nil)
+	}
+	status, err := v.status(row)
+	return v.tell(status, err)
+}
+
+// tell returns a value as the call's result.
+func (v *visit) tell(value any, err error) (*cairn.ToolResult, error) {
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "companion: %w", err)
+	}
+	return &cairn.ToolResult{CallID: v.c.use.CallID, Tool: v.c.use.Tool, Output: raw}, nil
+}
+
+// companion returns the session of a companion by its name: the one that has not failed, of which there is at most one, or
+// the latest; nil if there is none.
+func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name string) (found *cairn.Session, err error) {
+	err = fx.eachCompanion(ctx, parent, func(row *cairn.Session) bool {
+		if row.Name == name && (found == nil || row.Status != cairn.SessionFailed) {
+			found = row
+		}
+		return found == nil || found.Status == cairn.SessionFailed
+	})
+	return found, err
+}
+
+// eachCompanion calls fn for the companions of a session, the newest first, until it returns false.
+func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn func(*cairn.Session) bool) error {
+	q := store.SessionQuery{ParentID: parent.ID}
+	for {
+		page, err := fx.Store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if row := &page.Items[i]; row.Name != "" && !fn(row) {
+				return nil
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+}
+
+// status says what a companion is doing.
+func (v *visit) status(row *cairn.Session) (companionStatus, error) {
+	s := companionStatus{Name: row.Name, Agent: row.Agent, Status: string(row.Status), Turn: row.Turn, Waits: row.OpenCalls}
+	if row.Status == cairn.SessionActive {
+		s.Status = "running"
+	}
+	run, err := v.fx.Store.Run(v.ctx, row.ID, row.RunID)
+	if err != nil {
+		return s, err
+	}
+	switch run.Status {
+	case cairn.RunCompleted:
+		s.Answer = childResult(v.c.use, row.Agent, run).Output
+	case cairn.RunFailed:
+		s.Error = run.Error.Message
+	}
+	return s, nil
+}
+
+func (v *visit) list() (*cairn.ToolResult, error) {
+	var rows []*cairn.Session // the latest of each name, and in its place one that has not failed
+	at := map[string]int{}
+	err := v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
+		switch i, seen := at[row.Name]; {
+		case !seen:
+			at[row.Name] = len(rows)
+			rows = append(rows, row)
+		case row.Status != cairn.SessionFailed:
+			rows[i] = row
+		}
+		return true
+	})
+	list := []companionStatus{}
+	for _, row := range rows {
+		s, failed := v.status(row)
+		list, err = append(list, s), errors.Join(err, failed)
+	}
+	return v.tell(list, err)
+}
+
+// company is the companions of a session, as far as spawning another one depends on them.
+type company struct {
+	count, alive map[string]int            // by agent: how many there were, and how many have not failed
+	named        map[string]*cairn.Session // those that have not failed, by name
+}
+
+func (c *company) add(row *cairn.Session) {
+	c.count[row.Agent]++
+	if row.Status != cairn.SessionFailed {
+		c.alive[row.Agent]++
+		c.named[row.Name] = row
+	}
+}
+
+// name returns the name that the model asks for, or one that is free.
+func (c *company) name(args companionArgs) string {
+	if name := strings.TrimSpace(args.Name); name != "" {
+		return name
+	}
+	for n := c.count[args.Agent] + 1; ; n++ {
+		if name := fmt.Sprintf("%s-%d", args.Agent, n); c.named[name] == nil {
+			return name
+		}
+	}
+}
+
+// company returns the companions there are for the call. Calls of one reply run side by side: each counts those before it
+// as if they had begun, and none counts those after it. The session that an earlier try of the call itself has begun is
+// returned apart.
+func (v *visit) company() (all company, begun *cairn.Session, err error) {
+	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
+	siblings := map[string]bool{}
+	for _, c := range v.l.step.calls {
+		siblings[childID(v.l.row, c.use.CallID)] = true
+	}
+	mine := childID(v.l.row, v.c.use.CallID)
+	err = v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
+		switch {
+		case row.ID == mine:
+			begun = row
+		case !siblings[row.ID]:
+			all.add(row)
+		}
+		return true
+	})
+	for _, c := range v.l.step.calls {
+		if c == v.c {
+			break
+		}
+		var args companionArgs
+		if c.use.Tool != cairn.CompanionSpawn || c.tool == nil || c.tool.Check(c.use.Input) != nil || json.Unmarshal(c.use.Input, &args) != nil {
+			continue
+		}
+		name := all.name(args)
+		if kind, ok := v.a.Companion(args.Agent); ok && all.named[name] == nil && all.alive[args.Agent] < kind.Limit() {
+			all.add(&cairn.Session{Name: name, Agent: args.Agent})
+		}
+	}
+	return all, begun, err
+}
+
+// spawn begins a companion, or goes on with the one of that name unless it failed.
+func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
+	kind, ok := v.a.Companion(args.Agent)
+	if !ok { // the schema admits only those that there are
+		return errorResult(v.c.use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
+	}
+	all, begun, err := v.company()
+	if err != nil {
+		return nil, err
+	}
+	name := all.name(args)
+	there := cmp.Or(begun, all.named[name])
+	switch {
+	case there == nil:
+	case there.Agent != args.Agent:
+		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
+	case there.ID == "":
+		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
+	default:
+		v.c.child = there.ID
+		if there == begun || v.l.step.told {
+			return v.converse(kind, there.Name, nil)
+		}
+		return v.send(there, args.Message)
+	}
+	if problem := ids.Check(name); problem != "" {
+		return errorResult(v.c.use, cairn.CodeArguments, "name: "+problem), nil
+	}
+	if n := all.alive[args.Agent]; n >= kind.Limit() {
+		return errorResult(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
+	}
+	v.c.child = childID(v.l.row, v.c.use.CallID)
+	return v.converse(kind, name, func() (turn.Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
+}
+
+// runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a
+// step that is done again may give another one's call the same id.
+func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.c.child, v.c.use.CallID) }
+
+// send gives a companion a message, interrupting what it does.
+func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
+	kind, ok := v.a.Companion(row.Agent)
+	if !ok {
+		return errorResult(v.c.use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
+	}
+	if row.Status == cairn.SessionFailed {
+		return errorResult(v.c.use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
+	}
+	_, err := v.fx.Store.Run(v.ctx, row.ID, v.runID())
+	switch {
+	case err == nil: // begun by an earlier try of this call
+		return v.converse(kind, row.Name, nil)
+	case !errors.Is(err, cairn.ErrNotFound):
+		return nil, err
+	}
+	return v.converse(kind, row.Name, func() (turn.Begun, error) {
+		if err := v.halt(row, cairn.StopInterrupt, "another message came"); err != nil {
+			return turn.Begun{}, err
+		}
+		return v.fx.Begin(v.ctx, BeginIn{SessionID: row.ID, Child: true, Kind: cairn.RunExecute, RunID: v.runID(),
+			Messages: cairn.Text(message).Messages, Hooks: v.l.hooks})
+	})
+}
+
+// converse begins a companion's run and waits for its answer, or leaves it to go on by itself.
+func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
+	if veto, err := v.begin(kind.Agent.Name); veto != nil || err != nil {
+		return veto, err
+	}
+	if kind.Mode == cairn.Blocking {
+		return v.advance(begin)
+	}
+	if begin != nil {
+		b, err := begin()
+		switch {
+		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
+		case isStopped(err):
+			return nil, nil
+		case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
+			return nil, err
+		case err != nil:
+			return failure(v.c.use, err), nil
+		default:
+			v.fx.Launch(v.ctx, b)
+		}
+	}
+	return v.tell(companionStatus{Name: name, Session: v.c.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+}
+
+// halt stops what a companion does and returns when it has stopped.
+func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error {
+	wait := 2 * time.Millisecond
+	for {
+		stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: why, At: row.AsOf}
+		var err error
+		switch {
+		case row.Status == cairn.SessionPaused && kind == cairn.StopAbort:
+			err = v.fx.Withdraw(v.ctx, row.ID, stop)
+		case row.Status != cairn.SessionActive:
+			return nil
+		case row.Crashed(row.AsOf):
+			err = v.fx.Settle(v.ctx, row, stop)
+		default:
+			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {
+				v.fx.RequestStop(row.ID, stop)
+				if err = v.fx.passBelow(v.ctx, row, stop); err == nil {
+					err = sleep(v.ctx, wait)
+				}
+				wait = min(2*wait, 250*time.Millisecond)
+			}
+		}
+		if err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrAlreadyRunning) {
+			return err
+		}
+		if row, err = v.fx.Store.Load(v.ctx, row.ID); err != nil {
+			return err
+		}
+	}
+}
+
+// terminate stops a companion for good: it counts as failed, and the next of its name is a fresh one.
+func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
+	if err := v.halt(row, cairn.StopAbort, "terminated by its parent"); err != nil {
+		return nil, err
+	}
+	row, err := store.Update(v.ctx, v.fx.Store, row.ID, func(row *cairn.Session) (*store.Commit, error) {
+		if row.Status == cairn.SessionFailed {
+			return nil, nil
+		}
+		return &store.Commit{Guard: store.Guard{Idle: true}, Status: cairn.SessionFailed}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.fx.Evict(row.ID)
+	return v.tell(companionStatus{Name: row.Name, Agent: row.Agent, Status: "terminated", Turn: row.Turn}, nil)
+}
+
+// away knows which companions work by themselves and have not been heard of since, as the transcript tells.
+type away struct {
+	seen  int // messages looked at
+	names map[string]string
+}
+
+// heardPrefix begins the id of the message that tells of a companion's answer.
+const heardPrefix = "companion/"
+
+// hear returns what companions that work by themselves have come to, as context for the model.
+func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.Message, error) {
+	if len(a.Companions) == 0 {
+		return nil, nil
+	}
+	l.watch()
+	var heard []cairn.Message
+	for _, session := range slices.Sorted(maps.Keys(l.away.names)) {
+		row, err := fx.Store.Load(ctx, session)
+		if errors.Is(err, cairn.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row.Status == cairn.SessionActive || row.Status == cairn.SessionPaused {
+			continue
+		}
+		run, err := fx.Store.Run(ctx, session, row.RunID)
+		if err != nil {
+			return nil, err
+		}
+		m := cairn.Context(heardText(row.Name, run))
+		m.ID = heardPrefix + session + "/" + strconv.Itoa(run.Turn)
+		heard = append(heard, m)
+	}
+	return heard, nil
+}
+
+func heardText(name string, run *cairn.Run) string {
+	switch {
+	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
+		return fmt.Sprintf("Companion %s is done: %s", name, run.Output)
+	case run.Status == cairn.RunCompleted:
+		return fmt.Sprintf("Companion %s is done: %s", name, run.Text)
+	case run.Error != nil:
+		return fmt.Sprintf("Companion %s failed: %s", name, run.Error.Message)
+	}
+	return fmt.Sprintf("Companion %s was stopped before it came to an end.", name)
+}
+
+// watch looks at the messages that are new: who was sent away, and who was heard of.
+func (l *live) watch() {
+	if l.away.names == nil {
+		l.away.names = map[string]string{}
+	}
+	list := l.transcript()
+	for i := l.away.seen; i < len(list); i++ {
+		m := &list[i]
+		if told, ok := strings.CutPrefix(m.ID, heardPrefix); ok && m.Hidden {
+			session, _, _ := strings.Cut(told, "/")
+			delete(l.away.names, session)
+		}
+		for _, r := range m.ToolResults() {
+			var s companionStatus
+			if (r.Tool == cairn.CompanionSpawn || r.Tool == cairn.CompanionSend) && !r.IsError &&
+				json.Unmarshal(r.Output, &s) == nil && s.Session != "" {
+				l.away.names[s.Session] = s.Name
+			}
+		}
+	}
+	l.away.seen = len(list)
+}

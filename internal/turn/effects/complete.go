@@ -1,0 +1,185 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Completion is how far the log of a tree is known to be complete, between two calls of [Effects.Complete].
+type Completion struct {
+	// Root is the tree's.
+	Root string
+	// since is a time after which every session has changed that is still to be looked at.
+	since time.Time
+	begun bool
+	// older selects the sessions that have not changed since, a page at each look; nil when all were looked at.
+	older *store.SessionQuery
+	// told has the versions of those sessions whose end the log tells of, and late of those whose end it lacked at the last
+	// look.
+	told, late map[string]int64
+	runs       map[string]int64 // the versions of sessions at which runs that are not their last were told, by run
+}
+
+// Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have changed
+// since the last run of the root began, and a page of the others, until all were covered once: the end of a companion may
+// have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row, which the caller
+// spaces, since the process that ended the run may be about to append it; of a session that has not changed since the last
+// run of the root began it is added at once. runs are further ones that readers wait for, with their sessions.
+func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
+	if !c.begun {
+		if err := fx.beginCompletion(ctx, c); err != nil || !c.begun {
+			return err
+		}
+	}
+	rows, err := fx.changed(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 { // nothing has changed, or there is no such tree any more
+		if _, err := fx.Store.Load(ctx, c.Root); err != nil {
+			return err
+		}
+	}
+	told, late := map[string]int64{}, map[string]int64{}
+	since := c.since
+	var errs error
+	for _, row := range rows {
+		if since.Before(row.UpdatedAt) {
+			since = row.UpdatedAt
+		}
+		if row.Status == cairn.SessionActive || row.RunID == "" {
+			continue
+		}
+		ok := c.told[row.ID] == row.Version
+		if !ok {
+			if ok, err = fx.endTold(ctx, row); err == nil && !ok && c.late[row.ID] == row.Version {
+				err = fx.tellEnds(ctx, row, row.Turn)
+				ok = err == nil
+			}
+			errs = errors.Join(errs, err)
+		}
+		if ok {
+			told[row.ID] = row.Version
+		} else {
+			late[row.ID] = row.Version
+		}
+	}
+	if c.told, c.late = told, late; len(late) == 0 {
+		c.since = since
+	}
+	return errors.Join(errs, fx.tellRuns(ctx, c, rows, runs), fx.completeOlder(ctx, c))
+}
+
+// completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's last
+// run began.
+func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
+	if c.older == nil {
+		return nil
+	}
+	page, err := fx.Store.List(ctx, *c.older)
+	if err != nil {
+		return err
+	}
+	var errs error
+	for i := range page.Items {
+		row := &page.Items[i]
+		if row.Status == cairn.SessionActive || row.RunID == "" {
+			continue
+		}
+		ok, err := fx.endTold(ctx, row)
+		if err == nil && !ok {
+			err = fx.tellEnds(ctx, row, row.Turn)
+		}
+		errs = errors.Join(errs, err)
+	}
+	if c.older.Cursor = page.Next; page.Next == "" {
+		c.older = nil
+	}
+	return errs
+}
+
+// beginCompletion finds out from when on the tree is to be looked at.
+func (fx *Effects) beginCompletion(ctx context.Context, c *Completion) error {
+	root, err := fx.Store.Load(ctx, c.Root)
+	if err != nil {
+		return err
+	}
+	if root.RunID != "" {
+		run, err := fx.Store.Run(ctx, root.ID, root.RunID)
+		if err != nil {
+			return err
+		}
+		c.since = run.StartedAt
+		c.older = &store.SessionQuery{RootID: root.ID, UpdatedBefore: c.since, Limit: 50}
+	}
+	c.begun = true
+	return nil
+}
+
+// changed lists the sessions of a tree that may have changed, each after those below it.
+func (fx *Effects) changed(ctx context.Context, c *Completion) ([]*cairn.Session, error) {
+	q := store.SessionQuery{RootID: c.Root, UpdatedAfter: c.since}
+	var rows []*cairn.Session
+	for {
+		page, err := fx.Store.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			rows = append(rows, &page.Items[i])
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	above := make(map[string]string, len(rows))
+	for _, row := range rows {
+		above[row.ID] = row.ParentID
+	}
+	depth := func(row *cairn.Session) (n int) {
+		for id := row.ParentID; id != ""; id = above[id] {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(rows, func(a, b *cairn.Session) int { return depth(b) - depth(a) })
+	return rows, nil
+}
+
+// tellRuns completes the log for runs that are not the last of their sessions.
+func (fx *Effects) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Session, runs map[string]string) error {
+	if c.runs == nil {
+		c.runs = map[string]int64{}
+	}
+	var errs error
+	for run, session := range runs {
+		var row *cairn.Session
+		if i := slices.IndexFunc(rows, func(r *cairn.Session) bool { return r.ID == session }); i >= 0 {
+			row = rows[i]
+		}
+		seen, looked := c.runs[run]
+		if looked && (row == nil || row.Version == seen) {
+			continue
+		}
+		if row == nil {
+			var err error
+			if row, err = fx.Store.Load(ctx, session); err != nil {
+				errs = errors.Join(errs, err)
+				continue
+			}
+		}
+		if row.RunID != run {
+			if err := fx.Reconcile(ctx, row, run); err != nil && !errors.Is(err, cairn.ErrNotFound) { // not found: queued
+				errs = errors.Join(errs, err)
+				continue
+			}
+		}
+		c.runs[run] = row.Version
+	}
+	return errs
+}

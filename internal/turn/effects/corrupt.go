@@ -1,0 +1,60 @@
+package effects
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// FailCorrupt fails the run of a session that nobody drives and of which something that is stored cannot be read, because of
+// that: whoever took it over would not get further. What can be read stays. The error says that the session was not failed:
+// its row cannot be read either, a run holds it, or it has no run to fail.
+func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) error {
+	row, err := fx.Store.Load(ctx, id)
+	if err != nil {
+		return err
+	}
+	c := &store.Commit{Guard: store.Guard{Version: row.Version}, Status: cairn.SessionFailed, Suspend: &store.Suspend{}, DropStaged: true}
+	switch {
+	case row.Crashed(row.AsOf):
+		c.Guard.Lapsed = true
+		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner} // fences the dead process off, should it still live
+	case row.Status == cairn.SessionActive && row.Lease.Owner == fx.Owner && fx.cache.get(id) == nil: // taken to be driven, in vain
+		c.Guard.Token = row.Lease.Token
+		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
+	case row.Status == cairn.SessionPaused:
+		c.Guard.Idle = true
+	default:
+		return store.Conflict(cairn.CodeRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
+	}
+	run, err := fx.Store.Run(ctx, id, row.RunID)
+	if err != nil {
+		run = &cairn.Run{ID: row.RunID, Agent: row.Agent, Kind: cairn.RunExecute, Turn: row.Turn}
+	}
+	run.Status, run.Reason, run.Error, run.Suspended = cairn.RunFailed, cairn.ReasonError, cairn.AsError(cause), nil
+	run.Steps, run.Usage = row.Step, row.RunUsage
+	c.EndRun = run
+	if open, err := fx.Store.Calls(ctx, store.CallQuery{SessionID: id, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}); err == nil {
+		for _, call := range open.Items {
+			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(call, "the session cannot be read", row.AsOf), Seen: call.Version})
+		}
+	}
+	after, err := fx.Store.Commit(ctx, id, c)
+	if err != nil {
+		return err
+	}
+	fx.Evict(row.RootID)
+	fx.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
+	if err := fx.leaveChildren(ctx, after, time.Time{}); err != nil {
+		fx.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
+	}
+	p := pastOf(after, run)
+	p.end, p.token = run, nextToken(after)
+	if _, err := fx.reconcile(ctx, after, p); err != nil {
+		fx.Logger.Warn("the log of a session that cannot be read was not completed", "session", id, "error", err)
+	}
+	return nil
+}

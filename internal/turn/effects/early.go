@@ -1,0 +1,67 @@
+package effects
+
+import (
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// RequestStop tells a run to stop, at once, if this process drives it.
+func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
+	fx.early.put(stop)
+	for _, l := range fx.cache.working(id) {
+		l.requestStop(stop)
+	}
+}
+
+// expect has stop requests for a run be kept that this process is about to have in memory. The function that it returns
+// hands them on, and is called when that is so, or will not be.
+func (fx *Effects) expect(id, run string) (arrived func()) {
+	fx.early.expect(run)
+	return func() {
+		if stop := fx.early.take(run); stop != nil {
+			fx.RequestStop(id, *stop)
+		}
+	}
+}
+
+// early keeps stop requests that come before what they are to stop.
+type early struct {
+	mu   sync.Mutex
+	runs map[string]*expected // by run
+}
+
+type expected struct {
+	times int // it is expected, and has not arrived
+	stop  *cairn.Stop
+}
+
+func (e *early) expect(run string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs == nil {
+		e.runs = map[string]*expected{}
+	}
+	if e.runs[run] == nil {
+		e.runs[run] = &expected{}
+	}
+	e.runs[run].times++
+}
+
+func (e *early) put(stop cairn.Stop) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.runs[stop.RunID]; x != nil && (x.stop == nil || stop.Kind == cairn.StopAbort) {
+		x.stop = &stop
+	}
+}
+
+func (e *early) take(run string) *cairn.Stop {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.runs[run]
+	if x.times--; x.times == 0 {
+		delete(e.runs, run)
+	}
+	return x.stop
+}

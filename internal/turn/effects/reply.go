@@ -1,0 +1,298 @@
+package effects
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// reply gathers the chunks of a model's answer into a message, and says which event each of them is.
+type reply struct {
+	step  int
+	agent *cairn.Agent
+	live  *live
+	parts []*part
+	usage cairn.Usage
+	stop  cairn.StopReason
+	ended bool
+	said  bool // something was emitted
+	size  int  // of everything so far, in bytes
+	// deaf are the hooks that hear no more of it, by their place.
+	deaf map[int]bool
+
+	mu   sync.Mutex
+	over bool // nothing is added any more
+}
+
+// take adds a chunk, unless the attempt is over.
+func (r *reply) take(c *cairn.Chunk) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return cairn.Errorf(cairn.CodeAborted, "the model call was given up")
+	}
+	return r.add(c)
+}
+
+// end ends the attempt: what a model that was given up still sends is not part of the reply.
+func (r *reply) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+}
+
+type part struct {
+	cairn.Part
+	text strings.Builder
+	open bool
+	id   string // a call's, as the provider has it
+	rest string // the beginning of a character that the next delta may complete
+}
+
+// whole returns what of a delta can be said by now: valid text, with U+FFFD in place of what is not.
+func (p *part) whole(delta string) string {
+	text := p.rest + delta
+	n := begun(text)
+	p.rest = text[len(text)-n:]
+	return limits.Clean(text[:len(text)-n])
+}
+
+// begun returns how many bytes at the end of a text are the beginning of a character.
+func begun(text string) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRuneInString(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// maxToolName bounds the name of a tool that a model makes up; those that there are have shorter ones.
+const maxToolName = 128
+
+func (r *reply) last(t cairn.PartType) *part {
+	if n := len(r.parts); n > 0 && r.parts[n-1].Type == t && r.parts[n-1].open {
+		return r.parts[n-1]
+	}
+	r.endThinking()
+	p := &part{Part: cairn.Part{Type: t}, open: true}
+	p.text.Grow(64) // or the first deltas each grow it
+	r.parts = append(r.parts, p)
+	return p
+}
+
+// endThinking closes the reasoning part if one is open.
+func (r *reply) endThinking() {
+	if n := len(r.parts); n > 0 && r.parts[n-1].Type == cairn.PartReasoning && r.parts[n-1].open {
+		r.parts[n-1].open = false
+		r.complete(r.parts[n-1])
+		r.say(cairn.Event{Type: cairn.EventThinkingEnd})
+	}
+}
+
+// complete says of a part that it broke off within a character, if it did.
+func (r *reply) complete(p *part) {
+	if p.rest == "" {
+		return
+	}
+	p.rest = ""
+	p.text.WriteRune(utf8.RuneError)
+	switch ev := (cairn.Event{Text: string(utf8.RuneError)}); p.Type {
+	case cairn.PartText:
+		ev.Type = cairn.EventTextDelta
+		r.say(ev)
+	case cairn.PartReasoning:
+		ev.Type = cairn.EventThinking
+		r.say(ev)
+	case cairn.PartToolUse:
+		ev.Type, ev.CallID = cairn.EventToolArgDelta, p.ToolUse.CallID
+		r.say(ev)
+	}
+}
+
+// bounds reports what of a chunk makes a reply that cannot be kept.
+func (r *reply) bounds(c *cairn.Chunk) error {
+	r.size += len(c.Text) + len(c.Provider)
+	if c.File != nil {
+		r.size += len(c.File.Data) + len(c.File.URL)
+	}
+	if problem := limits.Size(r.size); problem != "" {
+		return cairn.Errorf(cairn.CodeModelReply, "the model's reply %s", problem)
+	}
+	if len(c.Provider) == 0 {
+		return nil
+	}
+	if problem := limits.JSON(c.Provider); problem != "" {
+		return cairn.Errorf(cairn.CodeModelReply, "what the model's provider wants back %s", problem)
+	}
+	return nil
+}
+
+func (r *reply) say(ev cairn.Event) {
+	ev.Step = r.step
+	r.said = true
+	r.live.emit.event(ev)
+}
+
+// add takes one chunk, whose text it makes one that can be kept. An error says that the model's stream is not a reply, or
+// not one that can be.
+func (r *reply) add(c *cairn.Chunk) error {
+	if err := r.bounds(c); err != nil {
+		return err
+	}
+	switch c.Type {
+	case cairn.ChunkText:
+		if c.Text == "" {
+			return nil
+		}
+		p := r.last(cairn.PartText)
+		if c.Text = p.whole(c.Text); c.Text == "" {
+			return nil
+		}
+		p.text.WriteString(c.Text)
+		r.say(cairn.Event{Type: cairn.EventTextDelta, Text: c.Text})
+	case cairn.ChunkReasoning:
+		p := r.last(cairn.PartReasoning)
+		c.Text = p.whole(c.Text)
+		p.text.WriteString(c.Text)
+		if c.Provider != nil {
+			p.Provider = c.Provider
+		}
+		if c.Text != "" {
+			r.say(cairn.Event{Type: cairn.EventThinking, Text: c.Text})
+		}
+	case cairn.ChunkToolStart:
+		r.endThinking()
+		tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
+		id := r.callID(c.CallID, tool)
+		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, Provider: c.Provider,
+			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
+		r.parts = append(r.parts, p)
+		r.say(cairn.Event{Type: cairn.EventToolArgStart, CallID: id, Tool: tool})
+	case cairn.ChunkToolArgs:
+		p := r.call(c.CallID)
+		if p == nil {
+			return cairn.Errorf(cairn.CodeModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
+		}
+		c.Text = p.whole(c.Text)
+		p.text.WriteString(c.Text)
+		if c.Provider != nil {
+			p.Provider = c.Provider
+		}
+		if c.Text != "" {
+			r.say(cairn.Event{Type: cairn.EventToolArgDelta, CallID: p.ToolUse.CallID, Text: c.Text})
+		}
+	case cairn.ChunkFile:
+		if c.File == nil {
+			return cairn.Errorf(cairn.CodeModel, "the model sent a file that is none")
+		}
+		r.endThinking()
+		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
+	case cairn.ChunkUsage:
+		if err := c.Usage.Validate(); err != nil {
+			r.live.emit.fx.Logger.Warn("the model's usage is left out", "session", r.live.row.ID, "step", r.step, "error", err)
+			return nil
+		}
+		r.usage = c.Usage
+	case cairn.ChunkFinish:
+		r.stop, r.ended = cairn.StopReason(limits.Clean(string(c.Stop))), true
+	default:
+		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
+	}
+	return nil
+}
+
+// call returns the call with a provider's id, the last of them if it is given twice; nil if there is none.
+func (r *reply) call(provider string) *part {
+	for _, p := range slices.Backward(r.parts) {
+		if p.Type == cairn.PartToolUse && p.id == provider {
+			return p
+		}
+	}
+	return nil
+}
+
+// message closes the reply and returns it; nil if there is nothing in it. Of a reply that was cut short, calls whose
+// arguments are not complete are left out.
+func (r *reply) message(partial bool) *cairn.Message {
+	r.endThinking()
+	m := &cairn.Message{Role: cairn.RoleAssistant}
+	for _, p := range r.parts {
+		r.complete(p)
+		text := p.text.String()
+		switch p.Type {
+		case cairn.PartText, cairn.PartReasoning:
+			p.Text = text
+		case cairn.PartToolUse:
+			input, ok := arguments(text)
+			if partial && (!ok || strings.TrimSpace(text) == "") { // what was still to come is not known
+				continue
+			}
+			p.ToolUse.Input = input
+			r.say(cairn.Event{Type: cairn.EventToolArgEnd, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool, Data: input})
+		}
+		m.Parts = append(m.Parts, p.Part)
+	}
+	if len(m.Parts) == 0 {
+		return nil
+	}
+	return m
+}
+
+// unkept begins what stands in place of arguments that cannot be kept. No schema of arguments accepts it.
+const unkept = "arguments that cannot be kept: the JSON "
+
+// maxUnkept is how many bytes of such arguments are told.
+const maxUnkept = 200
+
+// maxNoJSON is how many bytes are kept of arguments that are not JSON.
+const maxNoJSON = 1 << 20
+
+// wasKept reports why a call's arguments were not kept, if they were not.
+func wasKept(input json.RawMessage) error {
+	var text string
+	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
+		return nil
+	}
+	return cairn.Errorf(cairn.CodeArguments, "%s", text)
+}
+
+// check reports what is wrong with the arguments that a call's tool would run with.
+func (c *call) check() error {
+	if err := wasKept(c.use.Input); err != nil {
+		return err
+	}
+	return c.tool.Check(c.input())
+}
+
+// arguments returns a call's arguments as JSON: {} for none, and a JSON string of what is not JSON or cannot be kept, which
+// no schema of arguments accepts.
+func arguments(text string) (raw json.RawMessage, ok bool) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return json.RawMessage("{}"), true
+	}
+	raw = json.RawMessage(text)
+	problem := limits.JSON(raw)
+	if problem == "" {
+		return raw, true
+	}
+	ok = json.Valid(raw)
+	if !ok {
+		problem = "is broken"
+	}
+	if ok || len(text) > maxNoJSON {
+		text = unkept + problem + ": " + limits.Cut(text, maxUnkept)
+	}
+	raw, _ = json.Marshal(text) // a string always encodes
+	return raw, ok
+}

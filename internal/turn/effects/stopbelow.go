@@ -1,0 +1,128 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// stopsAtOnce is how many stop requests of a tree are on their way to the store at a time.
+const stopsAtOnce = 16
+
+// Below lists the sessions below one in its tree that have one of some statuses.
+func (fx *Effects) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.SessionStatus) ([]cairn.Session, error) {
+	q := store.SessionQuery{RootID: row.RootID, Statuses: statuses, Limit: 1000}
+	if row.ParentID != "" { // those that lead to it may have any status
+		q.Statuses = nil
+	}
+	var all []cairn.Session
+	for {
+		page, err := fx.Store.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if q.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	parents := make(map[string]string, len(all))
+	for i := range all {
+		parents[all[i].ID] = all[i].ParentID
+	}
+	var list []cairn.Session
+	for i := range all {
+		above := all[i].ParentID
+		if row.ParentID == "" && above != "" {
+			above = row.ID
+		}
+		for above != "" && above != row.ID {
+			above = parents[above]
+		}
+		if above != "" && slices.Contains(statuses, all[i].Status) {
+			list = append(list, all[i])
+		}
+	}
+	return list, nil
+}
+
+// StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is asked
+// as well: by this call, or by whoever begins it, since the run above has been asked by then.
+func (fx *Effects) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	asked := map[string]bool{}
+	for {
+		list, err := fx.Below(ctx, row, cairn.SessionActive)
+		if err != nil {
+			return err
+		}
+		var fresh []cairn.Session
+		for i := range list {
+			if run := list[i].RunID; !asked[run] {
+				asked[run] = true
+				fresh = append(fresh, list[i])
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		for _, level := range levels(fresh) {
+			if err := fx.stopAll(ctx, level, stop); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// levels groups sessions so that each is in a later group than those above it, which learn first that they are to stop: then
+// none takes the end of a sub-agent that was stopped with it for an outcome.
+func levels(list []cairn.Session) (groups [][]cairn.Session) {
+	group := make(map[string]int, len(list))    // by id
+	for _, row := range slices.Backward(list) { // the oldest first, so parents before their children
+		n := 0
+		if above, ok := group[row.ParentID]; ok {
+			n = above + 1
+		}
+		group[row.ID] = n
+		if n == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[n] = append(groups[n], row)
+	}
+	return groups
+}
+
+// stopAll asks the runs of sessions to stop.
+func (fx *Effects) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
+	for i := range list { // what is driven here need not wait for the store
+		stop.RunID = list[i].RunID
+		fx.RequestStop(list[i].ID, stop)
+	}
+	errs := make([]error, len(list))
+	slots := make(chan struct{}, stopsAtOnce)
+	var all sync.WaitGroup
+	for i := range list {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			one := stop
+			one.RunID = list[i].RunID
+			if err := fx.Store.RequestStop(ctx, list[i].ID, one); err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound) {
+				errs[i] = err
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// passBelow asks the runs below a session that was asked to stop, where no goroutine of the session's own does.
+func (fx *Effects) passBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if !fx.Apart {
+		return nil
+	}
+	return fx.StopBelow(ctx, row, stop)
+}

@@ -1,0 +1,211 @@
+package effects
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// crashedRun returns the record with which a run whose process died is closed.
+func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
+	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonCrashed
+	run.Steps, run.Usage = row.Step, row.RunUsage
+	return run, nil
+}
+
+// Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
+// staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
+// has no RunID. The hooks are called as those of [BeginIn] are; nil means none.
+func (fx *Effects) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
+	l, err := fx.takeOver(ctx, id, hooks)
+	return fx.part(ctx, l, err)
+}
+
+// takeOver returns nothing if it has failed the run.
+func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*live, error) {
+	row, err := fx.Store.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := fx.agent(row.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if row.Status == cairn.SessionActive {
+		if err := fx.Kept(ctx, row); err != nil {
+			return nil, err
+		}
+	}
+	if row.Recoveries >= fx.MaxRecoveries {
+		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
+		return nil, fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
+	}
+	taken, err := fx.takeLease(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	l, err := fx.assume(ctx, taken, a, hooks)
+	if err != nil && ctx.Err() != nil {
+		fx.giveBack(ctx, taken)
+	}
+	return l, err
+}
+
+// takeLease takes the lease of a dead process. Like a beginning it does not end with ctx once it is under way.
+func (fx *Effects) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	return fx.Store.Commit(ctx, row.ID, &store.Commit{
+		Guard:     store.Guard{Lapsed: true, Version: row.Version},
+		Recovered: true,
+		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+	})
+}
+
+// giveBack releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs out.
+func (fx *Effects) giveBack(ctx context.Context, taken *cairn.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	defer cancel()
+	_, err := fx.Store.Commit(ctx, taken.ID, &store.Commit{
+		Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	if err != nil {
+		fx.Logger.Warn("lease not released; it will run out", "session", taken.ID, "error", err)
+	}
+}
+
+// assume reads what a dead process left, once its lease was taken, and takes back what it did not commit.
+func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*live, error) {
+	id := taken.ID
+	// Only now can the dead process, should it still live, no longer stage anything.
+	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	if err != nil {
+		return nil, err
+	}
+	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
+		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
+	}
+	l, err := fx.newLive(snap)
+	if err != nil {
+		return nil, err
+	}
+	row := l.row
+	l.hooks = hooks
+	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
+		return nil, err
+	}
+	if err := l.restore(a, fx, snap.Staged); err != nil {
+		return nil, err
+	}
+	p := pastOf(row, l.run)
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return nil, err
+		}
+	}
+	last, err := fx.reconcile(ctx, row, p)
+	if err != nil {
+		return nil, err
+	}
+	if l.run.Kind != cairn.RunResume { // the dead process may not have come to it
+		if err := fx.leaveChildren(ctx, row, l.run.StartedAt); err != nil {
+			return nil, err
+		}
+	}
+	l.lastCommit = fx.now(l)
+	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
+	l.drives(l.run.ID)
+	fx.cache.drive(l)
+	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
+	if err != nil {
+		fx.cache.drop(l)
+		return nil, err
+	}
+	if stop != nil {
+		l.requestStop(*stop)
+	}
+	if l.step != nil {
+		l.retell()
+	}
+	return l, nil
+}
+
+// Settle ends the run of a process that died, without driving it on.
+func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if stop.Kind == cairn.StopAbort {
+		return fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: abortError(stop)})
+	}
+	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
+}
+
+// Abandon ends the run of a process that died, because somebody goes on from elsewhere.
+func (fx *Effects) Abandon(ctx context.Context, row *cairn.Session) error {
+	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
+}
+
+func abortError(stop cairn.Stop) *cairn.Error {
+	if stop.Reason == "" {
+		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
+	}
+	return cairn.Errorf(cairn.CodeAborted, "the run was aborted: %s", stop.Reason)
+}
+
+// settle ends the run of a process that died, with the status and reasons of how.
+func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run) error {
+	run, err := fx.crashedRun(ctx, row)
+	if err != nil {
+		return err
+	}
+	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
+	c := &store.Commit{
+		Guard:  store.Guard{Lapsed: true, Version: row.Version},
+		EndRun: run, Status: sessionStatus(how.Status), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
+	}
+	if row.SuspendedStep != "" {
+		snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
+		if err != nil {
+			return err
+		}
+		fx.withdraw(c, snap.Session, snap.Messages, snap.Calls, "the run was stopped")
+	}
+	if row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+		return err
+	}
+	if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
+		return err
+	}
+	if row.Step == 0 {
+		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+			return err
+		}
+	}
+	p := pastOf(row, run)
+	p.end = run
+	if _, err = fx.reconcile(ctx, row, p); err != nil {
+		return err
+	}
+	fx.tellClosed(ctx, row, run, c.Messages)
+	return nil
+}
+
+func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
+	switch s {
+	case cairn.RunCompleted:
+		return cairn.SessionCompleted
+	case cairn.RunFailed:
+		return cairn.SessionFailed
+	case cairn.RunInterrupted:
+		return cairn.SessionInterrupted
+	}
+	return cairn.SessionPaused
+}

@@ -1,0 +1,161 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+)
+
+// tells reports whether hooks are to hear of a run's end or suspension.
+func (fx *Effects) tells(l *live, a *cairn.Agent, run *cairn.Run) bool {
+	return fx.anyHook(l, a, func(h *cairn.Hooks) bool { return endHook(h, run) != nil })
+}
+
+// endHook returns the hook for the way in which a run came to its end, or nil.
+func endHook(h *cairn.Hooks, run *cairn.Run) hook {
+	var fn func(context.Context, *cairn.Step, *cairn.Result)
+	switch {
+	case run.Status == cairn.RunCompleted:
+		fn = h.RunComplete
+	case run.Status == cairn.RunFailed:
+		fn = h.RunFail
+	case run.Status == cairn.RunInterrupted:
+		fn = h.RunInterrupt
+	case run.Status.Suspends():
+		fn = h.RunSuspended
+	}
+	if fn == nil {
+		return nil
+	}
+	result := run.Result()
+	return func(ctx context.Context, step *cairn.Step) error { fn(ctx, step, result); return nil }
+}
+
+// tellEnd tells the hooks of a run's end, which was committed.
+func (fx *Effects) tellEnd(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run) {
+	s := fx.frozenScope(l, run.Steps, "after the run has ended")
+	fx.observe(ctx, l, a, "run's end", s, func(h *cairn.Hooks) hook { return endHook(h, run) })
+}
+
+// tellClosed calls the hooks for a run that was ended without being driven to its end, and for the results with which
+// its calls were closed. It is committed already, so what goes wrong is only logged. The agent may be unknown here.
+func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
+	a, err := fx.agent(row.Agent)
+	if err != nil || !fx.anyHook(&live{}, a, func(h *cairn.Hooks) bool {
+		return endHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil)
+	}) {
+		return
+	}
+	from := row.MessageCount
+	if len(results) > 0 {
+		from = 0
+	}
+	l, err := fx.over(ctx, row, run.ID, from)
+	if err == nil {
+		defer l.emit.close()
+		fx.announceClosed(ctx, a, l, results)
+		fx.tellEnd(ctx, a, l, l.run)
+		err = l.emit.flush(ctx)
+	}
+	if err != nil {
+		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", run.ID, "error", err)
+	}
+}
+
+// tellBefore calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
+// calls.
+func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live) error {
+	if id := l.run.Abandoned; id != "" && fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
+		run, err := fx.Store.Run(ctx, l.row.ID, id)
+		if err != nil {
+			return err
+		}
+		fx.tellClosed(ctx, l.row, run, nil)
+	}
+	if i := l.run.FirstMessage; i < len(l.messages) && strings.Contains(l.messages[i].ID, withdrawnMark) {
+		fx.announceClosed(work, a, l, l.messages[i:i+1])
+	}
+	return nil
+}
+
+// announceClosed calls OnMessage and AfterTool for the results with which calls were closed.
+func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, results []cairn.Message) {
+	s := fx.frozenScope(l, l.run.Steps, "after the run has ended")
+	for i := range results {
+		for _, r := range results[i].ToolResults() {
+			fx.announceResult(ctx, l, a, &call{use: useOf(l.messages, r), result: r}, results[i].ID, s)
+		}
+	}
+}
+
+// useOf returns the use that a result answers.
+func useOf(messages []cairn.Message, r *cairn.ToolResult) *cairn.ToolUse {
+	for _, m := range slices.Backward(messages) {
+		for _, use := range m.ToolUses() {
+			if use.CallID == r.CallID {
+				return use
+			}
+		}
+	}
+	return &cairn.ToolUse{CallID: r.CallID, Tool: r.Tool}
+}
+
+// over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the
+// emitter.
+func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, from int) (*live, error) {
+	snap, err := fx.Store.Snapshot(ctx, row.ID, from)
+	if err != nil {
+		return nil, err
+	}
+	l, err := fx.newLive(snap)
+	if err != nil {
+		return nil, err
+	}
+	if l.run, err = fx.Store.Run(ctx, row.ID, runID); err != nil {
+		return nil, err
+	}
+	_, last, err := fx.Log.Bounds(ctx, row.RootID)
+	if err != nil {
+		return nil, err
+	}
+	l.emit = fx.newEmitter(ctx, l.row, runID, last)
+	return l, nil
+}
+
+// tell tells the hooks of the end of a run whose effects run apart. If it is carried out again they hear of it again:
+// by then nobody holds the session's lease, under which it could be remembered.
+func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) error {
+	a, err := fx.agent(at.Agent)
+	if err != nil {
+		return err
+	}
+	row, err := fx.Store.Load(ctx, at.SessionID)
+	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l, err := fx.over(ctx, row, at.RunID, row.MessageCount)
+	if err != nil {
+		return err
+	}
+	defer l.emit.close()
+	l.hooks = hooksOf(ctx)
+	if givenUp != nil {
+		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
+	} else {
+		fx.tellEnd(ctx, a, l, l.run)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if fx.Ended != nil {
+		fx.Ended(ctx, l.run, l.row)
+	}
+	return l.emit.flush(ctx)
+}
