@@ -9,8 +9,8 @@ BENCH = .
 FUZZTIME = 10s
 # The race detector leaves SQLite's C code alone, which was translated to Go: it makes it ten times slower and finds nothing of ours.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-# Else each process that has the race detector sleeps for a second before it exits, and tests start hundreds.
-export GORACE = atexit_sleep_ms=0
+# The race detector needs cgo. Without its option each process sleeps for a second before it exits, and tests start hundreds.
+RACE_ENV = CGO_ENABLED=1 GORACE=atexit_sleep_ms=0
 HOUSE = go run ./internal/check
 ARGS =
 KILLS =
@@ -28,14 +28,14 @@ build: ## Build bin/cairn
 
 test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=20m per package)
 	sh internal/testenv/ensure.sh
-	packages=$$($(HOUSE) -packages) && CGO_ENABLED=1 go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
+	packages=$$($(HOUSE) -packages) && $(RACE_ENV) go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
 
 # First the matrix, with the race detector; then torture without it, for which processes that are to be stopped would take
 # their time to start; then what is outside the workspace. ARGS=-run narrows the matrix down, ARGS=-skip the torture.
 soak: ## Run what make test has no time for: the full matrix, long torture (KILLS=n HOURS=n ONLY=regexp of packages)
 	sh internal/testenv/ensure.sh
 	packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && \
-		CAIRN_SOAK=1 CGO_ENABLED=1 go test $(RACE) -count=1 -p=1 -timeout=0 $(ARGS) -skip='^TestTorture' $$packages
+		CAIRN_SOAK=1 $(RACE_ENV) go test $(RACE) -count=1 -p=1 -timeout=0 $(ARGS) -skip='^TestTorture' $$packages
 	results=$$(mktemp) && packages=$$(go list $$($(HOUSE) -packages) | grep -E '$(ONLY)') && code=0 && \
 		{ CAIRN_SOAK=1 KILLS=$(KILLS) HOURS=$(HOURS) CAIRN_SOAK_RESULTS=$$results \
 		go test -count=1 -p=1 -timeout=0 $(ARGS) -run='^TestTorture' $$packages || code=$$?; cat "$$results"; rm "$$results"; exit $$code; }
