@@ -1,8 +1,10 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -10,11 +12,64 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/storetest"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m, testenv.PostgresIn("DATABASE_URL")) }
 
 var schemas atomic.Int64
+
+// emptied are schemas that tests have done with. There is nothing in their tables.
+var emptied struct {
+	sync.Mutex
+	conn  *pgx.Conn // to the server; nil before it is needed
+	names []string
+}
+
+// emptySchema returns the name of a schema that is there, with nothing in its tables, or of a new one: making one takes the
+// server longer than most tests take. The test must leave the tables as they are; what it puts into them is deleted when it
+// has ended.
+func emptySchema(tb testing.TB) string {
+	tb.Helper()
+	emptied.Lock()
+	defer emptied.Unlock()
+	name := ""
+	if n := len(emptied.names); n > 0 {
+		name, emptied.names = emptied.names[n-1], emptied.names[:n-1]
+	} else {
+		name = newSchema()
+	}
+	url := testenv.FastPostgres(tb)
+	tb.Cleanup(func() {
+		emptied.Lock()
+		defer emptied.Unlock()
+		if err := empty(url, name); err != nil {
+			tb.Errorf("empty schema %s: %v", name, err)
+			return
+		}
+		emptied.names = append(emptied.names, name)
+	})
+	return name
+}
+
+// empty deletes what is in the tables of a schema, but for its version. The caller holds the lock.
+func empty(url, schema string) (err error) {
+	ctx := context.Background() // that of the test has ended
+	if emptied.conn == nil {
+		if emptied.conn, err = pgx.Connect(ctx, url); err != nil {
+			return err
+		}
+	}
+	_, err = emptied.conn.Exec(ctx, `
+		DO $$
+		DECLARE name text;
+		BEGIN
+			FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '`+schema+`' AND tablename <> 'cairn_migrations' LOOP
+				EXECUTE format('DELETE FROM `+schema+`.%I', name);
+			END LOOP;
+		END $$`)
+	return err
+}
 
 // newSchema returns the name of a schema that nothing else uses.
 func newSchema() string { return fmt.Sprintf("test_%d", schemas.Add(1)) }
@@ -38,11 +93,22 @@ func openAt(tb testing.TB, url string, opts *Options) *Store {
 // the way.
 func openNew(tb testing.TB, simple bool) *Store {
 	tb.Helper()
+	return openIn(tb, newSchema(), simple)
+}
+
+// openEmpty does the same in a schema that may be used.
+func openEmpty(tb testing.TB, simple bool) *Store {
+	tb.Helper()
+	return openIn(tb, emptySchema(tb), simple)
+}
+
+func openIn(tb testing.TB, schema string, simple bool) *Store {
+	tb.Helper()
 	url := testenv.FastPostgres(tb)
 	if simple {
 		url = newPooler(tb, url).url()
 	}
-	return openAt(tb, url, &Options{Schema: newSchema(), SimpleProtocol: simple})
+	return openAt(tb, url, &Options{Schema: schema, SimpleProtocol: simple})
 }
 
 // protocols are the ways in which statements are sent.
@@ -54,7 +120,7 @@ var protocols = []struct {
 func TestConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
-			storetest.Run(t, func(tb testing.TB) store.Store { return openNew(tb, p.simple) }, &storetest.Options{
+			storetest.Run(t, func(tb testing.TB) store.Store { return openEmpty(tb, p.simple) }, &storetest.Options{
 				Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
 				Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
 				Fault:  failNth,
@@ -67,7 +133,7 @@ func TestConformance(t *testing.T) {
 func TestLogConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
-			storetest.RunLog(t, func(tb testing.TB) store.Log { return openNew(tb, p.simple).EventLog() }, &storetest.LogOptions{
+			storetest.RunLog(t, func(tb testing.TB) store.Log { return openEmpty(tb, p.simple).EventLog() }, &storetest.LogOptions{
 				Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
 				Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
 				Brief:  p.simple,

@@ -32,7 +32,7 @@ func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onServer) }
 
 var onServer = hosttest.Store{
 	Name:     "pgstore",
-	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openNew(tb, false) },
+	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openEmpty(tb, false) },
 	OwnClock: true,
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
 	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
