@@ -65,7 +65,8 @@ const firstSecond, lastSecond = -62135596800, 253402300799
 // Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or too
 // deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func (m *Message) Validate() error {
-	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
+	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("origin", string(m.Origin)), CheckText("child_id", m.ChildID),
+		CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (p *Part) validate() error {
 	}
 	if r := p.Result; r != nil {
 		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
-			CheckText("tool_result.code", string(r.Code)), CheckJSON("tool_result.output", r.Output))
+			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output))
 		if err != nil {
 			return err
 		}

@@ -33,10 +33,26 @@ type Message struct {
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
 	// [ToolSwitch].
 	Tools map[string]bool `json:"tools,omitempty"`
+	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and hooks say.
+	Origin Origin `json:"origin,omitempty"`
+	// ChildID is the session of the companion that a message of OriginCompanion reports on.
+	ChildID string `json:"child_id,omitempty"`
 	// RunID is the run that added the message; empty for what was added between runs.
 	RunID     string    `json:"run_id,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
+
+// Origin says what a message is for that Cairn added of its own accord.
+type Origin string
+
+const (
+	// OriginWithdrawn answers calls whose answers nobody waits for any more, since their run was stopped or another turn began.
+	OriginWithdrawn Origin = "withdrawn"
+	// OriginMustFinish asks for the typed output: for the rest of its run the model must call [FinishTool].
+	OriginMustFinish Origin = "must_finish"
+	// OriginCompanion reports what a companion in the background came to.
+	OriginCompanion Origin = "companion"
+)
 
 // PartType tells the kinds of [Part] apart.
 type PartType string
@@ -84,6 +100,9 @@ type ToolResult struct {
 	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads it, the
 	// event log does not have it. See [Agent.ShowToolErrors].
 	Private bool `json:"private,omitempty"`
+	// Background is the session of a companion that the call left at work. A later message of [OriginCompanion] reports what
+	// that came to.
+	Background string `json:"background,omitempty"`
 }
 
 // File is a file or image in a message: its bytes, or an address the provider fetches.
@@ -218,6 +237,9 @@ func (in Input) Validate() error {
 		}
 		if len(m.Tools) > 0 {
 			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
+		}
+		if m.Origin != "" || m.ChildID != "" {
+			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
 		}
 		if m.Role != RoleUser {
 			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)

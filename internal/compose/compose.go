@@ -42,6 +42,12 @@ func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	if len(m.Tools) > 0 {
 		w.value("tools", m.Tools)
 	}
+	if m.Origin != "" {
+		w.text("origin", string(m.Origin))
+	}
+	if m.ChildID != "" {
+		w.text("child_id", m.ChildID)
+	}
 	if m.RunID != "" {
 		w.text("run_id", m.RunID)
 	}
@@ -120,6 +126,9 @@ func (w *writer) part(p *cairn.Part) {
 			w.text("code", string(result.Code))
 		}
 		w.flag("private", result.Private)
+		if result.Background != "" {
+			w.text("background", result.Background)
+		}
 		w.data = append(w.data, '}')
 	}
 	if p.File != nil {

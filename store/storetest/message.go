@@ -26,13 +26,14 @@ func everyPart(h *harness) {
 			cairn.TextPart("look at these"),
 			cairn.FilePart(cairn.File{Name: "a.bin", MediaType: "application/octet-stream", Data: []byte{0, 1, 255}}),
 			cairn.FilePart(cairn.File{MediaType: "image/png", URL: "https://example.com/a.png"})}},
-		{ID: "m2", Role: cairn.RoleUser, Hidden: true, CreatedAt: at, Parts: []cairn.Part{cairn.TextPart("context")}},
+		{ID: "m2", Role: cairn.RoleUser, Hidden: true, Origin: cairn.OriginCompanion, ChildID: "child", CreatedAt: at, Parts: []cairn.Part{cairn.TextPart("context")}},
 		{ID: "m3", Role: cairn.RoleAssistant, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
 			{Type: cairn.PartReasoning, Text: "hm", Provider: []byte(`{"signature":"abc","n":12345678901234567890}`)},
 			{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "call", Tool: "lookup", Input: []byte(`{"order":42,"note":"<&>"}`)}}}},
 		{ID: "m4", Role: cairn.RoleTool, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call", Tool: "lookup", Output: []byte(`[1,2.5,null]`)}},
-			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "x", Tool: "y", Output: []byte(`"bad"`), IsError: true, Code: cairn.CodeTool, Private: true}}}},
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "x", Tool: "y", Output: []byte(`"bad"`), IsError: true, Code: cairn.CodeTool, Private: true}},
+			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "z", Tool: "spawn", Output: []byte(`{}`), Background: "child"}}}},
 	}
 	h.commit("session", &store.Commit{Messages: given[:1]})
 	h.commit("session", &store.Commit{Messages: given[1:]})

@@ -343,9 +343,9 @@ func (l *live) fork() (*live, error) {
 	}
 	n := len(l.messages)
 	return &live{
-		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], bytes: l.bytes, doc: doc, callIDs: maps.Clone(l.callIDs), damaged: l.damaged, checked: l.checked,
-		calls: slices.Clone(l.calls), away: away{l.away.seen, maps.Clone(l.away.names)},
-		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, off: maps.Clone(l.off), logLast: l.logLast,
+		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], bytes: l.bytes, doc: doc, index: l.index.Clone(), damaged: l.damaged, checked: l.checked,
+		calls:   slices.Clone(l.calls),
+		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, logLast: l.logLast,
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -384,7 +385,7 @@ func Resumable(row *cairn.Session) (ok bool, why string) {
 func openers(l *live, in BeginIn) []cairn.Message {
 	var list []cairn.Message
 	if l.damaged {
-		if m := closing(l.messages); m != nil {
+		if m := transcript.Closing(l.messages); m != nil {
 			list = append(list, *m)
 		}
 	}
@@ -410,12 +411,12 @@ func dated(messages []cairn.Message, row *cairn.Session) {
 func (l *live) append(messages []cairn.Message) {
 	dated(messages, l.row)
 	for i := range messages {
-		l.note(&messages[i])
+		l.index.Add(&messages[i])
 	}
 	l.messages = append(l.messages, messages...)
 	l.bytes += sizeOf(messages)
 	if l.damaged {
-		l.damaged = !balanced(l.messages)
+		l.damaged = !transcript.Balanced(l.messages)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -15,7 +16,7 @@ import (
 
 // changed answers a call whose tool cannot do what the call was made or approved for.
 func changed(use *cairn.ToolUse) *cairn.ToolResult {
-	return errorResult(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
+	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
 }
 
 // outdated answers a call that was approved for a tool which ran here and now runs elsewhere; nil if it can go on.
@@ -52,7 +53,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	if v.run, err = fx.Store.Run(v.ctx, child.ID, child.RunID); err != nil {
 		return nil, err
 	}
-	return errorResult(c.use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
+	return transcript.Failed(c.use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
 }
 
 // consulted returns the session that the call began or waited for when it was made, or nil.

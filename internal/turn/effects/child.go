@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -115,7 +116,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		return v.c.hook(func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
 	})
 	if err != nil {
-		return errorResult(v.c.use, cairn.CodeHook, err.Error()), nil
+		return transcript.Failed(v.c.use, cairn.CodeHook, err.Error()), nil
 	}
 	v.c.begun = true
 	v.l.emit.event(cairn.Event{Type: cairn.EventSubagentStart, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
@@ -256,9 +257,9 @@ func childResult(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolRe
 		text, _ := json.Marshal(run.Text) // a string always encodes
 		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
 	case run.Error != nil:
-		return errorResult(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
+		return transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
 	}
-	return errorResult(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
+	return transcript.Failed(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
 }
 
 // further begins a child's run, if begin is not nil, or goes on with its session. It returns the run that the session came

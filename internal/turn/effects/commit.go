@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -96,7 +97,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 func (l *live) put(number int, out *outcome) {
 	d := &l.deferred
 	for i := range out.messages {
-		l.note(&out.messages[i])
+		l.index.Add(&out.messages[i])
 	}
 	d.messages = append(d.messages, out.messages...)
 	d.ops = append(d.ops, out.ops...)
@@ -253,7 +254,7 @@ func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
 	if out.stop != nil && out.final == nil {
 		why = "not executed: the run was stopped"
 	}
-	c.result, c.scope, c.left = notExecuted(c.use, why), nil, c.consults() && (c.begun || st.told)
+	c.result, c.scope, c.left = transcript.NotExecuted(c.use, why), nil, c.consults() && (c.begun || st.told)
 	l.emit.event(c.ended(st.number))
 }
 
@@ -344,29 +345,13 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cair
 		out.say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
 	case j.Owes:
 		m := cairn.Context(fmt.Sprintf("The turn ends here. Call %s with the final result.", cairn.FinishTool))
-		m.ID = st.id + mustFinishMark
+		m.Origin = cairn.OriginMustFinish
 		out.say(m)
 	}
 	if st.number >= a.Steps() {
 		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
 	}
 	return nil
-}
-
-// mustFinishMark ends the id of the message that tells the model to come to its output: from there on it has no choice.
-const mustFinishMark = "/must-finish"
-
-// mustFinish reports whether the model is to call the finish tool because a stop condition held earlier in the run.
-func (l *live) mustFinish(a *cairn.Agent, messages []cairn.Message) bool {
-	if a.Output == nil || a.StopWhen == nil {
-		return false
-	}
-	for i := len(messages) - 1; i >= 0 && messages[i].RunID == l.run.ID; i-- {
-		if strings.HasSuffix(messages[i].ID, mustFinishMark) {
-			return true
-		}
-	}
-	return false
 }
 
 // write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;

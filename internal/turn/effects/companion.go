@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -26,7 +26,7 @@ type companionArgs struct {
 // companionStatus is what the model is told of a companion.
 type companionStatus struct {
 	Name    string `json:"name"`
-	Session string `json:"session,omitempty"` // with a run that was left to go on by itself: how to find it again
+	Session string `json:"session,omitempty"` // of one that was left at work
 	Agent   string `json:"agent,omitempty"`
 	Status  string `json:"status"`
 	Turn    int    `json:"turn,omitempty"`
@@ -60,7 +60,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 		return nil, err
 	}
 	if row == nil {
-		return errorResult(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
+		return transcript.Failed(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
 	}
 	v.c.child, v.c.agent = row.ID, row.Agent
 	switch use.Tool {
@@ -223,7 +223,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := v.a.Companion(args.Agent)
 	if !ok { // the schema admits only those that there are
-		return errorResult(v.c.use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
+		return transcript.Failed(v.c.use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
 	all, begun, err := v.company()
 	if err != nil {
@@ -234,9 +234,9 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	switch {
 	case there == nil:
 	case there.Agent != args.Agent:
-		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
+		return transcript.Failed(v.c.use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
 	case there.ID == "":
-		return errorResult(v.c.use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
+		return transcript.Failed(v.c.use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
 	default:
 		v.c.child = there.ID
 		if there == begun || v.l.step.told {
@@ -245,10 +245,10 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 		return v.send(there, args.Message)
 	}
 	if problem := ids.Check(name); problem != "" {
-		return errorResult(v.c.use, cairn.CodeArguments, "name: "+problem), nil
+		return transcript.Failed(v.c.use, cairn.CodeArguments, "name: "+problem), nil
 	}
 	if n := all.alive[args.Agent]; n >= kind.Limit() {
-		return errorResult(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
+		return transcript.Failed(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
 	v.c.child = childID(v.l.row, v.c.use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
@@ -262,10 +262,10 @@ func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.c.ch
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
 	kind, ok := v.a.Companion(row.Agent)
 	if !ok {
-		return errorResult(v.c.use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
+		return transcript.Failed(v.c.use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
 	}
 	if row.Status == cairn.SessionFailed {
-		return errorResult(v.c.use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
+		return transcript.Failed(v.c.use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
 	}
 	_, err := v.fx.Store.Run(v.ctx, row.ID, v.runID())
 	switch {
@@ -305,7 +305,11 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 			v.fx.Launch(v.ctx, b)
 		}
 	}
-	return v.tell(companionStatus{Name: name, Session: v.c.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+	result, err := v.tell(companionStatus{Name: name, Session: v.c.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+	if err == nil {
+		result.Background = v.c.child
+	}
+	return result, err
 }
 
 // halt stops what a companion does and returns when it has stopped.
@@ -357,23 +361,13 @@ func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 	return v.tell(companionStatus{Name: row.Name, Agent: row.Agent, Status: "terminated", Turn: row.Turn}, nil)
 }
 
-// away knows which companions work by themselves and have not been heard of since, as the transcript tells.
-type away struct {
-	seen  int // messages looked at
-	names map[string]string
-}
-
-// heardPrefix begins the id of the message that tells of a companion's answer.
-const heardPrefix = "companion/"
-
 // hear returns what companions that work by themselves have come to, as context for the model.
 func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.Message, error) {
 	if len(a.Companions) == 0 {
 		return nil, nil
 	}
-	l.watch()
 	var heard []cairn.Message
-	for _, session := range slices.Sorted(maps.Keys(l.away.names)) {
+	for _, session := range slices.Sorted(maps.Keys(l.index.Away())) {
 		row, err := fx.Store.Load(ctx, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue
@@ -389,7 +383,7 @@ func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.M
 			return nil, err
 		}
 		m := cairn.Context(heardText(row.Name, run))
-		m.ID = heardPrefix + session + "/" + strconv.Itoa(run.Turn)
+		m.Origin, m.ChildID = cairn.OriginCompanion, session
 		heard = append(heard, m)
 	}
 	return heard, nil
@@ -405,27 +399,4 @@ func heardText(name string, run *cairn.Run) string {
 		return fmt.Sprintf("Companion %s failed: %s", name, run.Error.Message)
 	}
 	return fmt.Sprintf("Companion %s was stopped before it came to an end.", name)
-}
-
-// watch looks at the messages that are new: who was sent away, and who was heard of.
-func (l *live) watch() {
-	if l.away.names == nil {
-		l.away.names = map[string]string{}
-	}
-	list := l.transcript()
-	for i := l.away.seen; i < len(list); i++ {
-		m := &list[i]
-		if told, ok := strings.CutPrefix(m.ID, heardPrefix); ok && m.Hidden {
-			session, _, _ := strings.Cut(told, "/")
-			delete(l.away.names, session)
-		}
-		for _, r := range m.ToolResults() {
-			var s companionStatus
-			if (r.Tool == cairn.CompanionSpawn || r.Tool == cairn.CompanionSend) && !r.IsError &&
-				json.Unmarshal(r.Output, &s) == nil && s.Session != "" {
-				l.away.names[s.Session] = s.Name
-			}
-		}
-	}
-	l.away.seen = len(list)
 }

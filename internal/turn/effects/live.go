@@ -3,14 +3,13 @@ package effects
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -18,21 +17,19 @@ import (
 // effects use it; the mutex guards what parallel tools and stop requests share.
 type live struct {
 	row      *cairn.Session
-	lease    int64           // the fencing token under which the session is driven; the cache's mutex guards it, unlike row
-	messages []cairn.Message // committed
-	bytes    int64           // about what they hold
-	held     int64           // what the cache counts for the session while it is idle
-	doc      *ops.Doc        // the state with everything in deferred applied
-	callIDs  map[string]struct{}
-	damaged  bool // the transcript has tool uses without a result
-	checked  bool // the state decodes as the agent's type
-	spoiled  bool // what is here is not what was committed
-	untold   bool // the last run's process may have died before it told the log of its end
+	lease    int64            // the fencing token under which the session is driven; the cache's mutex guards it, unlike row
+	messages []cairn.Message  // committed
+	bytes    int64            // about what they hold
+	held     int64            // what the cache counts for the session while it is idle
+	doc      *ops.Doc         // the state with everything in deferred applied
+	index    transcript.Index // of messages, with everything in deferred
+	damaged  bool             // the transcript has tool uses without a result
+	checked  bool             // the state decodes as the agent's type
+	spoiled  bool             // what is here is not what was committed
+	untold   bool             // the last run's process may have died before it told the log of its end
 	// calls are the rows of the step that waits, as of row.
 	calls   []cairn.PendingCall
-	away    away
 	results results
-	off     map[string]struct{} // tools that are switched off, with everything in deferred
 
 	run      *cairn.Run
 	hooks    *cairn.Hooks // of the call that began the run
@@ -167,13 +164,13 @@ func (l *live) load(state json.RawMessage, messages []cairn.Message) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
 	}
-	l.doc, l.messages, l.checked, l.away = doc, messages, false, away{}
+	l.doc, l.messages, l.checked = doc, messages, false
 	l.bytes = sizeOf(messages)
-	l.callIDs, l.off = map[string]struct{}{}, nil
+	l.index = transcript.Index{}
 	for i := range messages {
-		l.note(&messages[i])
+		l.index.Add(&messages[i])
 	}
-	l.damaged = !balanced(messages)
+	l.damaged = !transcript.Balanced(messages)
 	return nil
 }
 
@@ -189,27 +186,14 @@ func (l *live) grow(fx *Effects, snap *store.Snapshot) error {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)
 	}
 	l.sees(fx, snap.Session)
-	l.doc, l.calls, l.results, l.away = doc, snap.Calls, newResults(snap.Cache), away{}
+	l.doc, l.calls, l.results = doc, snap.Calls, newResults(snap.Cache)
 	l.checked, l.logLast = false, 0
 	last, sound := max(len(l.messages)-1, 0), !l.damaged
 	l.append(snap.Messages)
 	if sound { // the last one may have tool uses without a result now
-		l.damaged = !balanced(l.messages[last:])
+		l.damaged = !transcript.Balanced(l.messages[last:])
 	}
 	return nil
-}
-
-// note remembers a message's call ids and the tools it switches.
-func (l *live) note(m *cairn.Message) {
-	l.switched(m)
-	if m.Role != cairn.RoleAssistant {
-		return
-	}
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Type == cairn.PartToolUse {
-			l.callIDs[p.ToolUse.CallID] = struct{}{}
-		}
-	}
 }
 
 // transcript is everything the model has seen so far. It may be appended to, but not modified.
@@ -271,84 +255,4 @@ func (l *live) stopRequest() *cairn.Stop {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stop
-}
-
-// balanced reports whether every tool use has its result right after it.
-func balanced(messages []cairn.Message) bool {
-	for i := range messages {
-		if messages[i].Role != cairn.RoleAssistant {
-			continue
-		}
-		uses := messages[i].ToolUses()
-		if len(uses) == 0 {
-			continue
-		}
-		var results []*cairn.ToolResult
-		if i+1 < len(messages) {
-			results = messages[i+1].ToolResults()
-		}
-		for _, use := range uses {
-			if !slices.ContainsFunc(results, func(r *cairn.ToolResult) bool { return r.CallID == use.CallID }) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// heal returns the transcript with every tool use answered right after it: by its result, wherever that was, or by one
-// that says that the call was not executed. Results without a use are left out.
-func heal(messages []cairn.Message) []cairn.Message {
-	results := map[string]*cairn.ToolResult{}
-	for i := range messages {
-		for _, r := range messages[i].ToolResults() {
-			if _, dup := results[r.CallID]; !dup {
-				results[r.CallID] = r
-			}
-		}
-	}
-	healed := make([]cairn.Message, 0, len(messages)+1)
-	for i := range messages {
-		m := messages[i]
-		if m.Role == cairn.RoleTool {
-			continue
-		}
-		healed = append(healed, m)
-		uses := m.ToolUses()
-		if m.Role != cairn.RoleAssistant || len(uses) == 0 {
-			continue
-		}
-		answer := cairn.Message{ID: m.ID + "/results", Role: cairn.RoleTool, RunID: m.RunID, CreatedAt: m.CreatedAt}
-		for _, use := range uses {
-			r := results[use.CallID]
-			if r == nil {
-				r = notExecuted(use, "the call was not executed")
-			}
-			answer.Parts = append(answer.Parts, cairn.Part{Type: cairn.PartToolResult, Result: r})
-		}
-		healed = append(healed, answer)
-	}
-	return healed
-}
-
-// closing returns the message that answers the open tool uses of a transcript's last reply, or nil.
-func closing(messages []cairn.Message) *cairn.Message {
-	reply, open := unanswered(messages)
-	if len(open) == 0 {
-		return nil
-	}
-	m := &cairn.Message{ID: reply.ID + "/closed", Role: cairn.RoleTool, RunID: reply.RunID}
-	for _, use := range open {
-		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolResult, Result: notExecuted(use, "the call was not executed")})
-	}
-	return m
-}
-
-func notExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
-	return errorResult(use, cairn.CodeNotExecuted, why)
-}
-
-func errorResult(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
-	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
-	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }

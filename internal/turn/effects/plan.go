@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -248,7 +249,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	st.context = append(st.context, heard...)
 	messages := l.transcript()
 	if l.damaged {
-		messages = heal(messages)
+		messages = transcript.Heal(messages)
 	}
 	req.Messages = append(messages, st.context...)
 	for _, t := range a.Tools {
@@ -260,7 +261,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, st *ste
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if st.number >= a.Steps() || l.mustFinish(a, messages) {
+		if st.number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.run.ID) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
@@ -336,7 +337,7 @@ func (r *reply) usable(id string) bool {
 	if len(id) > 64 || ids.Check(id) != "" {
 		return false
 	}
-	if _, taken := r.live.callIDs[id]; taken {
+	if r.live.index.Taken(id) {
 		return false
 	}
 	return !slices.ContainsFunc(r.parts, func(p *part) bool { return p.Type == cairn.PartToolUse && p.ToolUse.CallID == id })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -308,7 +307,7 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 			return nil, err
 		}
 		for i := range page {
-			if m := &page[i]; m.RunID == p.runID && strings.Contains(m.ID, withdrawnMark) {
+			if m := &page[i]; m.RunID == p.runID && m.Origin == cairn.OriginWithdrawn {
 				list = append(list, toolEnds(p.steps, page[i:i+1])...)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -165,7 +166,7 @@ func (fx *Effects) reopen(l *live, a *cairn.Agent) *step {
 	if l.row.SuspendedStep == "" {
 		return nil
 	}
-	reply, open := unanswered(l.messages)
+	reply, open := transcript.Unanswered(l.messages)
 	if reply == nil {
 		return nil
 	}
@@ -184,29 +185,6 @@ func (s *step) attach(rows []cairn.PendingCall) {
 			c.pending = &rows[i]
 		}
 	}
-}
-
-// unanswered returns the last reply of a transcript and those of its tool uses that have no result yet.
-func unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.ToolUse) {
-	last := len(messages) - 1
-	for last >= 0 && messages[last].Role != cairn.RoleAssistant {
-		last--
-	}
-	if last < 0 {
-		return nil, nil
-	}
-	answered := map[string]bool{}
-	for i := last + 1; i < len(messages); i++ {
-		for _, r := range messages[i].ToolResults() {
-			answered[r.CallID] = true
-		}
-	}
-	for _, use := range messages[last].ToolUses() {
-		if !answered[use.CallID] {
-			open = append(open, use)
-		}
-	}
-	return &messages[last], open
 }
 
 // pendingEvents tell of calls that can be answered now.
@@ -302,16 +280,13 @@ func (fx *Effects) Expire(ctx context.Context, id string) (bool, error) {
 	return row.Ready(), nil
 }
 
-// withdrawnMark is in the id of a message that withdraw adds.
-const withdrawnMark = "/withdrawn"
-
 // withdraw adds to a commit what takes back the wait of a session that was seen: what was answered is told, the rest is closed as not
 // executed, and nobody can answer any more. The commit begins or ends the run that the message belongs to.
 func (fx *Effects) withdraw(c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall, why string) {
-	reply, open := unanswered(messages)
-	results := &cairn.Message{Role: cairn.RoleTool}
+	reply, open := transcript.Unanswered(messages)
+	results := &cairn.Message{Role: cairn.RoleTool, Origin: cairn.OriginWithdrawn}
 	for _, use := range open {
-		result := notExecuted(use, "not executed: "+why)
+		result := transcript.NotExecuted(use, "not executed: "+why)
 		for i := range calls {
 			row := &calls[i]
 			if row.ID != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
@@ -335,7 +310,7 @@ func (fx *Effects) withdraw(c *store.Commit, seen *cairn.Session, messages []cai
 		c.EndRun.Usage = c.EndRun.Usage.Add(c.Usage)
 	}
 	if len(results.Parts) > 0 {
-		results.ID = fmt.Sprintf("%s%s%d", reply.ID, withdrawnMark, len(messages))
+		results.ID = fmt.Sprintf("%s/withdrawn%d", reply.ID, len(messages))
 		run := c.StartRun
 		if run == nil {
 			run = c.EndRun

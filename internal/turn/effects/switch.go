@@ -17,26 +17,9 @@ func (s *scope) HasTool(name string) bool {
 	return err == nil && s.emit.fx.HasTool(a, name)
 }
 
-// switched heeds what a message of the transcript says of the agent's tools.
-func (l *live) switched(m *cairn.Message) {
-	if !m.Hidden {
-		return
-	}
-	for name, on := range m.Tools {
-		switch {
-		case on, name == cairn.FinishTool:
-			delete(l.off, name)
-		case l.off == nil:
-			l.off = map[string]struct{}{name: {}}
-		default:
-			l.off[name] = struct{}{}
-		}
-	}
-}
-
 // unforce takes back that the model must call a tool that is off.
 func (fx *Effects) unforce(l *live, req *cairn.Request) {
-	if _, off := l.off[req.Choice.Tool]; off {
+	if l.index.Off(req.Choice.Tool) {
 		fx.Logger.Warn("the tool that the model is to call is off; it may choose", "session", l.row.ID, "tool", req.Choice.Tool)
 		req.Choice = cairn.ToolChoice{}
 	}
@@ -45,7 +28,7 @@ func (fx *Effects) unforce(l *live, req *cairn.Request) {
 // refuse makes the step's calls of tools that the model had been told are off end in an error.
 func (l *live) refuse(st *step) {
 	for _, c := range st.calls {
-		if _, off := l.off[c.use.Tool]; off {
+		if l.index.Off(c.use.Tool) {
 			c.tool, c.off = nil, true
 		}
 	}

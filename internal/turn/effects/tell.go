@@ -3,11 +3,10 @@ package effects
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
 // tells reports whether hooks are to hear of a run's end or suspension.
@@ -76,7 +75,7 @@ func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live
 		}
 		fx.tellClosed(ctx, l.row, run, nil)
 	}
-	if i := l.run.FirstMessage; i < len(l.messages) && strings.Contains(l.messages[i].ID, withdrawnMark) {
+	if i := l.run.FirstMessage; i < len(l.messages) && l.messages[i].Origin == cairn.OriginWithdrawn {
 		fx.announceClosed(work, a, l, l.messages[i:i+1])
 	}
 	return nil
@@ -87,21 +86,9 @@ func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, 
 	s := fx.frozenScope(l, l.run.Steps, "after the run has ended")
 	for i := range results {
 		for _, r := range results[i].ToolResults() {
-			fx.announceResult(ctx, l, a, &call{use: useOf(l.messages, r), result: r}, results[i].ID, s)
+			fx.announceResult(ctx, l, a, &call{use: transcript.Use(l.messages, r), result: r}, results[i].ID, s)
 		}
 	}
-}
-
-// useOf returns the use that a result answers.
-func useOf(messages []cairn.Message, r *cairn.ToolResult) *cairn.ToolUse {
-	for _, m := range slices.Backward(messages) {
-		for _, use := range m.ToolUses() {
-			if use.CallID == r.CallID {
-				return use
-			}
-		}
-	}
-	return &cairn.ToolUse{CallID: r.CallID, Tool: r.Tool}
 }
 
 // over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the

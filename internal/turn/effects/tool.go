@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
 // Tool runs one call of the step. A call that has a result already is left alone.
@@ -227,10 +228,10 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: json.RawMessage(`"finished"`)}
 	}
 	if c.off {
-		return errorResult(c.use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.use.Tool))
+		return transcript.Failed(c.use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.use.Tool))
 	}
 	if c.tool == nil {
-		return errorResult(c.use, cairn.CodeUnknownTool, unknownTool(l, a, c.use.Tool))
+		return transcript.Failed(c.use, cairn.CodeUnknownTool, unknownTool(l, a, c.use.Tool))
 	}
 	if err := c.check(); err != nil {
 		return failure(c.use, err)
@@ -242,7 +243,7 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 		return c.hook(h.BeforeTool)
 	})
 	if err != nil {
-		return errorResult(c.use, cairn.CodeHook, err.Error())
+		return transcript.Failed(c.use, cairn.CodeHook, err.Error())
 	}
 	if c.tool.Waits() == cairn.CallClientTool {
 		fx.pend(l, l.step, c)
@@ -254,7 +255,7 @@ func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call
 func unknownTool(l *live, a *cairn.Agent, name string) string {
 	var names []string
 	for _, t := range a.Tools {
-		if _, off := l.off[t.Name()]; !off {
+		if !l.index.Off(t.Name()) {
 			names = append(names, t.Name())
 		}
 	}
@@ -291,7 +292,7 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	if known {
 		code = e.Code
 	}
-	r := errorResult(use, code, err.Error())
+	r := transcript.Failed(use, code, err.Error())
 	r.Private = !known || code == cairn.CodeToolPanic
 	return r
 }
@@ -324,7 +325,7 @@ func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call,
 	case err != nil:
 		c.failed = err
 	case verdict.Feedback != "" && c.use.Tool == cairn.FinishTool:
-		return errorResult(c.use, cairn.CodeRejected, verdict.Feedback)
+		return transcript.Failed(c.use, cairn.CodeRejected, verdict.Feedback)
 	case verdict.Feedback != "":
 		c.feedback = verdict.Feedback
 		return result

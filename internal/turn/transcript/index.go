@@ -1,0 +1,76 @@
+package transcript
+
+import (
+	"maps"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Index is what a driver of a session needs to know of its whole transcript, kept up to date message by message: which call
+// ids are taken, which tools are off, which companions are at work in the background. The zero value is that of an empty
+// transcript. Adding messages once more, in their order, changes nothing.
+type Index struct {
+	calls map[string]struct{}
+	off   map[string]struct{}
+	away  map[string]struct{}
+}
+
+// Add takes in the next message.
+func (x *Index) Add(m *cairn.Message) {
+	if m.Hidden {
+		x.addSwitches(m.Tools)
+		if m.Origin == cairn.OriginCompanion {
+			delete(x.away, m.ChildID)
+		}
+	}
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Type {
+		case cairn.PartToolUse:
+			if m.Role == cairn.RoleAssistant {
+				put(&x.calls, p.ToolUse.CallID)
+			}
+		case cairn.PartToolResult:
+			if p.Result.Background != "" {
+				put(&x.away, p.Result.Background)
+			}
+		}
+	}
+}
+
+func (x *Index) addSwitches(tools map[string]bool) {
+	for name, on := range tools {
+		if on || name == cairn.FinishTool {
+			delete(x.off, name)
+		} else {
+			put(&x.off, name)
+		}
+	}
+}
+
+func put(set *map[string]struct{}, name string) {
+	if *set == nil {
+		*set = map[string]struct{}{}
+	}
+	(*set)[name] = struct{}{}
+}
+
+// Taken reports whether a call of the transcript has an id.
+func (x *Index) Taken(callID string) bool {
+	_, taken := x.calls[callID]
+	return taken
+}
+
+// Off reports whether a tool is switched off.
+func (x *Index) Off(tool string) bool {
+	_, off := x.off[tool]
+	return off
+}
+
+// Away returns the sessions of companions that were left at work and have not been reported on since. It is not to be
+// changed.
+func (x *Index) Away() map[string]struct{} { return x.away }
+
+// Clone returns a copy that shares nothing with x.
+func (x *Index) Clone() Index {
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away)}
+}

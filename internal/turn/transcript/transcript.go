@@ -1,0 +1,140 @@
+// Package transcript holds the rules of a session's messages: every tool use has exactly one result, right after the reply that
+// asks for it, before the model is called again. It pairs uses with results, finds what is open, and answers it.
+//
+// The package is pure. It does no I/O, knows neither store nor agent, and never changes a message that it is given.
+package transcript
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// Balanced reports whether every tool use has its result right after it.
+func Balanced(messages []cairn.Message) bool {
+	for i := range messages {
+		if messages[i].Role != cairn.RoleAssistant {
+			continue
+		}
+		uses := messages[i].ToolUses()
+		if len(uses) == 0 {
+			continue
+		}
+		var results []*cairn.ToolResult
+		if i+1 < len(messages) {
+			results = messages[i+1].ToolResults()
+		}
+		for _, use := range uses {
+			if !slices.ContainsFunc(results, func(r *cairn.ToolResult) bool { return r.CallID == use.CallID }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Heal returns the transcript with every tool use answered right after it: by its result, wherever that was, or by one
+// that says that the call was not executed. Results without a use are left out.
+func Heal(messages []cairn.Message) []cairn.Message {
+	results := map[string]*cairn.ToolResult{}
+	for i := range messages {
+		for _, r := range messages[i].ToolResults() {
+			if _, dup := results[r.CallID]; !dup {
+				results[r.CallID] = r
+			}
+		}
+	}
+	healed := make([]cairn.Message, 0, len(messages)+1)
+	for i := range messages {
+		m := messages[i]
+		if m.Role == cairn.RoleTool {
+			continue
+		}
+		healed = append(healed, m)
+		uses := m.ToolUses()
+		if m.Role != cairn.RoleAssistant || len(uses) == 0 {
+			continue
+		}
+		answer := cairn.Message{ID: m.ID + "/results", Role: cairn.RoleTool, RunID: m.RunID, CreatedAt: m.CreatedAt}
+		for _, use := range uses {
+			r := results[use.CallID]
+			if r == nil {
+				r = NotExecuted(use, "the call was not executed")
+			}
+			answer.Parts = append(answer.Parts, cairn.Part{Type: cairn.PartToolResult, Result: r})
+		}
+		healed = append(healed, answer)
+	}
+	return healed
+}
+
+// Unanswered returns the last reply of a transcript and those of its tool uses that have no result yet.
+func Unanswered(messages []cairn.Message) (reply *cairn.Message, open []*cairn.ToolUse) {
+	last := len(messages) - 1
+	for last >= 0 && messages[last].Role != cairn.RoleAssistant {
+		last--
+	}
+	if last < 0 {
+		return nil, nil
+	}
+	answered := map[string]bool{}
+	for i := last + 1; i < len(messages); i++ {
+		for _, r := range messages[i].ToolResults() {
+			answered[r.CallID] = true
+		}
+	}
+	for _, use := range messages[last].ToolUses() {
+		if !answered[use.CallID] {
+			open = append(open, use)
+		}
+	}
+	return &messages[last], open
+}
+
+// Closing returns the message that answers the open tool uses of a transcript's last reply as not executed, or nil.
+func Closing(messages []cairn.Message) *cairn.Message {
+	reply, open := Unanswered(messages)
+	if len(open) == 0 {
+		return nil
+	}
+	m := &cairn.Message{ID: reply.ID + "/closed", Role: cairn.RoleTool, RunID: reply.RunID}
+	for _, use := range open {
+		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolResult, Result: NotExecuted(use, "the call was not executed")})
+	}
+	return m
+}
+
+// Use returns the use that a result answers; one of the call's id and tool alone if the transcript does not have it.
+func Use(messages []cairn.Message, r *cairn.ToolResult) *cairn.ToolUse {
+	for _, m := range slices.Backward(messages) {
+		for _, use := range m.ToolUses() {
+			if use.CallID == r.CallID {
+				return use
+			}
+		}
+	}
+	return &cairn.ToolUse{CallID: r.CallID, Tool: r.Tool}
+}
+
+// MustFinish reports whether the model must call the finish tool, because the run has been told that its turn ends.
+func MustFinish(messages []cairn.Message, runID string) bool {
+	for i := len(messages) - 1; i >= 0 && messages[i].RunID == runID; i-- {
+		if messages[i].Origin == cairn.OriginMustFinish {
+			return true
+		}
+	}
+	return false
+}
+
+// NotExecuted returns the result of a call that was not executed.
+func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
+	return Failed(use, cairn.CodeNotExecuted, why)
+}
+
+// Failed returns a result that is an error.
+func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
+	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
+	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
+}
