@@ -5,6 +5,7 @@ package tail
 import (
 	"context"
 	"iter"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +21,10 @@ const maxLooks = 8
 // readBatch is how many events a follower asks the store for at once.
 const readBatch = 512
 
+// maxReads is how many followers of one process read from the store at once. The others wait for their turn, so that many
+// that begin together leave connections to those that write.
+var maxReads = max(4, 2*runtime.GOMAXPROCS(0))
+
 // Read fetches events after a sequence, at most limit, as store.Log.Read does.
 type Read func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 
@@ -29,6 +34,7 @@ type Hub struct {
 	mu        sync.Mutex
 	tails     map[string]*tail
 	followers atomic.Int64
+	reads     chan struct{} // has an entry for each read under way
 }
 
 // tail is one log that somebody follows.
@@ -141,7 +147,7 @@ func (h *Hub) join(log string) *tail {
 	if t == nil {
 		t = &tail{looks: map[int64]*look{}, changed: make(chan struct{}), signal: make(chan struct{}, 1), done: make(chan struct{})}
 		if h.tails == nil {
-			h.tails = map[string]*tail{}
+			h.tails, h.reads = map[string]*tail{}, make(chan struct{}, maxReads)
 		}
 		h.tails[log] = t
 		go h.waker(t)
@@ -194,7 +200,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 			if len(batch) == 0 && (!covered || seen != wakes) {
 				var err error
 				if first { // what others found may be older than this follower
-					batch, err = read(ctx, log, after, readBatch)
+					batch, err = h.read(ctx, log, after, read)
 				} else {
 					batch, err = h.share(ctx, t, version, log, after, read)
 				}
@@ -225,6 +231,17 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 	}
 }
 
+// read reads from the store when it is this follower's turn.
+func (h *Hub) read(ctx context.Context, log string, after int64, read Read) ([]cairn.Event, error) {
+	select {
+	case h.reads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-h.reads }()
+	return read(ctx, log, after, readBatch)
+}
+
 // share reads from the store, unless another follower has done so for the same events since the log was last known to change.
 func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, after int64, read Read) ([]cairn.Event, error) {
 	h.mu.Lock()
@@ -238,7 +255,7 @@ func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, aft
 			t.looks[after] = l
 		}
 		h.mu.Unlock()
-		l.batch, l.err = read(ctx, log, after, readBatch)
+		l.batch, l.err = h.read(ctx, log, after, read)
 		close(l.done)
 		return l.batch, l.err
 	}
@@ -249,7 +266,7 @@ func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, aft
 		return nil, ctx.Err()
 	}
 	if l.err != nil { // perhaps only because that follower left
-		return read(ctx, log, after, readBatch)
+		return h.read(ctx, log, after, read)
 	}
 	return l.batch, nil
 }

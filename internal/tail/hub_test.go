@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -327,5 +328,56 @@ func TestFollowersOutliveTheOneThatReads(t *testing.T) {
 		want(t, seen(), "1 up to 2")
 		h.Publish("log", s.put(1))
 		want(t, seen(), "2 up to 3")
+	})
+}
+
+func TestFollowersReadByTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const followers = 500
+		h, s := &Hub{}, &shelf{}
+		s.put(3)
+		var mu sync.Mutex
+		reading, most := 0, 0
+		slow := func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+			mu.Lock()
+			reading++
+			most = max(most, reading)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			reading--
+			mu.Unlock()
+			return s.read(ctx, log, after, limit)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for i := range followers {
+			group.Go(func() {
+				n := 0
+				for _, err := range h.Follow(ctx, fmt.Sprint("log", i), 0, slow) {
+					if n++; err != nil || n == 3 {
+						break
+					}
+				}
+				if n != 3 {
+					t.Errorf("a follower saw %d events", n)
+				}
+			})
+		}
+		group.Wait()
+		if most != maxReads {
+			t.Errorf("%d followers read at once, want %d", most, maxReads)
+		}
+		group.Go(func() { // one that leaves does not wait for its turn
+			for range h.Follow(ctx, "another log", 0, func(ctx context.Context, _ string, _ int64, _ int) ([]cairn.Event, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}) {
+			}
+		})
+		synctest.Wait()
+		cancel()
+		group.Wait()
 	})
 }

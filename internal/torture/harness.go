@@ -330,8 +330,13 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	}
 	errs := make([]error, len(rows))
 	var following sync.WaitGroup
+	turns := make(chan struct{}, 256) // a process has so many connections
 	for i := range rows {
-		following.Go(func() { errs[i] = followToEnd(ctx, st, eng, &rows[i]) })
+		turns <- struct{}{}
+		following.Go(func() {
+			errs[i] = followToEnd(ctx, st, eng, &rows[i])
+			<-turns
+		})
 	}
 	following.Wait()
 	return errors.Join(errs...)
