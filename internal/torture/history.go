@@ -264,9 +264,9 @@ func (t *turn) add(m *cairn.Message, at int) {
 		fmt.Sscanf(rest, "%d/%s", &number, &what)
 	}
 	switch {
-	case strings.Contains(m.ID, "/withdrawn"):
+	case m.Origin == cairn.OriginWithdrawn:
 		t.withdrawn = append(t.withdrawn, m)
-	case strings.HasPrefix(m.ID, "companion/"):
+	case m.Origin == cairn.OriginCompanion:
 		t.loose = append(t.loose, m)
 	case own && strings.HasPrefix(rest, "in"):
 		t.input = append(t.input, m)
