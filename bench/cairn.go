@@ -81,7 +81,7 @@ func (s *cairnSession) step(ctx context.Context) error {
 }
 
 func (s *cairnSession) read(ctx context.Context) (out transcript, err error) {
-	snapshot, err := s.system.store.Snapshot(ctx, s.row.ID, 0)
+	snapshot, err := s.system.store.Read(ctx, s.row.ID, store.ToDrive(0))
 	if err != nil {
 		return out, err
 	}

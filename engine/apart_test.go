@@ -204,18 +204,12 @@ type counting struct {
 	messages int
 }
 
-func (s *counting) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	snap, err := s.Store.Snapshot(ctx, id, from)
+func (s *counting) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	snap, err := s.Store.Read(ctx, id, want)
 	if err == nil {
 		s.messages += len(snap.Messages)
 	}
 	return snap, err
-}
-
-func (s *counting) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	list, err := s.Store.Messages(ctx, id, from, limit)
-	s.messages += len(list)
-	return list, err
 }
 
 // What a step reads does not grow with the history, however many processes carry out the effects of a turn, nor does what the

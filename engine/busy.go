@@ -111,7 +111,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 
 // rollback stops a session's run and takes it back.
 func (e *Engine) rollback(ctx context.Context, sessionID string) error {
-	row, err := e.store.Load(ctx, sessionID)
+	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 		return err
 	}
 	runID := row.RunID
-	if row, err = e.store.Load(ctx, sessionID); err != nil {
+	if row, err = store.Load(ctx, e.store, sessionID); err != nil {
 		return err
 	}
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
@@ -136,7 +136,7 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 
 // startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
 func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
-	queue, err := e.store.Queue(ctx, sessionID)
+	queue, err := store.Queue(ctx, e.store, sessionID)
 	if err != nil || len(queue) == 0 {
 		return nil, err
 	}

@@ -337,7 +337,7 @@ func TestCacheIsOneForAllTools(t *testing.T) {
 	}
 	eng := open(t, st, bot(scripted.New(append(steps, scripted.Text("done"))...), cached("one", 1), cached("two", 3)))
 	wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
-	snap, err := st.Store.Snapshot(t.Context(), "s", 0)
+	snap, err := st.Store.Read(t.Context(), "s", store.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -220,7 +220,7 @@ func TestCacheByTheStoresClock(t *testing.T) {
 
 func rowOf(t *testing.T, st store.Store, ref cairn.CallRef) *cairn.PendingCall {
 	t.Helper()
-	c, err := st.Call(t.Context(), ref.RootID, ref.ID)
+	c, err := store.FindCall(t.Context(), st, ref.RootID, ref.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 				var done atomic.Bool
 				var interrupts sync.WaitGroup
 				st.stepIn(func(ctx context.Context, op string) error {
-					if row, _ := st.Store.Load(t.Context(), "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
+					if row, _ := store.Load(t.Context(), st.Store, "s"); op != "Load" || row.Status != cairn.SessionActive || done.Swap(true) {
 						return nil
 					}
 					if !stop {

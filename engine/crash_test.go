@@ -254,7 +254,7 @@ func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 				if run, err := open(t, st, agent, shortLease).Execute(t.Context(), "s", "bot", cairn.Text("go")); err == nil {
 					_, _ = run.Wait(t.Context())
 				}
-				staged, err := st.Store.Staged(t.Context(), "s", "")
+				staged, err := store.StagedOf(t.Context(), st.Store, "s", "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -104,7 +104,7 @@ func TestSessionThatCannotBeReadIsFailed(t *testing.T) {
 				st.which = func(string) bool { return true }
 				serve(t, open(t, st, asking(), named("b"), quiet), 5*time.Minute)
 				row := load(t, st.tap, "bot0")
-				run, err := st.tap.Run(t.Context(), "bot0", row.RunID)
+				run, err := store.FindRun(t.Context(), st.tap, "bot0", row.RunID)
 				if err != nil || row.Status != cairn.SessionFailed || run.Status != cairn.RunFailed || run.Error == nil || run.Error.Code != cairn.CodeCorrupt {
 					t.Fatalf("the session is %s, its run %+v, %v", row.Status, run, err)
 				}
@@ -135,12 +135,12 @@ type unreadable struct {
 	tries int
 }
 
-func (s *unreadable) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	if s.which(id) {
+func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	if want.State && s.which(id) {
 		s.tries++
 		return nil, s.err
 	}
-	return s.tap.Snapshot(ctx, id, from)
+	return s.tap.Read(ctx, id, want)
 }
 
 // A worker that is told to stop while it takes a session on finishes that: else the session would have a lease, and nobody who

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // RunOption adds to an Execute, Resume or Retry. One that the verb cannot honour is refused with ErrInvalid, which names it.
@@ -176,7 +177,7 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 			return nil, err
 		}
 	} else if o.input == nil {
-		row, err := e.store.Load(ctx, sessionID)
+		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +202,7 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 	if closed {
 		return errClosed()
 	}
-	row, err := e.store.Load(ctx, sessionID)
+	row, err := store.Load(ctx, e.store, sessionID)
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 		if err := e.kept(ctx, row); err != nil {
 			return err
 		}
-		if _, err := e.store.Checkpoint(ctx, sessionID, checkpointID); err != nil {
+		if _, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID); err != nil {
 			return err
 		}
 		if err := e.fx.Abandon(ctx, row); err != nil {
@@ -338,7 +339,7 @@ func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
 	if r != nil {
 		return r, nil
 	}
-	record, err := e.store.Run(ctx, sessionID, row.RunID)
+	record, err := store.FindRun(ctx, e.store, sessionID, row.RunID)
 	if err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func runsOf(t *testing.T, st store.Store, id string) []cairn.Run {
 
 func load(t *testing.T, st store.Store, id string) *cairn.Session {
 	t.Helper()
-	row, err := st.Load(context.Background(), id)
+	row, err := store.Load(context.Background(), st, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func load(t *testing.T, st store.Store, id string) *cairn.Session {
 
 func state(t *testing.T, st store.Store, id string) string {
 	t.Helper()
-	raw, err := st.State(context.Background(), id, "")
+	raw, err := store.State(context.Background(), st, id, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func state(t *testing.T, st store.Store, id string) string {
 
 func history(t *testing.T, st store.LogProvider, id string) []cairn.Event {
 	t.Helper()
-	row, err := st.(store.Store).Load(context.Background(), id)
+	row, err := store.Load(context.Background(), st.(store.Store), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (e *heldError) Unwrap() error { return e.error }
 // stranger returns a heldError if a run whose lease has run out is still to be left to its host, which this process does not
 // have.
 func (e *Engine) stranger(ctx context.Context, id string) error {
-	row, err := e.store.Load(ctx, id)
+	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
 		return err
 	}

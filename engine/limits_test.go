@@ -386,7 +386,7 @@ func TestCallersInputThatCannotBeKept(t *testing.T) {
 			t.Errorf("%s: error %v, want one in %q", name, test.err, test.field)
 		}
 	}
-	if _, err := st.Load(t.Context(), "new"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := store.Load(t.Context(), st, "new"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("a session was begun: %v", err)
 	}
 	if load(t, st, "s").Version != before {

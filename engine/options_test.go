@@ -199,7 +199,7 @@ func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 			})
 			loads := 0 // of the session after it was stopped: the first sees that, the second is to take it back
 			st.stepIn(nil, func(_ context.Context, op string) error {
-				if row, err := st.Store.Load(t.Context(), "s"); op == "Load" && err == nil && row.Status == cairn.SessionInterrupted {
+				if row, err := store.Load(t.Context(), st.Store, "s"); op == "Load" && err == nil && row.Status == cairn.SessionInterrupted {
 					if loads++; loads == 2 {
 						overtake()
 					}

@@ -27,27 +27,22 @@ type moment struct{ atomic.Int64 }
 
 func (m *moment) take() time.Duration { return time.Duration(m.Swap(0)) }
 
-func (s *outrun) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
-	list, err := s.tap.Queue(ctx, id)
-	if d := s.queue.take(); d > 0 {
-		s.snapshot.Store(int64(2 * d))
-		time.Sleep(d)
+func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	snap, err := s.tap.Read(ctx, id, want)
+	switch {
+	case want.Queue:
+		if d := s.queue.take(); d > 0 {
+			s.snapshot.Store(int64(2 * d))
+			time.Sleep(d)
+		}
+	case want.Messages && want.State:
+		time.Sleep(s.snapshot.take())
+	case want == store.Want{} && s.child != nil && err == nil:
+		if row := snap.Session; row.ParentID != "" && row.Ready() && !s.asked.Swap(true) {
+			s.child(row)
+		}
 	}
-	return list, err
-}
-
-func (s *outrun) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	snap, err := s.tap.Snapshot(ctx, id, from)
-	time.Sleep(s.snapshot.take())
 	return snap, err
-}
-
-func (s *outrun) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	row, err := s.tap.Load(ctx, id)
-	if s.child != nil && err == nil && row.ParentID != "" && row.Ready() && !s.asked.Swap(true) {
-		s.child(row)
-	}
-	return row, err
 }
 
 // Whoever drove the turn before and a worker may both find the next one in the queue.

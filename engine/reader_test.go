@@ -21,19 +21,16 @@ type asked struct {
 	n atomic.Int64
 }
 
-func (a *asked) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	a.n.Add(1)
-	return a.Store.Load(ctx, id)
+func (a *asked) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	if !want.Messages {
+		a.n.Add(1)
+	}
+	return a.Store.Read(ctx, id, want)
 }
 
 func (a *asked) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	a.n.Add(1)
 	return a.Store.List(ctx, q)
-}
-
-func (a *asked) Run(ctx context.Context, id, run string) (*cairn.Run, error) {
-	a.n.Add(1)
-	return a.Store.Run(ctx, id, run)
 }
 
 // However many read or wait, a process asks for the sessions of a tree as if it were one, and not at all when they have left.

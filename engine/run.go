@@ -83,7 +83,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
 	switch {
 	case err != nil || record.Status != cairn.RunRunning:
 		return ended(record, err)
@@ -95,7 +95,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
-	record, err := r.eng.store.Run(ctx, r.session, r.id)
+	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
 	if r.queued && errors.Is(err, cairn.ErrNotFound) {
 		record, err = &cairn.Run{Status: cairn.RunRunning}, nil // as good as
 	}
@@ -110,7 +110,7 @@ func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return ended(r.eng.store.Run(ctx, r.session, r.id))
+	return ended(store.FindRun(ctx, r.eng.store, r.session, r.id))
 }
 
 func ended(record *cairn.Run, err error) (*cairn.Result, error) {
@@ -168,7 +168,7 @@ func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation str
 			if ev.Type != cairn.EventSessionDeleted {
 				continue
 			}
-			if _, err := e.store.Load(ctx, root); err != nil { // else it was restored
+			if _, err := store.Load(ctx, e.store, root); err != nil { // else it was restored
 				yield(cairn.Event{}, err)
 				return
 			}

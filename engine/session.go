@@ -16,7 +16,7 @@ func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error)
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	return e.store.Load(ctx, id)
+	return store.Load(ctx, e.store, id)
 }
 
 // Sessions pages through sessions, newest first.
@@ -26,12 +26,12 @@ func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page
 
 // Messages returns at most limit messages of a session from index from on; limit 0 means 100.
 func (e *Engine) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	return e.store.Messages(ctx, id, from, limit)
+	return store.Messages(ctx, e.store, id, from, limit)
 }
 
 // State returns a session's state, as of a checkpoint if checkpointID is not empty.
 func (e *Engine) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	return e.store.State(ctx, id, checkpointID)
+	return store.State(ctx, e.store, id, checkpointID)
 }
 
 // Runs pages through a session's runs by turn. Of a run that is under way, steps and usage are as of its last commit.
@@ -91,7 +91,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	snap, err := e.store.Snapshot(ctx, id, 0)
+	snap, err := e.store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return nil, err
 	}
@@ -200,12 +200,12 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
 	}
-	row, err := e.store.Load(ctx, id)
+	row, err := store.Load(ctx, e.store, id)
 	if err != nil {
 		return nil, err
 	}
 	if row.Status == cairn.SessionPaused {
-		if _, err := e.store.Checkpoint(ctx, id, checkpointID); err != nil {
+		if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
 			return nil, err
 		}
 		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)

@@ -63,7 +63,7 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Sto
 // stopRest stops what is left below a session whose run has been stopped: companions, which nobody waits for, and what they
 // and others left behind. What a later run has begun is not touched.
 func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	run, err := e.store.Run(ctx, row.ID, stop.RunID)
+	run, err := store.FindRun(ctx, e.store, row.ID, stop.RunID)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.St
 		if !isConflict(err) {
 			return err
 		}
-		if row, err = e.store.Load(ctx, row.ID); err != nil {
+		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
 			return err
 		}
 		if row.Status != cairn.SessionPaused {
@@ -131,7 +131,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 		}
 	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
-		row, err := e.store.Load(ctx, sessionID)
+		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func TestStopThatComesWhileARunBegins(t *testing.T) {
 						return nil
 					}
 					st.stepIn(nil, nil)
-					row, err := st.Store.Load(ctx, "s")
+					row, err := store.Load(ctx, st.Store, "s")
 					if err == nil {
 						err = st.Store.RequestStop(ctx, "s", cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt})
 					}

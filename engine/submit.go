@@ -109,7 +109,7 @@ func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingC
 	if callID == "" {
 		return nil, cairn.Invalid("call_id", "is empty")
 	}
-	return e.store.Call(ctx, root, callID)
+	return store.FindCall(ctx, e.store, root, callID)
 }
 
 // Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The error
@@ -134,5 +134,5 @@ func (e *Engine) changeClaim(ctx context.Context, root, callID string, change fu
 	if err != nil {
 		return nil, err
 	}
-	return e.store.Call(ctx, root, callID)
+	return store.FindCall(ctx, e.store, root, callID)
 }

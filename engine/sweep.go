@@ -39,13 +39,13 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 		return nil, err
 	}
 	if e.sweeper == nil {
-		if _, err := e.store.Load(ctx, id); err != nil {
+		if _, err := store.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
 		return nil, cairn.Errorf(cairn.CodeExists, "session %q is there", id)
 	}
 	var gone *store.GoneError
-	if _, err := e.store.Load(ctx, id); errors.As(err, &gone) {
+	if _, err := store.Load(ctx, e.store, id); errors.As(err, &gone) {
 		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) { // somebody is purging it
 			return nil, store.NotFound(id)
 		}
@@ -107,7 +107,7 @@ func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*s
 
 // deleteTree removes a session tree for good from a store that cannot hide it first.
 func (e *Engine) deleteTree(ctx context.Context, root string) error {
-	row, err := e.store.Load(ctx, root)
+	row, err := store.Load(ctx, e.store, root)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -83,29 +82,26 @@ func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Se
 	return through(s, ctx, "Commit", func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	return through(s, ctx, "Load", func() (*cairn.Session, error) { return s.Store.Load(ctx, id) })
+func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	return through(s, ctx, nameOf(want), func() (*store.Snapshot, error) { return s.Store.Read(ctx, id, want) })
 }
 
-func (s *tap) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	return through(s, ctx, "Snapshot", func() (*store.Snapshot, error) { return s.Store.Snapshot(ctx, id, from) })
-}
-
-func (s *tap) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	return through(s, ctx, "Messages", func() ([]cairn.Message, error) { return s.Store.Messages(ctx, id, from, limit) })
-}
-
-func (s *tap) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	return through(s, ctx, "State", func() (json.RawMessage, error) { return s.Store.State(ctx, id, checkpointID) })
+// nameOf returns what a reading is called in the list of operations.
+func nameOf(want store.Want) string {
+	switch {
+	case want == store.Want{}:
+		return "Load"
+	case want.Messages && want.State:
+		return "Snapshot"
+	case want.Run != "":
+		return "Run"
+	}
+	return "Read"
 }
 
 func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
 	_, err := through(s, ctx, "Stage", func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
 	return err
-}
-
-func (s *tap) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
-	return through(s, ctx, "Staged", func() ([]store.Staged, error) { return s.Store.Staged(ctx, id, stepID) })
 }
 
 func (s *tap) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
@@ -117,16 +113,8 @@ func (s *tap) RequestStop(ctx context.Context, id string, stop cairn.Stop) error
 	return err
 }
 
-func (s *tap) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
-	return through(s, ctx, "Run", func() (*cairn.Run, error) { return s.Store.Run(ctx, id, runID) })
-}
-
 func (s *tap) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
 	return through(s, ctx, "Runs", func() (store.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
-}
-
-func (s *tap) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
-	return through(s, ctx, "Checkpoint", func() (*cairn.Checkpoint, error) { return s.Store.Checkpoint(ctx, id, checkpointID) })
 }
 
 func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {

@@ -230,14 +230,14 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 
 // settleChild sees to a sub-agent's session. Its root goes on with it; if nobody waits for it any more, it is ended.
 func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
-	child, err := e.store.Load(ctx, d.SessionID)
+	child, err := store.Load(ctx, e.store, d.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	if alone, err := e.worksAlone(ctx, child); err != nil || alone {
 		return e.continueCompanion(ctx, child, err)
 	}
-	root, err := e.store.Load(ctx, d.RootID)
+	root, err := store.Load(ctx, e.store, d.RootID)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 		case above.ParentID == d.RootID:
 			return e.goOn(ctx, d.RootID, false)
 		}
-		if above, err = e.store.Load(ctx, above.ParentID); err != nil {
+		if above, err = store.Load(ctx, e.store, above.ParentID); err != nil {
 			return nil, err
 		}
 	}
@@ -269,7 +269,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 // awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is at work
 // and may have seen a companion wait: then it goes on with it, or waits for it once its step is committed.
 func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
-	parent, err := e.store.Load(ctx, child.ParentID)
+	parent, err := store.Load(ctx, e.store, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
@@ -279,7 +279,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if err != nil || parent.Status != cairn.SessionPaused {
 		return false, err
 	}
-	run, err := e.store.Run(ctx, parent.ID, parent.RunID)
+	run, err := store.FindRun(ctx, e.store, parent.ID, parent.RunID)
 	if err != nil {
 		return false, err
 	}
@@ -295,7 +295,7 @@ func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, er
 	if awaited, err := e.awaited(ctx, child); err != nil || awaited {
 		return false, err
 	}
-	parent, err := e.store.Load(ctx, child.ParentID)
+	parent, err := store.Load(ctx, e.store, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return true, nil
 	}

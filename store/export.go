@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"math"
 	"reflect"
 	"slices"
 
@@ -138,7 +137,7 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 		}
 	}
 	for from := 0; from < row.MessageCount; {
-		messages, err := x.st.Messages(x.ctx, id, from, exportPage)
+		messages, err := Messages(x.ctx, x.st, id, from, exportPage)
 		if err != nil {
 			return err
 		}
@@ -170,18 +169,14 @@ func (x *exporter) session(row *cairn.Session, log *LogExtent) error {
 
 // small yields what is read whole.
 func (x *exporter) small(id string) error {
-	queue, err := x.st.Queue(x.ctx, id)
+	snap, err := x.st.Read(x.ctx, id, Want{Queue: true, Staged: true, Cache: true})
 	if err != nil {
 		return err
 	}
-	snap, err := x.st.Snapshot(x.ctx, id, math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	if len(queue)+len(snap.Staged)+len(snap.Cache) == 0 {
+	if len(snap.Queue)+len(snap.Staged)+len(snap.Cache) == 0 {
 		return nil
 	}
-	return x.give(&Part{Queue: queue, Staged: snap.Staged, Cache: snap.Cache})
+	return x.give(&Part{Queue: snap.Queue, Staged: snap.Staged, Cache: snap.Cache})
 }
 
 // exportPages yields a list page by page.
@@ -207,7 +202,7 @@ func exportPages[T any](x *exporter, read func(cursor string) (Page[T], error), 
 // Tree returns the rows of a session tree: the root, and parents before their children, which come by creation and id. A
 // session that is not a root is ErrInvalid, one whose parent is missing ErrCorrupt.
 func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
-	row, err := st.Load(ctx, root)
+	row, err := Load(ctx, st, root)
 	if err != nil {
 		return nil, err
 	}

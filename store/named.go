@@ -19,7 +19,7 @@ func Update(ctx context.Context, st Store, id string, change func(*cairn.Session
 		if err := again(ctx, try); err != nil {
 			return nil, err
 		}
-		s, err := st.Load(ctx, id)
+		s, err := Load(ctx, st, id)
 		if err != nil {
 			return nil, err
 		}
@@ -58,15 +58,6 @@ func Create(ctx context.Context, st Store, s *cairn.Session, initialState []byte
 	return st.Commit(ctx, s.ID, &Commit{Guard: Guard{New: true}, Create: s, InitialState: initialState})
 }
 
-// Exists reports whether there is such a session.
-func Exists(ctx context.Context, st Store, id string) (bool, error) {
-	_, err := st.Load(ctx, id)
-	if errors.Is(err, cairn.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // AppendMessages adds messages to a session, whether or not it is running.
 func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.Message) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) {
@@ -78,7 +69,7 @@ func AppendMessages(ctx context.Context, st Store, id string, messages ...cairn.
 // state is a CodeState error and nothing is written.
 func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
-		snap, err := st.State(ctx, id, "")
+		snap, err := State(ctx, st, id, "")
 		if err != nil {
 			return nil, err
 		}
@@ -125,19 +116,4 @@ func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Sess
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}, nil
 	})
-}
-
-// AllMessages returns every message of a session, read in pages.
-func AllMessages(ctx context.Context, st Store, id string) ([]cairn.Message, error) {
-	var all []cairn.Message
-	for {
-		page, err := st.Messages(ctx, id, len(all), 1000)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < 1000 {
-			return all, nil
-		}
-	}
 }

@@ -160,6 +160,7 @@ func RunGone(row *cairn.Session, runID string) error {
 // Selects reports whether a query, but for its cursor, selects a call at the store's time now.
 func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 	return (q.RootID == "" || c.RootID == q.RootID) &&
+		(q.ID == "" || c.ID == q.ID) &&
 		(q.SessionID == "" || c.SessionID == q.SessionID) &&
 		(q.StepID == "" || c.StepID == q.StepID) &&
 		(q.UserID == "" || c.UserID == q.UserID) &&

@@ -25,23 +25,18 @@ import (
 type Store interface {
 	// Commit applies c to a session, all or nothing, and returns the session as it is then. See [Commit].
 	Commit(ctx context.Context, id string, c *Commit) (*cairn.Session, error)
-	// Load returns a session's row.
-	Load(ctx context.Context, id string) (*cairn.Session, error)
-	// Snapshot returns, from one point in time, what a process needs to drive a session: its row, its state, its messages
-	// from index from on, and what is staged. If from is beyond the last message, Messages is empty.
-	Snapshot(ctx context.Context, id string, from int) (*Snapshot, error)
-	// Messages returns at most limit messages from index from on; limit 0 means 100. A session that does not exist is
-	// ErrNotFound, a range beyond the end is empty.
-	Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error)
-	// State returns a session's state, as of a checkpoint if checkpointID is not empty.
-	State(ctx context.Context, id, checkpointID string) (json.RawMessage, error)
+	// Read returns a session's row and what else want asks for, all of it from one point in time. A run or checkpoint that want
+	// names and the session does not have is ErrNotFound.
+	Read(ctx context.Context, id string, want Want) (*Snapshot, error)
+	// Runs pages through a session's runs by turn.
+	Runs(ctx context.Context, id string, q PageQuery) (Page[cairn.Run], error)
+	// Checkpoints pages through a session's checkpoints in order of writing.
+	Checkpoints(ctx context.Context, id string, q PageQuery) (Page[cairn.Checkpoint], error)
 
 	// Stage keeps pieces of a step that is not committed yet. A piece that is already there, by step and key, is left as
 	// it is. token must be the session's current fencing token, and not 0, else the error is a ConflictError with
 	// ErrFenced. The session's version does not change.
 	Stage(ctx context.Context, id string, token int64, pieces ...Staged) error
-	// Staged returns the pieces of one step, or of all steps if stepID is empty, in the order they were staged.
-	Staged(ctx context.Context, id, stepID string) ([]Staged, error)
 
 	// Renew extends the lease of the holder of token to ttl from now, and returns the stop request aimed at the run that
 	// holds the session, or nil. A token that is not current is a ConflictError with ErrFenced. The session's version does
@@ -53,21 +48,8 @@ type Store interface {
 	// not change.
 	RequestStop(ctx context.Context, id string, stop cairn.Stop) error
 
-	// Run returns one run of a session; ErrNotFound if it has no such run.
-	Run(ctx context.Context, id, runID string) (*cairn.Run, error)
-	// Runs pages through a session's runs by turn.
-	Runs(ctx context.Context, id string, q PageQuery) (Page[cairn.Run], error)
-	// Checkpoint returns one checkpoint of a session; ErrNotFound if it has no such checkpoint.
-	Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error)
-	// Checkpoints pages through a session's checkpoints in order of writing.
-	Checkpoints(ctx context.Context, id string, q PageQuery) (Page[cairn.Checkpoint], error)
-
-	// Call returns the row of a pending call by its tree's root and its id; ErrNotFound if the tree has no such call.
-	Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error)
 	// Calls pages through pending calls of all sessions, the oldest first.
 	Calls(ctx context.Context, q CallQuery) (Page[cairn.PendingCall], error)
-	// Queue returns the turns that are to follow, the next one first.
-	Queue(ctx context.Context, id string) ([]QueuedTurn, error)
 
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
 	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session, ErrNotFound
@@ -80,8 +62,6 @@ type Store interface {
 	Prune(ctx context.Context, id string, keep int) (int, error)
 	// List pages through sessions, newest first.
 	List(ctx context.Context, q SessionQuery) (Page[cairn.Session], error)
-	// CountTree returns how many sessions a tree has, its root included; 0 if there is no such tree.
-	CountTree(ctx context.Context, root string) (int, error)
 	// Due pages through the sessions that need a worker, of any kind of [DueKind], the longest due first. A session is
 	// listed once.
 	Due(ctx context.Context, q DueQuery) (Page[Due], error)
@@ -91,6 +71,12 @@ type Store interface {
 	Delete(ctx context.Context, id string) error
 	// Close releases what the store holds. Calls under way may fail.
 	Close() error
+}
+
+// TreeCounter is a Store that counts the sessions of a tree without listing them; [CountTree] uses it.
+type TreeCounter interface {
+	// CountTree returns how many sessions a tree has, its root included; 0 if there is no such tree.
+	CountTree(ctx context.Context, root string) (int, error)
 }
 
 // Sweeper is a Store that can hide sessions before it removes them for good, and knows which have expired. Without it a
@@ -145,18 +131,6 @@ type StopWatcher interface {
 type StopNotice struct {
 	SessionID string
 	Stop      cairn.Stop
-}
-
-// Snapshot is a session at one point in time.
-type Snapshot struct {
-	Session  *cairn.Session
-	State    json.RawMessage
-	Messages []cairn.Message
-	Staged   []Staged
-	// Calls are the pending calls of the row's SuspendedStep, the oldest first.
-	Calls []cairn.PendingCall
-	// Cache is the session's tool-result cache, by key.
-	Cache []CacheEntry
 }
 
 // Staged is one piece of a step under way: its reply, or the result of one call.
@@ -228,7 +202,9 @@ type SessionQuery struct {
 
 // CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.
 type CallQuery struct {
-	RootID    string
+	RootID string
+	// ID selects the call of that id: together with RootID there is at most one.
+	ID        string
 	SessionID string
 	StepID    string
 	UserID    string

@@ -131,7 +131,7 @@ func TestLateStartIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-working
-	row, err := s.st.Load(t.Context(), "s")
+	row, err := store.Load(t.Context(), s.st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

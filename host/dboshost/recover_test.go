@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // Any number of processes may open a new database at once.
@@ -64,7 +65,7 @@ func working(t *testing.T, eng *engine.Engine) {
 // token returns that of the session's lease.
 func (s *site) token() int64 {
 	s.Helper()
-	row, err := s.st.Load(s.Context(), "s")
+	row, err := store.Load(s.Context(), s.st, "s")
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // crashes kill a process at a chosen moment. Another one goes on.
@@ -65,7 +66,7 @@ func (s *scene) stepOf(agent string, n int) func(operation) bool {
 		if o.commit == nil || o.commit.Step != n {
 			return false
 		}
-		row, err := s.st.Load(context.Background(), o.session)
+		row, err := store.Load(context.Background(), s.st, o.session)
 		return err == nil && row.Agent == agent
 	}
 }

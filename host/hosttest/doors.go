@@ -78,7 +78,7 @@ func (d *doors) play() {
 	eng := d.open(d.st)
 	run, err := eng.Execute(d.Context(), d.id, "bot", cairn.Text(d.text), d.options()...)
 	if d.refused("the first turn", err) {
-		if _, err := d.cold.Load(d.Context(), d.id); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := store.Load(d.Context(), d.cold, d.id); !errors.Is(err, cairn.ErrNotFound) {
 			d.Fatalf("a turn that was refused left a session: %v", err)
 		}
 		run, err = eng.Execute(d.Context(), d.id, "bot", cairn.Text("go"))
@@ -92,7 +92,7 @@ func (d *doors) play() {
 
 	before, err := store.AllMessages(d.Context(), d.cold, d.id)
 	d.must(err)
-	state, err := d.cold.State(d.Context(), d.id, "")
+	state, err := store.State(d.Context(), d.cold, d.id, "")
 	d.must(err)
 	d.sound(before)
 	d.turn(eng, "and now?") // of a process that has the session in memory
@@ -280,11 +280,11 @@ func (d *doors) sound(messages []cairn.Message) {
 	for i := range messages {
 		d.must(messages[i].Validate())
 	}
-	row, err := d.cold.Load(d.Context(), d.id)
+	row, err := store.Load(d.Context(), d.cold, d.id)
 	d.must(err)
 	d.must(row.Usage.Validate())
 	d.must(row.ValidateContext())
-	state, err := d.cold.State(d.Context(), d.id, "")
+	state, err := store.State(d.Context(), d.cold, d.id, "")
 	d.must(err)
 	if problem := limits.JSON(state); problem != "" {
 		d.Fatalf("the state %s", problem)

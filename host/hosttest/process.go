@@ -2,7 +2,6 @@ package hosttest
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"strings"
 	"sync"
@@ -175,29 +174,13 @@ func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Se
 	return through(s, operation{"Commit", id, c}, func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	return through(s, operation{name: "Load"}, func() (*cairn.Session, error) { return s.Store.Load(ctx, id) })
-}
-
-func (s *tap) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	return through(s, operation{name: "Snapshot"}, func() (*store.Snapshot, error) { return s.Store.Snapshot(ctx, id, from) })
-}
-
-func (s *tap) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	return through(s, operation{name: "Messages"}, func() ([]cairn.Message, error) { return s.Store.Messages(ctx, id, from, limit) })
-}
-
-func (s *tap) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	return through(s, operation{name: "State"}, func() (json.RawMessage, error) { return s.Store.State(ctx, id, checkpointID) })
+func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	return through(s, operation{name: "Read"}, func() (*store.Snapshot, error) { return s.Store.Read(ctx, id, want) })
 }
 
 func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
 	_, err := through(s, operation{name: "Stage", session: id}, func() (struct{}, error) { return only(s.Store.Stage(ctx, id, token, pieces...)) })
 	return err
-}
-
-func (s *tap) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
-	return through(s, operation{name: "Staged"}, func() ([]store.Staged, error) { return s.Store.Staged(ctx, id, stepID) })
 }
 
 func (s *tap) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
@@ -209,32 +192,16 @@ func (s *tap) RequestStop(ctx context.Context, id string, stop cairn.Stop) error
 	return err
 }
 
-func (s *tap) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
-	return through(s, operation{name: "Run"}, func() (*cairn.Run, error) { return s.Store.Run(ctx, id, runID) })
-}
-
 func (s *tap) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
 	return through(s, operation{name: "Runs"}, func() (store.Page[cairn.Run], error) { return s.Store.Runs(ctx, id, q) })
-}
-
-func (s *tap) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
-	return through(s, operation{name: "Checkpoint"}, func() (*cairn.Checkpoint, error) { return s.Store.Checkpoint(ctx, id, checkpointID) })
 }
 
 func (s *tap) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
 	return through(s, operation{name: "Checkpoints"}, func() (store.Page[cairn.Checkpoint], error) { return s.Store.Checkpoints(ctx, id, q) })
 }
 
-func (s *tap) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	return through(s, operation{name: "Call"}, func() (*cairn.PendingCall, error) { return s.Store.Call(ctx, root, callID) })
-}
-
 func (s *tap) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	return through(s, operation{name: "Calls"}, func() (store.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
-}
-
-func (s *tap) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
-	return through(s, operation{name: "Queue"}, func() ([]store.QueuedTurn, error) { return s.Store.Queue(ctx, id) })
 }
 
 func (s *tap) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // refusals are of what cannot be taken. Each says why, and changes nothing.
@@ -187,7 +188,7 @@ func (s *scene) guesses() {
 		s.Errorf("two sessions share an id: %v", seen)
 	}
 	for _, root := range s.roots {
-		row, err := s.st.Load(s.Context(), root)
+		row, err := store.Load(s.Context(), s.st, root)
 		s.must(err)
 		if row.Secret == "" || strings.Contains(s.trees(), row.Secret) {
 			s.Errorf("the secret of session %s is not kept", root)

@@ -353,7 +353,7 @@ func (s *scene) awaitDeath(run *engine.Run) {
 // row returns a session's row.
 func (s *scene) row(id string) *cairn.Session {
 	s.Helper()
-	row, err := s.st.Load(s.Context(), id)
+	row, err := store.Load(s.Context(), s.st, id)
 	s.must(err)
 	return row
 }

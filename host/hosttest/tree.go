@@ -33,7 +33,7 @@ type record struct {
 
 // treeOf reads the tree that a session belongs to.
 func treeOf(ctx context.Context, st store.Store, log store.Log, session string) (*tree, error) {
-	row, err := st.Load(ctx, session)
+	row, err := store.Load(ctx, st, session)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func treeOf(ctx context.Context, st store.Store, log store.Log, session string) 
 // readTree reads a root session with all below it.
 func readTree(ctx context.Context, st store.Store, log store.Log, root string) (*tree, error) {
 	t := &tree{order: map[string]int{}}
-	row, err := st.Load(ctx, root)
+	row, err := store.Load(ctx, st, root)
 	if err != nil {
 		return nil, err
 	}
@@ -71,13 +71,13 @@ func readTree(ctx context.Context, st store.Store, log store.Log, root string) (
 func (t *tree) add(ctx context.Context, st store.Store, id string) error {
 	r := &record{}
 	var err error
-	if r.row, err = st.Load(ctx, id); err != nil {
+	if r.row, err = store.Load(ctx, st, id); err != nil {
 		return err
 	}
 	if r.messages, err = store.AllMessages(ctx, st, id); err != nil {
 		return err
 	}
-	if r.state, err = st.State(ctx, id, ""); err != nil {
+	if r.state, err = store.State(ctx, st, id, ""); err != nil {
 		return err
 	}
 	r.runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
@@ -92,7 +92,7 @@ func (t *tree) add(ctx context.Context, st store.Store, id string) error {
 	if err != nil {
 		return err
 	}
-	if r.staged, err = st.Staged(ctx, id, ""); err != nil {
+	if r.staged, err = store.StagedOf(ctx, st, id, ""); err != nil {
 		return err
 	}
 	r.events = slices.DeleteFunc(slices.Clone(t.events), func(ev cairn.Event) bool { return ev.SessionID != id })

@@ -145,7 +145,7 @@ func (p *player) wantDriven(token int64) {
 // token returns that of the session's lease.
 func (p *player) token() int64 {
 	p.Helper()
-	row, err := p.st.Load(p.Context(), "s")
+	row, err := store.Load(p.Context(), p.st, "s")
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func (l *laborer) crash(p *player) int64 {
 	}
 	<-l.working
 	for {
-		pieces, err := p.st.Staged(p.Context(), "s", "")
+		pieces, err := store.StagedOf(p.Context(), p.st, "s", "")
 		if err != nil {
 			p.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 	token := bot.crash(one)
 	three := newPlayer(t, st, quick(t), opts, bot.Agent)
 	for range 3 { // times that the lease would run out
-		row, err := st.Load(t.Context(), "s")
+		row, err := store.Load(t.Context(), st, "s")
 		if err != nil {
 			t.Fatal(err)
 		}

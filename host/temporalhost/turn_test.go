@@ -147,7 +147,7 @@ func TestLongTurnContinuesAsNew(t *testing.T) {
 	if n := len(histories(t, c)); n != 3 {
 		t.Errorf("%d workflow runs for 7 steps, want 3", n)
 	}
-	if raw, err := st.State(t.Context(), "s", ""); err != nil || string(raw) != `{"notes":["0","1","2","3","4","5"]}` {
+	if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["0","1","2","3","4","5"]}` {
 		t.Errorf("state %s, %v", raw, err)
 	}
 }

@@ -143,7 +143,7 @@ func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 		if res := outcome(t, run, err); res.Text != "From the new one." {
 			t.Errorf("the next turn came to %+v", res)
 		}
-		if raw, err := st.State(t.Context(), "s", ""); err != nil || string(raw) != `{"notes":["new"],"refunds":["42","42"]}` {
+		if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["new"],"refunds":["42","42"]}` {
 			t.Errorf("the state is %s, %v", raw, err)
 		}
 	})
@@ -174,7 +174,7 @@ func TestAgentIsReplacedUnderATurn(t *testing.T) {
 		if res := outcome(t, run, err); res.Text != "From the new one." || res.Turn != 1 || res.Steps != 2 {
 			t.Errorf("the turn came to %+v", res)
 		}
-		if raw, err := st.State(t.Context(), "s", ""); err != nil || string(raw) != `{"notes":["old","older"]}` {
+		if raw, err := store.State(t.Context(), st, "s", ""); err != nil || string(raw) != `{"notes":["old","older"]}` {
 			t.Errorf("the state is %s, %v", raw, err)
 		}
 		problems, err := hosttest.Unsound(t.Context(), st, st.(store.LogProvider).EventLog(), "s")

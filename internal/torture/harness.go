@@ -394,7 +394,7 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 
 // followToEnd reads what a session's log says after its last run began, until it tells the end of that.
 func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *cairn.Session) error {
-	run, err := st.Run(ctx, row.ID, row.RunID)
+	run, err := store.FindRun(ctx, st, row.ID, row.RunID)
 	if err != nil {
 		return err
 	}

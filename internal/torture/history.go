@@ -51,7 +51,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
 	}
-	row, err := st.Load(ctx, root)
+	row, err := store.Load(ctx, st, root)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 
 // add reads a session and those below it.
 func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
-	snap, err := st.Snapshot(ctx, id, 0)
+	snap, err := st.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,11 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 		return err
 	}
 	if n := len(h.Checkpoints); n > 0 {
-		if h.Sample, err = st.State(ctx, id, h.Checkpoints[n/2].ID); err != nil {
+		if h.Sample, err = store.State(ctx, st, id, h.Checkpoints[n/2].ID); err != nil {
 			return err
 		}
 	}
-	if h.Queue, err = st.Queue(ctx, id); err != nil {
+	if h.Queue, err = store.Queue(ctx, st, id); err != nil {
 		return err
 	}
 	for i := range calls {

@@ -148,7 +148,7 @@ func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, i
 }
 
 func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, id, text string, rng *rand.Rand) (*engine.Run, error) {
-	row, err := st.Load(ctx, id)
+	row, err := store.Load(ctx, st, id)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
 	}
@@ -184,7 +184,7 @@ func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engin
 		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
 			return err
 		}
-		row, err := st.Load(ctx, id)
+		row, err := store.Load(ctx, st, id)
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return err
 		}

@@ -101,7 +101,7 @@ func (w *watch) ask(ctx context.Context, since time.Time) []error {
 		if kind == "" || due[row.ID] != "" {
 			continue
 		}
-		now, err := w.st.Load(ctx, row.ID)
+		now, err := store.Load(ctx, w.st, row.ID)
 		switch {
 		case err != nil:
 			list = append(list, unless(err, cairn.ErrUnavailable)...)

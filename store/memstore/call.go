@@ -8,22 +8,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Call implements store.Store.
-func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	if err := s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	if _, err := s.find(root, s.clock()); err != nil {
-		return nil, err
-	}
-	ses := s.owners[callKey{root, callID}]
-	if ses == nil {
-		return nil, store.UnknownCall(root, callID)
-	}
-	return copyOf(ses.calls[callID]), nil
-}
-
 // Calls implements store.Store.
 func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	var page store.Page[cairn.PendingCall]
@@ -101,14 +85,4 @@ func (ses *session) putCall(c *cairn.PendingCall) {
 		ses.calls = map[string]*cairn.PendingCall{}
 	}
 	ses.calls[c.ID] = c
-}
-
-// Queue implements store.Store.
-func (s *Store) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	return slices.Clone(ses.queue), nil
 }

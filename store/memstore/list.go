@@ -87,7 +87,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return out, nil
 }
 
-// CountTree implements store.Store.
+// CountTree implements store.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	if err := s.lock(ctx); err != nil {
 		return 0, err

@@ -148,30 +148,61 @@ func copyOf[T any](v *T) *T {
 	return &c
 }
 
-// Load implements store.Store.
-func (s *Store) Load(ctx context.Context, id string) (*cairn.Session, error) {
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
 	ses, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return copyOf(&ses.row), nil
+	snap := &store.Snapshot{Session: copyOf(&ses.row)}
+	position := ses.row.State.Position
+	if want.Checkpoint != "" {
+		cp, err := ses.checkpoint(want.Checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		snap.Checkpoint, position = copyOf(cp), cp.StatePosition
+	}
+	if want.Run != "" {
+		i, err := ses.run(want.Run)
+		if err != nil {
+			return nil, err
+		}
+		snap.Run = copyOf(ses.runs[i])
+	}
+	if want.State {
+		if snap.State, err = ses.state(position); err != nil {
+			return nil, err
+		}
+	}
+	if want.Messages {
+		snap.Messages = ses.slice(want.From, want.Size())
+	}
+	if want.Staged {
+		snap.Staged = ses.stagedOf(want.StagedStep)
+	}
+	if want.Calls {
+		snap.Calls = ses.waiting()
+	}
+	if want.Cache {
+		snap.Cache = slices.SortedFunc(maps.Values(ses.cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
+	}
+	if want.Queue {
+		snap.Queue = slices.Clone(ses.queue)
+	}
+	return snap, nil
 }
 
-// Snapshot implements store.Store.
-func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
+// stagedOf returns what is staged of one step, or of all if that is empty.
+func (ses *session) stagedOf(step string) []store.Staged {
+	var list []store.Staged
+	for _, piece := range ses.staged {
+		if step == "" || piece.StepID == step {
+			list = append(list, piece)
+		}
 	}
-	defer s.mu.Unlock()
-	state, err := ses.state(ses.row.State.Position)
-	if err != nil {
-		return nil, err
-	}
-	return &store.Snapshot{Session: copyOf(&ses.row), State: state,
-		Messages: ses.slice(from, len(ses.messages)), Staged: slices.Clone(ses.staged),
-		Calls: ses.waiting(), Cache: slices.SortedFunc(maps.Values(ses.cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })}, nil
+	return list
 }
 
 // slice returns messages in a form that later appends cannot reach.
@@ -179,34 +210,6 @@ func (ses *session) slice(from, limit int) []cairn.Message {
 	from = min(max(from, 0), len(ses.messages))
 	to := min(from+limit, len(ses.messages))
 	return ses.messages[from:to:to]
-}
-
-// Messages implements store.Store.
-func (s *Store) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	return ses.slice(from, store.PageSize(limit)), nil
-}
-
-// State implements store.Store.
-func (s *Store) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	position := ses.row.State.Position
-	if checkpointID != "" {
-		cp, err := ses.checkpoint(checkpointID)
-		if err != nil {
-			return nil, err
-		}
-		position = cp.StatePosition
-	}
-	return ses.state(position)
 }
 
 // keyframeAt returns the index in changes of the keyframe that a position builds on.
@@ -246,34 +249,6 @@ func (ses *session) run(id string) (int, error) {
 	return 0, cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", ses.row.ID, id)
 }
 
-// Run implements store.Store.
-func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	i, err := ses.run(runID)
-	if err != nil {
-		return nil, err
-	}
-	return copyOf(ses.runs[i]), nil
-}
-
-// Checkpoint implements store.Store.
-func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	cp, err := ses.checkpoint(checkpointID)
-	if err != nil {
-		return nil, err
-	}
-	return copyOf(cp), nil
-}
-
 // Stage implements store.Store.
 func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {
 	if err := store.ValidateStaged(pieces); err != nil {
@@ -305,22 +280,6 @@ func (ses *session) fence(token int64) error {
 			ses.row.ID, token, ses.row.Lease.Token)
 	}
 	return nil
-}
-
-// Staged implements store.Store.
-func (s *Store) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
-	ses, err := s.open(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	var list []store.Staged
-	for _, piece := range ses.staged {
-		if stepID == "" || piece.StepID == stepID {
-			list = append(list, piece)
-		}
-	}
-	return list, nil
 }
 
 // Renew implements store.Store.

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +16,6 @@ const selectCall = `
 	SELECT c.root_id, c.id, s.id, c.version, c.created_at, c.updated_at, c.user_id, c.agent, c.deadline, c.data`
 
 const (
-	// By the key of calls.
-	sqlCall = selectCall + `
-		FROM {schema}.calls c JOIN {schema}.sessions s ON s.key = c.session
-		WHERE c.root_id = $1 AND c.id = $2`
-
 	// By calls_step.
 	sqlCallsOfStep = selectCall + `
 		FROM {schema}.sessions s
@@ -173,25 +167,6 @@ func readCall(rows pgx.Rows) (cairn.PendingCall, error) {
 // kept is a time as a column of the database would keep it.
 func kept(t time.Time) time.Time { return instant(timestamp(t)) }
 
-// Call implements store.Store.
-func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	var call *cairn.PendingCall
-	err := s.try(ctx, "read a call", reads, func(ctx context.Context, c *conn) error {
-		return c.owned(ctx, root, sqlCall, func(rows pgx.Rows) error {
-			read, err := readCall(rows)
-			call = &read
-			return err
-		}, callID)
-	})
-	switch {
-	case err != nil && (store.IsGone(err) || !errors.Is(err, cairn.ErrNotFound)):
-		return nil, err
-	case call == nil:
-		return nil, store.UnknownCall(root, callID)
-	}
-	return call, nil
-}
-
 // Calls implements store.Store.
 func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	text, args, err := callStatement(&q)
@@ -259,6 +234,7 @@ func (f *filter) addCall(q *store.CallQuery, open bool) {
 		f.add("c.status = ANY (?::text[])", asTexts(q.Statuses))
 	}
 	f.addText("c.root_id = ?", q.RootID)
+	f.addText("c.id = ?", q.ID)
 	f.addText("c.session = (SELECT key FROM {schema}.sessions WHERE id = ?)", q.SessionID)
 	f.addText("c.step_id = ?", q.StepID)
 	f.addText("c.user_id = ?", q.UserID)

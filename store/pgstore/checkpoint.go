@@ -70,10 +70,6 @@ func readCheckpoint(rows pgx.Rows, session string) (cairn.Checkpoint, error) {
 	return cp, err
 }
 
-func unknownCheckpoint(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
-}
-
 // findCheckpoint returns a checkpoint of a session; the error is ErrNotFound if it has no such checkpoint.
 func (c *conn) findCheckpoint(ctx context.Context, session, id string) (cp *cairn.Checkpoint, err error) {
 	err = c.query(ctx, sqlCheckpoint, func(rows pgx.Rows) error {
@@ -82,7 +78,7 @@ func (c *conn) findCheckpoint(ctx context.Context, session, id string) (cp *cair
 		return err
 	}, session, id)
 	if err == nil && cp == nil {
-		err = unknownCheckpoint(session, id)
+		err = store.UnknownCheckpoint(session, id)
 	}
 	return cp, err
 }
@@ -125,7 +121,7 @@ func (c *conn) beforeRun(ctx context.Context, r *record, runID string) (*origin,
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, unknownRun(r.session.ID, runID)
+		return nil, store.UnknownRun(r.session.ID, runID)
 	case runID != r.session.RunID, !known, o.messages > r.session.MessageCount, o.checkpointID != "" && o.number == 0:
 		return nil, store.RunGone(r.session, runID)
 	}
@@ -136,21 +132,6 @@ func (c *conn) beforeRun(ctx context.Context, r *record, runID string) (*origin,
 func (c *conn) goBack(ctx context.Context, r *record, o *origin) error {
 	_, err := c.exec(ctx, sqlCut, r.key, o.messages, o.state.Position, o.number, o.checkpointID, o.state.KeyframeBytes, o.state.ChangeBytes)
 	return err
-}
-
-// Checkpoint implements store.Store.
-func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (cp *cairn.Checkpoint, err error) {
-	err = s.try(ctx, "read a checkpoint", reads, func(ctx context.Context, c *conn) (err error) {
-		if _, err := c.findKey(ctx, id); err != nil {
-			return err
-		}
-		cp, err = c.findCheckpoint(ctx, id, checkpointID)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return cp, nil
 }
 
 // Checkpoints implements store.Store.

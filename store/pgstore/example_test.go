@@ -44,7 +44,7 @@ func ExampleNew() {
 		return
 	}
 	defer st.Close()
-	_, err = st.Load(ctx, "nobody")
+	_, err = store.Load(ctx, st, "nobody")
 	fmt.Println(err)
 	// Output: session "nobody" not found
 }
@@ -83,7 +83,7 @@ func ExampleStore_CommitTx() {
 		fmt.Println(err)
 		return
 	}
-	s, err := st.Load(ctx, "order-42")
+	s, err := store.Load(ctx, st, "order-42")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -26,7 +26,7 @@ func throughProxy(t *testing.T, opts Options) (*Store, *proxy) {
 // wantSteps checks that each step of a session is there once.
 func wantSteps(t *testing.T, s *Store, id string, steps int) {
 	t.Helper()
-	snap, err := s.Snapshot(t.Context(), id, 0)
+	snap, err := s.Read(t.Context(), id, store.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("a commit with no key: error %v, want ErrUnavailable", err)
 			}
 			wire.plan(nil)
-			if got := len(must(s.Messages(t.Context(), row.ID, 0, 0))); got != c.unkeyed {
+			if got := len(must(store.Messages(t.Context(), s, row.ID, 0, 0))); got != c.unkeyed {
 				t.Errorf("%d messages of a commit with no key, want %d", got, c.unkeyed)
 			}
 
@@ -152,7 +152,7 @@ func TestLostAnswer(t *testing.T) {
 				}
 			}
 			wire.plan(first)
-			if got := must(s.Staged(t.Context(), "keyed", "")); len(got) != 1 {
+			if got := must(store.StagedOf(t.Context(), s, "keyed", "")); len(got) != 1 {
 				t.Errorf("%d pieces are staged", len(got))
 			}
 		})
@@ -265,7 +265,7 @@ func TestRetryEnds(t *testing.T) {
 	if err := st.step(); !errors.Is(err, cairn.ErrUnavailable) {
 		t.Errorf("a step without a server: error %v, want ErrUnavailable", err)
 	}
-	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrUnavailable) {
+	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) {
 		t.Errorf("a read without a server: error %v, want ErrUnavailable", err)
 	}
 	if err := server.Start(); err != nil {

@@ -156,7 +156,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 // By sessions_root.
 const sqlCountTree = `SELECT count(*) FROM {schema}.sessions WHERE root_id = $1`
 
-// CountTree implements store.Store.
+// CountTree implements store.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	err = s.try(ctx, "count a tree", reads, func(ctx context.Context, c *conn) error {
 		_, err := c.row(ctx, sqlCountTree, []any{&n}, root)

@@ -42,13 +42,13 @@ func (w *write) checkCreation() error {
 	row := w.created
 	switch {
 	case w.c.Rewind != "":
-		return unknownCheckpoint(w.id, w.c.Rewind)
+		return store.UnknownCheckpoint(w.id, w.c.Rewind)
 	case w.c.RewindRun != "":
-		return unknownRun(w.id, w.c.RewindRun)
+		return store.UnknownRun(w.id, w.c.RewindRun)
 	case w.c.Dequeue != "" && (w.c.Enqueue == nil || w.c.Enqueue.ID != w.c.Dequeue):
 		return notQueued(row, w.c.Dequeue)
 	case w.c.EndRun != nil:
-		return unknownRun(w.id, w.c.EndRun.ID)
+		return store.UnknownRun(w.id, w.c.EndRun.ID)
 	}
 	for i := range w.c.Calls {
 		if w.c.Calls[i].Seen != 0 {
@@ -108,7 +108,7 @@ func (w *write) checkEndRun(ctx context.Context, c *conn, r *record) error {
 	var there bool
 	_, err := c.row(ctx, sqlRunThere, []any{&there}, r.key, w.c.EndRun.ID)
 	if err == nil && !there {
-		err = unknownRun(w.id, w.c.EndRun.ID)
+		err = store.UnknownRun(w.id, w.c.EndRun.ID)
 	}
 	return err
 }

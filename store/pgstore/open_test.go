@@ -134,13 +134,13 @@ func TestOutOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pool.Reset()
-	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
 		t.Errorf("error %v, want ErrUnavailable for the lack of a connection", err)
 	}
 	if err := execAt(t, server.URL(), "ALTER ROLE few CONNECTION LIMIT 5"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestPoolOfTheCaller(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("after Close: error %v, want ErrClosed", err)
 	}
 	if err := pool.Ping(t.Context()); err != nil {

@@ -122,7 +122,6 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"stops":             {sqlStops, nil, []string{"heads_stopped"}},
 		"crashed":           {dueStatement(sqlAgents, sqlCrashed), due, []string{"heads_active"}},
 		"waiting":           {dueStatement(sqlAgents, sqlWaiting), due, []string{"heads_due"}},
-		"call":              {sqlCall, []any{"session-7", "call-7"}, []string{"calls_pkey"}},
 		"calls of a step":   {sqlCallsOfStep, []any{"session-7"}, []string{"calls_step"}},
 		"calls seen":        {sqlCallsSeen, []any{"session-7", []string{"call-7"}}, []string{"calls_pkey"}},
 		"queue":             {sqlQueue, []any{"session-7"}, []string{"queue_(id|pkey)"}},
@@ -237,6 +236,7 @@ func TestCallListsUseTheirIndexes(t *testing.T) {
 		many bool // more than it would be cheaper to sort
 	}{
 		{store.CallQuery{}, []string{"calls_created"}, true},
+		{store.CallQuery{RootID: "session-7", ID: "call-7"}, []string{"calls_pkey"}, false},
 		{store.CallQuery{Statuses: open}, []string{"calls_open"}, true},
 		{store.CallQuery{Statuses: open, UserID: "user-11"}, []string{"calls_open_user"}, false},
 		{store.CallQuery{Statuses: open, Agent: "agent-11"}, []string{"calls_open_agent"}, false},

@@ -68,10 +68,7 @@ func notQueued(row *cairn.Session, turn string) error {
 	return store.Conflict(cairn.CodeStale, row, "session %q has no queued turn %q", row.ID, turn)
 }
 
-// Queue implements store.Store.
-func (s *Store) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
-	return readOwned(ctx, s, "read the queue", id, sqlQueue, func(rows pgx.Rows) (turn store.QueuedTurn, err error) {
-		err = readJSON(rows, "queued turn", &turn.Messages, &turn.ID)
-		return turn, err
-	})
+func readTurn(rows pgx.Rows) (turn store.QueuedTurn, err error) {
+	err = readJSON(rows, "queued turn", &turn.Messages, &turn.ID)
+	return turn, err
 }

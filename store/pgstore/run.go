@@ -45,10 +45,6 @@ const (
 		WHERE r.session = $1 AND r.id = $2`
 )
 
-func unknownRun(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
-}
-
 func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
 	var run, columns cairn.Run
 	var ended *time.Time
@@ -59,26 +55,6 @@ func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
 	run.ID, run.SessionID, run.Turn = columns.ID, session, columns.Turn
 	run.StartedAt, run.EndedAt = columns.StartedAt.UTC(), instant(ended)
 	run.StartSequence, run.FirstMessage, run.Before = columns.StartSequence, columns.FirstMessage, columns.Before
-	return run, nil
-}
-
-// Run implements store.Store.
-func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
-	var run *cairn.Run
-	err := s.try(ctx, "read a run", reads, func(ctx context.Context, c *conn) error {
-		err := c.owned(ctx, id, sqlRun, func(rows pgx.Rows) error {
-			read, err := readRun(rows, id)
-			run = &read
-			return err
-		}, runID)
-		if err == nil && run == nil {
-			err = unknownRun(id, runID)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
 	return run, nil
 }
 
@@ -106,22 +82,4 @@ func readHistory[T any](ctx context.Context, s *Store, doing, id string, q store
 	return readPageBy(ctx, s, doing, q.Size(), read, cursor, nil, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
 		return c.owned(ctx, id, text, each, last, q.Size()+1)
 	})
-}
-
-// readOwned reads what belongs to a session; the error is ErrNotFound if there is no such session.
-func readOwned[T any](ctx context.Context, s *Store, doing, id, text string, read func(pgx.Rows) (T, error), args ...any) (list []T, err error) {
-	err = s.try(ctx, doing, reads, func(ctx context.Context, c *conn) error {
-		list = nil
-		return c.owned(ctx, id, text, func(rows pgx.Rows) error {
-			item, err := read(rows)
-			if err == nil {
-				list = append(list, item)
-			}
-			return err
-		}, args...)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }

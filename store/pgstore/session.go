@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -35,76 +34,6 @@ const (
 			heads AS (DELETE FROM {schema}.heads WHERE session = $1)
 		DELETE FROM {schema}.sessions WHERE key = $1`
 )
-
-// Load implements store.Store.
-func (s *Store) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	var r *record
-	err := s.try(ctx, "load", reads, func(ctx context.Context, c *conn) (err error) {
-		r, err = c.find(ctx, id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r.session, nil
-}
-
-// Snapshot implements store.Store. It is one round trip.
-func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	var snap *store.Snapshot
-	err := s.try(ctx, "load", reads, func(ctx context.Context, c *conn) error {
-		snap = &store.Snapshot{}
-		over := false
-		var ch chain
-		err := c.view(ctx,
-			reading{sqlSession, []any{id}, func(rows pgx.Rows) error {
-				r := &record{}
-				err := r.read(rows, &r.over)
-				snap.Session, over = r.session, r.over && !r.session.Running(r.session.AsOf)
-				return err
-			}},
-			reading{sqlState, []any{id}, ch.read},
-			reading{sqlMessages, []any{id, max(from, 0), int64(math.MaxInt64)}, func(rows pgx.Rows) error {
-				m, err := readMessage(rows)
-				snap.Messages = append(snap.Messages, m)
-				return err
-			}},
-			reading{sqlStaged, []any{id}, func(rows pgx.Rows) error {
-				p, err := readPiece(rows)
-				snap.Staged = append(snap.Staged, p)
-				return err
-			}},
-			reading{sqlCallsOfStep, []any{id}, func(rows pgx.Rows) error {
-				call, err := readCall(rows)
-				snap.Calls = append(snap.Calls, call)
-				return err
-			}},
-			reading{sqlCache, []any{id}, func(rows pgx.Rows) error {
-				e, err := readEntry(rows)
-				snap.Cache = append(snap.Cache, e)
-				return err
-			}})
-		switch {
-		case err != nil:
-			return err
-		case snap.Session == nil:
-			return c.gone(ctx, id)
-		case over:
-			return &overdue{[]string{snap.Session.RootID}}
-		}
-		snap.State, err = ch.fold()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return snap, nil
-}
-
-// Messages implements store.Store.
-func (s *Store) Messages(ctx context.Context, id string, from, limit int) ([]cairn.Message, error) {
-	return readOwned(ctx, s, "read messages", id, sqlMessages, readMessage, max(from, 0), store.PageSize(limit))
-}
 
 func readMessage(rows pgx.Rows) (cairn.Message, error) {
 	var m cairn.Message

@@ -67,14 +67,6 @@ func (c *conn) fenced(ctx context.Context, id string, token int64) error {
 	return store.Conflict(cairn.CodeFenced, r.session, "session %q: the lease was lost: fencing token %d, now %d", id, token, r.session.Lease.Token)
 }
 
-// Staged implements store.Store.
-func (s *Store) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
-	if stepID == "" {
-		return readOwned(ctx, s, "read what is staged", id, sqlStaged, readPiece)
-	}
-	return readOwned(ctx, s, "read what is staged", id, sqlStagedOfStep, readPiece, stepID)
-}
-
 func readPiece(rows pgx.Rows) (p store.Staged, err error) {
 	var data string
 	err = rows.Scan(&p.StepID, &p.Key, &data)

@@ -97,30 +97,3 @@ func (c *conn) sizesAt(ctx context.Context, key, position int64) (cairn.StatePos
 	_, err := c.row(ctx, sqlStateSizes, []any{&at.KeyframeBytes, &at.ChangeBytes}, key, position)
 	return at, err
 }
-
-// State implements store.Store.
-func (s *Store) State(ctx context.Context, id, checkpointID string) (json.RawMessage, error) {
-	text, args := sqlState, []any(nil)
-	if checkpointID != "" {
-		text, args = sqlStateAtCheckpoint, append(args, checkpointID)
-	}
-	var state json.RawMessage
-	err := s.try(ctx, "read the state", reads, func(ctx context.Context, c *conn) error {
-		var ch chain
-		if err := c.owned(ctx, id, text, ch.read, args...); err != nil {
-			return err
-		}
-		if ch.keyframe == nil && checkpointID != "" {
-			if _, err := c.findCheckpoint(ctx, id, checkpointID); err != nil {
-				return err
-			}
-		}
-		var err error
-		state, err = ch.fold()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return state, nil
-}

@@ -114,7 +114,7 @@ func TestSnapshotIsOneRoundTrip(t *testing.T) {
 	turn(t, s, "run", 5)
 	for n := range 3 {
 		before := wire.requests.Load()
-		if _, err := s.Snapshot(t.Context(), "session", 0); err != nil {
+		if _, err := s.Read(t.Context(), "session", store.ToDrive(0)); err != nil {
 			t.Fatal(err)
 		}
 		if got := wire.requests.Load() - before; n > 0 && got != 1 {

@@ -37,7 +37,7 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 		return nil, err
 	}
 	if c.EndRun != nil && c.EndRun.ID != seen.Row.RunID && seen.Runs[c.EndRun.ID] == nil {
-		return nil, UnknownRun(row.ID, c.EndRun.ID)
+		return nil, store.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
@@ -53,11 +53,11 @@ func create(c *store.Commit, seen *Seen) (*Delta, error) {
 	row := NewRow(c.Create, seen.ID)
 	switch {
 	case c.Rewind != "":
-		return nil, UnknownCheckpoint(row.ID, c.Rewind)
+		return nil, store.UnknownCheckpoint(row.ID, c.Rewind)
 	case c.RewindRun != "":
-		return nil, UnknownRun(row.ID, c.RewindRun)
+		return nil, store.UnknownRun(row.ID, c.RewindRun)
 	case c.EndRun != nil:
-		return nil, UnknownRun(row.ID, c.EndRun.ID)
+		return nil, store.UnknownRun(row.ID, c.EndRun.ID)
 	}
 	d := &Delta{New: true, Row: row, Initial: c.InitialState, Context: true, SweepAt: sweepAt(row)}
 	if len(d.Initial) == 0 {
@@ -81,14 +81,14 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	case c.Rewind != "":
 		cp := seen.Checkpoint
 		if cp == nil {
-			return UnknownCheckpoint(row.ID, c.Rewind)
+			return store.UnknownCheckpoint(row.ID, c.Rewind)
 		}
 		d.Cut = &Cut{Messages: cp.MessageCount, State: cp.StatePosition, Checkpoint: cp.Number}
 		row.CheckpointID = cp.ID
 	case c.RewindRun != "":
 		run := seen.Runs[c.RewindRun]
 		if run == nil {
-			return UnknownRun(row.ID, c.RewindRun)
+			return store.UnknownRun(row.ID, c.RewindRun)
 		}
 		before := run.Before
 		if c.RewindRun != row.RunID || run.FirstMessage > row.MessageCount || seen.State == nil || before.CheckpointID != "" && seen.Checkpoint == nil {

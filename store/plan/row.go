@@ -28,16 +28,6 @@ func NewRow(from *cairn.Session, id string) *cairn.Session {
 	return row
 }
 
-// UnknownRun returns the error for a run that a session does not have.
-func UnknownRun(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
-}
-
-// UnknownCheckpoint returns the error for a checkpoint that a session does not have.
-func UnknownCheckpoint(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
-}
-
 // Taken returns the error for a commit whose OnceRun and OnceStep the session does not have, and which was still refused
 // for a key that is taken: that of its checkpoint, under another step.
 func Taken(session string, cause error) error {

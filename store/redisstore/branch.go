@@ -25,7 +25,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	switch r.word() {
 	case "checkpoint":
-		return nil, unknownCheckpoint(from, at.CheckpointID)
+		return nil, store.UnknownCheckpoint(from, at.CheckpointID)
 	case "messages":
 		return nil, cairn.Invalid("messages", "%d: session %q has %s", count, from, r.text(2))
 	case "pruned":

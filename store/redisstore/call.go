@@ -115,23 +115,6 @@ func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
 	return calls, nil
 }
 
-// Call implements store.Store.
-func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	r, err := s.ask(ctx, scriptCall, root, callID)
-	if err != nil {
-		return nil, err
-	}
-	record := reply(r.list(1)).text(0)
-	if record == "" {
-		return nil, store.UnknownCall(root, callID)
-	}
-	call, err := readCall(root, callID, record)
-	if err != nil {
-		return nil, err
-	}
-	return &call, nil
-}
-
 // Calls implements store.Store.
 func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
@@ -141,6 +124,9 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	from, last := "-inf", ""
 	if root != "" {
 		from, last = strconv.FormatInt(createdAt.UnixMicro(), 10), root+"\n"+id
+	}
+	if q.RootID != "" && q.ID != "" {
+		return s.callOf(ctx, &q)
 	}
 	now, err := s.now(ctx, &q)
 	if err != nil {
@@ -182,6 +168,30 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 		return s.Calls(ctx, q)
 	}
 	return page, nil
+}
+
+// callOf is Calls for a query that names one call.
+func (s *Store) callOf(ctx context.Context, q *store.CallQuery) (page store.Page[cairn.PendingCall], err error) {
+	r, err := s.ask(ctx, scriptCall, q.RootID, q.ID)
+	switch {
+	case store.IsGone(err):
+		return page, nil
+	case err != nil:
+		return page, err
+	}
+	record := reply(r.list(1)).text(0)
+	if record == "" {
+		return page, nil
+	}
+	call, err := readCall(q.RootID, q.ID, record)
+	if err != nil {
+		return page, err
+	}
+	now, err := s.now(ctx, q)
+	if err == nil && q.Cursor == "" && q.Selects(&call, now) {
+		page.Items = []cairn.PendingCall{call}
+	}
+	return page, err
 }
 
 // now returns the server's time for a query that needs it.

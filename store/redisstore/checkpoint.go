@@ -14,10 +14,6 @@ var (
 	scriptPrune       = about("prune", "prune")
 )
 
-func unknownCheckpoint(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", session, id)
-}
-
 // checkpointData is the caller's part of a checkpoint's record.
 type checkpointData struct {
 	RunID       string `json:"run_id"`
@@ -53,19 +49,6 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 	cp.RunID, cp.StepID, cp.Step, cp.LogSequence = data.RunID, data.StepID, data.Step, data.LogSequence
 	cp.CreatedAt = fromMicros(created)
 	return cp, nil
-}
-
-// Checkpoint implements store.Store.
-func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (*cairn.Checkpoint, error) {
-	r, err := s.ask(ctx, scriptFields, id, "c", "c"+checkpointID)
-	if err != nil {
-		return nil, err
-	}
-	record := reply(r.list(1)).text(0)
-	if record == "" {
-		return nil, unknownCheckpoint(id, checkpointID)
-	}
-	return readCheckpoint(id, checkpointID, record)
 }
 
 // Checkpoints implements store.Store.

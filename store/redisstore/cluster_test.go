@@ -96,7 +96,7 @@ func TestClusterFindsChildren(t *testing.T) {
 		t.Error("the child is not in the bucket of its root")
 	}
 	other := second(t, s)
-	if row, err := other.Load(t.Context(), child); err != nil || row.RootID != root {
+	if row, err := store.Load(t.Context(), other, child); err != nil || row.RootID != root {
 		t.Errorf("another process finds %+v, %v", row, err)
 	}
 	_, err := store.Create(t.Context(), other, &cairn.Session{ID: child, Agent: "support"}, nil)
@@ -106,14 +106,14 @@ func TestClusterFindsChildren(t *testing.T) {
 	if err := other.Delete(t.Context(), child); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(t.Context(), child); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := store.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("after its deletion by another process: %v", err)
 	}
 	// Its id is free, for a root and for a child elsewhere.
 	if _, err := store.Create(t.Context(), s, &cairn.Session{ID: child, Agent: "support"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if row, err := other.Load(t.Context(), child); err != nil || row.RootID != child {
+	if row, err := store.Load(t.Context(), other, child); err != nil || row.RootID != child {
 		t.Errorf("the other process finds %+v, %v", row, err)
 	}
 }
@@ -136,13 +136,13 @@ func TestClusterForgivesANoteOfNothing(t *testing.T) {
 		if err := s.client.Set(t.Context(), s.buckets[s.bucketOf(child)]+"to:"+child, wrong, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Load(t.Context(), child); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := store.Load(t.Context(), s, child); !errors.Is(err, cairn.ErrNotFound) {
 			t.Errorf("a session that was only noted: %v", err)
 		}
 		if _, err := store.Create(t.Context(), s, make(root, child), nil); err != nil {
 			t.Fatal(err)
 		}
-		if row, err := second(t, s).Load(t.Context(), child); err != nil || row.ID != child {
+		if row, err := store.Load(t.Context(), second(t, s), child); err != nil || row.ID != child {
 			t.Errorf("another process finds %+v, %v", row, err)
 		}
 	}

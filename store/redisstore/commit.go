@@ -160,9 +160,9 @@ func (s *Store) send(ctx context.Context, id string, c *store.Commit, p *plan) (
 			return nil, err
 		}
 	case "checkpoint":
-		return nil, unknownCheckpoint(id, r.text(2))
+		return nil, store.UnknownCheckpoint(id, r.text(2))
 	case "run":
-		return nil, unknownRun(id, r.text(2))
+		return nil, store.UnknownRun(id, r.text(2))
 	case "gone":
 		return nil, store.RunGone(row, r.text(2))
 	case "call":

@@ -32,7 +32,7 @@ func ExampleOpen() {
 	if _, err := store.AppendMessages(ctx, another, "session-1", cairn.User(cairn.TextPart("Order 42 arrived broken."))); err != nil {
 		log.Fatal(err)
 	}
-	messages, err := st.Messages(ctx, "session-1", 0, 0)
+	messages, err := store.Messages(ctx, st, "session-1", 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

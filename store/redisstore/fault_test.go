@@ -220,7 +220,7 @@ func TestTwoWritersLoseNothing(t *testing.T) {
 		}
 		group.Wait()
 	}
-	raw, err := a.State(t.Context(), "session", "")
+	raw, err := store.State(t.Context(), a, "session", "")
 	if err != nil {
 		t.Fatal(err)
 	}

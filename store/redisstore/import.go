@@ -175,7 +175,7 @@ func (m *importing) add(p *store.Part) error {
 // begin looks whether the id of a session is free, everywhere.
 func (m *importing) begin(p *store.SessionPart) error {
 	id := p.Row.ID
-	there, err := m.s.Load(m.ctx, id)
+	there, err := store.Load(m.ctx, m.s, id)
 	if err == nil {
 		return store.Conflict(cairn.CodeExists, there, "session %q already exists", id)
 	}

@@ -97,15 +97,6 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	return err
 }
 
-// Staged implements store.Store.
-func (s *Store) Staged(ctx context.Context, id, stepID string) ([]store.Staged, error) {
-	r, err := s.ask(ctx, scriptFields, id, "g")
-	if err != nil {
-		return nil, err
-	}
-	return readStaged(r.list(1), stepID)
-}
-
 // readStaged reads what is staged for one step, or for all if stepID is empty.
 func readStaged(list []any, stepID string) ([]store.Staged, error) {
 	var pieces []store.Staged

@@ -32,7 +32,7 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	}
 	ends := func(what string, want time.Time) {
 		t.Helper()
-		read, err := s.Load(ctx, row.ID)
+		read, err := store.Load(ctx, s, row.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestLeaseThatRanOutIsDueAtTheFirstLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for row.Running(row.AsOf) || row.Lease.Until.Equal(row.UpdatedAt.Add(time.Millisecond)) {
-		if row, err = s.Load(ctx, row.ID); err != nil {
+		if row, err = store.Load(ctx, s, row.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -225,7 +225,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 	return page, nil
 }
 
-// CountTree implements store.Store.
+// CountTree implements store.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (int, error) {
 	r, err := s.run(ctx, scriptCountTree, s.bucketOf(root), root)
 	if err != nil {

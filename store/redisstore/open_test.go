@@ -147,7 +147,7 @@ func TestKeysOfSomebodyElse(t *testing.T) {
 	if err := s.client.Set(t.Context(), s.buckets[0]+"s:session", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Load(t.Context(), "session")
+	_, err := store.Load(t.Context(), s, "session")
 	wantError(t, err, cairn.ErrSchema, "not this store's")
 }
 
@@ -193,7 +193,7 @@ func TestServerOutOfMemory(t *testing.T) {
 	}
 	_, err = store.AppendMessages(t.Context(), s, "session", cairn.User(cairn.TextPart("hello")))
 	wantError(t, err, cairn.ErrUnavailable, "out of memory")
-	if now, err := s.Load(t.Context(), "session"); err != nil || now.Version != row.Version {
+	if now, err := store.Load(t.Context(), s, "session"); err != nil || now.Version != row.Version {
 		t.Errorf("row %+v, %v", now, err)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	bucket := s.bucketOf(root)
 	key := removalKey(bucket)
 	if why == store.Deleted { // it may have expired
-		if _, err := s.Load(ctx, root); err != nil {
+		if _, err := store.Load(ctx, s, root); err != nil {
 			return nil, err
 		}
 	}

@@ -51,7 +51,7 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 			t.Fatal(err)
 		}
 	}
-	row, err := s.Load(t.Context(), root)
+	row, err := store.Load(t.Context(), s, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 			s := open(t)
 			const children = purgeBatch / 9
 			writeTree(t, s, "session", children)
-			row, err := s.Load(t.Context(), "session")
+			row, err := store.Load(t.Context(), s, "session")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestRetention(t *testing.T) {
 	if slices.Contains(keys(t, s), "i:removed") {
 		t.Error("the list of what was removed is still there")
 	}
-	if _, err := s.Load(ctx, "expired"); !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
+	if _, err := store.Load(ctx, s, "expired"); !errors.Is(err, cairn.ErrNotFound) || store.IsGone(err) {
 		t.Errorf("what went is still reserved: %v", err)
 	}
 	if page, err := s.List(ctx, store.SessionQuery{RootID: "stays"}); err != nil || len(page.Items) != 3 {

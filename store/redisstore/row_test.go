@@ -56,7 +56,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 	}
 	check := func(what string, got *cairn.Session) {
 		t.Helper()
-		want, err := other.Load(ctx, "session")
+		want, err := store.Load(ctx, other, "session")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 		t.Errorf("due: %+v, %v", due, err)
 	}
 	row = commit(other, &store.Commit{Rewind: "second", Status: cairn.SessionPaused})
-	state, err := s.State(ctx, "session", "")
+	state, err := store.State(ctx, s, "session", "")
 	if err != nil || string(state) != `{"key":"frame"}` || row.State.KeyframeBytes != 15 || row.State.ChangeBytes != 0 {
 		t.Errorf("after going back: state %s, %+v, %v", state, row.State, err)
 	}

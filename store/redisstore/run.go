@@ -12,10 +12,6 @@ import (
 
 var scriptRuns = aboutReading("runs", "read runs")
 
-func unknownRun(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
-}
-
 // runOrigin is where a run began: its turn, time, log sequence, the number of messages, the state's position and what
 // belongs to that, and the checkpoint.
 type runOrigin struct {
@@ -50,23 +46,6 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 		run.EndedAt = ended
 	}
 	return run, nil
-}
-
-// Run implements store.Store.
-func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
-	r, err := s.ask(ctx, scriptFields, id, "r", "o"+runID, "d"+runID)
-	if err != nil {
-		return nil, err
-	}
-	fields := reply(r.list(1))
-	if fields.text(0) == "" {
-		return nil, unknownRun(id, runID)
-	}
-	run, err := readRun(id, runID, fields.text(0), fields.text(1))
-	if err != nil {
-		return nil, err
-	}
-	return &run, nil
 }
 
 // Runs implements store.Store.

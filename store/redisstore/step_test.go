@@ -43,7 +43,7 @@ func TestStepThatIsThereAlready(t *testing.T) {
 	if again.Version != row.Version || again.MessageCount != row.MessageCount || again.CheckpointID != "first" {
 		t.Errorf("the step twice: %+v, want %+v", again, row)
 	}
-	if cp, err := s.Checkpoint(t.Context(), row.ID, "other"); !errors.Is(err, cairn.ErrNotFound) {
+	if cp, err := store.FindCheckpoint(t.Context(), s, row.ID, "other"); !errors.Is(err, cairn.ErrNotFound) {
 		t.Errorf("the second checkpoint is %+v, %v", cp, err)
 	}
 	if list, err := s.Checkpoints(t.Context(), row.ID, store.PageQuery{}); err != nil || len(list.Items) != 1 {

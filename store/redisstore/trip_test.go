@@ -25,7 +25,7 @@ func TestRoundTrips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sc := range []*script{scriptStep, scriptSnapshot, scriptStage, scriptRenew, scriptStop, scriptLoad, scriptMessages, scriptAppend, scriptEvents, scriptList, scriptDue, scriptCalls} {
+	for _, sc := range []*script{scriptStep, scriptStage, scriptRenew, scriptStop, scriptRead, scriptAppend, scriptEvents, scriptList, scriptDue, scriptCalls} {
 		if err := sc.script.Load(ctx, s.client).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +55,9 @@ func TestRoundTrips(t *testing.T) {
 		{"stop", func() error {
 			return s.RequestStop(ctx, "session", cairn.Stop{RunID: "run", Kind: cairn.StopInterrupt})
 		}},
-		{"load", func() error { _, err := s.Load(ctx, "session"); return err }},
-		{"snapshot", func() error { _, err := s.Snapshot(ctx, "session", 0); return err }},
-		{"messages", func() error { _, err := s.Messages(ctx, "session", 0, 0); return err }},
+		{"load", func() error { _, err := store.Load(ctx, s, "session"); return err }},
+		{"snapshot", func() error { _, err := s.Read(ctx, "session", store.ToDrive(0)); return err }},
+		{"messages", func() error { _, err := store.Messages(ctx, s, "session", 0, 0); return err }},
 		{"append", func() error {
 			_, err := log.Append(ctx, "session", 0, cairn.Event{Type: cairn.EventCustom})
 			return err

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,6 @@ import (
 )
 
 const (
-	sqlCall = `SELECT data FROM calls WHERE root_id = ?1 AND id = ?2`
-
 	sqlCallsOfStep = `
 		SELECT data FROM calls
 		WHERE session = ?1 AND step_id = ?2
@@ -131,25 +128,6 @@ func readCall(cols *columns) (call cairn.PendingCall) {
 	return call
 }
 
-// Call implements store.Store.
-func (s *Store) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
-	var list []cairn.PendingCall
-	err := s.readers.view(ctx, func(c *conn) (err error) {
-		if _, err := findKey(c, root); err != nil && (store.IsGone(err) || !errors.Is(err, cairn.ErrNotFound)) {
-			return err
-		}
-		list, err = readCalls(ctx, c, sqlCall, root, callID)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case len(list) == 0:
-		return nil, store.UnknownCall(root, callID)
-	}
-	return &list[0], nil
-}
-
 // Calls implements store.Store.
 func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	text, args, err := callStatement(&q, s.clock())
@@ -236,6 +214,7 @@ func callFilter(q *store.CallQuery, open bool, now time.Time) *filter {
 		f.addJSON("c.status IN (SELECT value FROM json_each(?))", q.Statuses)
 	}
 	f.addText("c.root_id = ?", q.RootID)
+	f.addText("c.id = ?", q.ID)
 	f.addText("c.session = (SELECT key FROM sessions WHERE id = ?)", q.SessionID)
 	f.addText("c.step_id = ?", q.StepID)
 	f.addText("c.user_id = ?", q.UserID)

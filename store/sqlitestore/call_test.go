@@ -62,7 +62,7 @@ func BenchmarkInbox(b *testing.B) {
 		{"user", func(s *Store) error { return page(b, s, store.CallQuery{UserID: "user-7"}) }},
 		{"reviewer", func(s *Store) error { return page(b, s, store.CallQuery{Reviewer: "reviewer-7"}) }},
 		{"call", func(s *Store) error {
-			_, err := s.Call(b.Context(), "session-7", "call")
+			_, err := store.FindCall(b.Context(), s, "session-7", "call")
 			return err
 		}},
 		{"due", func(s *Store) error {

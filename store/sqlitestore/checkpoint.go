@@ -65,7 +65,7 @@ func readCheckpoint(c *columns, session string) *cairn.Checkpoint {
 func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err error) {
 	found, err := c.row(sqlCheckpoint, func(cols *columns) { cp = readCheckpoint(cols, r.session.ID) }, r.key, id)
 	if err == nil && !found {
-		err = cairn.Errorf(cairn.CodeNotFound, "session %q has no checkpoint %q", r.session.ID, id)
+		err = store.UnknownCheckpoint(r.session.ID, id)
 	}
 	return cp, err
 }
@@ -111,7 +111,7 @@ func (r *record) beforeRun(c *conn, runID string) (*origin, error) {
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, unknownRun(r.session.ID, runID)
+		return nil, store.UnknownRun(r.session.ID, runID)
 	case runID != r.session.RunID, !known, o.messages > r.session.MessageCount, o.checkpointID != "" && o.number == 0:
 		return nil, store.RunGone(r.session, runID)
 	}
@@ -142,19 +142,6 @@ func (r *record) cut(c *conn, o *origin) error {
 		}
 	}
 	return nil
-}
-
-// Checkpoint implements store.Store.
-func (s *Store) Checkpoint(ctx context.Context, id, checkpointID string) (cp *cairn.Checkpoint, err error) {
-	err = s.readers.view(ctx, func(c *conn) error {
-		r, err := find(c, id)
-		if err != nil {
-			return err
-		}
-		cp, err = findCheckpoint(c, r, checkpointID)
-		return err
-	})
-	return cp, err
 }
 
 // Checkpoints implements store.Store.

@@ -41,7 +41,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer st.Close()
-	messages, err := st.Messages(ctx, "session-1", 0, 0)
+	messages, err := store.Messages(ctx, st, "session-1", 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestDiskFull(t *testing.T) {
 	if !errors.Is(err, cairn.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("append: %v, want an unavailable error that says that the disk is full", err)
 	}
-	snap, err := s.Snapshot(t.Context(), "session", 0)
+	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))
 	if err != nil || snap.Session.Version != before.Version || len(snap.Messages) != 0 {
 		t.Errorf("after the failed commit: %+v, %v", snap, err)
 	}
@@ -143,7 +143,7 @@ func TestAnotherProcessKeepsTheLock(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if row, err := s.Load(t.Context(), "session"); err != nil || row.Version != 1 {
+	if row, err := store.Load(t.Context(), s, "session"); err != nil || row.Version != 1 {
 		t.Errorf("reading meanwhile: %+v, %v", row, err)
 	}
 	unlock()
@@ -181,7 +181,7 @@ func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	if err := <-patient; err != nil {
 		t.Errorf("the commit that went on waiting: %v", err)
 	}
-	if row, err := s.Load(t.Context(), "session"); err != nil || row.Version != 2 || row.Step != 2 {
+	if row, err := store.Load(t.Context(), s, "session"); err != nil || row.Version != 2 || row.Step != 2 {
 		t.Errorf("%+v, %v: want the one commit that was not cancelled", row, err)
 	}
 }
@@ -193,29 +193,29 @@ func TestCorruptData(t *testing.T) {
 		read         func(context.Context, *Store) error
 	}{
 		{"message", `UPDATE messages SET data = '{'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Messages(ctx, "session", 0, 0)
+			_, err := store.Messages(ctx, s, "session", 0, 0)
 			return err
 		}},
 		{"keyframe", `UPDATE state SET data = '[1' WHERE keyframe = 1`, func(ctx context.Context, s *Store) error {
-			_, err := s.State(ctx, "session", "")
+			_, err := store.State(ctx, s, "session", "")
 			return err
 		}},
 		{"state change", `UPDATE state SET data = 'null' WHERE keyframe = 0; UPDATE state SET data = '{' WHERE keyframe = 0`,
 			func(ctx context.Context, s *Store) error {
-				_, err := s.Snapshot(ctx, "session", 0)
+				_, err := s.Read(ctx, "session", store.ToDrive(0))
 				return err
 			}},
 		{"state change that does not fit", `UPDATE state SET data = '[{"op":"append","path":""}]' WHERE keyframe = 0`,
 			func(ctx context.Context, s *Store) error {
-				_, err := s.State(ctx, "session", "")
+				_, err := store.State(ctx, s, "session", "")
 				return err
 			}},
 		{"missing keyframe", `DELETE FROM state WHERE keyframe = 1`, func(ctx context.Context, s *Store) error {
-			_, err := s.State(ctx, "session", "")
+			_, err := store.State(ctx, s, "session", "")
 			return err
 		}},
 		{"run", `UPDATE runs SET data = '"run"'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Run(ctx, "session", "run")
+			_, err := store.FindRun(ctx, s, "session", "run")
 			return err
 		}},
 		{"runs", `UPDATE runs SET data = ''`, func(ctx context.Context, s *Store) error {
@@ -223,7 +223,7 @@ func TestCorruptData(t *testing.T) {
 			return err
 		}},
 		{"tags", `UPDATE sessions SET tags = '{}'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Load(ctx, "session")
+			_, err := store.Load(ctx, s, "session")
 			return err
 		}},
 		{"metadata", `UPDATE sessions SET metadata = '[1]'`, func(ctx context.Context, s *Store) error {
@@ -235,18 +235,18 @@ func TestCorruptData(t *testing.T) {
 			return err
 		}},
 		{"stop request", `UPDATE heads SET stop = '?'`, func(ctx context.Context, s *Store) error {
-			row, err := s.Load(ctx, "session")
+			row, err := store.Load(ctx, s, "session")
 			if err == nil {
 				_, err = s.Renew(ctx, "session", row.Lease.Token, time.Minute)
 			}
 			return err
 		}},
 		{"wait", `UPDATE heads SET wait = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Load(ctx, "session")
+			_, err := store.Load(ctx, s, "session")
 			return err
 		}},
 		{"call", `UPDATE calls SET data = '?'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Call(ctx, "session", "call")
+			_, err := store.FindCall(ctx, s, "session", "call")
 			return err
 		}},
 		{"calls", `UPDATE calls SET data = '[]'`, func(ctx context.Context, s *Store) error {
@@ -254,15 +254,15 @@ func TestCorruptData(t *testing.T) {
 			return err
 		}},
 		{"calls of a snapshot", `UPDATE calls SET data = ''`, func(ctx context.Context, s *Store) error {
-			_, err := s.Snapshot(ctx, "session", 0)
+			_, err := s.Read(ctx, "session", store.ToDrive(0))
 			return err
 		}},
 		{"queued turn", `UPDATE queue SET data = '{}'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Queue(ctx, "session")
+			_, err := store.Queue(ctx, s, "session")
 			return err
 		}},
 		{"cached result", `UPDATE cache SET data = '1'`, func(ctx context.Context, s *Store) error {
-			_, err := s.Snapshot(ctx, "session", 0)
+			_, err := s.Read(ctx, "session", store.ToDrive(0))
 			return err
 		}},
 		{"event", `UPDATE events SET data = '?'`, func(ctx context.Context, s *Store) error {

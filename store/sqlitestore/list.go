@@ -124,7 +124,7 @@ func sessionFilter(q *store.SessionQuery) *filter {
 // By sessions_root.
 const sqlCountTree = `SELECT count(*) FROM sessions WHERE root_id = ?1`
 
-// CountTree implements store.Store.
+// CountTree implements store.TreeCounter.
 func (s *Store) CountTree(ctx context.Context, root string) (n int, err error) {
 	err = s.readers.read(ctx, func(c *conn) error {
 		_, err := c.row(sqlCountTree, func(cols *columns) { n = cols.int() }, root)

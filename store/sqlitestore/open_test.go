@@ -341,7 +341,7 @@ func wantMigrations(t *testing.T, path string, applied, all int) {
 // checkFirstRows checks that the sessions of firstRows are what they were, and that they can do what is new.
 func checkFirstRows(t *testing.T, s *Store) {
 	t.Helper()
-	snap, err := s.Snapshot(t.Context(), "old", 0)
+	snap, err := s.Read(t.Context(), "old", store.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,17 +350,17 @@ func checkFirstRows(t *testing.T, s *Store) {
 		row.Name != "" || row.SuspendedStep != "" || row.Queued != 0 || string(snap.State) != `{"kept":true}` || snap.Messages[0].Text() != "hello" {
 		t.Errorf("%+v", snap)
 	}
-	child := must(s.Load(t.Context(), "child"))
+	child := must(store.Load(t.Context(), s, "child"))
 	if len(row.Secret) < 32 || len(child.Secret) < 32 || row.Secret == child.Secret {
 		t.Errorf("the secrets are %q and %q, want two that cannot be guessed", row.Secret, child.Secret)
 	}
-	if again := must(s.Load(t.Context(), "old")); again.Secret != row.Secret {
+	if again := must(store.Load(t.Context(), s, "old")); again.Secret != row.Secret {
 		t.Errorf("the secret was %q and is %q", row.Secret, again.Secret)
 	}
 	if due := must(s.Due(t.Context(), store.DueQuery{})).Items; len(due) != 1 || due[0].SessionID != "child" || due[0].Kind != store.DueCrashed {
 		t.Errorf("due: %+v, want the session that crashed", due)
 	}
-	if run := must(s.Run(t.Context(), "old", "run")); run.Steps != 1 || run.Before != (cairn.RunOrigin{}) {
+	if run := must(store.FindRun(t.Context(), s, "old", "run")); run.Steps != 1 || run.Before != (cairn.RunOrigin{}) {
 		t.Errorf("run %+v", run)
 	}
 	// They are never idle too long; only a root whose expiry somebody has set expires.
@@ -444,7 +444,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("a follower ended with %v, want ErrClosed", err)
 		}
 	}
-	if _, err := s.Load(t.Context(), "session"); !errors.Is(err, cairn.ErrClosed) {
+	if _, err := store.Load(t.Context(), s, "session"); !errors.Is(err, cairn.ErrClosed) {
 		t.Errorf("load: %v, want ErrClosed", err)
 	}
 	if _, err := s.Commit(t.Context(), "session", &store.Commit{}); !errors.Is(err, cairn.ErrClosed) {

@@ -162,7 +162,7 @@ func roleRace(ctx context.Context, s *Store, name string, input *bufio.Scanner) 
 		}
 	}
 	for {
-		row, err := s.Load(ctx, "shared")
+		row, err := store.Load(ctx, s, "shared")
 		if err != nil || row.Version > races {
 			return err
 		}
@@ -352,7 +352,7 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 // roleSteps commits until it is killed and says the version of each commit that was acknowledged. A step is two
 // messages, a change of state, an event before it and now and then a checkpoint.
 func roleSteps(ctx context.Context, s *Store, name string, _ *bufio.Scanner) error {
-	row, err := s.Load(ctx, name)
+	row, err := store.Load(ctx, s, name)
 	for err == nil {
 		next := fmt.Sprint(row.Version + 1)
 		var last int64
@@ -405,7 +405,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 // checkSteps checks that a session driven by roleSteps has everything up to at least a version, and nothing by halves.
 func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	t.Helper()
-	snap, err := s.Snapshot(t.Context(), "session", 0)
+	snap, err := s.Read(t.Context(), "session", store.ToDrive(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +424,7 @@ func checkSteps(t *testing.T, s *Store, atLeast int64) {
 	if want := fmt.Sprintf(`{"version":%d}`, row.Version); row.Version > 1 && string(snap.State) != want {
 		t.Errorf("state %s, want %s", snap.State, want)
 	}
-	if cp, err := s.Checkpoint(t.Context(), "session", fmt.Sprint("checkpoint-", row.Version)); row.Version > 1 &&
+	if cp, err := store.FindCheckpoint(t.Context(), s, "session", fmt.Sprint("checkpoint-", row.Version)); row.Version > 1 &&
 		(err != nil || cp.MessageCount != row.MessageCount || cp.Number != row.Version-1) {
 		t.Errorf("checkpoint %+v, %v", cp, err)
 	}

@@ -40,22 +40,13 @@ func (w *write) checkQueue(c *conn, before *record) (enqueue bool, more int, err
 	return enqueue, more, err
 }
 
-// Queue implements store.Store.
-func (s *Store) Queue(ctx context.Context, id string) (list []store.QueuedTurn, err error) {
-	err = s.readers.view(ctx, func(c *conn) error {
-		key, err := findKey(c, id)
-		if err != nil {
-			return err
-		}
-		return c.query(ctx, sqlQueue, func(cols *columns) bool {
-			list = append(list, readTurn(cols))
-			return true
-		}, key)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+// readQueue returns the turns that are to follow.
+func readQueue(ctx context.Context, c *conn, key int64) (list []store.QueuedTurn, err error) {
+	err = c.query(ctx, sqlQueue, func(cols *columns) bool {
+		list = append(list, readTurn(cols))
+		return true
+	}, key)
+	return list, err
 }
 
 func readTurn(cols *columns) store.QueuedTurn {

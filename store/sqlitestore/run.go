@@ -53,7 +53,7 @@ func (r *record) endRun(c *conn, run *cairn.Run) error {
 		return err
 	}
 	if n == 0 {
-		return unknownRun(r.session.ID, run.ID)
+		return store.UnknownRun(r.session.ID, run.ID)
 	}
 	stop, err := decodeStop(r.stop)
 	if err != nil {
@@ -63,10 +63,6 @@ func (r *record) endRun(c *conn, run *cairn.Run) error {
 		r.stop = ""
 	}
 	return nil
-}
-
-func unknownRun(session, id string) error {
-	return cairn.Errorf(cairn.CodeNotFound, "session %q has no run %q", session, id)
 }
 
 // readRun reads runColumns.
@@ -80,22 +76,15 @@ func readRun(c *columns, session string) cairn.Run {
 	return run
 }
 
-// Run implements store.Store.
-func (s *Store) Run(ctx context.Context, id, runID string) (*cairn.Run, error) {
+// findRun returns a run of a session; the error is ErrNotFound if it has no such run.
+func findRun(c *conn, r *record, id string) (*cairn.Run, error) {
 	var run cairn.Run
-	err := s.readers.view(ctx, func(c *conn) error {
-		key, err := findKey(c, id)
-		if err != nil {
-			return err
-		}
-		found, err := c.row(sqlRun, func(cols *columns) { run = readRun(cols, id) }, key, runID)
-		if err == nil && !found {
-			err = unknownRun(id, runID)
-		}
-		return err
-	})
-	if err != nil {
+	found, err := c.row(sqlRun, func(cols *columns) { run = readRun(cols, r.session.ID) }, r.key, id)
+	switch {
+	case err != nil:
 		return nil, err
+	case !found:
+		return nil, store.UnknownRun(r.session.ID, id)
 	}
 	return &run, nil
 }

@@ -2,17 +2,15 @@ package sqlitestore
 
 import (
 	"context"
-	"math"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
 
 const sqlMessages = `
-	SELECT m.data
-	FROM sessions s JOIN messages m ON m.session = s.key
-	WHERE s.id = ?1 AND m.number >= ?2
-	ORDER BY m.number LIMIT ?3`
+	SELECT data FROM messages
+	WHERE session = ?1 AND number >= ?2
+	ORDER BY number LIMIT ?3`
 
 // sqlDelete removes a session and everything it owns.
 var sqlDelete = []string{
@@ -29,44 +27,22 @@ var sqlDelete = []string{
 	`DELETE FROM sessions WHERE key = ?1`,
 }
 
-// Load implements store.Store.
-func (s *Store) Load(ctx context.Context, id string) (*cairn.Session, error) {
-	var r *record
-	err := s.readers.read(ctx, func(c *conn) (err error) {
-		r, err = find(c, id)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Snapshot, err error) {
+	read := s.readers.view
+	if want == (store.Want{}) { // one statement is a view of its own
+		read = s.readers.read
 	}
-	return r.session, nil
-}
-
-// Snapshot implements store.Store.
-func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snapshot, error) {
-	snap := &store.Snapshot{}
-	err := s.readers.view(ctx, func(c *conn) error {
+	err = read(ctx, func(c *conn) error {
 		r, err := find(c, id)
 		if err != nil {
 			return err
 		}
-		snap.Session = r.session
-		if snap.State, err = stateAt(ctx, c, r.key, r.session.State.Position); err != nil {
+		snap = &store.Snapshot{Session: r.session}
+		if err := r.past(ctx, c, &want, snap); err != nil {
 			return err
 		}
-		if snap.Messages, err = readMessages(ctx, c, id, from, math.MaxInt); err != nil {
-			return err
-		}
-		if snap.Staged, err = readStaged(ctx, c, r.key, ""); err != nil {
-			return err
-		}
-		if step := r.session.SuspendedStep; step != "" {
-			if snap.Calls, err = readCalls(ctx, c, sqlCallsOfStep, r.key, step); err != nil {
-				return err
-			}
-		}
-		snap.Cache, err = readCache(ctx, c, r.key)
-		return err
+		return r.beside(ctx, c, &want, snap)
 	})
 	if err != nil {
 		return nil, err
@@ -74,25 +50,61 @@ func (s *Store) Snapshot(ctx context.Context, id string, from int) (*store.Snaps
 	return snap, nil
 }
 
-// Messages implements store.Store.
-func (s *Store) Messages(ctx context.Context, id string, from, limit int) (list []cairn.Message, err error) {
-	err = s.readers.view(ctx, func(c *conn) error {
-		if _, err := findKey(c, id); err != nil {
+// past reads what is wanted of where a session has been.
+func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *store.Snapshot) (err error) {
+	position := r.session.State.Position
+	if want.Checkpoint != "" {
+		if snap.Checkpoint, err = findCheckpoint(c, r, want.Checkpoint); err != nil {
 			return err
 		}
-		list, err = readMessages(ctx, c, id, from, store.PageSize(limit))
-		return err
-	})
-	return list, err
+		position = snap.Checkpoint.StatePosition
+	}
+	if want.Run != "" {
+		if snap.Run, err = findRun(c, r, want.Run); err != nil {
+			return err
+		}
+	}
+	if want.State {
+		if snap.State, err = stateAt(ctx, c, r.key, position); err != nil {
+			return err
+		}
+	}
+	if want.Messages {
+		snap.Messages, err = readMessages(ctx, c, r.key, want.From, want.Size())
+	}
+	return err
 }
 
-func readMessages(ctx context.Context, c *conn, id string, from, limit int) (list []cairn.Message, err error) {
+// beside reads what else is wanted.
+func (r *record) beside(ctx context.Context, c *conn, want *store.Want, snap *store.Snapshot) (err error) {
+	if want.Staged {
+		if snap.Staged, err = readStaged(ctx, c, r.key, want.StagedStep); err != nil {
+			return err
+		}
+	}
+	if step := r.session.SuspendedStep; want.Calls && step != "" {
+		if snap.Calls, err = readCalls(ctx, c, sqlCallsOfStep, r.key, step); err != nil {
+			return err
+		}
+	}
+	if want.Cache {
+		if snap.Cache, err = readCache(ctx, c, r.key); err != nil {
+			return err
+		}
+	}
+	if want.Queue {
+		snap.Queue, err = readQueue(ctx, c, r.key)
+	}
+	return err
+}
+
+func readMessages(ctx context.Context, c *conn, key int64, from, limit int) (list []cairn.Message, err error) {
 	err = c.query(ctx, sqlMessages, func(cols *columns) bool {
 		var m cairn.Message
 		cols.json("message", &m)
 		list = append(list, m)
 		return true
-	}, id, max(from, 0), limit)
+	}, key, max(from, 0), limit)
 	if err != nil {
 		return nil, err
 	}

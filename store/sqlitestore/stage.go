@@ -52,19 +52,6 @@ func (r *record) fence(token int64) error {
 	return nil
 }
 
-// Staged implements store.Store.
-func (s *Store) Staged(ctx context.Context, id, stepID string) (list []store.Staged, err error) {
-	err = s.readers.view(ctx, func(c *conn) error {
-		key, err := findKey(c, id)
-		if err != nil {
-			return err
-		}
-		list, err = readStaged(ctx, c, key, stepID)
-		return err
-	})
-	return list, err
-}
-
 // readStaged returns what is staged for one step, or for all if stepID is empty.
 func readStaged(ctx context.Context, c *conn, key int64, stepID string) (list []store.Staged, err error) {
 	text, args := sqlStaged, []any{key}

@@ -98,24 +98,3 @@ func sizesAt(c *conn, key, position int64) (cairn.StatePosition, error) {
 	}, key, position)
 	return at, err
 }
-
-// State implements store.Store.
-func (s *Store) State(ctx context.Context, id, checkpointID string) (state json.RawMessage, err error) {
-	err = s.readers.view(ctx, func(c *conn) error {
-		r, err := find(c, id)
-		if err != nil {
-			return err
-		}
-		position := r.session.State.Position
-		if checkpointID != "" {
-			cp, err := findCheckpoint(c, r, checkpointID)
-			if err != nil {
-				return err
-			}
-			position = cp.StatePosition
-		}
-		state, err = stateAt(ctx, c, r.key, position)
-		return err
-	})
-	return state, err
-}

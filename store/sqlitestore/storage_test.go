@@ -43,7 +43,7 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 		text := must(json.Marshal(change.Ops))
 		changes += int64(len(text))
 		if store.KeyframeDue(row.State, len(text)) {
-			change.Keyframe = must(store.FoldState(must(st.State(t.Context(), "session", "")), [][]cairn.Op{change.Ops}))
+			change.Keyframe = must(store.FoldState(must(store.State(t.Context(), st, "session", "")), [][]cairn.Op{change.Ops}))
 		}
 		row, err = st.Commit(t.Context(), "session", &store.Commit{
 			Guard: store.Guard{Version: row.Version}, State: change, Step: n + 1,
@@ -65,11 +65,11 @@ func TestStorageFollowsTheChanges(t *testing.T) {
 	if n := st.sum(t, `SELECT count(*) FROM state WHERE keyframe = 1`); n < 2 || n > 4 {
 		t.Errorf("%d keyframes, want the first one and one or two more", n)
 	}
-	last := must(st.State(t.Context(), "session", fmt.Sprint("cp", steps-1)))
+	last := must(store.State(t.Context(), st, "session", fmt.Sprint("cp", steps-1)))
 	if n := strings.Count(string(last), string(item)); n != steps {
 		t.Errorf("the last checkpoint's state has %d items, want %d", n, steps)
 	}
-	if first := must(st.State(t.Context(), "session", "cp0")); strings.Count(string(first), string(item)) != 1 {
+	if first := must(store.State(t.Context(), st, "session", "cp0")); strings.Count(string(first), string(item)) != 1 {
 		t.Errorf("the first checkpoint's state is %d bytes", len(first))
 	}
 }
@@ -85,7 +85,7 @@ func withEverything(t *testing.T, s *Store, id string) {
 		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
 		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, Status: cairn.CallOpen, Reviewers: []string{"ann"}}}},
 		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
-	if err := s.Stage(t.Context(), id, must(s.Load(t.Context(), id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
+	if err := s.Stage(t.Context(), id, must(store.Load(t.Context(), s, id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range ownerTables {

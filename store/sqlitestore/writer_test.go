@@ -82,7 +82,7 @@ func createAll(t *testing.T, s *Store, n int) (commits []*store.Commit, ctxs []c
 func checkCommitted(t *testing.T, s *Store, errs []error) {
 	t.Helper()
 	for i, err := range errs {
-		snap, loadErr := s.Snapshot(t.Context(), fmt.Sprint("session-", i), 0)
+		snap, loadErr := s.Read(t.Context(), fmt.Sprint("session-", i), store.ToDrive(0))
 		if loadErr != nil {
 			t.Fatal(loadErr)
 		}

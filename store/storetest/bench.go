@@ -208,7 +208,7 @@ func benchSnapshot(outer *testing.B, open OpenStore, messages int) {
 	b := newBench(outer, open)
 	s := b.begin("session", messages, 1<<10)
 	for b.Loop() {
-		_, err := b.st.Snapshot(b.ctx, s.ID, 0)
+		_, err := b.st.Read(b.ctx, s.ID, store.ToDrive(0))
 		b.must(err)
 	}
 }

@@ -117,7 +117,7 @@ func branchPruned(h *harness) {
 				_, err := h.st.Branch(h.Context(), source, store.BranchPoint{Messages: &n}, &cairn.Session{ID: id, Agent: agentName})
 				h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("branch after %d messages with %d checkpoints pruned", n, pruned))
 			})
-			_, err := h.st.Load(h.Context(), id)
+			_, err := store.Load(h.Context(), h.st, id)
 			h.wantError(err, cairn.ErrNotFound, "a branch that was refused")
 		}
 	}

@@ -65,7 +65,7 @@ func (h *harness) write(id string, writes ...store.CallWrite) *cairn.Session {
 
 func (h *harness) call(root, id string) *cairn.PendingCall {
 	h.Helper()
-	c, err := h.st.Call(h.Context(), root, id)
+	c, err := store.FindCall(h.Context(), h.st, root, id)
 	if err != nil {
 		h.Fatalf("call %q of %q: %v", id, root, err)
 	}
@@ -210,7 +210,7 @@ func unknownCall(h *harness) {
 	h.write("child", asks("call", "step"))
 	h.call("root", "call")
 	for _, at := range [][2]string{{"root", "cal"}, {"root", ""}, {"child", "call"}, {"other", "call"}, {"nobody", "call"}} {
-		_, err := h.st.Call(h.Context(), at[0], at[1])
+		_, err := store.FindCall(h.Context(), h.st, at[0], at[1])
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("call %q of tree %q", at[1], at[0]))
 	}
 }
@@ -240,7 +240,7 @@ func callsInSnapshot(h *harness) {
 	suspend := func(step string) *store.Snapshot {
 		h.Helper()
 		h.commit("session", &store.Commit{Suspend: &store.Suspend{StepID: step, OpenCalls: 1}})
-		snap, err := h.st.Snapshot(h.Context(), "session", 0)
+		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
 		h.must(err)
 		return snap
 	}
@@ -266,7 +266,7 @@ func callsDeleted(h *harness) {
 	h.write("root", asks("root's", "step", "ann"))
 	h.write("child", asks("call", "step", "ann"), asks("more", "step"))
 	h.must(h.st.Delete(h.Context(), "child"))
-	_, err := h.st.Call(h.Context(), "root", "call")
+	_, err := store.FindCall(h.Context(), h.st, "root", "call")
 	h.wantError(err, cairn.ErrNotFound, "call of a deleted session")
 	for name, q := range map[string]store.CallQuery{"all": {}, "tree": {RootID: "root"}, "reviewer": {Reviewer: "ann", Statuses: []cairn.CallStatus{cairn.CallOpen}}} {
 		if got := callIDs(h.calls(q)); got != "root's" {
@@ -298,7 +298,7 @@ func oddCalls(h *harness) {
 			"agent": {Agent: odd}, "tool": {Tool: odd}, "reviewer": {Reviewer: odd}, "open reviewer": {Reviewer: odd, Statuses: open}, "claimed": {Claimed: odd}} {
 			same(h.T, fmt.Sprintf("calls by %s %q", name, odd), h.calls(q), []cairn.PendingCall{*want})
 		}
-		snap, err := h.st.Snapshot(h.Context(), odd, 0)
+		snap, err := h.st.Read(h.Context(), odd, store.ToDrive(0))
 		h.must(err)
 		same(h.T, "calls of the snapshot", snap.Calls, []cairn.PendingCall{*want})
 		same(h.T, "cache", snap.Cache, []store.CacheEntry{{Key: odd, Tool: odd, Output: encode(odd)}})

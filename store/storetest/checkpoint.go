@@ -34,7 +34,7 @@ func checkpointFields(h *harness) {
 	want := given
 	want.SessionID, want.Turn, want.Number, want.ParentID = "session", 1, 1, ""
 	want.MessageCount, want.StatePosition, want.CreatedAt = s.MessageCount, s.State.Position, s.UpdatedAt
-	got, err := h.st.Checkpoint(h.Context(), "session", "cp")
+	got, err := store.FindCheckpoint(h.Context(), h.st, "session", "cp")
 	h.must(err)
 	same(h.T, "checkpoint", got, &want)
 	if s.CheckpointID != "cp" || given.Number != 99 {
@@ -74,9 +74,9 @@ func latestCheckpoint(h *harness) {
 func foreignCheckpoint(h *harness) {
 	mine, other := h.running("mine"), h.running("other")
 	h.end(mine)
-	_, err := h.st.Checkpoint(h.Context(), "mine", other.CheckpointID)
+	_, err := store.FindCheckpoint(h.Context(), h.st, "mine", other.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "another session's checkpoint")
-	_, err = h.st.Checkpoint(h.Context(), "nobody", other.CheckpointID)
+	_, err = store.FindCheckpoint(h.Context(), h.st, "nobody", other.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "a checkpoint of no session")
 	_, err = h.st.Checkpoints(h.Context(), "nobody", store.PageQuery{})
 	h.wantError(err, cairn.ErrNotFound, "checkpoints of no session")
@@ -156,12 +156,12 @@ func rewind(h *harness) {
 	h.wantState("session", "", `{"n":2,"list":[1,2,"other"]}`)
 	h.wantState("session", target.Session.CheckpointID, `{"n":2,"list":[1,2]}`)
 	same(h.T, "messages", h.texts("session"), append(textsOf(target.Messages), "question of next run", "another way"))
-	cp, err := h.st.Checkpoint(h.Context(), "session", next.CheckpointID)
+	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
 	h.must(err)
 	if cp.ParentID != target.Session.CheckpointID || cp.Turn != 2 {
 		h.Fatalf("the next checkpoint is %+v", cp)
 	}
-	_, err = h.st.Checkpoint(h.Context(), "session", s.CheckpointID)
+	_, err = store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 	h.wantError(err, cairn.ErrNotFound, "a checkpoint after the rewind")
 }
 
@@ -181,9 +181,9 @@ func rewindAndWrite(h *harness) {
 	if row.Epoch != 1 || row.Turn != 2 || row.MessageCount != 3 || row.Version != s.Version+1 {
 		h.Fatalf("row is %+v", row)
 	}
-	run, err := h.st.Run(h.Context(), "session", "run-2")
+	run, err := store.FindRun(h.Context(), h.st, "session", "run-2")
 	h.must(err)
-	cp, err := h.st.Checkpoint(h.Context(), "session", "cp")
+	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", "cp")
 	h.must(err)
 	if run.FirstMessage != 2 || cp.ParentID != back || cp.MessageCount != 3 {
 		h.Fatalf("run %+v and checkpoint %+v do not build on the rewound session", run, cp)
@@ -265,7 +265,7 @@ func prune(h *harness) {
 		ids = ids[n:]
 		same(h.T, "checkpoints", h.checkpointIDs("session"), ids)
 	}
-	_, err := h.st.Checkpoint(h.Context(), "session", "checkpoint-of-session-1")
+	_, err := store.FindCheckpoint(h.Context(), h.st, "session", "checkpoint-of-session-1")
 	h.wantError(err, cairn.ErrNotFound, "a pruned checkpoint")
 	h.wantState("session", "", `{"n":5}`)
 	if row := h.load("session"); row.CheckpointID != ids[0] || row.MessageCount != 7 {
@@ -326,7 +326,7 @@ func numbersNeverReused(h *harness) {
 	next := func() {
 		h.Helper()
 		s = h.step(h.load("session"), "reply")
-		cp, err := h.st.Checkpoint(h.Context(), "session", s.CheckpointID)
+		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 		h.must(err)
 		if cp.Number <= highest {
 			h.Fatalf("checkpoint number %d was given before, the highest was %d", cp.Number, highest)

@@ -39,7 +39,7 @@ func rowsSayTheTime(h *harness) {
 		check("step", s)
 	}
 	check("load", h.load("session"))
-	snap, err := h.st.Snapshot(h.Context(), "session", 0)
+	snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
 	h.must(err)
 	check("snapshot", snap.Session)
 	page, err := h.st.List(h.Context(), store.SessionQuery{})
@@ -97,7 +97,7 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	if list := h.calls(store.CallQuery{SessionID: s.ID, DueBefore: want}); len(list) > 0 {
 		h.Fatalf("calls with a deadline before %v: %+v", want, list)
 	}
-	snap, err := h.st.Snapshot(h.Context(), s.ID, 0)
+	snap, err := h.st.Read(h.Context(), s.ID, store.ToDrive(0))
 	h.must(err)
 	if len(snap.Calls) != 1 || !snap.Calls[0].Deadline.Equal(want) {
 		h.Fatalf("calls of the snapshot: %+v, want one with the deadline %v", snap.Calls, want)

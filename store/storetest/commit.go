@@ -107,7 +107,7 @@ func nameAndSecret(h *harness) {
 		secrets[row.Secret] = row.ID
 	}
 	list := h.list(store.SessionQuery{})
-	snap, err := h.st.Snapshot(h.Context(), "given", 0)
+	snap, err := h.st.Read(h.Context(), "given", store.ToDrive(0))
 	h.must(err)
 	for _, row := range list {
 		if id := secrets[row.Secret]; id != row.ID {
@@ -162,7 +162,7 @@ func returnsRow(h *harness) {
 	for range 3 {
 		s = h.stepState(s, "reply", replaceOp("/n", "1"))
 		same(h.T, "row after a step", h.load("session"), s)
-		snap, err := h.st.Snapshot(h.Context(), "session", 0)
+		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
 		h.must(err)
 		same(h.T, "row in the snapshot", snap.Session, s)
 	}
@@ -180,15 +180,15 @@ func rowIsCallers(h *harness) {
 	s = h.commit("session", &store.Commit{Messages: messages, Guard: store.Guard{Version: s.Version}})
 	h.unchanged("session", "what its caller does to rows", func() {
 		messages[0] = cairn.User(cairn.TextPart("changed"))
-		snap, err := h.st.Snapshot(h.Context(), "session", 0)
+		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))
 		h.must(err)
 		for _, row := range []*cairn.Session{s, h.load("session"), snap.Session} {
 			row.Version, row.Status, row.MessageCount = 99, cairn.SessionFailed, 99
 		}
-		run, err := h.st.Run(h.Context(), "session", "run-of-session")
+		run, err := store.FindRun(h.Context(), h.st, "session", "run-of-session")
 		h.must(err)
 		run.Status = cairn.RunFailed
-		cp, err := h.st.Checkpoint(h.Context(), "session", h.checkpointIDs("session")[0])
+		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", h.checkpointIDs("session")[0])
 		h.must(err)
 		cp.Number = 99
 		_, err = h.st.Commit(h.Context(), "session", &store.Commit{Guard: store.Guard{New: true}})

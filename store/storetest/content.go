@@ -31,7 +31,7 @@ type content struct {
 // content reads a session with every method that reads. It is nil if there is no such session.
 func (h *harness) content(id string) *content {
 	h.Helper()
-	s, err := h.st.Load(h.Context(), id)
+	s, err := store.Load(h.Context(), h.st, id)
 	if errors.Is(err, cairn.ErrNotFound) {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (h *harness) content(id string) *content {
 	for _, cp := range all.Checkpoints {
 		all.At = append(all.At, h.state(id, cp.ID))
 	}
-	all.Staged, err = h.st.Staged(h.Context(), id, "")
+	all.Staged, err = store.StagedOf(h.Context(), h.st, id, "")
 	h.must(err)
 	all.Calls, all.Queue, all.Cache = h.calls(store.CallQuery{SessionID: id}), h.queue(id), h.cache(id)
 	return all
@@ -58,7 +58,7 @@ func (h *harness) unchanged(id, what string, do func()) {
 
 func (h *harness) state(id, checkpointID string) json.RawMessage {
 	h.Helper()
-	raw, err := h.st.State(h.Context(), id, checkpointID)
+	raw, err := store.State(h.Context(), h.st, id, checkpointID)
 	if err != nil {
 		h.Fatalf("state of %q at %q: %v", id, checkpointID, err)
 	}

@@ -38,22 +38,22 @@ func storeCalls(id string) []storeCall {
 		{"Commit that creates", true, func(ctx context.Context, st store.Store) error {
 			return failure(st.Commit(ctx, id+"-new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Guard: store.Guard{New: true}}))
 		}},
-		{"Load", false, func(ctx context.Context, st store.Store) error { return failure(st.Load(ctx, id)) }},
-		{"Snapshot", false, func(ctx context.Context, st store.Store) error { return failure(st.Snapshot(ctx, id, 0)) }},
-		{"Messages", false, func(ctx context.Context, st store.Store) error { return failure(st.Messages(ctx, id, 0, 10)) }},
-		{"State", false, func(ctx context.Context, st store.Store) error { return failure(st.State(ctx, id, "")) }},
+		{"Load", false, func(ctx context.Context, st store.Store) error { return failure(store.Load(ctx, st, id)) }},
+		{"Snapshot", false, func(ctx context.Context, st store.Store) error { return failure(st.Read(ctx, id, store.ToDrive(0))) }},
+		{"Messages", false, func(ctx context.Context, st store.Store) error { return failure(store.Messages(ctx, st, id, 0, 10)) }},
+		{"State", false, func(ctx context.Context, st store.Store) error { return failure(store.State(ctx, st, id, "")) }},
 		{"Stage", false, func(ctx context.Context, st store.Store) error {
 			return st.Stage(ctx, id, tokenOf(st, id), piece("another step", "key", `1`))
 		}},
-		{"Staged", false, func(ctx context.Context, st store.Store) error { return failure(st.Staged(ctx, id, "")) }},
+		{"Staged", false, func(ctx context.Context, st store.Store) error { return failure(store.StagedOf(ctx, st, id, "")) }},
 		{"Renew", false, func(ctx context.Context, st store.Store) error {
 			return failure(st.Renew(ctx, id, tokenOf(st, id), 9*time.Hour))
 		}},
 		{"RequestStop", false, func(ctx context.Context, st store.Store) error { return st.RequestStop(ctx, id, abort(run, "")) }},
-		{"Run", false, func(ctx context.Context, st store.Store) error { return failure(st.Run(ctx, id, run)) }},
+		{"Run", false, func(ctx context.Context, st store.Store) error { return failure(store.FindRun(ctx, st, id, run)) }},
 		{"Runs", false, func(ctx context.Context, st store.Store) error { return failure(st.Runs(ctx, id, store.PageQuery{})) }},
 		{"Checkpoint", false, func(ctx context.Context, st store.Store) error {
-			return failure(st.Checkpoint(ctx, id, "checkpoint-of-"+id+"-1"))
+			return failure(store.FindCheckpoint(ctx, st, id, "checkpoint-of-"+id+"-1"))
 		}},
 		{"Checkpoints", false, func(ctx context.Context, st store.Store) error {
 			return failure(st.Checkpoints(ctx, id, store.PageQuery{}))
@@ -62,9 +62,11 @@ func storeCalls(id string) []storeCall {
 			return failure(st.Branch(ctx, id, store.BranchPoint{}, &cairn.Session{ID: id + "-branch", Agent: agentName}))
 		}},
 		{"Prune", false, func(ctx context.Context, st store.Store) error { return failure(st.Prune(ctx, id, 1)) }},
-		{"Call", false, func(ctx context.Context, st store.Store) error { return failure(st.Call(ctx, id, "call-of-"+id)) }},
+		{"Call", false, func(ctx context.Context, st store.Store) error {
+			return failure(store.FindCall(ctx, st, id, "call-of-"+id))
+		}},
 		{"Calls", true, func(ctx context.Context, st store.Store) error { return failure(st.Calls(ctx, store.CallQuery{})) }},
-		{"Queue", false, func(ctx context.Context, st store.Store) error { return failure(st.Queue(ctx, id)) }},
+		{"Queue", false, func(ctx context.Context, st store.Store) error { return failure(store.Queue(ctx, st, id)) }},
 		{"List", true, func(ctx context.Context, st store.Store) error { return failure(st.List(ctx, store.SessionQuery{})) }},
 		{"Due", true, func(ctx context.Context, st store.Store) error { return failure(st.Due(ctx, store.DueQuery{})) }},
 		{"Delete", false, func(ctx context.Context, st store.Store) error { return st.Delete(ctx, id) }},
@@ -73,7 +75,7 @@ func storeCalls(id string) []storeCall {
 
 // tokenOf returns the fencing token of a session's holder, or any if the store finds no such session.
 func tokenOf(st store.Store, id string) int64 {
-	if s, err := st.Load(context.Background(), id); err == nil {
+	if s, err := store.Load(context.Background(), st, id); err == nil {
 		return s.Lease.Token
 	}
 	return 1
@@ -153,7 +155,7 @@ func cancelledDuring(h *harness) {
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			h.Fatalf("commit with a context that ran out: %v", err)
 		}
-		snap, broken := h.st.Snapshot(h.Context(), "session", 0)
+		snap, broken := h.st.Read(h.Context(), "session", store.ToDrive(0))
 		h.must(broken)
 		s = snap.Session
 		switch done := s.CheckpointID == c.Checkpoint.ID; {

@@ -36,7 +36,7 @@ func deleteEverything(h *harness) {
 	h.wantState("session", "", `{}`)
 	s = h.step(h.begin("session", s.RunID), "reply")
 	h.wantStop(s, nil)
-	cp, err := h.st.Checkpoint(h.Context(), "session", s.CheckpointID)
+	cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 	h.must(err)
 	if cp.Number != 1 || s.Turn != 1 {
 		h.Fatalf("checkpoint number %d in turn %d, want 1 and 1", cp.Number, s.Turn)

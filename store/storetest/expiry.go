@@ -55,7 +55,7 @@ func (h *harness) awaitGone(id string) *store.Removed {
 	h.Helper()
 	var gone *store.GoneError
 	h.await(id+" to expire", func() bool {
-		_, err := h.st.Load(h.Context(), id)
+		_, err := store.Load(h.Context(), h.st, id)
 		if err != nil && !errors.As(err, &gone) {
 			h.Fatalf("load of a session that expires: %v", err)
 		}
@@ -323,7 +323,7 @@ func goneAtItsTime(h *harness, hs handles) {
 				r.Key, r.RemovedAt = gone.Removed.Key, gone.Removed.RemovedAt
 			}
 			h.wantRemoved(err, &r, call.name+" of a "+of+" when its time was over")
-			h.wantRemoved(failureOf(h.st.Load(h.Context(), root)), &r, "load of the root")
+			h.wantRemoved(failureOf(store.Load(h.Context(), h.st, root)), &r, "load of the root")
 		}
 	}
 	// Nor does anything begin anew under it.

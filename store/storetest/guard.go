@@ -114,7 +114,7 @@ func guardWithoutSession(h *harness) {
 		"token": {Token: 1}, "lapsed": {Lapsed: true}} {
 		_, err := h.st.Commit(h.Context(), "nobody", &store.Commit{Guard: g, Messages: says("hello")})
 		h.wantError(err, cairn.ErrNotFound, "commit to no session with guard "+name)
-		if _, err := h.st.Load(h.Context(), "nobody"); !errors.Is(err, cairn.ErrNotFound) {
+		if _, err := store.Load(h.Context(), h.st, "nobody"); !errors.Is(err, cairn.ErrNotFound) {
 			h.Fatalf("commit with guard %s made a session: %v", name, err)
 		}
 	}

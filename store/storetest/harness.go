@@ -39,7 +39,7 @@ func (h *harness) on(st store.Store) *harness {
 // log returns the name of a root's event log, which is the same in a store that has a copy of it.
 func (h *harness) log(root string) string {
 	h.Helper()
-	if s, err := h.st.Load(h.Context(), root); err == nil {
+	if s, err := store.Load(h.Context(), h.st, root); err == nil {
 		h.logs.Store(root, s.Log())
 		return s.Log()
 	}
@@ -93,7 +93,7 @@ func tick() {
 
 func (h *harness) load(id string) *cairn.Session {
 	h.Helper()
-	s, err := h.st.Load(h.Context(), id)
+	s, err := store.Load(h.Context(), h.st, id)
 	if err != nil {
 		h.Fatalf("load %q: %v", id, err)
 	}

@@ -297,7 +297,7 @@ func (g *historian) deletes(m *modelSession) bool {
 		return true
 	}
 	g.must(err)
-	if _, err := g.st.Load(g.Context(), m.row.ID); !errors.Is(err, cairn.ErrNotFound) {
+	if _, err := store.Load(g.Context(), g.st, m.row.ID); !errors.Is(err, cairn.ErrNotFound) {
 		g.Fatalf("load of a deleted session: %v", err)
 	}
 	g.sessions = slices.DeleteFunc(g.sessions, func(each *modelSession) bool { return each == m })

@@ -98,7 +98,7 @@ func largeMessages(h *harness) {
 		h.Fatal("a message of 1 MiB did not come back as it was")
 	}
 	same(h.T, "state", h.state("session", ""), map[string]string{"big": big})
-	run, err := h.st.Run(h.Context(), "session", "run")
+	run, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if run.Text != big || s.MessageCount != 3 {
 		h.Fatalf("the run's text has %d bytes of %d", len(run.Text), len(big))
@@ -120,11 +120,11 @@ func emptyValues(h *harness) {
 		same(h.T, fmt.Sprint("parts of message ", i), m.Parts, given[i].Parts)
 	}
 	h.commit("session", &store.Commit{StartRun: &cairn.Run{ID: "run", Status: cairn.RunRunning, Output: json.RawMessage{}}})
-	if _, err := h.st.Run(h.Context(), "session", "run"); err != nil {
+	if _, err := store.FindRun(h.Context(), h.st, "session", "run"); err != nil {
 		h.Fatal(err)
 	}
 	for _, id := range []string{"", " "} {
-		if _, err := h.st.Load(h.Context(), id); !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrInvalid) {
+		if _, err := store.Load(h.Context(), h.st, id); !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrInvalid) {
 			h.Fatalf("load of %q: %v", id, err)
 		}
 	}

@@ -216,7 +216,7 @@ func importGoesOn(h *harness) {
 		h.Fatalf("the run began as %+v after %+v", s, before)
 	}
 	s = to.stepState(s, "goes on", appendOp("/list", "9"))
-	cp, err := to.st.Checkpoint(h.Context(), "root", s.CheckpointID)
+	cp, err := store.FindCheckpoint(h.Context(), to.st, "root", s.CheckpointID)
 	h.must(err)
 	if last := h.checkpoints("root"); cp.Number != last[len(last)-1].Number+1 || cp.ParentID != before.CheckpointID {
 		h.Fatalf("the next checkpoint is %+v", cp)

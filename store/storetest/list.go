@@ -237,7 +237,7 @@ func listBadCursor(h *harness) {
 func listCountTree(h *harness) {
 	count := func(root string, want int) {
 		h.Helper()
-		n, err := h.st.CountTree(h.Context(), root)
+		n, err := store.CountTree(h.Context(), h.st, root)
 		if err != nil || n != want {
 			h.Fatalf("the tree of %q has %d sessions, want %d; error %v", root, n, want, err)
 		}

@@ -70,7 +70,7 @@ func messageRange(h *harness) {
 	h.numbered("session", 10)
 	for from := range 13 {
 		for limit := 1; limit <= 11; limit++ {
-			list, err := h.st.Messages(h.Context(), "session", from, limit)
+			list, err := store.Messages(h.Context(), h.st, "session", from, limit)
 			h.must(err)
 			want := []string{}
 			for i := from; i < min(from+limit, 10); i++ {
@@ -84,7 +84,7 @@ func messageRange(h *harness) {
 func messageDefaultLimit(h *harness) {
 	h.create("session")
 	h.numbered("session", 1500)
-	list, err := h.st.Messages(h.Context(), "session", 3, 0)
+	list, err := store.Messages(h.Context(), h.st, "session", 3, 0)
 	h.must(err)
 	if len(list) != 100 || list[0].Text() != "3" || list[99].Text() != "102" {
 		h.Fatalf("limit 0 gave %d messages, want 100", len(list))
@@ -99,7 +99,7 @@ func messageRangeWhileWriting(h *harness) {
 	var got []string
 	for n := range 10 {
 		h.commit("session", &store.Commit{Messages: says(fmt.Sprint(2*n), fmt.Sprint(2*n+1))})
-		list, err := h.st.Messages(h.Context(), "session", len(got), 1)
+		list, err := store.Messages(h.Context(), h.st, "session", len(got), 1)
 		h.must(err)
 		got = append(got, textsOf(list)...)
 	}
@@ -110,7 +110,7 @@ func snapshot(h *harness) {
 	s := h.running("session")
 	want := h.content("session")
 	for from := range len(want.Messages) + 3 {
-		snap, err := h.st.Snapshot(h.Context(), "session", from)
+		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(from))
 		h.must(err)
 		same(h.T, "row", snap.Session, s)
 		same(h.T, "state", snap.State, want.State)
@@ -119,17 +119,17 @@ func snapshot(h *harness) {
 	}
 	h.create("long")
 	h.numbered("long", 1500)
-	snap, err := h.st.Snapshot(h.Context(), "long", 0)
+	snap, err := h.st.Read(h.Context(), "long", store.ToDrive(0))
 	h.must(err)
 	if len(snap.Messages) != 1500 {
 		h.Fatalf("the snapshot has %d of 1500 messages", len(snap.Messages))
 	}
-	_, err = h.st.Snapshot(h.Context(), "nobody", 0)
+	_, err = h.st.Read(h.Context(), "nobody", store.ToDrive(0))
 	h.wantError(err, cairn.ErrNotFound, "snapshot of no session")
 }
 
 func messagesOfNobody(h *harness) {
-	_, err := h.st.Messages(h.Context(), "nobody", 0, 0)
+	_, err := store.Messages(h.Context(), h.st, "nobody", 0, 0)
 	h.wantError(err, cairn.ErrNotFound, "messages of no session")
 	h.create("session")
 	if list := h.messages("session"); len(list) > 0 {

@@ -194,7 +194,7 @@ func (h *harness) compare(m *modelSession, what string, deep bool) {
 		runs = append(runs, modelRun{ID: r.ID, Turn: r.Turn, Status: r.Status, FirstMessage: r.FirstMessage, Before: r.Before})
 	}
 	same(h.T, what+": runs", runs, m.runs)
-	staged, err := h.st.Staged(h.Context(), id, "")
+	staged, err := store.StagedOf(h.Context(), h.st, id, "")
 	h.must(err)
 	same(h.T, what+": staged", staged, m.staged)
 	h.compareWaits(m, what)

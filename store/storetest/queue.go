@@ -28,7 +28,7 @@ var cacheTests = []storeTest{
 
 func (h *harness) queue(id string) []store.QueuedTurn {
 	h.Helper()
-	list, err := h.st.Queue(h.Context(), id)
+	list, err := store.Queue(h.Context(), h.st, id)
 	h.must(err)
 	return list
 }
@@ -170,7 +170,7 @@ func queueOfOthers(h *harness) {
 }
 
 func queueOfNobody(h *harness) {
-	_, err := h.st.Queue(h.Context(), "nobody")
+	_, err := store.Queue(h.Context(), h.st, "nobody")
 	h.wantError(err, cairn.ErrNotFound, "queue of no session")
 }
 
@@ -198,7 +198,7 @@ func cached(key, output string) store.CacheEntry {
 
 func (h *harness) cache(id string) []store.CacheEntry {
 	h.Helper()
-	snap, err := h.st.Snapshot(h.Context(), id, 0)
+	snap, err := h.st.Read(h.Context(), id, store.ToDrive(0))
 	h.must(err)
 	return snap.Cache
 }

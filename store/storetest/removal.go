@@ -332,7 +332,7 @@ func removeCalls(h *harness) {
 		}
 	}
 	for _, id := range []string{"free-in-gone", "answered-in-gone", "claimed-in-gone"} {
-		_, err := h.st.Call(h.Context(), "gone", id)
+		_, err := store.FindCall(h.Context(), h.st, "gone", id)
 		h.wantError(err, cairn.ErrNotFound, "call of a removed tree")
 	}
 }
@@ -449,7 +449,7 @@ func removeOrBegin(h *harness, hs handles) {
 		switch {
 		case errs[0] == nil:
 			h.wantError(errs[1], cairn.ErrNotFound, "begin of a removed session")
-			h.wantError(failureOf(h.st.Load(h.Context(), child)), cairn.ErrNotFound, "load of a removed session")
+			h.wantError(failureOf(store.Load(h.Context(), h.st, child)), cairn.ErrNotFound, "load of a removed session")
 		default:
 			h.wantConflict(errs[0], cairn.ErrAlreadyRunning, "removal of a running session")
 			h.must(errs[1])

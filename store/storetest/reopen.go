@@ -44,7 +44,7 @@ func reopenGoesOn(h *harness) {
 		h = h.on(h.opts.Reopen(h.T, h.st))
 		h.again("session", c, "a step again after reopening")
 		s = h.stepState(s, fmt.Sprint("after reopening ", i), appendOp("/list", fmt.Sprint(i)))
-		cp, err := h.st.Checkpoint(h.Context(), "session", s.CheckpointID)
+		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", s.CheckpointID)
 		h.must(err)
 		if cp.Number != int64(3+i) {
 			h.Fatalf("checkpoint number %d, want %d", cp.Number, 3+i)

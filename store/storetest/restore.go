@@ -189,7 +189,7 @@ func faultyRestore(h *harness) {
 		failed := disarm()
 		if err != nil {
 			h.wantError(err, cairn.ErrUnavailable, "restoration")
-			if _, err := h.st.Load(h.Context(), id); err != nil {
+			if _, err := store.Load(h.Context(), h.st, id); err != nil {
 				h.wantRemoved(err, r, "load after a restoration that failed")
 				h.restore(id)
 			}

@@ -104,7 +104,7 @@ func rewindAndStart(h *harness) {
 	if row.Turn != 3 || row.RunID != "run-3" || row.MessageCount != base.Session.MessageCount+1 || row.Epoch != s.Epoch+1 {
 		h.Fatalf("row is %+v", row)
 	}
-	run, err := h.st.Run(h.Context(), "session", "run-3")
+	run, err := store.FindRun(h.Context(), h.st, "session", "run-3")
 	h.must(err)
 	if run.FirstMessage != base.Session.MessageCount || run.Before.CheckpointID != base.Session.CheckpointID || run.Before.StatePosition != base.Session.State.Position {
 		h.Fatalf("the run began at %+v, the session was at %+v", run, base.Session)

@@ -54,7 +54,7 @@ func startRun(h *harness) {
 	s := h.commit("session", &store.Commit{StartRun: &given, Messages: says("three")})
 	want := given
 	want.SessionID, want.Turn, want.FirstMessage, want.StartedAt = "session", 1, 3, s.UpdatedAt
-	got, err := h.st.Run(h.Context(), "session", "run")
+	got, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	same(h.T, "run", got, &want)
 	if given.Turn != 99 || given.SessionID != "wrong" {
@@ -66,7 +66,7 @@ func endRun(h *harness) {
 	h.create("session")
 	h.commit("session", &store.Commit{Messages: says("zero")})
 	h.commit("session", &store.Commit{StartRun: &cairn.Run{ID: "run", Agent: agentName, Kind: cairn.RunExecute, Status: cairn.RunRunning, StartSequence: 7}})
-	started, err := h.st.Run(h.Context(), "session", "run")
+	started, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	update := cairn.Run{ID: "run", SessionID: "wrong", Agent: agentName, Kind: cairn.RunExecute, Turn: 99, Status: cairn.RunFailed,
 		Reason: cairn.ReasonError, PreviousRunID: "before", Steps: 4, StartSequence: 99, FirstMessage: 99,
@@ -77,7 +77,7 @@ func endRun(h *harness) {
 	want := update
 	want.SessionID, want.Turn, want.StartSequence, want.FirstMessage = "session", 1, 7, 1
 	want.StartedAt, want.EndedAt = started.StartedAt, s.UpdatedAt
-	got, err := h.st.Run(h.Context(), "session", "run")
+	got, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	same(h.T, "run", got, &want)
 	same(h.T, "run in the list", h.runs("session"), []cairn.Run{want})
@@ -90,7 +90,7 @@ func updateRun(h *harness) {
 	h.create("session")
 	h.begin("session", "run")
 	h.commit("session", &store.Commit{EndRun: &cairn.Run{ID: "run", Agent: agentName, Kind: cairn.RunExecute, Status: cairn.RunRunning, Steps: 2}})
-	run, err := h.st.Run(h.Context(), "session", "run")
+	run, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if run.Steps != 2 || run.Status != cairn.RunRunning || !run.EndedAt.IsZero() {
 		h.Fatalf("a run that goes on is recorded as %+v", run)
@@ -115,7 +115,7 @@ func unknownRun(h *harness) {
 	h.create("other")
 	h.begin("other", "run")
 	for _, at := range [][2]string{{"session", "run"}, {"session", ""}, {"nobody", "run"}} {
-		_, err := h.st.Run(h.Context(), at[0], at[1])
+		_, err := store.FindRun(h.Context(), h.st, at[0], at[1])
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("run %q of session %q", at[1], at[0]))
 	}
 	_, err := h.st.Runs(h.Context(), "nobody", store.PageQuery{})

@@ -31,7 +31,7 @@ func (h *harness) stage(s *cairn.Session, list ...store.Staged) {
 
 func (h *harness) wantStaged(id, step string, want ...store.Staged) {
 	h.Helper()
-	got, err := h.st.Staged(h.Context(), id, step)
+	got, err := store.StagedOf(h.Context(), h.st, id, step)
 	h.must(err)
 	same(h.T, fmt.Sprintf("staged for step %q of %q", step, id), got, want)
 }
@@ -119,7 +119,7 @@ func stageInParallel(h *harness) {
 		return nil
 	})
 	h.must(errors.Join(errs...))
-	list, err := h.st.Staged(h.Context(), "session", "step")
+	list, err := store.StagedOf(h.Context(), h.st, "session", "step")
 	h.must(err)
 	seen := map[string]bool{}
 	for _, p := range list {
@@ -133,6 +133,6 @@ func stageInParallel(h *harness) {
 func stageNobody(h *harness) {
 	err := h.st.Stage(h.Context(), "nobody", 1, piece("step", "a", `1`))
 	h.wantError(err, cairn.ErrNotFound, "staging for no session")
-	_, err = h.st.Staged(h.Context(), "nobody", "")
+	_, err = store.StagedOf(h.Context(), h.st, "nobody", "")
 	h.wantError(err, cairn.ErrNotFound, "staged of no session")
 }

@@ -93,7 +93,7 @@ func unchangedState(h *harness) {
 		if next.State != s.State {
 			h.Fatalf("a step without a change moved the state from %+v to %+v", s.State, next.State)
 		}
-		cp, err := h.st.Checkpoint(h.Context(), "session", next.CheckpointID)
+		cp, err := store.FindCheckpoint(h.Context(), h.st, "session", next.CheckpointID)
 		h.must(err)
 		if cp.StatePosition != s.State.Position {
 			h.Fatalf("the checkpoint is at state position %d, want %d", cp.StatePosition, s.State.Position)
@@ -231,7 +231,7 @@ func stateOfNobody(h *harness) {
 	s := h.running("session")
 	h.create("other")
 	for _, at := range [][2]string{{"nobody", ""}, {"session", "nothing"}, {"other", s.CheckpointID}} {
-		_, err := h.st.State(h.Context(), at[0], at[1])
+		_, err := store.State(h.Context(), h.st, at[0], at[1])
 		h.wantError(err, cairn.ErrNotFound, fmt.Sprintf("state of %q at %q", at[0], at[1]))
 	}
 }

@@ -77,7 +77,7 @@ func staleRace(h *harness, hs handles) {
 	won := map[int64]string{} // by version
 	errs := race(racers, func(i int) error {
 		for try := 0; ; try++ {
-			s, err := hs.of(i).Load(h.Context(), "contested")
+			s, err := store.Load(h.Context(), hs.of(i), "contested")
 			if err != nil {
 				return err
 			}
@@ -218,7 +218,7 @@ func answerRace(h *harness, hs handles) {
 		winner, rows := h.oneWins(errs, cairn.ErrStale)
 		want := fmt.Sprint("reviewer-", winner)
 		for _, st := range hs {
-			got, err := st.Call(h.Context(), "session", id)
+			got, err := store.FindCall(h.Context(), st, "session", id)
 			h.must(err)
 			if got.Version != 2 || got.Answer.Reviewer != want || len(got.Trail) != 1 {
 				h.Fatalf("the call is %+v, but %s won", got, want)
@@ -291,7 +291,7 @@ func tornReads(h *harness, hs handles) {
 			return nil
 		}
 		for {
-			snap, err := st.Snapshot(h.Context(), s.ID, 0)
+			snap, err := st.Read(h.Context(), s.ID, store.ToDrive(0))
 			if err != nil {
 				return err
 			}

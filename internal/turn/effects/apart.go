@@ -116,7 +116,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := fx.Store.Load(ctx, at.SessionID)
+	row, err := store.Load(ctx, fx.Store, at.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 		}
 		return &guest{over: &turn.Committed{}}, nil
 	}
-	run, err := fx.Store.Run(ctx, row.ID, at.RunID)
+	run, err := store.FindRun(ctx, fx.Store, row.ID, at.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*live, []store.Staged, error) {
 	known := fx.cache.peek(row.ID)
 	if l := known; l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run != nil && l.run.ID == at.RunID {
-		staged, err := fx.Store.Staged(ctx, row.ID, "")
+		staged, err := store.StagedOf(ctx, fx.Store, row.ID, "")
 		l.sees(fx, row)
 		return l, staged, err
 	}
@@ -197,7 +197,7 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
 		return nil, nil, err
 	}
-	if l.run, err = fx.Store.Run(ctx, row.ID, at.RunID); err != nil {
+	if l.run, err = store.FindRun(ctx, fx.Store, row.ID, at.RunID); err != nil {
 		return nil, nil, err
 	}
 	base, err := l.fork()
@@ -212,7 +212,7 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 // since only.
 func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Snapshot, error) {
 	if known != nil {
-		snap, err := fx.Store.Snapshot(ctx, id, len(known.messages))
+		snap, err := fx.Store.Read(ctx, id, store.ToDrive(len(known.messages)))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -220,7 +220,7 @@ func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, 
 			return known, snap, known.grow(fx, snap)
 		}
 	}
-	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,7 +39,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 		return nil, err
 	}
 	c.child, c.agent, c.begun = child.ID, child.Agent, true
-	run, err := fx.Store.Run(v.ctx, child.ID, child.RunID)
+	run, err := store.FindRun(v.ctx, fx.Store, child.ID, child.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	if err := fx.withdrawChild(v.ctx, child, leaving); err != nil {
 		return nil, err
 	}
-	if v.run, err = fx.Store.Run(v.ctx, child.ID, child.RunID); err != nil {
+	if v.run, err = store.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
 		return nil, err
 	}
 	return transcript.Failed(c.use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
@@ -58,7 +58,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 
 // consulted returns the session that the call began or waited for when it was made, or nil.
 func (v *visit) consulted() (*cairn.Session, error) {
-	row, err := v.fx.Store.Load(v.ctx, childID(v.l.row, v.c.use.CallID))
+	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.row, v.c.use.CallID))
 	if !errors.Is(err, cairn.ErrNotFound) {
 		return row, err
 	}
@@ -75,7 +75,7 @@ func (v *visit) consulted() (*cairn.Session, error) {
 
 // giveUp answers a call whose session cannot go on, and ends what that waits for.
 func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
-	row, err := v.fx.Store.Load(v.ctx, v.c.child)
+	row, err := store.Load(v.ctx, v.fx.Store, v.c.child)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 	case err != nil:

@@ -319,7 +319,7 @@ func (fx *Effects) driveChild(ctx context.Context, of turn.ToolIn, b turn.Begun)
 // that run may have died before it told the log of its end, or, if that was for this call, the log may have failed.
 func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 	fx, ctx, child := v.fx, v.ctx, v.c.child
-	row, err := fx.Store.Load(ctx, child)
+	row, err := store.Load(ctx, fx.Store, child)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
@@ -342,7 +342,7 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 			return b, nil, err
 		}
 	}
-	run, err := fx.Store.Run(ctx, child, row.RunID)
+	run, err := store.FindRun(ctx, fx.Store, child, row.RunID)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
@@ -367,7 +367,7 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 	}
 	stop := s.Stop
 	if stop.RunID = runID; runID == "" {
-		row, err := fx.Store.Load(ctx, child)
+		row, err := store.Load(ctx, fx.Store, child)
 		if err != nil {
 			return
 		}

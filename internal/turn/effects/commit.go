@@ -456,7 +456,7 @@ func checkpointID(runID string, step int) string {
 // rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
 // longer fit are dropped: whoever changed the state under them was later.
 func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cairn.Op, error) {
-	snap, err := fx.Store.Snapshot(ctx, l.row.ID, 0)
+	snap, err := fx.Store.Read(ctx, l.row.ID, store.ToDrive(0))
 	if err != nil {
 		return nil, err
 	}
@@ -498,7 +498,7 @@ func (fx *Effects) opened(ctx context.Context, l *live, opening []store.CallWrit
 	for _, w := range opening {
 		w.Call.Deadline = w.Deadline(l.row.UpdatedAt)
 		if w.DeadlineIn > 0 && l.row.Version != out.version { // the row is a later one, since the commit's answer was lost
-			if kept, err := fx.Store.Call(ctx, l.row.RootID, w.Call.ID); err == nil {
+			if kept, err := store.FindCall(ctx, fx.Store, l.row.RootID, w.Call.ID); err == nil {
 				w.Call.Deadline = kept.Deadline
 			}
 		}

@@ -124,7 +124,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	if row.Status == cairn.SessionActive {
 		s.Status = "running"
 	}
-	run, err := v.fx.Store.Run(v.ctx, row.ID, row.RunID)
+	run, err := store.FindRun(v.ctx, v.fx.Store, row.ID, row.RunID)
 	if err != nil {
 		return s, err
 	}
@@ -267,7 +267,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	if row.Status == cairn.SessionFailed {
 		return transcript.Failed(v.c.use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
 	}
-	_, err := v.fx.Store.Run(v.ctx, row.ID, v.runID())
+	_, err := store.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
 	switch {
 	case err == nil: // begun by an earlier try of this call
 		return v.converse(kind, row.Name, nil)
@@ -337,7 +337,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrAlreadyRunning) {
 			return err
 		}
-		if row, err = v.fx.Store.Load(v.ctx, row.ID); err != nil {
+		if row, err = store.Load(v.ctx, v.fx.Store, row.ID); err != nil {
 			return err
 		}
 	}
@@ -368,7 +368,7 @@ func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.M
 	}
 	var heard []cairn.Message
 	for _, session := range slices.Sorted(maps.Keys(l.index.Away())) {
-		row, err := fx.Store.Load(ctx, session)
+		row, err := store.Load(ctx, fx.Store, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue
 		}
@@ -378,7 +378,7 @@ func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.M
 		if row.Status == cairn.SessionActive || row.Status == cairn.SessionPaused {
 			continue
 		}
-		run, err := fx.Store.Run(ctx, session, row.RunID)
+		run, err := store.FindRun(ctx, fx.Store, session, row.RunID)
 		if err != nil {
 			return nil, err
 		}

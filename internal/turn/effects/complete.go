@@ -41,7 +41,7 @@ func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]
 		return err
 	}
 	if len(rows) == 0 { // nothing has changed, or there is no such tree any more
-		if _, err := fx.Store.Load(ctx, c.Root); err != nil {
+		if _, err := store.Load(ctx, fx.Store, c.Root); err != nil {
 			return err
 		}
 	}
@@ -105,12 +105,12 @@ func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
 
 // beginCompletion finds out from when on the tree is to be looked at.
 func (fx *Effects) beginCompletion(ctx context.Context, c *Completion) error {
-	root, err := fx.Store.Load(ctx, c.Root)
+	root, err := store.Load(ctx, fx.Store, c.Root)
 	if err != nil {
 		return err
 	}
 	if root.RunID != "" {
-		run, err := fx.Store.Run(ctx, root.ID, root.RunID)
+		run, err := store.FindRun(ctx, fx.Store, root.ID, root.RunID)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (fx *Effects) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Se
 		}
 		if row == nil {
 			var err error
-			if row, err = fx.Store.Load(ctx, session); err != nil {
+			if row, err = store.Load(ctx, fx.Store, session); err != nil {
 				errs = errors.Join(errs, err)
 				continue
 			}

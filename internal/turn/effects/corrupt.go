@@ -13,7 +13,7 @@ import (
 // that: whoever took it over would not get further. What can be read stays. The error says that the session was not failed:
 // its row cannot be read either, a run holds it, or it has no run to fail.
 func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) error {
-	row, err := fx.Store.Load(ctx, id)
+	row, err := store.Load(ctx, fx.Store, id)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) erro
 	default:
 		return store.Conflict(cairn.CodeRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
 	}
-	run, err := fx.Store.Run(ctx, id, row.RunID)
+	run, err := store.FindRun(ctx, fx.Store, id, row.RunID)
 	if err != nil {
 		run = &cairn.Run{ID: row.RunID, Agent: row.Agent, Kind: cairn.RunExecute, Turn: row.Turn}
 	}

@@ -49,7 +49,7 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	if row.Status == cairn.SessionActive && row.RunID == runID {
 		return nil
 	}
-	run, err := fx.Store.Run(ctx, row.ID, runID)
+	run, err := store.FindRun(ctx, fx.Store, row.ID, runID)
 	if err != nil || run.Status == cairn.RunRunning {
 		return err
 	}
@@ -245,7 +245,7 @@ func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) 
 // tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
 func (fx *Effects) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
 	if row.RunID != "" && fx.delegates(a) {
-		run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+		run, err := store.FindRun(ctx, fx.Store, row.ID, row.RunID)
 		if err == nil {
 			err = fx.tellBelow(ctx, row, run.StartedAt)
 		}
@@ -302,7 +302,7 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 		limit = 1 // it comes first of all
 	}
 	for ; limit > 0; from += limit {
-		page, err := fx.Store.Messages(ctx, id, from, limit)
+		page, err := store.Messages(ctx, fx.Store, id, from, limit)
 		if err != nil {
 			return nil, err
 		}

@@ -109,7 +109,7 @@ func (e *emitter) heed(ctx context.Context) error {
 
 // standing returns the pieces of a step if the one of a name that stands there is another try's, which was faster.
 func (fx *Effects) standing(ctx context.Context, l *live, stepID, name string) (have pieces, others bool, err error) {
-	list, err := fx.Store.Staged(ctx, l.row.ID, stepID)
+	list, err := store.StagedOf(ctx, fx.Store, l.row.ID, stepID)
 	if err != nil {
 		return have, false, err
 	}

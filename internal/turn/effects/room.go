@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // growing lets one call at a time count and extend a tree in this process.
@@ -54,14 +55,14 @@ func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string
 	err := fx.depth(ctx, parent)
 	if err == nil && fx.MaxTreeSessions > 0 {
 		var n int
-		if n, err = fx.Store.CountTree(ctx, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
+		if n, err = store.CountTree(ctx, fx.Store, parent.RootID); err == nil && n >= fx.MaxTreeSessions {
 			err = cairn.Errorf(cairn.CodeTooLarge, "there are %d agents' sessions in this conversation already, which is the limit", n)
 		}
 	}
 	if !errors.Is(err, cairn.ErrTooLarge) {
 		return err
 	}
-	if _, gone := fx.Store.Load(ctx, child); gone == nil {
+	if _, gone := store.Load(ctx, fx.Store, child); gone == nil {
 		return nil
 	}
 	return err
@@ -80,7 +81,7 @@ func (fx *Effects) depth(ctx context.Context, row *cairn.Session) error {
 			return nil
 		}
 		var err error
-		if row, err = fx.Store.Load(ctx, row.ParentID); err != nil {
+		if row, err = store.Load(ctx, fx.Store, row.ParentID); err != nil {
 			return err
 		}
 	}

@@ -62,7 +62,7 @@ func (fx *Effects) look(ctx context.Context, st *step) error {
 		if !c.waits() || c.waiting == nil || c.tool == nil || !c.tool.TalksToCompanion() {
 			continue
 		}
-		row, err := fx.Store.Load(ctx, c.child)
+		row, err := store.Load(ctx, fx.Store, c.child)
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return err
 		}
@@ -207,7 +207,7 @@ func (fx *Effects) WaitsFor(ctx context.Context, row *cairn.Session) (string, er
 	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil
 	}
-	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	run, err := store.FindRun(ctx, fx.Store, row.ID, row.RunID)
 	if err != nil {
 		return "", err
 	}
@@ -216,7 +216,7 @@ func (fx *Effects) WaitsFor(ctx context.Context, row *cairn.Session) (string, er
 		children = run.Suspended.Children
 	}
 	for _, id := range children {
-		child, err := fx.Store.Load(ctx, id)
+		child, err := store.Load(ctx, fx.Store, id)
 		if errors.Is(err, cairn.ErrNotFound) || err == nil && child.Status != cairn.SessionPaused {
 			return "", nil
 		}
@@ -258,7 +258,7 @@ func (fx *Effects) Expire(ctx context.Context, id string) (bool, error) {
 		if row.Status != cairn.SessionPaused || !overdue(row, now) {
 			return nil, nil
 		}
-		snap, err := fx.Store.Snapshot(ctx, id, row.MessageCount)
+		snap, err := fx.Store.Read(ctx, id, store.ToDrive(row.MessageCount))
 		if err != nil {
 			return nil, err
 		}
@@ -332,7 +332,7 @@ func (fx *Effects) Withdraw(ctx context.Context, id string, stop cairn.Stop) err
 }
 
 func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) error {
-	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	if row.Status != cairn.SessionPaused {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
 	}
-	run, err := fx.Store.Run(ctx, id, row.RunID)
+	run, err := store.FindRun(ctx, fx.Store, id, row.RunID)
 	if err != nil {
 		return err
 	}
@@ -443,7 +443,7 @@ func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop
 		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale) {
 			return err
 		}
-		if child, err = fx.Store.Load(ctx, child.ID); err != nil { // it has got on meanwhile
+		if child, err = store.Load(ctx, fx.Store, child.ID); err != nil { // it has got on meanwhile
 			return err
 		}
 	}
@@ -469,11 +469,11 @@ func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
 
 // forsake ends the wait of the sub-agent that a call has begun, unless the call's run goes on, or its session still waits.
 func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
-	parent, err := fx.Store.Load(ctx, of.SessionID)
+	parent, err := store.Load(ctx, fx.Store, of.SessionID)
 	if err != nil {
 		return err
 	}
-	run, err := fx.Store.Run(ctx, parent.ID, parent.RunID)
+	run, err := store.FindRun(ctx, fx.Store, parent.ID, parent.RunID)
 	child := childID(parent, of.CallID)
 	switch {
 	case err != nil:
@@ -483,7 +483,7 @@ func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
 	case run.Suspended != nil && slices.Contains(run.Suspended.Children, child):
 		return nil
 	}
-	row, err := fx.Store.Load(ctx, child)
+	row, err := store.Load(ctx, fx.Store, child)
 	if errors.Is(err, cairn.ErrNotFound) { // the call was to a companion that there was before
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 // crashedRun returns the record with which a run whose process died is closed.
 func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
-	run, err := fx.Store.Run(ctx, row.ID, row.RunID)
+	run, err := store.FindRun(ctx, fx.Store, row.ID, row.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (fx *Effects) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (
 
 // takeOver returns nothing if it has failed the run.
 func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*live, error) {
-	row, err := fx.Store.Load(ctx, id)
+	row, err := store.Load(ctx, fx.Store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (fx *Effects) giveBack(ctx context.Context, taken *cairn.Session) {
 func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*live, error) {
 	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
-	snap, err := fx.Store.Snapshot(ctx, id, 0)
+	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	}
 	row := l.row
 	l.hooks = hooks
-	if l.run, err = fx.Store.Run(ctx, id, row.RunID); err != nil {
+	if l.run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
 		return nil, err
 	}
 	if err := l.restore(a, fx, snap.Staged); err != nil {
@@ -172,7 +172,7 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
 	}
 	if row.SuspendedStep != "" {
-		snap, err := fx.Store.Snapshot(ctx, row.ID, 0)
+		snap, err := fx.Store.Read(ctx, row.ID, store.ToDrive(0))
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // tells reports whether hooks are to hear of a run's end or suspension.
@@ -69,7 +70,7 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 // calls.
 func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live) error {
 	if id := l.run.Abandoned; id != "" && fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
-		run, err := fx.Store.Run(ctx, l.row.ID, id)
+		run, err := store.FindRun(ctx, fx.Store, l.row.ID, id)
 		if err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, 
 // over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the
 // emitter.
 func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, from int) (*live, error) {
-	snap, err := fx.Store.Snapshot(ctx, row.ID, from)
+	snap, err := fx.Store.Read(ctx, row.ID, store.ToDrive(from))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, f
 	if err != nil {
 		return nil, err
 	}
-	if l.run, err = fx.Store.Run(ctx, row.ID, runID); err != nil {
+	if l.run, err = store.FindRun(ctx, fx.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
 	_, last, err := fx.Log.Bounds(ctx, row.RootID)
@@ -120,7 +121,7 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 	if err != nil {
 		return err
 	}
-	row, err := fx.Store.Load(ctx, at.SessionID)
+	row, err := store.Load(ctx, fx.Store, at.SessionID)
 	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
 		return nil
 	}

@@ -1,0 +1,118 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+// Read implements store.Store. It is one round trip.
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Snapshot, err error) {
+	err = s.try(ctx, "read", reads, func(ctx context.Context, c *conn) error {
+		if want == (store.Want{}) {
+			r, err := c.find(ctx, id)
+			if err == nil {
+				snap = &store.Snapshot{Session: r.session}
+			}
+			return err
+		}
+		snap, err = c.read(ctx, id, &want)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return snap, nil
+}
+
+// read reads a session's row and what is wanted beside it.
+func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Snapshot, error) {
+	snap := &store.Snapshot{}
+	over := false
+	var states chain
+	list := []reading{{sqlSession, []any{id}, func(rows pgx.Rows) error {
+		r := &record{}
+		err := r.read(rows, &r.over)
+		snap.Session, over = r.session, r.over && !r.session.Running(r.session.AsOf)
+		return err
+	}}}
+	list = append(list, pastReadings(id, want, snap, &states)...)
+	list = append(list, otherReadings(id, want, snap)...)
+	err := c.view(ctx, list...)
+	switch {
+	case err != nil:
+		return nil, err
+	case snap.Session == nil:
+		return nil, c.gone(ctx, id)
+	case over:
+		return nil, &overdue{[]string{snap.Session.RootID}}
+	case want.Checkpoint != "" && snap.Checkpoint == nil:
+		return nil, store.UnknownCheckpoint(id, want.Checkpoint)
+	case want.Run != "" && snap.Run == nil:
+		return nil, store.UnknownRun(id, want.Run)
+	}
+	if want.State {
+		snap.State, err = states.fold()
+	}
+	return snap, err
+}
+
+// pastReadings read what is wanted of where a session has been.
+func pastReadings(id string, want *store.Want, snap *store.Snapshot, states *chain) (list []reading) {
+	if want.Checkpoint != "" {
+		list = append(list, reading{sqlCheckpoint, []any{id, want.Checkpoint}, func(rows pgx.Rows) error {
+			cp, err := readCheckpoint(rows, id)
+			snap.Checkpoint = &cp
+			return err
+		}})
+	}
+	if want.Run != "" {
+		list = append(list, reading{sqlRun, []any{id, want.Run}, func(rows pgx.Rows) error {
+			run, err := readRun(rows, id)
+			snap.Run = &run
+			return err
+		}})
+	}
+	switch {
+	case want.State && want.Checkpoint != "":
+		list = append(list, reading{sqlStateAtCheckpoint, []any{id, want.Checkpoint}, states.read})
+	case want.State:
+		list = append(list, reading{sqlState, []any{id}, states.read})
+	}
+	if want.Messages {
+		list = append(list, reading{sqlMessages, []any{id, max(want.From, 0), want.Size()}, into(&snap.Messages, readMessage)})
+	}
+	return list
+}
+
+// otherReadings read what else is wanted.
+func otherReadings(id string, want *store.Want, snap *store.Snapshot) (list []reading) {
+	switch {
+	case want.Staged && want.StagedStep != "":
+		list = append(list, reading{sqlStagedOfStep, []any{id, want.StagedStep}, into(&snap.Staged, readPiece)})
+	case want.Staged:
+		list = append(list, reading{sqlStaged, []any{id}, into(&snap.Staged, readPiece)})
+	}
+	if want.Calls {
+		list = append(list, reading{sqlCallsOfStep, []any{id}, into(&snap.Calls, readCall)})
+	}
+	if want.Cache {
+		list = append(list, reading{sqlCache, []any{id}, into(&snap.Cache, readEntry)})
+	}
+	if want.Queue {
+		list = append(list, reading{sqlQueue, []any{id}, into(&snap.Queue, readTurn)})
+	}
+	return list
+}
+
+// into returns what appends the rows of a reading to a list.
+func into[T any](list *[]T, read func(pgx.Rows) (T, error)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		item, err := read(rows)
+		if err == nil {
+			*list = append(*list, item)
+		}
+		return err
+	}
+}

@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var scriptRead = aboutReading("read", "read")
+
+// Read implements store.Store. It is one script.
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+	from := max(want.From, 0)
+	r, err := s.ask(ctx, scriptRead, id, letters(&want), want.Checkpoint, want.Run, from, from+want.Size()-1)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.word() == "checkpoint":
+		return nil, store.UnknownCheckpoint(id, want.Checkpoint)
+	case r.word() == "run":
+		return nil, store.UnknownRun(id, want.Run)
+	}
+	snap := &store.Snapshot{}
+	if snap.Session, err = readRow(id, r.list(1)); err != nil {
+		return nil, err
+	}
+	if err := readPast(snap, &want, r); err != nil {
+		return nil, err
+	}
+	if snap.Staged, err = readStaged(r.list(6), want.StagedStep); err != nil {
+		return nil, err
+	}
+	if snap.Calls, err = readCalls(r.list(7), snap.Session.RootID); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(snap.Calls, func(a, b cairn.PendingCall) int { return store.CompareCalls(&a, &b) })
+	if snap.Cache, err = readCache(r.list(8)); err != nil {
+		return nil, err
+	}
+	snap.Queue, err = readQueue(r.list(9))
+	return snap, err
+}
+
+// letters says what is wanted in the script's terms.
+func letters(want *store.Want) string {
+	var text strings.Builder
+	for _, part := range []struct {
+		is     bool
+		letter byte
+	}{{want.Checkpoint != "", 'p'}, {want.Run != "", 'r'}, {want.State, 's'}, {want.Messages, 'm'}, {want.Staged, 'g'},
+		{want.Calls, 'w'}, {want.Cache, 'h'}, {want.Queue, 'q'}} {
+		if part.is {
+			text.WriteByte(part.letter)
+		}
+	}
+	return text.String()
+}
+
+// readPast reads what was wanted of where a session has been.
+func readPast(snap *store.Snapshot, want *store.Want, r reply) (err error) {
+	id := snap.Session.ID
+	if want.Checkpoint != "" {
+		if snap.Checkpoint, err = readCheckpoint(id, want.Checkpoint, r.text(2)); err != nil {
+			return err
+		}
+	}
+	if want.Run != "" {
+		fields := reply(r.list(3))
+		run, err := readRun(id, want.Run, fields.text(0), fields.text(1))
+		if err != nil {
+			return err
+		}
+		snap.Run = &run
+	}
+	if want.State {
+		if snap.State, err = foldChain(r.list(4)); err != nil {
+			return err
+		}
+	}
+	snap.Messages, err = readMessages(r.list(5))
+	return err
+}
+
+func readMessages(list []any) ([]cairn.Message, error) {
+	var messages []cairn.Message
+	for _, item := range list {
+		at, data, ok := stamped(plain(item))
+		var m cairn.Message
+		if err := decode("message", data, &m); err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored message has no time")
+		}
+		if !at.IsZero() {
+			m.CreatedAt = at
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+// readCache reads the tool-result cache of a session, by key.
+func readCache(list []any) ([]store.CacheEntry, error) {
+	var entries []store.CacheEntry
+	for i := 0; i+1 < len(list); i += 2 {
+		var e store.CacheEntry
+		if err := decode("cached result", plain(list[i+1]), &e); err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
+	return entries, nil
+}
+
+// readNumbered reads a hash whose values have a number before a colon, in the order of these numbers.
+func readNumbered(what string, list []any, read func(field, data string) error) error {
+	type item struct {
+		number      int
+		field, data string
+	}
+	var items []item
+	for i := 0; i+1 < len(list); i += 2 {
+		number, data, ok := strings.Cut(plain(list[i+1]), ":")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			return cairn.Errorf(cairn.CodeCorrupt, "stored %s has no number", what)
+		}
+		items = append(items, item{n, plain(list[i]), data})
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+	for _, it := range items {
+		if err := read(it.field, it.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readQueue reads the turns that are to follow.
+func readQueue(list []any) (turns []store.QueuedTurn, err error) {
+	err = readNumbered("queued turn", list, func(field, data string) error {
+		turn := store.QueuedTurn{ID: field}
+		err := decode("queued turn", data, &turn.Messages)
+		turns = append(turns, turn)
+		return err
+	})
+	return turns, err
+}
+
+// foldChain returns the state at the end of a chain: a keyframe and what changed since.
+func foldChain(list []any) (json.RawMessage, error) {
+	if len(list) == 0 {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state has no keyframe")
+	}
+	keyframe := json.RawMessage(plain(list[0]))
+	if len(list) == 1 {
+		if !json.Valid(keyframe) {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state is not valid JSON")
+		}
+		return keyframe, nil
+	}
+	changes := make([][]cairn.Op, len(list)-1)
+	for i := range changes {
+		if err := decode("state change", plain(list[i+1]), &changes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return store.FoldState(keyframe, changes)
+}
