@@ -17,6 +17,8 @@ const (
 	Bytes = 32 << 20
 	// ErrorBytes is the most of an error's words that is kept.
 	ErrorBytes = 64 << 10
+	// RecordBytes is the most that the value of one record may hold.
+	RecordBytes = 256 << 10
 	// Count is the largest count, and the largest sum of counts, that every store keeps exactly.
 	Count = 1<<53 - 1
 )

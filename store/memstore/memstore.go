@@ -38,6 +38,9 @@ type Store struct {
 	removals int              // ever
 	sweepAt  time.Time        // no root is stale before; zero if none will be
 	watchers map[chan store.StopNotice]struct{}
+
+	namespaces    map[string]*namespace // of records
+	recordVersion int64                 // the last one given
 }
 
 // session is everything one session owns. Runs and messages are replaced, never modified, so that they can be handed out;

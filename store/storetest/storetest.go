@@ -41,6 +41,7 @@ type Options struct {
 	sweeps       bool // the store is a Sweeper
 	bringsLog    bool // the store is a LogProvider
 	imports      bool // the store is an Importer
+	records      bool // the store is a RecordProvider
 }
 
 // LogOptions declares what an event log can do beyond the contract. nil declares nothing.
@@ -64,10 +65,11 @@ func Run(t *testing.T, open OpenStore, opts *Options) {
 	_, declared.sweeps = st.(store.Sweeper)
 	_, declared.bringsLog = st.(store.LogProvider)
 	_, declared.imports = st.(store.Importer)
+	_, declared.records = st.(store.RecordProvider)
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
 			for _, test := range c.tests {
-				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps || c.imports && !declared.imports {
+				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps || c.imports && !declared.imports || c.records && !declared.records {
 					continue
 				}
 				t.Run(test.name, func(t *testing.T) {
@@ -100,6 +102,7 @@ type chapter struct {
 	tests   []storeTest
 	sweeps  bool // the chapter is for stores that are Sweepers
 	imports bool // the chapter is for stores that are Importers
+	records bool // the chapter is for stores that are RecordProviders
 }
 
 type storeTest struct {
@@ -142,6 +145,7 @@ var chapters = []chapter{
 	{name: "Purge", tests: purgeTests, sweeps: true},
 	{name: "Expiry", tests: expiryTests, sweeps: true},
 	{name: "Import", tests: importTests, imports: true},
+	{name: "Record", tests: recordTests, records: true},
 	{name: "Context", tests: contextTests},
 	{name: "Hostile", tests: hostileTests},
 	{name: "Limits", tests: limitTests},

@@ -1,0 +1,167 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Records returns the store's records.
+func (s *Store) Records() store.Records { return (*records)(s) }
+
+var _ store.RecordProvider = (*Store)(nil)
+
+// records is the store as store.Records.
+type records Store
+
+// namespace has its records by key. They are replaced, never modified.
+type namespace struct {
+	records map[string]*store.Record
+	// sweepAt is how many records it may have before those that have expired are removed.
+	sweepAt int
+}
+
+// minSweep is the least number of records at which expired ones are removed.
+const minSweep = 16
+
+// sweep removes what has expired once the namespace has doubled, so that a write costs the same on average however many
+// there are.
+func (n *namespace) sweep(s *Store) {
+	if len(n.records) < n.sweepAt {
+		return
+	}
+	now := s.clock()
+	for key, r := range n.records {
+		if r.Expired(now) {
+			delete(n.records, key)
+		}
+	}
+	n.sweepAt = max(2*len(n.records), minSweep)
+}
+
+// open locks the store and returns what is there of a key, nil for nothing. The caller unlocks.
+func (r *records) open(ctx context.Context, name, key string) (*store.Record, error) {
+	s := (*Store)(r)
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	n := s.namespaces[name]
+	if n == nil {
+		return nil, nil
+	}
+	there := n.records[key]
+	if there == nil || there.Expired(s.clock()) {
+		return nil, nil
+	}
+	return s.shown(there), nil
+}
+
+// shown returns a record as it is given out now.
+func (s *Store) shown(r *store.Record) *store.Record {
+	out := *r
+	out.AsOf, out.Value = s.clock(), slices.Clone(r.Value)
+	return &out
+}
+
+// Get implements store.Records.
+func (r *records) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
+	if err := store.CheckRecordKey(namespace, key); err != nil {
+		return nil, err
+	}
+	there, err := r.open(ctx, namespace, key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	if there == nil {
+		return nil, store.RecordNotFound(namespace, key)
+	}
+	return there, nil
+}
+
+// Put implements store.Records.
+func (r *records) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
+	if err := w.Validate(); err != nil {
+		return nil, err
+	}
+	there, err := r.open(ctx, w.Namespace, w.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	s := (*Store)(r)
+	next, err := w.Apply(there, s.clock())
+	if err != nil {
+		return nil, err
+	}
+	s.recordVersion++
+	next.Version = s.recordVersion
+	next.Value = slices.Clone(w.Value)
+	n := s.namespaces[w.Namespace]
+	if n == nil {
+		n = &namespace{records: map[string]*store.Record{}, sweepAt: minSweep}
+		if s.namespaces == nil {
+			s.namespaces = map[string]*namespace{}
+		}
+		s.namespaces[w.Namespace] = n
+	}
+	n.sweep(s)
+	n.records[w.Key] = next
+	return s.shown(next), nil
+}
+
+// Delete implements store.Records.
+func (r *records) Delete(ctx context.Context, namespace, key string, seen int64) error {
+	if err := store.CheckRecordDelete(namespace, key, seen); err != nil {
+		return err
+	}
+	there, err := r.open(ctx, namespace, key)
+	if err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	switch {
+	case there == nil:
+		return store.RecordNotFound(namespace, key)
+	case seen != store.AnyVersion && seen != there.Version:
+		return store.RecordConflict(namespace, key, seen, there)
+	}
+	n := r.namespaces[namespace]
+	if delete(n.records, key); len(n.records) == 0 {
+		delete(r.namespaces, namespace)
+	}
+	return nil
+}
+
+// List implements store.Records.
+func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Page[store.Record], err error) {
+	selected, err := q.Range()
+	if err != nil {
+		return page, err
+	}
+	s := (*Store)(r)
+	if err := s.lock(ctx); err != nil {
+		return page, err
+	}
+	defer s.mu.Unlock()
+	n := s.namespaces[q.Namespace]
+	if n == nil {
+		return page, nil
+	}
+	now := s.clock()
+	var list []*store.Record
+	for _, rec := range n.records {
+		if !rec.Expired(now) && selected.Selects(rec) {
+			list = append(list, rec)
+		}
+	}
+	slices.SortFunc(list, selected.Compare)
+	for _, rec := range list[:min(len(list), q.Size())] {
+		page.Items = append(page.Items, *s.shown(rec))
+	}
+	if len(list) > q.Size() {
+		page.Next = store.RecordCursor(&q, list[q.Size()-1])
+	}
+	return page, nil
+}

@@ -1,0 +1,372 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// Records keeps small rows that belong to no session, by namespace and key: workers, settings, schedules. A namespace is one list of records; it is made by its first record and leaves nothing when its last one goes.
+//
+// All methods are safe for concurrent use by any number of processes. Each write is atomic, and the writes of one record
+// happen one after the other. What was written is seen by every call that begins afterwards, in any process, and is as
+// durable as a commit. No call writes two records.
+//
+// Times are the store's. A record with a time to live expires when the store's clock reaches ExpiresAt. From then on it
+// does not exist for any method in any process, whatever clocks the processes have. Stores delete expired records
+// later, a few with each Put.
+//
+// Errors are *cairn.Error values: ErrInvalid and ErrTooLarge for what cannot be kept, which name the field;
+// ErrUnavailable where storage fails, ErrClosed after Close. A write that fails with ErrUnavailable may have happened;
+// one whose context is cancelled has either happened in full or not at all.
+type Records interface {
+	// Get returns a record; ErrNotFound if there is none.
+	Get(ctx context.Context, namespace, key string) (*Record, error)
+	// Put writes a record and returns it as it is then. If w.Seen does not hold nothing is written and the error is a
+	// RecordConflictError with ErrStale.
+	Put(ctx context.Context, w RecordWrite) (*Record, error)
+	// Delete removes a record of the version seen, or of AnyVersion. If it has another one the error is a
+	// RecordConflictError with ErrStale. The error is ErrNotFound if there is none: of concurrent deletions of one record
+	// exactly one succeeds.
+	Delete(ctx context.Context, namespace, key string, seen int64) error
+	// List pages through the records of a namespace, in the order of their keys or of their index. Records that are added,
+	// deleted or changed between two pages do not move the cursor: one that exists all the time, under the same index, is
+	// listed exactly once.
+	List(ctx context.Context, q RecordQuery) (Page[Record], error)
+}
+
+// RecordProvider is a Store that keeps records as well.
+type RecordProvider interface {
+	Records() Records
+}
+
+// AnyVersion stands for whatever version a record has, also for none in a write.
+const AnyVersion = -1
+
+const (
+	// MaxRecordBytes is the most that the value of one record may have.
+	MaxRecordBytes = limits.RecordBytes
+	// MaxRecordTTL is the longest time to live of a record: a hundred years.
+	MaxRecordTTL = 100 * 365 * 24 * time.Hour
+	// MaxRecordPage is the most records that a page holds.
+	MaxRecordPage = 100
+)
+
+// Record is a row of a namespace.
+type Record struct {
+	Namespace string
+	Key       string
+	// Index is what RecordQuery.Index finds it by; empty if that does not find it.
+	Index string
+	// Value is JSON, byte for byte as it was written.
+	Value json.RawMessage
+	// Version is positive and changes with each write. No version of a key is ever used again, also not after the record was
+	// deleted or has expired.
+	Version int64
+	// CreatedAt is the time of the record's first write since there was none, UpdatedAt that of its last one.
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	// ExpiresAt is when it expires; zero for never.
+	ExpiresAt time.Time
+	// AsOf is what time it was for the store when it gave this out.
+	AsOf time.Time
+}
+
+// Expired reports whether a record has expired at a time of the store.
+func (r *Record) Expired(now time.Time) bool {
+	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
+}
+
+// RecordWrite is what Records.Put writes. It replaces all of a record that is there.
+type RecordWrite struct {
+	// Namespace and Key are identifiers of at most 200 bytes, without control characters, and without white space around them.
+	Namespace string
+	Key       string
+	// Index is empty or a text of that kind. Indexes are compared by their bytes.
+	Index string
+	// Value is JSON of at most MaxRecordBytes. It is required.
+	Value json.RawMessage
+	// Seen is the version that the record must have: 0 if there must be none, or AnyVersion.
+	Seen int64
+	// TTL is how long after this write the record expires, at most MaxRecordTTL; 0 for never. Stores keep whole
+	// microseconds, and round up.
+	TTL time.Duration
+}
+
+// RecordQuery selects records of a namespace.
+type RecordQuery struct {
+	Namespace string
+	// Prefix selects the records whose keys begin with it. They come in the order of their keys, by bytes. It is empty if Index
+	// is set.
+	Prefix string
+	// Index, if it is not nil, selects by the index instead. Records come in the order of Index and Key then.
+	Index *IndexRange
+	// Cursor is the Next of the page before; empty for the first page. A cursor that is not one of such a list is ErrInvalid.
+	Cursor string
+	// Limit is the page's size; 0 and what is more than MaxRecordPage mean MaxRecordPage.
+	Limit int
+}
+
+// IndexRange is a part of the order of the indexes, compared by bytes. Records without an index are in none.
+type IndexRange struct {
+	// From is the first index; empty means the first there is.
+	From string
+	// Before is the first index that is not in the range any more; empty means that there is none.
+	Before string
+}
+
+// Size returns the effective page size.
+func (q *RecordQuery) Size() int {
+	if q.Limit <= 0 || q.Limit > MaxRecordPage {
+		return MaxRecordPage
+	}
+	return q.Limit
+}
+
+// Validate reports why a write cannot be kept. Stores call it before anything else.
+func (w *RecordWrite) Validate() error {
+	if err := cmp.Or(CheckRecordKey(w.Namespace, w.Key), checkIndex("index", w.Index), checkSeen(w.Seen)); err != nil {
+		return err
+	}
+	switch {
+	case len(w.Value) == 0:
+		return cairn.Invalid("value", "is required")
+	case len(w.Value) > MaxRecordBytes:
+		e := cairn.Invalid("value", "has %d bytes, at most %d are allowed", len(w.Value), MaxRecordBytes)
+		e.Code = cairn.CodeTooLarge
+		return e
+	case w.TTL < 0:
+		return cairn.Invalid("ttl", "%s is negative", w.TTL)
+	case w.TTL > MaxRecordTTL:
+		return cairn.Invalid("ttl", "%s is more than %s", w.TTL, MaxRecordTTL)
+	}
+	return cairn.CheckJSON("value", w.Value)
+}
+
+// CheckRecordKey reports what is wrong with the name of a record. The error is ErrInvalid and names the field.
+func CheckRecordKey(namespace, key string) error {
+	if problem := ids.Check(namespace); problem != "" {
+		return cairn.Invalid("namespace", "%s", problem)
+	}
+	if problem := ids.Check(key); problem != "" {
+		return cairn.Invalid("key", "%s", problem)
+	}
+	return nil
+}
+
+// CheckRecordDelete reports what is wrong with the arguments of Records.Delete.
+func CheckRecordDelete(namespace, key string, seen int64) error {
+	if err := cmp.Or(CheckRecordKey(namespace, key), checkSeen(seen)); err != nil {
+		return err
+	}
+	if seen == 0 {
+		return cairn.Invalid("seen", "0 is the version of no record")
+	}
+	return nil
+}
+
+func checkSeen(seen int64) error {
+	if seen < AnyVersion || seen > limits.Count {
+		return cairn.Invalid("seen", "%d is no version", seen)
+	}
+	return nil
+}
+
+// checkIndex checks an index that may be empty.
+func checkIndex(field, index string) error {
+	if index == "" {
+		return nil
+	}
+	if problem := ids.Check(index); problem != "" {
+		return cairn.Invalid(field, "%s", problem)
+	}
+	return nil
+}
+
+// Micros returns the time to live in microseconds, rounded up.
+func (w *RecordWrite) Micros() int64 { return int64((w.TTL + time.Microsecond - 1) / time.Microsecond) }
+
+// Apply works out what a write makes of the record that is there at the time now, nil if there is none; one that has
+// expired is none. The version is left to the store. The error is that of a version that was not seen.
+func (w *RecordWrite) Apply(there *Record, now time.Time) (*Record, error) {
+	if there != nil && there.Expired(now) {
+		there = nil
+	}
+	if err := w.Check(there); err != nil {
+		return nil, err
+	}
+	r := &Record{Namespace: w.Namespace, Key: w.Key, Index: w.Index, Value: w.Value, CreatedAt: now, UpdatedAt: now, AsOf: now}
+	if there != nil {
+		r.CreatedAt = there.CreatedAt
+	}
+	if n := w.Micros(); n > 0 {
+		r.ExpiresAt = now.Add(time.Duration(n) * time.Microsecond)
+	}
+	return r, nil
+}
+
+// Check compares the record that is there, nil for none, with the version that the writer saw.
+func (w *RecordWrite) Check(there *Record) error {
+	if w.Seen == AnyVersion || there == nil && w.Seen == 0 || there != nil && there.Version == w.Seen {
+		return nil
+	}
+	return RecordConflict(w.Namespace, w.Key, w.Seen, there)
+}
+
+// RecordConflictError says that a record does not have the version that a writer saw. errors.Is compares it with
+// cairn.ErrStale.
+type RecordConflictError struct {
+	Err *cairn.Error
+	// Record is the one that the store saw; nil if there was none.
+	Record *Record
+}
+
+// Error returns the message.
+func (e *RecordConflictError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error within, for errors.Is and errors.As.
+func (e *RecordConflictError) Unwrap() error { return e.Err }
+
+// SeenRecord returns the record that a conflict saw, or nil.
+func SeenRecord(err error) *Record {
+	var c *RecordConflictError
+	if err != nil && errors.As(err, &c) {
+		return c.Record
+	}
+	return nil
+}
+
+// RecordConflict returns the error for a record that does not have the version seen, for implementers. there is the
+// record that the store saw, nil for none.
+func RecordConflict(namespace, key string, seen int64, there *Record) error {
+	var what string
+	switch {
+	case there == nil:
+		what = "there is none"
+	case seen == 0:
+		what = "there is one"
+	default:
+		what = fmt.Sprintf("it has version %d", there.Version)
+	}
+	return &RecordConflictError{Err: cairn.Errorf(cairn.CodeStale, "record %q in %q: version %d was seen, %s", key, namespace, seen, what), Record: there}
+}
+
+// RecordNotFound returns the error for a record that is not there.
+func RecordNotFound(namespace, key string) error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
+}
+
+// RecordRange is what a query comes to, for implementers: a part of a namespace's order, by key or by index and key. All
+// of it is compared by bytes.
+type RecordRange struct {
+	ByIndex bool
+	// From is the least key, or the least index, of the range; Before is the first one beyond it. Before is never empty, and
+	// longer than an identifier where the range has no end.
+	From, Before string
+	// AfterIndex and AfterKey are the place after which the page begins: that of the last record given. At the beginning
+	// AfterKey is empty. By index AfterIndex is never less than From.
+	AfterIndex, AfterKey string
+}
+
+// pastAll is greater than every identifier: those have no more than ids.MaxLength bytes, and no character is greater.
+var pastAll = strings.Repeat(string(utf8.MaxRune), ids.MaxLength/utf8.UTFMax+1)
+
+// Range checks a query and returns what it selects. The error is ErrInvalid and names the field.
+func (q *RecordQuery) Range() (RecordRange, error) {
+	var r RecordRange
+	if problem := ids.Check(q.Namespace); problem != "" {
+		return r, cairn.Invalid("namespace", "%s", problem)
+	}
+	if err := cairn.CheckText("prefix", q.Prefix); err != nil {
+		return r, err
+	}
+	r.From, r.Before = q.Prefix, afterPrefix(q.Prefix)
+	if q.Index != nil {
+		if q.Prefix != "" {
+			return r, cairn.Invalid("prefix", "cannot be combined with an index")
+		}
+		if err := cmp.Or(checkIndex("index.from", q.Index.From), checkIndex("index.before", q.Index.Before)); err != nil {
+			return r, err
+		}
+		r.ByIndex, r.From, r.Before = true, q.Index.From, cmp.Or(q.Index.Before, pastAll)
+	}
+	var err error
+	r.AfterIndex, r.AfterKey, err = parseRecordCursor(q.Cursor, r.ByIndex)
+	if r.ByIndex && r.AfterIndex < r.From {
+		r.AfterIndex, r.AfterKey = r.From, ""
+	}
+	return r, err
+}
+
+// Selects reports whether a record is in the range and comes after the place of the last one given.
+func (r *RecordRange) Selects(rec *Record) bool {
+	index, at := "", rec.Key
+	if r.ByIndex {
+		index, at = rec.Index, rec.Index
+	}
+	return at != "" && at >= r.From && at < r.Before &&
+		cmp.Or(strings.Compare(index, r.AfterIndex), strings.Compare(rec.Key, r.AfterKey)) > 0
+}
+
+// Compare orders two records as the range lists them.
+func (r *RecordRange) Compare(a, b *Record) int {
+	if byIndex := strings.Compare(a.Index, b.Index); r.ByIndex && byIndex != 0 {
+		return byIndex
+	}
+	return strings.Compare(a.Key, b.Key)
+}
+
+// afterPrefix returns the first text that is greater than all that begin with a prefix.
+func afterPrefix(prefix string) string {
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		switch last {
+		case utf8.MaxRune:
+			continue
+		case 0xD7FF: // what follows are halves of pairs
+			last = 0xDFFF
+		}
+		return prefix + string(last+1)
+	}
+	return pastAll
+}
+
+// RecordCursor returns the cursor behind a record, for Page.Next.
+func RecordCursor(q *RecordQuery, last *Record) string {
+	if q.Index == nil {
+		return "k" + last.Key
+	}
+	return "i" + strconv.Itoa(len(last.Index)) + "." + last.Index + last.Key
+}
+
+// parseRecordCursor reads a cursor that RecordCursor made and returns the place of the last record given; empty is the
+// beginning, which has no key.
+func parseRecordCursor(text string, byIndex bool) (index, key string, err error) {
+	if text == "" {
+		return "", "", nil
+	}
+	switch kind, rest := text[0], text[1:]; {
+	case !byIndex && kind == 'k':
+		key = rest
+	case byIndex && kind == 'i':
+		size, both, _ := strings.Cut(rest, ".")
+		if n, err := strconv.Atoi(size); err == nil && n > 0 && n < len(both) && strconv.Itoa(n) == size {
+			index, key = both[:n], both[n:]
+		}
+	}
+	if ids.Check(key) != "" || checkIndex("cursor", index) != nil {
+		return "", "", cairn.Invalid("cursor", "%q is not one of this list", text)
+	}
+	return index, key, nil
+}
