@@ -1,232 +1,186 @@
 package pgstore
 
 import (
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// argument returns the value of a named argument of the commit's statement.
-func (w *write) argument(name string) any {
-	c := w.c
-	switch name {
-	case "id":
-		return w.id
-	case "version":
-		return c.Guard.Version
-	case "token":
-		return c.Guard.Token
-	case "agent":
-		return c.Guard.Agent
-	case "step":
-		return int64(c.Step)
-	case "recovered":
-		return number01(c.Recovered)
-	case "message_count":
-		return int64(len(c.Messages))
-	case "message_data":
-		return w.messages
-	case "state_bytes":
-		return int64(len(w.state))
-	case "state_data":
-		return w.state
-	case "state_changes":
-		return number01(c.State != nil)
-	case "keyframe":
-		return c.State.Keyframe != nil
-	case "log_sequence":
-		return c.LogSequence
-	case "usage":
-		return w.usage
-	case "usage_custom":
-		return w.custom
-	case "owner":
-		return c.Lease.Owner
-	case "ttl":
-		return c.Lease.TTL
-	case "status":
-		return orNull(string(c.Status), c.Status != "")
-	}
-	for _, group := range []func(string) (any, bool){w.recordArgument, w.knownArgument, w.waitArgument, w.calls.argument} {
-		if v, ok := group(name); ok {
-			return v
+// statement is a text with named arguments and what brings each of them.
+type statement struct {
+	text string // with numbers in the places of the names
+	args []func(*write) any
+}
+
+// parameter is a named argument in the text of a statement.
+var parameter = regexp.MustCompile(`@[a-z_]+`)
+
+func newStatement(text string) *statement {
+	s := &statement{}
+	numbers := map[string]string{}
+	s.text = parameter.ReplaceAllStringFunc(text, func(name string) string {
+		if numbers[name] == "" {
+			value := arguments[name[1:]]
+			if value == nil {
+				panic("pgstore: no argument " + name)
+			}
+			s.args = append(s.args, value)
+			numbers[name] = "$" + strconv.Itoa(len(s.args))
 		}
-	}
-	return w.newArgument(name)
+		return numbers[name]
+	})
+	return s
 }
 
-// recordArgument returns the arguments of the runs and the checkpoint that a commit writes.
-func (w *write) recordArgument(name string) (any, bool) {
-	c := w.c
-	switch name {
-	case "checkpoint":
-		return c.Checkpoint.ID, true
-	case "checkpoint_step":
-		return int64(c.Checkpoint.Step), true
-	case "checkpoint_step_id":
-		return c.Checkpoint.StepID, true
-	case "checkpoint_run":
-		return c.Checkpoint.RunID, true
-	case "checkpoint_log":
-		return c.Checkpoint.LogSequence, true
-	case "start_run":
-		return c.StartRun.ID, true
-	case "start_sequence":
-		return c.StartRun.StartSequence, true
-	case "start_data":
-		return w.startData, true
-	case "end_run":
-		return c.EndRun.ID, true
-	case "end_over":
-		return c.EndRun.Status != cairn.RunRunning, true
-	case "end_data":
-		return w.endData, true
+func (s *statement) values(w *write) []any {
+	list := make([]any, len(s.args))
+	for i, value := range s.args {
+		list[i] = value(w)
 	}
-	return nil, false
+	return list
 }
 
-// knownArgument returns the arguments of a session whose owner is known.
-func (w *write) knownArgument(name string) (any, bool) {
-	switch name {
-	case "key":
-		return w.known.key, true
-	case "context":
-		return w.known.context, true
-	case "root":
-		return w.known.row.RootID, true
-	case "user":
-		return w.known.row.UserID, true
-	case "next_usage":
-		return usageList(&w.next.Usage), true
-	case "next_run_usage":
-		return usageList(&w.next.RunUsage), true
-	case "known_agent":
-		return w.known.row.Agent, true
-	}
-	return nil, false
+// arguments are what the statements of a commit take, by name.
+var arguments = map[string]func(*write) any{
+	// What is compared.
+	"key":     func(w *write) any { return w.key },
+	"version": func(w *write) any { return w.d.Version },
+	"token":   func(w *write) any { return w.d.Token },
+	"lapsed":  func(w *write) any { return w.d.Lapsed },
+	"root_id": func(w *write) any { return w.d.Row.RootID },
+
+	// The head.
+	"next_token":     func(w *write) any { return w.d.Row.Lease.Token },
+	"run_id":         func(w *write) any { return w.d.Row.RunID },
+	"suspended_step": func(w *write) any { return w.d.Row.SuspendedStep },
+	"status":         func(w *write) any { return string(w.d.Row.Status) },
+	"head_data":      func(w *write) any { return w.headData },
+	"lease_kept":     func(w *write) any { return w.d.LeaseUntil.Kept },
+	"lease_in":       func(w *write) any { return from(w.d.LeaseUntil) },
+	"deadline":       func(w *write) any { return timestamp(w.d.NextDeadline.At) },
+	"deadline_in":    func(w *write) any { return from(w.d.NextDeadline) },
+	"due":            func(w *write) any { return string(w.d.Due) },
+	"due_kept":       func(w *write) any { return w.d.DueAt.Kept },
+	"due_at":         func(w *write) any { return timestamp(w.d.DueAt.At) },
+	"due_in":         func(w *write) any { return from(w.d.DueAt) },
+	"drop_stop":      func(w *write) any { return orNull(w.d.DropStop, w.d.DropStop != "") },
+
+	// The columns of sessions.
+	"id":           func(w *write) any { return w.id },
+	"agent":        func(w *write) any { return w.d.Row.Agent },
+	"context":      func(w *write) any { return w.d.Context },
+	"user_id":      func(w *write) any { return w.d.Row.UserID },
+	"tags":         func(w *write) any { return append([]string{}, w.d.Row.Tags...) },
+	"metadata":     func(w *write) any { return mapText(w.d.Row.Metadata) },
+	"expires_at":   func(w *write) any { return timestamp(w.d.Row.ExpiresAt) },
+	"sweep_at":     func(w *write) any { return timestamp(w.d.SweepAt.At) },
+	"sweep_in":     func(w *write) any { return from(w.d.SweepAt) },
+	"ttl":          func(w *write) any { return orNull(w.d.Row.TTL, w.d.Row.TTL > 0) },
+	"trace_parent": func(w *write) any { return w.d.Row.TraceParent },
+	"parent_id":    func(w *write) any { return w.d.Row.ParentID },
+	"incarnation":  func(w *write) any { return w.d.Row.Incarnation },
+	"name":         func(w *write) any { return w.d.Row.Name },
+	"secret":       func(w *write) any { return w.d.Row.Secret },
+	"initial":      func(w *write) any { return string(w.d.Initial) },
+
+	// Messages and state.
+	"first_message":  func(w *write) any { return int64(w.d.FirstMessage) },
+	"messages":       func(w *write) any { return w.messages },
+	"state_position": func(w *write) any { return w.d.Row.State.Position },
+	"keyframe":       func(w *write) any { return w.d.State != nil && w.d.State.Keyframe },
+	"state": func(w *write) any {
+		if w.d.State == nil {
+			return nil
+		}
+		return string(w.d.State.Data)
+	},
+	"drop_staged": func(w *write) any { return w.d.DropStaged },
+
+	// The checkpoint.
+	"checkpoint":          checkpoint(func(w *write) any { return w.d.Checkpoint.ID }),
+	"checkpoint_number":   checkpoint(func(w *write) any { return w.d.Checkpoint.Number }),
+	"checkpoint_turn":     checkpoint(func(w *write) any { return int64(w.d.Checkpoint.Turn) }),
+	"checkpoint_step":     checkpoint(func(w *write) any { return int64(w.d.Checkpoint.Step) }),
+	"checkpoint_messages": checkpoint(func(w *write) any { return int64(w.d.Checkpoint.MessageCount) }),
+	"checkpoint_state":    checkpoint(func(w *write) any { return w.d.Checkpoint.StatePosition }),
+	"checkpoint_log":      checkpoint(func(w *write) any { return w.d.Checkpoint.LogSequence }),
+	"checkpoint_step_id":  checkpoint(func(w *write) any { return w.d.Checkpoint.StepID }),
+	"checkpoint_run":      checkpoint(func(w *write) any { return w.d.Checkpoint.RunID }),
+	"checkpoint_parent":   checkpoint(func(w *write) any { return w.d.Checkpoint.ParentID }),
+
+	// The runs that begin and end.
+	"start_run":        start(func(w *write) any { return w.d.StartRun.ID }),
+	"start_turn":       start(func(w *write) any { return int64(w.d.StartRun.Turn) }),
+	"start_sequence":   start(func(w *write) any { return w.d.StartRun.StartSequence }),
+	"start_message":    start(func(w *write) any { return int64(w.d.StartRun.FirstMessage) }),
+	"start_checkpoint": start(func(w *write) any { return w.d.StartRun.Before.CheckpointID }),
+	"start_state":      start(func(w *write) any { return w.d.StartRun.Before.StatePosition }),
+	"start_data":       start(func(w *write) any { return w.startData }),
+	"end_run":          end(func(w *write) any { return w.d.EndRun.ID }),
+	"end_over":         func(w *write) any { return w.d.RunOver },
+	"end_data":         end(func(w *write) any { return w.endData }),
+
+	// The queue and the cache.
+	"enqueue": func(w *write) any {
+		if w.d.Enqueue == nil {
+			return nil
+		}
+		return w.d.Enqueue.ID
+	},
+	"enqueue_data": func(w *write) any { return w.turnData },
+	"dequeue":      func(w *write) any { return orNull(w.d.Dequeue, w.d.Dequeue != "") },
+	"cache_key":    func(w *write) any { return w.cache.keys },
+	"cache_data":   func(w *write) any { return w.cache.data },
+	"cache_drop":   func(w *write) any { return w.d.CacheDrop },
+
+	// The calls, by column.
+	"call_id":            func(w *write) any { return w.calls.id },
+	"call_seen":          func(w *write) any { return w.calls.seen },
+	"call_deadline":      func(w *write) any { return w.calls.deadline },
+	"call_deadline_in":   func(w *write) any { return w.calls.deadlineIn },
+	"call_claimed_until": func(w *write) any { return w.calls.claimedUntil },
+	"call_claimed_by":    func(w *write) any { return w.calls.claimedBy },
+	"call_step":          func(w *write) any { return w.calls.step },
+	"call_tool":          func(w *write) any { return w.calls.tool },
+	"call_kind":          func(w *write) any { return w.calls.kind },
+	"call_status":        func(w *write) any { return w.calls.status },
+	"call_reviewers":     func(w *write) any { return w.calls.reviewers },
+	"call_data":          func(w *write) any { return w.calls.data },
 }
 
-// waitArgument returns the arguments of what waiting changes.
-func (w *write) waitArgument(name string) (any, bool) {
-	c := w.c
-	suspend := c.Suspend
-	if suspend == nil {
-		suspend = &store.Suspend{}
+// checkpoint, start and end bring arguments of what a commit may not have.
+func checkpoint(value func(*write) any) func(*write) any {
+	return func(w *write) any {
+		if w.d.Checkpoint == nil {
+			return nil
+		}
+		return value(w)
 	}
-	switch name {
-	case "suspends":
-		return c.Suspend != nil, true
-	case "suspended_step":
-		return orNull(suspend.StepID, c.Suspend != nil), true
-	case "open_calls":
-		return orNull(int64(suspend.OpenCalls), c.Suspend != nil), true
-	case "next_deadline":
-		return timestamp(suspend.NextDeadline), true
-	case "deadline_in":
-		return orNull(suspend.DeadlineIn, suspend.DeadlineIn > 0), true
-	case "more":
-		return int64(w.more), true
-	case "turn_id":
-		return c.Enqueue.ID, true
-	case "turn_data":
-		return w.turnData, true
-	case "dequeue":
-		return c.Dequeue, true
-	case "cache_key":
-		return w.cache.keys, true
-	case "cache_data":
-		return w.cache.data, true
-	case "cache_drop":
-		return c.CacheDrop, true
-	}
-	return nil, false
 }
 
-// newArgument returns the arguments of a session that is created, and those of its user context, which it shares with a
-// change of that.
-func (w *write) newArgument(name string) any {
-	if w.created == nil {
-		return w.context.argument(name)
+func start(value func(*write) any) func(*write) any {
+	return func(w *write) any {
+		if w.d.StartRun == nil {
+			return nil
+		}
+		return value(w)
 	}
-	row := w.created
-	switch name {
-	case "new_agent":
-		return row.Agent
-	case "user_id":
-		return row.UserID
-	case "tags":
-		return append([]string{}, row.Tags...)
-	case "metadata":
-		return mapText(row.Metadata)
-	case "expires_at":
-		return timestamp(row.ExpiresAt)
-	case "idle_ttl":
-		return orNull(row.TTL, row.TTL > 0)
-	case "trace_parent":
-		return row.TraceParent
-	case "parent_id":
-		return row.ParentID
-	case "root_id":
-		return row.RootID
-	case "name":
-		return row.Name
-	case "incarnation":
-		return row.Incarnation
-	case "secret":
-		return row.Secret
-	case "initial":
-		return w.initial
-	}
-	return w.newHeadArgument(name)
 }
 
-func (w *write) newHeadArgument(name string) any {
-	row := w.created
-	switch name {
-	case "new_turn":
-		return int64(row.Turn)
-	case "new_checkpoints":
-		return number01(w.c.Checkpoint != nil)
-	case "new_log_sequence":
-		return row.LogSequence
-	case "new_token":
-		return row.Lease.Token
-	case "new_position":
-		return row.State.Position
-	case "new_keyframe":
-		return row.State.KeyframeBytes
-	case "new_changes":
-		return row.State.ChangeBytes
-	case "new_open_calls":
-		return int64(row.OpenCalls)
-	case "new_queued":
-		return int64(w.more)
-	case "new_ttl":
-		held := w.c.Lease.Action == store.LeaseTake || w.c.Lease.Action == store.LeaseRenew
-		return orNull(w.c.Lease.TTL, held)
-	case "new_due":
-		queued := *row
-		queued.Queued = w.more
-		return string(store.DueKindOf(&queued))
-	case "new_status":
-		return string(row.Status)
-	case "new_run":
-		return row.RunID
-	case "new_checkpoint":
-		return row.CheckpointID
-	case "new_owner":
-		return row.Lease.Owner
-	case "new_suspended_step":
-		return row.SuspendedStep
+func end(value func(*write) any) func(*write) any {
+	return func(w *write) any {
+		if w.d.EndRun == nil {
+			return nil
+		}
+		return value(w)
 	}
-	panic("pgstore: no argument " + name) // a statement names what is not there
 }
 
-func number01(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
-}
+// from is how long after the server's time a time is that the server fills in; null for another one.
+func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
 
 // orNull is v, or null.
 func orNull[T any](v T, is bool) *T {
@@ -234,4 +188,13 @@ func orNull[T any](v T, is bool) *T {
 		return nil
 	}
 	return &v
+}
+
+// mapText is the JSON of a map of texts, which always encodes.
+func mapText(m map[string]string) string {
+	if len(m) == 0 {
+		return "{}"
+	}
+	raw, _ := json.Marshal(m)
+	return string(raw)
 }

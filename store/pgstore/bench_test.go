@@ -189,33 +189,32 @@ const (
 	sqlFloorHead = `
 		WITH head AS (
 			UPDATE {schema}.heads
-			SET version = version + 1, updated_at = $3, message_count = $4, step = $5, checkpoints = $6, checkpoint_id = $7,
-				log_sequence = $8, lease_until = $9, usage = $10, run_usage = $11`
+			SET version = version + 1, updated_at = $3, lease_until = $4, data = $5`
 
 	sqlFloorRest = `
 			WHERE session = $1 AND version = $2
 			RETURNING session, version
 		), messages AS (
 			INSERT INTO {schema}.messages (session, number, created_at, data)
-			SELECT session, $12::bigint + m.number - 1, $3, m.data FROM head, unnest($13::text[]) WITH ORDINALITY m (data, number)
+			SELECT session, $6::bigint - 3 + m.number, $3, m.data FROM head, unnest($7::text[]) WITH ORDINALITY m (data, number)
 		), checkpoint AS (
 			INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
 				id, step_id, run_id, parent_id)
-			SELECT session, $6, $14::bigint, $5, $4, 0, $8, $3, $7, $15, $16, $17 FROM head
+			SELECT session, $8::bigint, $9::bigint, $10::bigint, $6::bigint, 0, 0, $3, $11, $12, $13, $14 FROM head
 		), staged AS (
 			DELETE FROM {schema}.staged WHERE session = $1
 		)`
 
 	sqlFloorStep  = sqlFloorHead + sqlFloorRest + `SELECT version FROM head`
-	sqlFloorBegin = sqlFloorHead + `, status = 'active', run_id = $16, turn = $14, lease_owner = 'worker', lease_token = lease_token + 1` + sqlFloorRest + `,
+	sqlFloorBegin = sqlFloorHead + `, status = 'active', run_id = $13, lease_token = lease_token + 1` + sqlFloorRest + `,
 		run AS (
 			INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 				before_position, data)
-			SELECT session, $14, $16, $3, $8, $12, $17, 0, $18 FROM head
+			SELECT session, $9, $13, $3, 0, $6::bigint - 2, $14, 0, $15 FROM head
 		)
 		SELECT version FROM head`
-	sqlFloorEnd = sqlFloorHead + `, status = 'completed', lease_owner = ''` + sqlFloorRest + `,
-		run AS (UPDATE {schema}.runs SET ended_at = $3, data = $18 WHERE session = $1 AND id = $16)
+	sqlFloorEnd = sqlFloorHead + `, status = 'completed'` + sqlFloorRest + `,
+		run AS (UPDATE {schema}.runs SET ended_at = $3, data = $15 WHERE session = $1 AND id = $13)
 		SELECT version FROM head`
 )
 
@@ -224,7 +223,7 @@ type floor struct {
 	b    *testing.B
 	pool *pgxpool.Pool
 	text [3]string
-	data [3]string // the JSON of two messages and a run
+	data [4]string // the JSON of two messages, a run and the rest of the head
 	list []floorSession
 }
 
@@ -241,6 +240,9 @@ func newFloor(b *testing.B, url string, writers int) *floor {
 	for i, v := range []any{messages[0], messages[1], &cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}} {
 		f.data[i] = must(encode("text", v))
 	}
+	usage := cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1}
+	f.data[3] = must(encodeHead(&cairn.Session{MessageCount: 100, Turn: 5, Step: 5, CheckpointID: "cp-50", Usage: usage, RunUsage: usage,
+		Lease: cairn.Lease{Owner: "worker", Token: time.Now().UnixMicro(), Until: time.Now()}}, 50))
 	for i := range writers {
 		row := newStepper(b, s, fmt.Sprint("session-", i), nil).row
 		var key int64
@@ -258,10 +260,9 @@ func (f *floor) step(writer int) error {
 	s := &f.list[writer]
 	n := s.n
 	s.n++
-	usage := []int64{900, 80, 0, 0, 0, 1, 1, 0, 0, 0}
 	run := n / stepsPerRun
-	args := []any{s.key, s.version, time.Now(), 2*n + 2, n%stepsPerRun + 1, n + 1, fmt.Sprintf("cp-%d", n+1), 0, time.Now().Add(time.Minute),
-		usage, usage, 2 * n, f.data[:2], run + 1, fmt.Sprintf("step-%d", n+1), fmt.Sprintf("run-%d", run), fmt.Sprintf("cp-%d", n)}
+	args := []any{s.key, s.version, time.Now(), time.Now().Add(time.Minute), f.data[3], int64(2*n + 2), f.data[:2], int64(n + 1), int64(run + 1),
+		int64(n%stepsPerRun + 1), fmt.Sprintf("cp-%d", n+1), fmt.Sprintf("step-%d", n+1), fmt.Sprintf("run-%d", run), fmt.Sprintf("cp-%d", n)}
 	text := f.text[1]
 	switch n % stepsPerRun {
 	case 0:

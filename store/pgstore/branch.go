@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -24,10 +25,6 @@ const (
 				WHERE session = $1 ORDER BY number LIMIT 1), 0)
 		FROM (SELECT (SELECT state_position FROM {schema}.checkpoints
 			WHERE session = $1 AND message_count <= $2 ORDER BY number DESC LIMIT 1) AS at) b`
-
-	sqlSetMessageCount = `
-		UPDATE {schema}.heads SET message_count = $2
-		WHERE session = (SELECT key FROM {schema}.sessions WHERE id = $1)`
 )
 
 // Branch implements store.Store. The session that is branched from is locked meanwhile.
@@ -37,7 +34,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	err = s.try(ctx, "branch", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {
-			source, err := c.findBy(ctx, sqlLockSession, from)
+			source, err := c.lock(ctx, from)
 			if err != nil {
 				return err
 			}
@@ -75,23 +72,20 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err != nil {
 		return nil, err
 	}
-	seen, err := w.attempt(ctx, c, w.shape)
-	switch {
-	case err != nil:
+	if w.d, err = plan.Work(w.c, &plan.Seen{ID: to.ID}, nil); err != nil {
 		return nil, err
-	case seen != nil:
-		return nil, store.Conflict(cairn.CodeExists, seen.session, "session %q already exists", to.ID)
-	case w.result == nil: // somebody was faster, after this statement had begun
+	}
+	w.d.Row.MessageCount = count
+	if err := w.apply(ctx, c); err != nil {
+		return nil, err
+	}
+	if w.result == nil { // somebody was faster, after this statement had begun
 		return c.branch(ctx, source, at, to)
 	}
 	if count > 0 {
-		if _, err := c.exec(ctx, sqlSetMessageCount, to.ID, count); err != nil {
-			return nil, err
-		}
 		if _, err := c.exec(ctx, sqlCopyMessages, to.ID, source.key, count); err != nil {
 			return nil, err
 		}
-		w.result.MessageCount = count
 	}
 	return w.result, nil
 }

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,40 +25,10 @@ const (
 
 	// By the key of calls.
 	sqlCallsSeen = `
-		SELECT id, session, version FROM {schema}.calls WHERE root_id = $1 AND id = ANY ($2::text[])`
+		SELECT c.id, coalesce(s.id, ''), c.version
+		FROM {schema}.calls c LEFT JOIN {schema}.sessions s ON s.key = c.session
+		WHERE c.root_id = $1 AND c.id = ANY ($2::text[])`
 )
-
-// sqlPutCalls writes the rows of calls. A row that is not at the version its writer saw gets none, which the table refuses
-// with the whole commit. Their assignments are made to be what the rows say.
-const sqlPutCalls = `, put AS (
-	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
-		step_id, user_id, agent, tool, kind, status, reviewers, data)
-	SELECT s.root_id, w.id, h.session, w.seen + 1, h.updated_at, h.updated_at, coalesce(h.updated_at + w.deadline_in, w.deadline), w.claimed_until, w.claimed_by,
-		w.step_id, s.user_id, s.agent, w.tool, w.kind, w.status, w.reviewers, w.data
-	FROM head h
-		JOIN {owner} s ON s.key = h.session,
-		unnest(@call_id::text[], @call_seen::bigint[], @call_deadline::timestamptz[], @call_deadline_in::interval[], @call_claimed_until::timestamptz[],
-			@call_claimed_by::text[], @call_step::text[], @call_tool::text[], @call_kind::text[], @call_status::text[],
-			@call_reviewers::jsonb[], @call_data::text[])
-			w (id, seen, deadline, deadline_in, claimed_until, claimed_by, step_id, tool, kind, status, reviewers, data)
-	ON CONFLICT (root_id, id) DO UPDATE
-	SET version = CASE WHEN calls.version = excluded.version - 1 AND calls.session = excluded.session THEN excluded.version END,
-		updated_at = excluded.updated_at, deadline = excluded.deadline, claimed_until = excluded.claimed_until,
-		claimed_by = excluded.claimed_by, step_id = excluded.step_id, user_id = excluded.user_id, agent = excluded.agent,
-		tool = excluded.tool, kind = excluded.kind, status = excluded.status, reviewers = excluded.reviewers, data = excluded.data
-	RETURNING root_id, id, created_at, status, reviewers
-), wanted AS (
-	SELECT DISTINCT r.reviewer, p.created_at, p.root_id, p.id
-	FROM put p, jsonb_array_elements_text(p.reviewers) r (reviewer)
-	WHERE p.status = 'open'
-), unassigned AS (
-	DELETE FROM {schema}.assignments a USING put p
-	WHERE a.root_id = p.root_id AND a.id = p.id
-		AND NOT EXISTS (SELECT FROM wanted w WHERE (w.reviewer, w.root_id, w.id) = (a.reviewer, a.root_id, a.id))
-), assigned AS (
-	INSERT INTO {schema}.assignments (reviewer, created_at, root_id, id)
-	SELECT * FROM wanted
-	ON CONFLICT DO NOTHING)`
 
 // callColumns are the rows of pending calls that a commit writes, by column.
 type callColumns struct {
@@ -83,69 +52,15 @@ func (x *callColumns) fill(list []store.CallWrite) error {
 			}
 		}
 		x.id, x.seen = append(x.id, call.ID), append(x.seen, list[i].Seen)
-		x.deadline = append(x.deadline, timestamp(call.Deadline))
-		x.deadlineIn = append(x.deadlineIn, orNull(list[i].DeadlineIn, list[i].DeadlineIn > 0))
+		in := orNull(list[i].DeadlineIn, list[i].DeadlineIn > 0)
+		if in != nil {
+			call.Deadline = time.Time{}
+		}
+		x.deadline, x.deadlineIn = append(x.deadline, timestamp(call.Deadline)), append(x.deadlineIn, in)
 		x.claimedBy, x.claimedUntil = append(x.claimedBy, call.ClaimedBy), append(x.claimedUntil, timestamp(call.ClaimedUntil))
 		x.step, x.tool = append(x.step, call.StepID), append(x.tool, call.Tool)
 		x.kind, x.status = append(x.kind, string(call.Kind)), append(x.status, string(call.Status))
 		x.reviewers, x.data = append(x.reviewers, reviewers), append(x.data, data)
-	}
-	return nil
-}
-
-func (x *callColumns) argument(name string) (any, bool) {
-	switch name {
-	case "call_id":
-		return x.id, true
-	case "call_seen":
-		return x.seen, true
-	case "call_deadline":
-		return x.deadline, true
-	case "call_deadline_in":
-		return x.deadlineIn, true
-	case "call_claimed_until":
-		return x.claimedUntil, true
-	case "call_claimed_by":
-		return x.claimedBy, true
-	case "call_step":
-		return x.step, true
-	case "call_tool":
-		return x.tool, true
-	case "call_kind":
-		return x.kind, true
-	case "call_status":
-		return x.status, true
-	case "call_reviewers":
-		return x.reviewers, true
-	case "call_data":
-		return x.data, true
-	}
-	return nil, false
-}
-
-// checkCalls returns the conflict of the first write of a call that is based on another version than the one there is.
-func (w *write) checkCalls(ctx context.Context, c *conn, r *record) error {
-	if len(w.c.Calls) == 0 {
-		return nil
-	}
-	type seen struct{ session, version int64 }
-	there := map[string]seen{}
-	err := c.query(ctx, sqlCallsSeen, func(rows pgx.Rows) error {
-		var id string
-		var s seen
-		err := rows.Scan(&id, &s.session, &s.version)
-		there[id] = s
-		return err
-	}, r.session.RootID, w.calls.id)
-	if err != nil {
-		return err
-	}
-	for i := range w.c.Calls {
-		id := w.c.Calls[i].Call.ID
-		now, found := there[id]
-		if now.version != w.c.Calls[i].Seen || found && now.session != r.key || slices.Contains(w.calls.id[:i], id) {
-			return store.CallConflict(r.session, id)
-		}
 	}
 	return nil
 }

@@ -33,11 +33,8 @@ const (
 	// What comes after a place in the session's past, by the keys of the tables.
 	sqlCut = `
 		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1 AND number >= $2),
-			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3),
-			checkpoints AS (DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4)
-		UPDATE {schema}.heads
-		SET epoch = epoch + 1, message_count = $2, state_position = $3, checkpoint_id = $5, keyframe_bytes = $6, change_bytes = $7
-		WHERE session = $1`
+			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3)
+		DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4`
 
 	// All but the newest $2 checkpoints, and what comes before the keyframe that the oldest one kept builds on.
 	sqlPrune = `
@@ -70,68 +67,23 @@ func readCheckpoint(rows pgx.Rows, session string) (cairn.Checkpoint, error) {
 	return cp, err
 }
 
-// findCheckpoint returns a checkpoint of a session; the error is ErrNotFound if it has no such checkpoint.
-func (c *conn) findCheckpoint(ctx context.Context, session, id string) (cp *cairn.Checkpoint, err error) {
+// checkpoint returns a checkpoint of a session, or nil if it has no such checkpoint.
+func (c *conn) checkpoint(ctx context.Context, session, id string) (cp *cairn.Checkpoint, err error) {
 	err = c.query(ctx, sqlCheckpoint, func(rows pgx.Rows) error {
 		read, err := readCheckpoint(rows, session)
 		cp = &read
 		return err
 	}, session, id)
+	return cp, err
+}
+
+// findCheckpoint is checkpoint whose error is ErrNotFound if there is none.
+func (c *conn) findCheckpoint(ctx context.Context, session, id string) (*cairn.Checkpoint, error) {
+	cp, err := c.checkpoint(ctx, session, id)
 	if err == nil && cp == nil {
 		err = store.UnknownCheckpoint(session, id)
 	}
 	return cp, err
-}
-
-// origin is a place in a session's past.
-type origin struct {
-	checkpointID string
-	number       int64 // of the checkpoint, 0 for none
-	messages     int
-	state        cairn.StatePosition
-}
-
-// origin returns where a commit takes the session back to, or nil if it does not.
-func (c *conn) origin(ctx context.Context, r *record, commit *store.Commit) (o *origin, err error) {
-	switch {
-	case commit.Rewind != "":
-		cp, err := c.findCheckpoint(ctx, r.session.ID, commit.Rewind)
-		if err != nil {
-			return nil, err
-		}
-		o = &origin{checkpointID: cp.ID, number: cp.Number, messages: cp.MessageCount}
-		o.state.Position = cp.StatePosition
-	case commit.RewindRun != "":
-		if o, err = c.beforeRun(ctx, r, commit.RewindRun); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, nil
-	}
-	o.state, err = c.sizesAt(ctx, r.key, o.state.Position)
-	return o, err
-}
-
-// beforeRun returns where the session was before its latest run began.
-func (c *conn) beforeRun(ctx context.Context, r *record, runID string) (*origin, error) {
-	o := &origin{}
-	var known bool
-	found, err := c.row(ctx, sqlBeforeRun, []any{&o.messages, &o.checkpointID, &o.state.Position, &o.number, &known}, r.key, runID)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return nil, store.UnknownRun(r.session.ID, runID)
-	case runID != r.session.RunID, !known, o.messages > r.session.MessageCount, o.checkpointID != "" && o.number == 0:
-		return nil, store.RunGone(r.session, runID)
-	}
-	return o, nil
-}
-
-// goBack takes a session that is locked back to o.
-func (c *conn) goBack(ctx context.Context, r *record, o *origin) error {
-	_, err := c.exec(ctx, sqlCut, r.key, o.messages, o.state.Position, o.number, o.checkpointID, o.state.KeyframeBytes, o.state.ChangeBytes)
-	return err
 }
 
 // Checkpoints implements store.Store.
@@ -149,7 +101,7 @@ func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err
 	err = s.try(ctx, "prune", again, func(ctx context.Context, c *conn) error {
 		// Under the row's lock, so that no rewind moves the oldest one kept.
 		return c.transact(ctx, func(c *conn) error {
-			r, err := c.findBy(ctx, sqlLockSession, id)
+			r, err := c.lock(ctx, id)
 			if err != nil {
 				return err
 			}

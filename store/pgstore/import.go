@@ -29,20 +29,17 @@ const (
 
 	sqlImportSession = `
 		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, name,
-			secret, context, created_at, ttl, sweep_at, incarnation)
-		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, 0, $12::timestamptz, $13::interval,
+			secret, created_at, ttl, sweep_at, incarnation)
+		VALUES ($1, $2, $3, $4::text[], $5::jsonb, $6::timestamptz, $7, $8, $9, $10, $11, $12::timestamptz, $13::interval,
 			CASE $9 WHEN $1 THEN least($6::timestamptz, $14::timestamptz + $13::interval) END, $15)
 		ON CONFLICT (id) DO NOTHING
 		RETURNING key`
 
 	sqlImportHead = `
-		INSERT INTO {schema}.heads (session, version, epoch, message_count, turn, step, recoveries, checkpoints, log_sequence,
-			lease_token, state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until,
-			next_deadline, due_at, usage, run_usage, usage_custom, run_usage_custom, status, run_id, checkpoint_id,
-			checkpoint_before, lease_owner, suspended_step, due, stop_run, stop, agent)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, $16::timestamptz, $17::timestamptz,
-			$18::timestamptz, $19::timestamptz, $20::bigint[], $21::bigint[], $22::jsonb, $23::jsonb, $24, $25, $26, '', $27, $28,
-			$29, $30, $31, coalesce((SELECT agent FROM {schema}.sessions WHERE id = $32), $33))`
+		INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, next_deadline, due_at, status, run_id,
+			suspended_step, due, stop_run, stop, data, agent)
+		VALUES ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6::timestamptz, $7::timestamptz, $8, $9, $10, $11, $12, $13, $14,
+			coalesce((SELECT agent FROM {schema}.sessions WHERE id = $15), $16))`
 
 	sqlImportState = `INSERT INTO {schema}.state (session, position, keyframe, data) VALUES ($1, $2, $3, $4)`
 
@@ -208,11 +205,7 @@ func (m *importing) add(ctx context.Context, p *store.Part) error {
 // begin adds the row of a session.
 func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	row := &p.Row
-	usage, err := usageCustom(&row.Usage)
-	if err != nil {
-		return err
-	}
-	runUsage, err := usageCustom(&row.RunUsage)
+	data, err := encodeHead(row, p.Inside.Checkpoints)
 	if err != nil {
 		return err
 	}
@@ -232,12 +225,9 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	if !made {
 		return m.exists(ctx, row.ID)
 	}
-	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Epoch, int64(row.MessageCount), int64(row.Turn), int64(row.Step),
-		int64(row.Recoveries), p.Inside.Checkpoints, row.LogSequence, row.Lease.Token, row.State.Position, row.State.KeyframeBytes,
-		row.State.ChangeBytes, int64(row.OpenCalls), int64(row.Queued), timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
-		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), usageList(&row.Usage), usageList(&row.RunUsage), usage, runUsage,
-		string(row.Status), row.RunID, row.CheckpointID, row.Lease.Owner, row.SuspendedStep, string(store.DueKindOf(row)),
-		request.run, request.data, row.RootID, row.Agent)
+	_, err = m.c.exec(ctx, sqlImportHead, m.key, row.Version, row.Lease.Token, timestamp(row.UpdatedAt), timestamp(row.Lease.Until),
+		timestamp(row.NextDeadline), timestamp(p.Inside.DueSince), string(row.Status), row.RunID, row.SuspendedStep,
+		string(store.DueKindOf(row)), request.run, request.data, data, row.RootID, row.Agent)
 	if err != nil {
 		return err
 	}

@@ -11,23 +11,18 @@ import (
 // mostKnown bounds the sessions that a store remembers.
 const mostKnown = 4096
 
-// owner is what of a session's row changes with the user context only. A commit to a session whose owner is known need not
-// look it up: the head says whether it is still the one.
-type owner struct {
-	key     int64
-	context int64
-}
-
-// known are the sessions that were committed to last.
+// known are the sessions that were read or committed to last. A commit to one of them is worked out from the row that is
+// known, and needs no read if that is still the row.
 type known struct {
 	mu   sync.Mutex
 	list map[string]*knownSession
 }
 
-// knownSession is a session as a commit left it. It is not changed.
+// knownSession is a session as a commit left it or a read found it. It is not changed.
 type knownSession struct {
-	owner
-	row *cairn.Session
+	key         int64
+	row         *cairn.Session
+	checkpoints int64 // how many were ever written
 }
 
 func (k *known) get(id string) *knownSession {
@@ -36,19 +31,15 @@ func (k *known) get(id string) *knownSession {
 	return k.list[id]
 }
 
-// put remembers a copy of a row, unless a newer one is known.
-func (k *known) put(o owner, row *cairn.Session) { k.keep(o, copyOf(row)) }
-
-// keep remembers a row that is nobody else's, unless a newer one is known.
-func (k *known) keep(o owner, row *cairn.Session) {
-	s := &knownSession{owner: o, row: row}
+// put remembers a session, unless a newer version of it is known. The row belongs to the list from then on.
+func (k *known) put(s *knownSession) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old := k.list[row.ID]
+	old := k.list[s.row.ID]
 	switch {
 	case k.list == nil:
 		k.list = map[string]*knownSession{}
-	case old != nil && (old.key > o.key || old.key == o.key && old.row.Version > row.Version):
+	case old != nil && (old.key > s.key || old.key == s.key && old.row.Version > s.row.Version):
 		return
 	case old == nil && len(k.list) >= mostKnown:
 		for id := range k.list { // any one
@@ -56,7 +47,7 @@ func (k *known) keep(o owner, row *cairn.Session) {
 			break
 		}
 	}
-	k.list[row.ID] = s
+	k.list[s.row.ID] = s
 }
 
 func (k *known) drop(id string) {

@@ -2,113 +2,142 @@ package pgstore
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+	"github.com/jackc/pgx/v5"
 )
 
-// creations bounds how often a commit that creates its session meets another creator who then deletes it.
-const creations = 10
+// sqlLook reads a session's row with what commits may depend on beside it: by runs_id, checkpoints_step, the key of queue
+// and the key of calls.
+const sqlLook = `
+	SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE),
+		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $2)
+			OR EXISTS (SELECT FROM {schema}.checkpoints WHERE session = s.key AND step_id = $3 AND step_id <> ''),
+		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $4),
+		ARRAY(SELECT q.id FROM {schema}.queue q WHERE q.session = s.key ORDER BY q.number),
+		(SELECT jsonb_object_agg(c.id, jsonb_build_object('SessionID', CASE c.session WHEN s.key THEN s.id ELSE '' END,
+				'Version', c.version))
+			FROM {schema}.calls c WHERE c.root_id = s.root_id AND c.id = ANY ($5::text[]))
+	FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
+	WHERE s.id = $1`
 
-// runLocked does the commit in a transaction that holds the session's row, so that what it depends on can be looked up
-// first. All that can be refused is refused before the first write.
-func (w *write) runLocked(ctx context.Context, c *conn) error {
-	for range creations {
-		r, err := c.findBy(ctx, sqlLockSession, w.id)
-		switch {
-		case err == nil:
-			return w.change(ctx, c, r)
-		case !errors.Is(err, cairn.ErrNotFound) || w.c.Create == nil || store.IsGone(err):
-			return err
-		}
-		if err := w.checkCreation(); err != nil {
-			return err
-		}
-		s := w.shape&^(allGuards|withContext) | withCreate | onlyCreate
-		s |= w.queueShape(w.c.Enqueue != nil && w.c.Enqueue.ID != w.c.Dequeue, false)
-		if _, err := w.attempt(ctx, c, s); err != nil {
-			return w.explain(err)
-		}
-		if w.result != nil {
-			return nil
-		}
-	}
-	return c.gone(ctx, w.id)
+// look is what was read along with a session's row.
+type look struct {
+	root     string // empty if there is no session
+	happened bool
+	endRun   bool // the run that the commit ends is there
+	queue    []string
+	calls    map[string]plan.CallSeen
 }
 
-// checkCreation refuses what only a session that is there can do.
-func (w *write) checkCreation() error {
-	row := w.created
+// look reads the session's row, if it is there, with what the commit may depend on.
+func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
+	var run, step, end string
+	if w.c.StartRun != nil {
+		run = w.c.StartRun.ID
+	}
+	if w.c.Checkpoint != nil {
+		step = w.c.Checkpoint.StepID
+	}
+	if w.c.EndRun != nil {
+		end = w.c.EndRun.ID
+	}
+	l := &look{}
+	var r *record
+	var calls []byte
+	err := c.query(ctx, sqlLook, func(rows pgx.Rows) error {
+		r = &record{}
+		return r.read(rows, &r.over, &l.happened, &l.endRun, &l.queue, &calls)
+	}, w.id, run, step, end, w.calls.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = c.standing(ctx, w.id, r)
 	switch {
-	case w.c.Rewind != "":
-		return store.UnknownCheckpoint(w.id, w.c.Rewind)
-	case w.c.RewindRun != "":
-		return store.UnknownRun(w.id, w.c.RewindRun)
-	case w.c.Dequeue != "" && (w.c.Enqueue == nil || w.c.Enqueue.ID != w.c.Dequeue):
-		return notQueued(row, w.c.Dequeue)
-	case w.c.EndRun != nil:
-		return store.UnknownRun(w.id, w.c.EndRun.ID)
-	}
-	for i := range w.c.Calls {
-		if w.c.Calls[i].Seen != 0 {
-			return store.CallConflict(row, w.c.Calls[i].Call.ID)
+	case r == nil && w.c.Create != nil && err != nil && !store.IsGone(err):
+		w.key = 0
+		return &plan.Seen{ID: w.id, Doubt: true}, l, nil
+	case err != nil:
+		return nil, nil, err
+	case len(calls) > 0:
+		if err := json.Unmarshal(calls, &l.calls); err != nil {
+			return nil, nil, err
 		}
 	}
-	return nil
+	w.key, l.root = r.key, r.session.RootID
+	if !c.inTransaction() {
+		c.s.known.put(r.known())
+	}
+	return &plan.Seen{ID: w.id, Row: r.session, Checkpoints: r.checkpoints, Doubt: true}, l, nil
 }
 
-// change does the commit on a session that is there and locked.
-func (w *write) change(ctx context.Context, c *conn, r *record) error {
-	if done, err := w.check(ctx, c, r); done || err != nil {
-		return err
+// answer puts what was read along with the row into seen, and reports whether a plan needs no more than that.
+func (l *look) answer(n plan.Needs, c *store.Commit, seen *plan.Seen) bool {
+	seen.Happened, seen.Queue, seen.Calls = l.happened, l.queue, l.calls
+	if l.endRun {
+		seen.Runs = map[string]*cairn.Run{c.EndRun.ID: {ID: c.EndRun.ID}}
 	}
-	if err := w.checkCalls(ctx, c, r); err != nil {
-		return err
-	}
-	to, err := c.origin(ctx, r, w.c)
-	if err != nil {
-		return err
-	}
-	enqueue, dequeue, err := w.checkQueue(ctx, c, r)
-	if err != nil {
-		return err
-	}
-	if err := w.checkEndRun(ctx, c, r); err != nil {
-		return err
-	}
-	if to != nil {
-		if err := c.goBack(ctx, r, to); err != nil {
+	return c.RewindRun == "" && n.Checkpoint == "" && !n.State && (len(n.Calls) == 0 || n.Root == l.root)
+}
+
+// looksLocked bounds how often a commit that holds the session's row, or finds none, looks again because time has passed or
+// another writer has made the session.
+const looksLocked = 10
+
+// runLocked does the commit in a transaction that holds the session's row, so that what it depends on stays as it is read.
+func (w *write) runLocked(ctx context.Context, c *conn) error {
+	for range looksLocked {
+		if _, err := c.exec(ctx, sqlLockSession, w.id); err != nil {
+			return err
+		}
+		err := w.work(ctx, c, func(n plan.Needs, seen *plan.Seen) error { return w.readMore(ctx, c, n, seen) })
+		if contradicted(err) { // and nothing that has been looked up
+			return plan.Taken(w.id, err)
+		}
+		if err != nil || w.result != nil {
 			return err
 		}
 	}
-	s := w.shape&^(allGuards|withCreate|onlyCreate) | w.queueShape(enqueue, dequeue)
-	if _, err := w.attempt(ctx, c, s); err != nil {
-		return w.explain(err)
-	}
-	if w.result == nil {
-		return cairn.Errorf(cairn.CodeInternal, "session %q: a commit under the row's lock did not apply", w.id)
-	}
-	return nil
+	return cairn.Errorf(cairn.CodeUnavailable, "session %q: a commit found no time to be written", w.id)
 }
 
-// explain gives the error of a row that is there already a code. What the commit's own rows say has been looked up, so the
-// rows that remain are those of a checkpoint under another step.
-func (w *write) explain(err error) error {
-	if contradicted(err) {
-		return cairn.Errorf(cairn.CodeInvalid, "session %q has a run or checkpoint of that id: %w", w.id, err)
+// readMore reads what few commits depend on.
+func (w *write) readMore(ctx context.Context, c *conn, n plan.Needs, seen *plan.Seen) (err error) {
+	for _, id := range n.Runs {
+		err := c.query(ctx, sqlRun, func(rows pgx.Rows) error {
+			run, err := readRun(rows, w.id)
+			if seen.Runs == nil {
+				seen.Runs = map[string]*cairn.Run{}
+			}
+			seen.Runs[id] = &run
+			return err
+		}, w.id, id)
+		if err != nil {
+			return err
+		}
 	}
-	return err
-}
-
-func (w *write) checkEndRun(ctx context.Context, c *conn, r *record) error {
-	if w.c.EndRun == nil {
+	if n.Checkpoint != "" {
+		if seen.Checkpoint, err = c.checkpoint(ctx, w.id, n.Checkpoint); err != nil {
+			return err
+		}
+	}
+	if n.State {
+		if seen.State, err = c.sizesAt(ctx, w.key, n.Position); err != nil {
+			return err
+		}
+	}
+	if len(n.Calls) == 0 || seen.Row != nil {
 		return nil
 	}
-	var there bool
-	_, err := c.row(ctx, sqlRunThere, []any{&there}, r.key, w.c.EndRun.ID)
-	if err == nil && !there {
-		err = store.UnknownRun(w.id, w.c.EndRun.ID)
-	}
-	return err
+	seen.Calls = map[string]plan.CallSeen{}
+	return c.query(ctx, sqlCallsSeen, func(rows pgx.Rows) error {
+		var id string
+		var call plan.CallSeen
+		err := rows.Scan(&id, &call.SessionID, &call.Version)
+		seen.Calls[id] = call
+		return err
+	}, n.Root, n.Calls)
 }

@@ -104,7 +104,6 @@ type Store struct {
 	ownsPool bool
 	listen   *pgx.ConnConfig // nil if nothing can listen
 	texts    texts
-	commits  commitTexts
 	known    known
 	log      *Log
 	hub      tail.Hub

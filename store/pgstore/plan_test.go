@@ -11,21 +11,21 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
 
 // sqlFill makes 5,000 sessions of which few are active, due, stale or to be stopped, with 40,000 calls of which few are open,
 // and a log of 10,000 events. The last session has a long history. As many sessions are removed and not purged.
 const sqlFill = `
-	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, name, secret, context, created_at)
+	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, name, secret, created_at)
 	SELECT 'session-' || n, CASE n % 10 WHEN 0 THEN now() - n * interval '1 second' END, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
-		'session-' || n % 100, '', '', 0, now() - n * interval '1 second'
+		'session-' || n % 100, '', '', '', now() - n * interval '1 second'
 	FROM generate_series(1, 5000) n;
-	INSERT INTO {schema}.heads (session, version, message_count, turn, step, recoveries, checkpoints, log_sequence, lease_token,
-		state_position, keyframe_bytes, change_bytes, open_calls, queued, context, updated_at, lease_until, due_at, usage, run_usage,
-		status, run_id, checkpoint_id, checkpoint_before, lease_owner, suspended_step, due, stop_run, agent)
-	SELECT key, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, now(), now(), CASE key % 100 WHEN 2 THEN now() - key * interval '1 second' END,
-		'{}', '{}', CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END, agent
+	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, due_at, agent, status, run_id, suspended_step,
+		due, stop_run, data)
+	SELECT key, 1, 0, now(), now(), CASE key % 100 WHEN 2 THEN now() - key * interval '1 second' END, agent,
+		CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END, '{}'
 	FROM {schema}.sessions;
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, claimed_until, claimed_by, step_id, user_id, agent, tool, kind,
 		status, reviewers, data)
@@ -48,8 +48,8 @@ const sqlFill = `
 	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.queue (session, id, data) SELECT n, 'turn', '[]' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.cache (session, key, data) SELECT n, 'key', '{}' FROM generate_series(1, 5000) n;
-	INSERT INTO {schema}.removed (key, tree, root, id, reason, removed_at, data)
-	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, 'gone-' || n, 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.removed (key, tree, root, id, root_id, incarnation, reason, removed_at, data)
+	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, 'gone-' || n, '', '', 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.removed_calls (session, data) SELECT 10000 + n % 5000, '{}' FROM generate_series(1, 20000) n;
 	ANALYZE {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
 		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
@@ -101,18 +101,17 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}{
 		"session":           {sqlSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
 		"lock":              {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
-		"happened":          {sqlHappened, []any{7, "run", "step"}, []string{"runs_id", "checkpoints_step"}},
+		"look":              {sqlLook, []any{"session-7", "run", "step", "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
 		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey"}},
 		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
 		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id", "state_pkey"}},
 		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id"}},
 		"runs":              {sqlRuns, []any{"session-7", 50, 10}, []string{"runs_pkey"}},
 		"newest runs":       {sqlRunsNewest, []any{"session-7", 9000, 10}, []string{"runs_pkey"}},
-		"before a run":      {sqlBeforeRun, []any{7, "run-7"}, []string{"runs_id", "checkpoints_id", "state_pkey"}},
 		"checkpoint":        {sqlCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id"}},
 		"checkpoints":       {sqlCheckpoints, []any{"session-7", 50, 10}, []string{"checkpoints_pkey"}},
 		"prune":             {sqlPrune, []any{7, 10}, []string{"checkpoints_pkey", "state_pkey"}},
-		"rewind":            {sqlCut, []any{7, 9000, 9000, 9000, "cp", 0, 0}, []string{"messages_pkey", "state_pkey", "checkpoints_pkey", "heads_pkey"}},
+		"rewind":            {sqlCut, []any{7, 9000, 9000, 9000}, []string{"messages_pkey", "state_pkey", "checkpoints_pkey"}},
 		"delete":            {sqlDelete, []any{7}, []string{"messages_pkey", "state_pkey", "runs_pkey", "staged_key", "calls_step", "assignments_call", "queue_(id|pkey)", "cache_pkey"}},
 		"stage":             {sqlStage, []any{"session-7", 1, []string{"s"}, []string{"k"}, []string{"1"}}, []string{"sessions_id", "heads_pkey"}},
 		"staged":            {sqlStaged, []any{"session-7"}, []string{"staged_key"}},
@@ -125,7 +124,6 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"calls of a step":   {sqlCallsOfStep, []any{"session-7"}, []string{"calls_step"}},
 		"calls seen":        {sqlCallsSeen, []any{"session-7", []string{"call-7"}}, []string{"calls_pkey"}},
 		"queue":             {sqlQueue, []any{"session-7"}, []string{"queue_(id|pkey)"}},
-		"queued":            {sqlQueued, []any{7, "turn", "turn"}, []string{"queue_id"}},
 		"cache":             {sqlCache, []any{"session-7"}, []string{"cache_pkey"}},
 		"append":            {sqlAppend, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false}, []string{"logs_name"}},
 		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false, "session", 1, "writer", 1}, []string{"logs_name"}},
@@ -134,7 +132,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"drop":              {sqlDropLog, []any{"log-7", time.Hour}, []string{"logs_dropped", "events_pkey"}},
 		"lasts":             {sqlLasts, []any{[]string{"log-7", "log-8"}}, []string{"logs_name"}},
 		"where to branch":   {sqlPositionBefore, []any{7, 100}, []string{"checkpoints_pkey", "state_pkey"}},
-		"tree":              {sqlLockTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
+		"lock a tree":       {sqlLockTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
+		"tree":              {sqlTree, []any{"session-7"}, []string{"sessions_root", "heads_pkey"}},
 		"hide":              {sqlHide, []any{"session-7", 7, []int64{7, 107}, "deleted", time.Now(), "incarnation"}, []string{"sessions_pkey", "heads_pkey", "calls_step", "assignments_call"}},
 		"standing":          {sqlStanding, []any{"session-7"}, []string{"sessions_id"}},
 		"overdue":           {sqlOverdue, []any{[]string{"session-7"}}, []string{"sessions_(id|sweep)"}},
@@ -153,34 +152,25 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 func TestCommitsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
-	st := newStepper(t, openNew(t, false), "session", nil)
-	commits := map[string]*store.Commit{"begin": st.next()}
-	for range stepsPerRun - 1 {
-		if err := st.step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	end := st.next()
-	commits["last step"] = end
-	busy := *end
-	busy.Create = &cairn.Session{Agent: "support"}
-	busy.EndRun, busy.State, busy.Suspend = nil, &store.StateChange{}, &store.Suspend{}
-	busy.Calls = []store.CallWrite{{Call: openCall("1"), Seen: 0}}
-	busy.Cache, busy.CacheDrop = []store.CacheEntry{{Key: "a"}}, []string{"b"}
-	commits["step with all there is"] = &busy
-	for name, c := range commits {
-		t.Run(name, func(t *testing.T) {
-			w, err := prepare("session-7", c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := s.commits.of(w.shape)
-			args := make([]any, len(text.names))
-			for i, name := range text.names {
-				args[i] = w.argument(name)
-			}
-			wantIndexes(t, name, s.plan(t, text.text, args...), "sessions_id", "heads_pkey", "staged_key")
-		})
+	c := &store.Commit{Create: &cairn.Session{Agent: "support"}, Messages: stepMessages("run"), State: &store.StateChange{},
+		Checkpoint: &cairn.Checkpoint{}, StartRun: &cairn.Run{ID: "run"}, DropStaged: true,
+		Calls: []store.CallWrite{{Call: openCall("1")}}, Enqueue: &store.QueuedTurn{ID: "turn"},
+		Cache: []store.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}}
+	w := must(prepare("session-7", c))
+	w.d = must(plan.Work(c, &plan.Seen{ID: "session-7"}, nil))
+	w.d.EndRun, w.d.Dequeue, w.key = c.StartRun, "turn", 7
+	kept := []string{"heads_pkey", "sessions_id", "staged_key"}
+	for name, c := range map[string]struct {
+		of   *statement
+		uses []string
+	}{
+		"step":          {commitStep, kept},
+		"state":         {commitState, kept},
+		"run":           {commitRun, append(kept, "runs_id")},
+		"all there is":  {commitAll, append(kept, "runs_id", "queue_(id|pkey)", "cache_pkey", "calls_pkey", "assignments_call", "sessions_pkey")},
+		"a new session": {createAll, []string{"sessions_id", "cache_pkey", "assignments_call"}},
+	} {
+		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.of.text, c.of.values(w)...), c.uses...) })
 	}
 }
 

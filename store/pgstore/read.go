@@ -13,6 +13,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 		if want == (store.Want{}) {
 			r, err := c.find(ctx, id)
 			if err == nil {
+				s.known.put(r.known())
 				snap = &store.Snapshot{Session: r.session}
 			}
 			return err
@@ -29,29 +30,28 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 // read reads a session's row and what is wanted beside it.
 func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Snapshot, error) {
 	snap := &store.Snapshot{}
-	over := false
+	var r *record
 	var states chain
 	list := []reading{{sqlSession, []any{id}, func(rows pgx.Rows) error {
-		r := &record{}
-		err := r.read(rows, &r.over)
-		snap.Session, over = r.session, r.over && !r.session.Running(r.session.AsOf)
-		return err
+		r = &record{}
+		return r.read(rows, &r.over)
 	}}}
 	list = append(list, pastReadings(id, want, snap, &states)...)
 	list = append(list, otherReadings(id, want, snap)...)
 	err := c.view(ctx, list...)
+	if err == nil {
+		err = c.standing(ctx, id, r)
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case snap.Session == nil:
-		return nil, c.gone(ctx, id)
-	case over:
-		return nil, &overdue{[]string{snap.Session.RootID}}
 	case want.Checkpoint != "" && snap.Checkpoint == nil:
 		return nil, store.UnknownCheckpoint(id, want.Checkpoint)
 	case want.Run != "" && snap.Run == nil:
 		return nil, store.UnknownRun(id, want.Run)
 	}
+	c.s.known.put(r.known())
+	snap.Session = r.session
 	if want.State {
 		snap.State, err = states.fold()
 	}

@@ -13,11 +13,18 @@ import (
 const (
 	// By sessions_root. Everybody locks the rows of a tree in the same order, and a commit locks no more than one of them.
 	sqlLockTree = `
-		SELECT` + sessionColumns + `
+		SELECT h.session
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
 		WHERE s.root_id = $1
 		ORDER BY s.key
 		FOR UPDATE OF h`
+
+	// By sessions_root.
+	sqlTree = `
+		SELECT` + sessionColumns + `
+		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+		WHERE s.root_id = $1
+		ORDER BY s.key`
 
 	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions and
 	// calls are found by. What stays in sessions has their ids, so that nobody takes these, and owns nothing.
@@ -100,34 +107,29 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 // lockTree returns the records of a tree's sessions, that of the root first. Nobody else writes them until the transaction
 // ends.
 func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
-	for {
-		var tree []*record
-		mixed := false
-		err := c.query(ctx, sqlLockTree, func(rows pgx.Rows) error {
-			r := &record{}
-			err := r.read(rows)
-			tree = append(tree, r)
-			mixed = mixed || r.mixed()
-			return err
-		}, root)
-		switch {
-		case err != nil:
-			return nil, err
-		case mixed:
-			continue
-		}
-		for i, r := range tree {
-			if r.session.ID == root {
-				tree[0], tree[i] = r, tree[0]
-				return tree, nil
-			}
-		}
-		r, err := c.find(ctx, root)
-		if err == nil {
-			err = store.NotRoot(r.session)
-		}
+	if _, err := c.exec(ctx, sqlLockTree, root); err != nil {
 		return nil, err
 	}
+	var tree []*record
+	err := c.query(ctx, sqlTree, func(rows pgx.Rows) error {
+		r := &record{}
+		tree = append(tree, r)
+		return r.read(rows)
+	}, root)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range tree {
+		if r.session.ID == root {
+			tree[0], tree[i] = r, tree[0]
+			return tree, nil
+		}
+	}
+	r, err := c.find(ctx, root)
+	if err == nil {
+		err = store.NotRoot(r.session)
+	}
+	return nil, err
 }
 
 // hide makes it impossible to find the sessions of a tree that is locked, and their calls.

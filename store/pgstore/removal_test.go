@@ -3,8 +3,6 @@ package pgstore
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,23 +90,5 @@ func TestPurgeLeavesNothing(t *testing.T) {
 		if n > 0 {
 			t.Errorf("%s has %d rows after the purge", table, n)
 		}
-	}
-}
-
-// TestMigrationFindsWhatExpires brings a schema up to date whose sessions were written when nothing swept.
-func TestMigrationFindsWhatExpires(t *testing.T) {
-	t.Parallel()
-	scripts := must(migrations())
-	before := slices.IndexFunc(scripts, func(text string) bool { return strings.Contains(text, "ADD COLUMN sweep_at") })
-	s := openVersion(t, scripts[:before])
-	if err := execAt(t, testenv.FastPostgres(t), s.texts.of(`
-		INSERT INTO {schema}.sessions (id, expires_at, root_id, agent, user_id, tags, metadata, trace_parent, parent_id, name, secret, context, created_at)
-		SELECT id, expires_at, root_id, 'support', '', '{}', '{}', '', '', '', '', 0, now()
-		FROM (VALUES ('expires', now(), 'expires'), ('stays', NULL, 'stays'), ('child', now(), 'stays')) v (id, expires_at, root_id)`)); err != nil {
-		t.Fatal(err)
-	}
-	s = openAt(t, testenv.FastPostgres(t), &s.opts)
-	if page, err := s.Stale(t.Context(), store.PageQuery{}); err != nil || !slices.Equal(page.Items, []string{"expires"}) {
-		t.Errorf("stale: %v, %v", page.Items, err)
 	}
 }

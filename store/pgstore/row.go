@@ -13,13 +13,11 @@ import (
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
-	s.name, s.secret, s.created_at, s.context`
+	s.name, s.secret, s.created_at`
 
 	headColumns = `
-	h.context, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries, h.checkpoint_id,
-	h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until, h.state_position, h.keyframe_bytes,
-	h.change_bytes, h.usage, h.run_usage, h.usage_custom, h.run_usage_custom, h.stop_run, h.stop, h.updated_at,
-	h.suspended_step, h.open_calls, h.next_deadline, h.queued, statement_timestamp()`
+	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.next_deadline, h.stop_run, h.stop,
+	h.updated_at, h.data, statement_timestamp()`
 
 	sessionColumns = ownColumns + `,` + headColumns
 )
@@ -31,28 +29,22 @@ const (
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1`
 
-	// The latest version of the row, whoever writes it now, and nobody else's until the transaction ends.
-	sqlLockSession = sqlSession + ` FOR UPDATE OF h`
+	// By sessions_id and the key of heads. The statements that follow see what the writer that was waited for has left, and
+	// nobody else writes the session until the transaction ends.
+	sqlLockSession = `
+		SELECT h.session
+		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+		WHERE s.id = $1
+		FOR UPDATE OF h`
 )
 
 // record is a session's row with what the store keeps beside it.
 type record struct {
-	owner
+	key         int64
 	session     *cairn.Session
 	checkpoints int64 // how many were ever written
 	stop        stop
 	over        bool // its root may have expired
-
-	raw rawRow
-}
-
-// rawRow is what of a head has another form in the database.
-type rawRow struct {
-	context                     int64
-	status                      string
-	usage, runUsage             []int64
-	usageCustom, runUsageCustom []byte
-	leaseUntil, deadline        *time.Time
 }
 
 // stop is a stop request as it is stored.
@@ -61,42 +53,63 @@ type stop struct {
 	data string
 }
 
+// headData is the rest of a head: a session's row without what has a column of its own.
+type headData struct {
+	*cairn.Session
+	Checkpoints int64 `json:"checkpoints"`
+
+	// These stand in the way of the row's fields of the same names.
+	ID            struct{} `json:"id,omitzero"`
+	Agent         struct{} `json:"agent,omitzero"`
+	Status        struct{} `json:"status,omitzero"`
+	UserID        struct{} `json:"user_id,omitzero"`
+	Tags          struct{} `json:"tags,omitzero"`
+	Metadata      struct{} `json:"metadata,omitzero"`
+	ExpiresAt     struct{} `json:"expires_at,omitzero"`
+	TTL           struct{} `json:"ttl,omitzero"`
+	TraceParent   struct{} `json:"trace_parent,omitzero"`
+	ParentID      struct{} `json:"parent_id,omitzero"`
+	RootID        struct{} `json:"root_id,omitzero"`
+	Incarnation   struct{} `json:"incarnation,omitzero"`
+	Name          struct{} `json:"name,omitzero"`
+	Version       struct{} `json:"version,omitzero"`
+	RunID         struct{} `json:"run_id,omitzero"`
+	SuspendedStep struct{} `json:"suspended_step,omitzero"`
+	NextDeadline  struct{} `json:"next_deadline,omitzero"`
+	CreatedAt     struct{} `json:"created_at,omitzero"`
+	UpdatedAt     struct{} `json:"updated_at,omitzero"`
+}
+
+// encodeHead returns the data of a head.
+func encodeHead(row *cairn.Session, checkpoints int64) (string, error) {
+	return encode("session", &headData{Session: row, Checkpoints: checkpoints})
+}
+
 // read reads a row of sessionColumns and more.
 func (r *record) read(rows pgx.Rows, more ...any) error {
 	var own ownRow
-	r.session = &cairn.Session{}
-	if err := rows.Scan(append(append(own.columns(&r.owner, r.session), r.columns()...), more...)...); err != nil {
+	var status, data string
+	var until, deadline *time.Time
+	s := &cairn.Session{}
+	r.session = s
+	into := append(own.columns(&r.key, s), &status, &s.Version, &s.RunID, &s.SuspendedStep, &s.Lease.Token, &until, &deadline,
+		&r.stop.run, &r.stop.data, &s.UpdatedAt, &data, &s.AsOf)
+	if err := rows.Scan(append(into, more...)...); err != nil {
 		return err
 	}
-	if err := own.finish(r.session); err != nil {
+	token := s.Lease.Token
+	head := headData{Session: s}
+	if err := decode("session", data, &head); err != nil {
 		return err
 	}
-	return r.finish()
+	r.checkpoints = head.Checkpoints
+	s.Status, s.UpdatedAt, s.AsOf = cairn.SessionStatus(status), s.UpdatedAt.UTC(), s.AsOf.UTC()
+	s.Lease.Token, s.Lease.Until, s.NextDeadline = token, instant(until), instant(deadline)
+	return own.finish(s)
 }
 
-// mixed reports whether the user context is of another version than the rest: it was changed while the row was waited for.
-func (r *record) mixed() bool { return r.context != r.raw.context }
-
-// columns returns where headColumns are read to.
-func (r *record) columns() []any {
-	s, raw := r.session, &r.raw
-	return []any{&raw.context, &raw.status, &s.Version, &s.Epoch, &s.MessageCount, &s.RunID, &s.Turn, &s.Step, &s.Recoveries,
-		&s.CheckpointID, &r.checkpoints, &s.LogSequence, &s.Lease.Owner, &s.Lease.Token, &raw.leaseUntil, &s.State.Position,
-		&s.State.KeyframeBytes, &s.State.ChangeBytes, &raw.usage, &raw.runUsage, &raw.usageCustom, &raw.runUsageCustom,
-		&r.stop.run, &r.stop.data, &s.UpdatedAt, &s.SuspendedStep, &s.OpenCalls, &raw.deadline, &s.Queued, &s.AsOf}
-}
-
-// finish gives what was read from headColumns its form.
-func (r *record) finish() (err error) {
-	s, raw := r.session, &r.raw
-	s.Status, s.UpdatedAt, s.AsOf = cairn.SessionStatus(raw.status), s.UpdatedAt.UTC(), s.AsOf.UTC()
-	s.Lease.Until, s.NextDeadline = instant(raw.leaseUntil), instant(raw.deadline)
-	if s.Usage, err = readUsage(raw.usage, raw.usageCustom); err != nil {
-		return err
-	}
-	s.RunUsage, err = readUsage(raw.runUsage, raw.runUsageCustom)
-	return err
-}
+// known returns what the store remembers of a session that was read.
+func (r *record) known() *knownSession { return &knownSession{r.key, copyOf(r.session), r.checkpoints} }
 
 // ownRow is what of a session's own columns has another form in the database.
 type ownRow struct {
@@ -106,9 +119,9 @@ type ownRow struct {
 }
 
 // columns returns where ownColumns are read to.
-func (o *ownRow) columns(owner *owner, s *cairn.Session) []any {
-	return []any{&owner.key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Incarnation, &s.Name, &s.Secret, &s.CreatedAt, &owner.context}
+func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
+	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
+		&s.RootID, &s.Incarnation, &s.Name, &s.Secret, &s.CreatedAt}
 }
 
 // finish gives what was read from ownColumns its form.
@@ -133,62 +146,34 @@ func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 
 // find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
 func (c *conn) find(ctx context.Context, id string) (*record, error) {
-	return c.findBy(ctx, sqlSession, id)
-}
-
-func (c *conn) findBy(ctx context.Context, text, id string) (*record, error) {
-	for {
-		var r *record
-		err := c.query(ctx, text, func(rows pgx.Rows) error {
-			r = &record{}
-			return r.read(rows, &r.over)
-		}, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case r == nil:
-			return nil, c.gone(ctx, id)
-		case r.over && !r.session.Running(r.session.AsOf):
-			return nil, &overdue{[]string{r.session.RootID}}
-		case !r.mixed():
-			return r, nil
-		}
+	var r *record
+	err := c.query(ctx, sqlSession, func(rows pgx.Rows) error {
+		r = &record{}
+		return r.read(rows, &r.over)
+	}, id)
+	if err != nil {
+		return nil, err
 	}
+	return r, c.standing(ctx, id, r)
 }
 
-// usageCounts are how many counts a usage has.
-const usageCounts = 10
-
-// counts are the counts of a usage in the order in which they are stored.
-func counts(u *cairn.Usage) [usageCounts]*int64 {
-	return [usageCounts]*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens,
-		&u.ModelCalls, &u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns}
-}
-
-func usageList(u *cairn.Usage) []int64 {
-	list := make([]int64, usageCounts)
-	for i, n := range counts(u) {
-		list[i] = *n
+// standing returns why a session that was looked for cannot be used, or nil.
+func (c *conn) standing(ctx context.Context, id string, r *record) error {
+	switch {
+	case r == nil:
+		return c.gone(ctx, id)
+	case r.over && !r.session.Running(r.session.AsOf):
+		return &overdue{[]string{r.session.RootID}}
 	}
-	return list
+	return nil
 }
 
-// usageCustom is the JSON of what tools recorded, nil for nothing.
-func usageCustom(u *cairn.Usage) (*string, error) {
-	if len(u.Custom) == 0 {
-		return nil, nil
+// lock is find in a transaction until whose end nobody else writes the session.
+func (c *conn) lock(ctx context.Context, id string) (*record, error) {
+	if _, err := c.exec(ctx, sqlLockSession, id); err != nil {
+		return nil, err
 	}
-	text, err := encode("usage", u.Custom)
-	return &text, err
-}
-
-func readUsage(list []int64, custom []byte) (u cairn.Usage, err error) {
-	for i, n := range counts(&u) {
-		if i < len(list) { // a later version may count more
-			*n = list[i]
-		}
-	}
-	return u, decodeMap("usage", custom, &u.Custom)
+	return c.find(ctx, id)
 }
 
 // decode reads a stop request as it is stored.

@@ -21,9 +21,6 @@ const (
 	sqlRun = selectRun + `
 		WHERE s.id = $1 AND r.id = $2`
 
-	// By runs_id.
-	sqlRunThere = `SELECT EXISTS (SELECT FROM {schema}.runs WHERE session = $1 AND id = $2)`
-
 	// By the key of runs.
 	sqlRuns = selectRun + `
 		WHERE s.id = $1 AND r.turn > $2
@@ -34,15 +31,6 @@ const (
 		WHERE s.id = $1 AND r.turn < $2
 		ORDER BY r.turn DESC
 		LIMIT $3`
-
-	// Where the session was before a run: the number of its checkpoint, 0 if that is gone, and whether the state of then
-	// can still be put together.
-	sqlBeforeRun = `
-		SELECT r.first_message, r.before_checkpoint, r.before_position,
-			coalesce((SELECT number FROM {schema}.checkpoints WHERE session = $1 AND id = r.before_checkpoint), 0),
-			EXISTS (SELECT FROM {schema}.state WHERE session = $1 AND position = r.before_position)
-		FROM {schema}.runs r
-		WHERE r.session = $1 AND r.id = $2`
 )
 
 func readRun(rows pgx.Rows, session string) (cairn.Run, error) {

@@ -49,7 +49,7 @@ func readMessage(rows pgx.Rows) (cairn.Message, error) {
 func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.try(ctx, "delete", once, func(ctx context.Context, c *conn) error {
 		return c.transact(ctx, func(c *conn) error {
-			r, err := c.findBy(ctx, sqlLockSession, id)
+			r, err := c.lock(ctx, id)
 			if err != nil {
 				return err
 			}

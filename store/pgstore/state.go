@@ -23,9 +23,7 @@ const stateFrom = `
 const (
 	sqlState = `
 		WITH p AS (
-			SELECT h.session, h.state_position AS position
-			FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
-			WHERE s.id = $1)` + stateFrom
+			SELECT s.key AS session, 9223372036854775807 AS position FROM {schema}.sessions s WHERE s.id = $1)` + stateFrom
 
 	// By checkpoints_id.
 	sqlStateAtCheckpoint = `
@@ -39,7 +37,8 @@ const (
 
 	sqlStateSizes = `
 		SELECT coalesce(sum(octet_length(z.data)) FILTER (WHERE z.keyframe), 0)::bigint,
-			coalesce(sum(octet_length(z.data)) FILTER (WHERE NOT z.keyframe), 0)::bigint
+			coalesce(sum(octet_length(z.data)) FILTER (WHERE NOT z.keyframe), 0)::bigint,
+			EXISTS (SELECT FROM {schema}.state WHERE session = $1 AND position = $2)
 		FROM (
 			WITH p AS (SELECT $1::bigint AS session, $2::bigint AS position)` + stateFrom + `) z`
 )
@@ -91,9 +90,12 @@ func (ch *chain) fold() (json.RawMessage, error) {
 	return ch.keyframe, nil
 }
 
-// sizesAt works out the sizes that belong to a state position.
-func (c *conn) sizesAt(ctx context.Context, key, position int64) (cairn.StatePosition, error) {
-	at := cairn.StatePosition{Position: position}
-	_, err := c.row(ctx, sqlStateSizes, []any{&at.KeyframeBytes, &at.ChangeBytes}, key, position)
-	return at, err
+// sizesAt returns a position of a state with the sizes that belong to it, or nil if it is not kept.
+func (c *conn) sizesAt(ctx context.Context, key, position int64) (*cairn.StatePosition, error) {
+	at := &cairn.StatePosition{Position: position}
+	var kept bool
+	if _, err := c.row(ctx, sqlStateSizes, []any{&at.KeyframeBytes, &at.ChangeBytes, &kept}, key, position); err != nil || !kept {
+		return nil, err
+	}
+	return at, nil
 }

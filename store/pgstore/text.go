@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 )
@@ -29,22 +28,4 @@ func (t *texts) of(text string) string {
 	made := strings.ReplaceAll(text, schemaMark, t.schema)
 	t.made.Store(text, made)
 	return made
-}
-
-// parameter is a named argument in the text of a statement.
-var parameter = regexp.MustCompile(`@[a-z_]+`)
-
-// number replaces the named arguments of a text by numbered ones, and returns the names in their order.
-func number(text string) (numbered string, names []string) {
-	numbers := map[string]string{}
-	numbered = parameter.ReplaceAllStringFunc(text, func(name string) string {
-		n, known := numbers[name]
-		if !known {
-			names = append(names, name[1:])
-			n = "$" + strconv.Itoa(len(names))
-			numbers[name] = n
-		}
-		return n
-	})
-	return numbered, names
 }

@@ -2,7 +2,8 @@
 -- byte, whatever the database's collation. A time that is null is none. Tables refer to sessions by a key that is never
 -- given out twice, so that a reader that is late cannot see another session's rows.
 
--- Who a session is and whom it belongs to: written at creation and when the user context changes.
+-- Who a session is and whom it belongs to: written at creation and when the user context changes. The id of a session that
+-- was removed stays here, in a row that has another key, and so owns nothing, and no root.
 CREATE TABLE {schema}.sessions (
     key          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id           text        COLLATE "C" NOT NULL,
@@ -11,12 +12,16 @@ CREATE TABLE {schema}.sessions (
     tags         text[]      NOT NULL,
     metadata     jsonb       NOT NULL,
     expires_at   timestamptz,
+    ttl          interval,             -- how long the session may be idle; null for ever
+    -- From when on it is worth looking whether a root has expired. It is written when the session is created, when its
+    -- context changes and when a look found it alive, but not by its commits.
+    sweep_at     timestamptz,
     trace_parent text        NOT NULL,
     parent_id    text        COLLATE "C" NOT NULL,
     root_id      text        COLLATE "C" NOT NULL,
+    incarnation  text        NOT NULL, -- tells a tree from others that had its root's id
     name         text        COLLATE "C" NOT NULL,
     secret       text        NOT NULL,
-    context      bigint      NOT NULL, -- counts the changes of the user context
     created_at   timestamptz NOT NULL
 );
 
@@ -32,50 +37,34 @@ CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 CREATE INDEX sessions_parent ON {schema}.sessions (parent_id, created_at, id);
 -- List by root.
 CREATE INDEX sessions_root ON {schema}.sessions (root_id, created_at, id);
+-- Stale: the roots that may have expired, the longest ago first.
+CREATE INDEX sessions_sweep ON {schema}.sessions (sweep_at, id) WHERE sweep_at IS NOT NULL;
 
 -- How far a session is: one narrow row, written by every commit. What a step changes is in no index, and there is room
--- on each page, so that a step writes the row once and no index of it.
+-- on each page, so that a step writes the row once and no index of it. What no statement compares or sets is in data.
 CREATE TABLE {schema}.heads (
-    session           bigint      PRIMARY KEY,
-    version           bigint      NOT NULL,
-    epoch             bigint      NOT NULL DEFAULT 0,
-    message_count     bigint      NOT NULL,
-    turn              bigint      NOT NULL,
-    step              bigint      NOT NULL,
-    recoveries        bigint      NOT NULL,
-    checkpoints       bigint      NOT NULL, -- how many were ever written: the last number given out
-    log_sequence      bigint      NOT NULL,
-    lease_token       bigint      NOT NULL,
-    state_position    bigint      NOT NULL,
-    keyframe_bytes    bigint      NOT NULL,
-    change_bytes      bigint      NOT NULL,
-    open_calls        bigint      NOT NULL,
-    queued            bigint      NOT NULL,
-    context           bigint      NOT NULL, -- that of the session's row which belongs to this version
-    updated_at        timestamptz NOT NULL,
-    lease_until       timestamptz,
-    next_deadline     timestamptz,
-    due_at            timestamptz, -- when a session that is not active is due
-    usage             bigint[]    NOT NULL, -- the counts in the order of the type's fields
-    run_usage         bigint[]    NOT NULL,
-    usage_custom      jsonb,
-    run_usage_custom  jsonb,
-    status            text        NOT NULL,
-    run_id            text        NOT NULL,
-    checkpoint_id     text        NOT NULL,
-    checkpoint_before text        NOT NULL, -- before the last commit that wrote a checkpoint or began a run
-    lease_owner       text        NOT NULL,
-    suspended_step    text        NOT NULL,
-    due               text        NOT NULL, -- why a session that is not active is due, or will be
-    stop_run          text        NOT NULL DEFAULT '', -- the run that is to stop
-    stop              text        NOT NULL DEFAULT ''  -- JSON of the stop request, or empty
+    session        bigint      PRIMARY KEY,
+    version        bigint      NOT NULL,
+    lease_token    bigint      NOT NULL,
+    updated_at     timestamptz NOT NULL,
+    lease_until    timestamptz,
+    next_deadline  timestamptz,
+    due_at         timestamptz, -- when a session that is not active is due
+    agent          text        COLLATE "C" NOT NULL, -- of the root of the session's tree
+    status         text        NOT NULL,
+    run_id         text        NOT NULL,
+    suspended_step text        NOT NULL,
+    due            text        NOT NULL, -- why a session that is not active is due, or will be
+    stop_run       text        NOT NULL DEFAULT '', -- the run that is to stop
+    stop           text        NOT NULL DEFAULT '', -- JSON of the stop request, or empty
+    data           text        NOT NULL  -- JSON of the rest of the row
 ) WITH (fillfactor = 50);
 
--- Due: the active sessions. The lease's time is left out so that renewing a lease does not write the index.
-CREATE INDEX heads_active ON {schema}.heads (session) WHERE status = 'active';
--- Due: the sessions that are not active, the longest due first.
-CREATE INDEX heads_due ON {schema}.heads (due_at) WHERE due_at IS NOT NULL;
--- WatchStops: the sessions somebody wants stopped.
+-- Due: the active sessions of an agent. The lease's time is left out so that renewing a lease does not write the index.
+CREATE INDEX heads_active ON {schema}.heads (agent) WHERE status = 'active';
+-- Due: the sessions of an agent that are not active, the longest due first.
+CREATE INDEX heads_due ON {schema}.heads (agent, due_at) WHERE due_at IS NOT NULL;
+-- WatchStops: the sessions that are to stop.
 CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 
 CREATE TABLE {schema}.messages (

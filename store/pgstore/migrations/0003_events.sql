@@ -6,11 +6,17 @@ CREATE TABLE {schema}.logs (
     name   text   COLLATE "C" NOT NULL,
     first  bigint NOT NULL,
     last   bigint NOT NULL,
-    fences jsonb  NOT NULL DEFAULT '{}'
+    fences jsonb  NOT NULL DEFAULT '{}',
+    -- What the writers that held the lease under a fence's token have added: by session and the writer's ID, the number of
+    -- its last batch and the sequence at which that ended.
+    batches    jsonb NOT NULL DEFAULT '{}',
+    -- When the log was dropped: the row remains for a while, so that nobody begins it anew; null for a log that is there.
+    dropped_at timestamptz
 ) WITH (fillfactor = 50);
 
 -- Every call that names a log.
 CREATE UNIQUE INDEX logs_name ON {schema}.logs (name);
+CREATE INDEX logs_dropped ON {schema}.logs (dropped_at) WHERE dropped_at IS NOT NULL;
 
 CREATE TABLE {schema}.events (
     log      bigint NOT NULL,
