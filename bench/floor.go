@@ -33,6 +33,7 @@ type sqlFloorSession struct {
 	pool         *pgxpool.Pool
 	key, version int64
 	checkpoints  int
+	checkpoint   string
 	at           cairn.StatePosition
 }
 
@@ -51,11 +52,15 @@ func (s *sqlFloorSession) step(ctx context.Context) error {
 	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
 	s.at = store.Advance(s.at, keyframe != nil, len(text))
 	s.checkpoints++
-	name := fmt.Sprintf("step-%06d", n)
-	usage := []int64{900, 80, 0, 0, 0, 1, 1, 0, 0, 0}
+	name, parent := fmt.Sprintf("step-%06d", n), s.checkpoint
+	s.checkpoint = "checkpoint-" + name
+	usage := fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,"model_calls":%d,"tool_calls":%[3]d}`, 900*s.checkpoints, 80*s.checkpoints, s.checkpoints)
+	head := fmt.Sprintf(`{"message_count":%d,"turn":1,"step":%d,"checkpoint_id":%q,"log_sequence":%d,`+
+		`"state":{"position":%d,"keyframe_bytes":%d,"change_bytes":%d},"usage":%s,"run_usage":%[8]s,"lease_owner":"worker","checkpoints":%[9]d}`,
+		2*n+4, n+1, s.checkpoint, 10*n, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, usage, s.checkpoints)
 	now := time.Now()
-	err := s.pool.QueryRow(ctx, floorSQL, s.key, s.version, now, 2*n+4, n+1, s.checkpoints, "checkpoint-"+name, 10*n, now.Add(lease),
-		usage, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, messages[:], keyframe != nil, text, name, "run").Scan(&s.version)
+	err := s.pool.QueryRow(ctx, floorSQL, s.key, s.version, now, now.Add(lease), head, 2*n+4, messages[:], s.at.Position, keyframe != nil, text,
+		s.checkpoints, n+1, 10*n, s.checkpoint, name, parent).Scan(&s.version)
 	if err == nil {
 		s.next++
 	}

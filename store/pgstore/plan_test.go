@@ -25,7 +25,8 @@ const sqlFill = `
 	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, due_at, agent, status, run_id, suspended_step,
 		due, stop_run, data)
 	SELECT key, 1, 0, now(), now(), CASE key % 100 WHEN 2 THEN now() - key * interval '1 second' END, agent,
-		CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END, '{}'
+		CASE key % 100 WHEN 1 THEN 'active' ELSE 'completed' END, '', '', '', CASE key % 500 WHEN 3 THEN 'run' ELSE '' END,
+		'{"checkpoint_id":"' || repeat('c', 300) || '"}'
 	FROM {schema}.sessions;
 	INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, claimed_until, claimed_by, step_id, user_id, agent, tool, kind,
 		status, reviewers, data)

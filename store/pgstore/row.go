@@ -56,7 +56,8 @@ type stop struct {
 // headData is the rest of a head: a session's row without what has a column of its own.
 type headData struct {
 	*cairn.Session
-	Checkpoints int64 `json:"checkpoints"`
+	Owner       string `json:"lease_owner,omitempty"`
+	Checkpoints int64  `json:"checkpoints"`
 
 	// These stand in the way of the row's fields of the same names.
 	ID            struct{} `json:"id,omitzero"`
@@ -76,13 +77,14 @@ type headData struct {
 	RunID         struct{} `json:"run_id,omitzero"`
 	SuspendedStep struct{} `json:"suspended_step,omitzero"`
 	NextDeadline  struct{} `json:"next_deadline,omitzero"`
+	Lease         struct{} `json:"lease,omitzero"`
 	CreatedAt     struct{} `json:"created_at,omitzero"`
 	UpdatedAt     struct{} `json:"updated_at,omitzero"`
 }
 
 // encodeHead returns the data of a head.
 func encodeHead(row *cairn.Session, checkpoints int64) (string, error) {
-	return encode("session", &headData{Session: row, Checkpoints: checkpoints})
+	return encode("session", &headData{Session: row, Owner: row.Lease.Owner, Checkpoints: checkpoints})
 }
 
 // read reads a row of sessionColumns and more.
@@ -97,14 +99,13 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 	if err := rows.Scan(append(into, more...)...); err != nil {
 		return err
 	}
-	token := s.Lease.Token
 	head := headData{Session: s}
 	if err := decode("session", data, &head); err != nil {
 		return err
 	}
 	r.checkpoints = head.Checkpoints
 	s.Status, s.UpdatedAt, s.AsOf = cairn.SessionStatus(status), s.UpdatedAt.UTC(), s.AsOf.UTC()
-	s.Lease.Token, s.Lease.Until, s.NextDeadline = token, instant(until), instant(deadline)
+	s.Lease.Owner, s.Lease.Until, s.NextDeadline = head.Owner, instant(until), instant(deadline)
 	return own.finish(s)
 }
 

@@ -22,8 +22,10 @@ const stateFrom = `
 
 const (
 	sqlState = `
-		WITH p AS (
-			SELECT s.key AS session, 9223372036854775807 AS position FROM {schema}.sessions s WHERE s.id = $1)` + stateFrom
+		WITH p AS MATERIALIZED (
+			SELECT s.key AS session, (SELECT max(position) FROM {schema}.state WHERE session = s.key) AS position
+			FROM {schema}.sessions s
+			WHERE s.id = $1)` + stateFrom
 
 	// By checkpoints_id.
 	sqlStateAtCheckpoint = `

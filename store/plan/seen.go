@@ -199,8 +199,7 @@ func keys(c *store.Commit) (run, step string) {
 // refusable reports whether a commit whose guard holds may be refused all the same, so that one that has happened before has
 // to be known for that.
 func refusable(c *store.Commit, row *cairn.Session) bool {
-	return c.Rewind != "" || c.RewindRun != "" || c.Dequeue != "" || c.EndRun != nil && c.EndRun.ID != row.RunID ||
-		slices.ContainsFunc(c.Calls, func(w store.CallWrite) bool { return w.Seen != 0 })
+	return c.Rewind != "" || c.RewindRun != "" || c.Dequeue != "" || c.EndRun != nil && c.EndRun.ID != row.RunID
 }
 
 // rootOf returns the root of a session that a commit creates.
