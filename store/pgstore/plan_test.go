@@ -52,7 +52,10 @@ const sqlFill = `
 	INSERT INTO {schema}.removed (key, tree, root, id, root_id, incarnation, reason, removed_at, data)
 	SELECT 10000 + n, 10000 + n - n % 10, n % 10 = 0, 'gone-' || n, '', '', 'deleted', now() - n * interval '1 second', '{}' FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.removed_calls (session, data) SELECT 10000 + n % 5000, '{}' FROM generate_series(1, 20000) n;
-	ANALYZE {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
+	INSERT INTO {schema}.records (namespace, key, position, created_at, updated_at, expires_at, value)
+	SELECT 'ns-' || n % 10, 'key-' || n, 'position-' || n % 1000, now(), now(), CASE n % 100 WHEN 1 THEN now() - n * interval '1 second' END, '{}'
+	FROM generate_series(1, 20000) n;
+	ANALYZE {schema}.records, {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
 		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
 
 func openFilled(t *testing.T) *Store {
@@ -144,6 +147,10 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"unhide":            {sqlUnhide, []any{10010}, []string{"removed_tree", "removed_calls_session"}},
 		"put off":           {sqlPutOff, []any{7, time.Now()}, []string{"sessions_pkey"}},
 		"purge":             {sqlPurge, []any{10010, 1000}, []string{"removed_tree", "messages_pkey", "state_pkey", "runs_(id|pkey)", "checkpoints_(id|pkey|step)", "staged_key", "queue_(id|pkey)", "cache_pkey", "removed_calls_session", "removed_pkey"}},
+		"record":            {sqlRecord, []any{"ns-7", "key-7"}, []string{"records_pkey"}},
+		"put a record":      {sqlPutRecord, []any{"ns-7", "key-7", "position-7", "1", 0, 0}, []string{"records_expiry"}},
+		"replace a record":  {sqlReplaceRecord, []any{"ns-7", "key-7", "position-7", "1", 0, 7}, []string{"records_expiry", "records_pkey"}},
+		"delete a record":   {sqlDeleteRecord, []any{"ns-7", "key-7", 7}, []string{"records_pkey"}},
 		"copying a session": {sqlCopyMessages, []any{"session-7", 8, 100}, []string{"sessions_id", "messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.text, c.args...), c.uses...) })
@@ -214,6 +221,13 @@ func TestSweepListsUseTheirIndexes(t *testing.T) {
 		}
 		wantOrder(t, "removed sessions", s.plan(t, text, args...), "removed_roots")
 	}
+}
+
+func TestRecordListsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openFilled(t)
+	wantOrder(t, "by key", s.plan(t, sqlRecords, "ns-7", "key-", "key-7", "key-\U0010ffff", 10), "records_pkey")
+	wantOrder(t, "by index", s.plan(t, sqlRecordsByIndex, "ns-7", "position-", "key-7", "position-\U0010ffff", 10), "records_position")
 }
 
 func TestCallListsUseTheirIndexes(t *testing.T) {
