@@ -172,3 +172,27 @@ func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 		(q.Claimed == "" || c.ClaimedBy == q.Claimed && c.Claimed(now)) &&
 		(q.DueBefore.IsZero() || !c.Deadline.IsZero() && c.Deadline.Before(q.DueBefore))
 }
+
+// Selects reports whether a query, but for its cursor, selects a session.
+func (q *SessionQuery) Selects(s *cairn.Session) bool {
+	for _, tag := range q.Tags {
+		if !slices.Contains(s.Tags, tag) {
+			return false
+		}
+	}
+	for k, v := range q.Metadata {
+		if have, ok := s.Metadata[k]; !ok || have != v {
+			return false
+		}
+	}
+	return (q.UserID == "" || s.UserID == q.UserID) &&
+		(q.Agent == "" || s.Agent == q.Agent) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, s.Status)) &&
+		(q.ParentID == "" || s.ParentID == q.ParentID) &&
+		(q.RootID == "" || s.RootID == q.RootID) &&
+		(!q.RootsOnly || s.ParentID == "") &&
+		(q.CreatedAfter.IsZero() || !s.CreatedAt.Before(q.CreatedAfter)) &&
+		(q.CreatedBefore.IsZero() || s.CreatedAt.Before(q.CreatedBefore)) &&
+		(q.UpdatedAfter.IsZero() || !s.UpdatedAt.Before(q.UpdatedAfter)) &&
+		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore))
+}

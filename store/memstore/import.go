@@ -7,25 +7,31 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // Inside implements store.Importer.
 func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*store.Inside, error) {
-	ses, err := s.open(ctx, id)
+	doc, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	in := &store.Inside{FirstState: ses.firstChange, Checkpoints: ses.numbers}
-	if ses.stop != nil {
-		in.Stop = copyOf(ses.stop)
+	in := &store.Inside{FirstState: doc.States[0].Position, Checkpoints: doc.LastCheckpoint}
+	if doc.Stop != nil {
+		in.Stop = copyOf(doc.Stop)
 	}
-	if store.DueKindOf(&ses.row) != "" {
-		in.DueSince = ses.dueAt
+	if store.DueKindOf(&doc.Row) != "" {
+		in.DueSince = doc.DueAt
 	}
-	begin := min(max(from-ses.firstChange, 0), int64(len(ses.changes)))
-	for _, ch := range ses.changes[begin:min(begin+int64(max(limit, 0)), int64(len(ses.changes)))] {
-		in.States = append(in.States, store.StateChange{Ops: ch.ops, Keyframe: ch.keyframe})
+	begin := min(max(from-in.FirstState, 0), int64(len(doc.States)))
+	for _, piece := range doc.States[begin:min(begin+int64(max(limit, 0)), int64(len(doc.States)))] {
+		change := store.StateChange{Keyframe: piece.Data}
+		if !piece.Keyframe {
+			change = store.StateChange{Ops: piece.Ops}
+		}
+		in.States = append(in.States, change)
 	}
 	return in, nil
 }
@@ -40,95 +46,95 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 		return err
 	}
 	defer s.mu.Unlock()
-	for _, ses := range tree {
-		switch there, err := s.find(ses.row.ID, s.clock()); {
+	for _, doc := range tree {
+		switch there, err := s.find(doc.Row.ID, s.clock()); {
 		case err != nil:
 			return err
 		case there != nil:
-
-			return store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q already exists", ses.row.ID)
+			return store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q already exists", doc.Row.ID)
 		}
 	}
-	if err := s.log.take(tree[0].row.Log(), log); err != nil {
+	if err := s.log.take(tree[0].Row.Log(), log); err != nil {
 		return err
 	}
-	for _, ses := range tree {
-		s.sweepFrom(ses.sweepAt)
-		s.sessions[ses.row.ID] = ses
-		for id := range ses.calls {
-			s.owners[callKey{root, id}] = ses
+	for _, doc := range tree {
+		s.sweepFrom(doc.SweepAt)
+		s.sessions[doc.Row.ID] = doc
+		for id := range doc.Calls {
+			s.owners[callKey{root, id}] = doc
 		}
 	}
 	return nil
 }
 
 // assemble puts the sessions of a tree and its log together.
-func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*session, *events, error) {
-	var tree []*session
+func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*backend.Document, *events, error) {
+	var tree []*backend.Document
 	log := &events{}
+	var first int64
 	for part, err := range store.CheckImport(root, s.log.max, parts) {
 		if err != nil {
 			return nil, nil, err
 		}
 		if part.Session != nil {
-			ses := imported(part.Session)
-			tree = append(tree, ses)
+			doc := imported(part.Session)
+			first = part.Session.Inside.FirstState
+			tree = append(tree, doc)
 			if part.Session.Log != nil {
 				log.last = part.Session.Log.Last
 			}
-			log.fenceOf(ses.row.ID).token = ses.row.Lease.Token
+			log.fenceOf(doc.Row.ID).token = doc.Row.Lease.Token
 		}
-		if err := tree[len(tree)-1].add(part); err != nil {
+		if err := add(tree[len(tree)-1], first, part); err != nil {
 			return nil, nil, err
 		}
 		log.list = append(log.list, part.Events...)
 	}
 	rows := make([]*cairn.Session, len(tree))
-	for i, ses := range tree {
-		rows[i] = &ses.row
+	for i, doc := range tree {
+		rows[i] = &doc.Row
 	}
-	tree[0].sweepAt = store.SweepAt(s.clock(), rows[0], rows[1:]...)
+	tree[0].SweepAt = store.SweepAt(s.clock(), rows[0], rows[1:]...)
 	return tree, log, nil
 }
 
 // imported returns a session that owns nothing yet.
-func imported(p *store.SessionPart) *session {
+func imported(p *store.SessionPart) *backend.Document {
 	in := &p.Inside
-	ses := &session{row: p.Row, stop: in.Stop, firstChange: in.FirstState, numbers: in.Checkpoints, dueAt: in.DueSince,
-		runIndex: map[string]int{}, steps: map[string]struct{}{}}
-	ses.row.Secret = p.Secret
-	return ses
+	doc := &backend.Document{Row: p.Row, Stop: in.Stop, LastCheckpoint: in.Checkpoints, DueAt: in.DueSince}
+	doc.Row.Secret = p.Secret
+	return doc
 }
 
-// add adds what a part has for the session.
-func (ses *session) add(p *store.Part) error {
+// add adds what a part has for its session, the positions of whose states begin at first.
+func add(doc *backend.Document, first int64, p *store.Part) error {
 	for i := range p.States {
-		change, err := newChange(&p.States[i])
+		piece, err := plan.NewPiece(first+int64(len(doc.States)), &p.States[i])
 		if err != nil {
 			return err
 		}
-		ses.changes = append(ses.changes, change)
+		doc.States = append(doc.States, *piece)
 	}
-	ses.messages = append(ses.messages, p.Messages...)
-	for i := range p.Runs {
-		ses.runIndex[p.Runs[i].ID] = len(ses.runs)
-		ses.runs = append(ses.runs, copyOf(&p.Runs[i]))
-	}
-	for i := range p.Checkpoints {
-		ses.checkpoints = append(ses.checkpoints, copyOf(&p.Checkpoints[i]))
-		if step := p.Checkpoints[i].StepID; step != "" {
-			ses.steps[step] = struct{}{}
-		}
-	}
+	doc.Messages = append(doc.Messages, p.Messages...)
+	doc.Runs = append(doc.Runs, p.Runs...)
+	doc.Checkpoints = append(doc.Checkpoints, p.Checkpoints...)
 	for i := range p.Calls {
-		ses.putCall(copyOf(&p.Calls[i]))
+		if doc.Calls == nil {
+			doc.Calls = map[string]*cairn.PendingCall{}
+		}
+		doc.Calls[p.Calls[i].ID] = copyOf(&p.Calls[i])
 	}
-	ses.queue = append(ses.queue, p.Queue...)
+	doc.Queue = append(doc.Queue, p.Queue...)
 	for _, piece := range p.Staged {
 		piece.Data = slices.Clone(piece.Data)
-		ses.staged = append(ses.staged, piece)
+		doc.Staged = append(doc.Staged, piece)
 	}
-	ses.keep(&store.Commit{Cache: p.Cache})
+	for _, e := range p.Cache {
+		if doc.Cache == nil {
+			doc.Cache = map[string]store.CacheEntry{}
+		}
+		doc.Cache[e.Key] = e
+	}
 	return nil
 }
 

@@ -10,13 +10,14 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // tree is a session tree that was removed.
 type tree struct {
 	store.Removed
 	number   int // its key
-	sessions []*session
+	sessions []*backend.Document
 }
 
 // Remove implements store.Store.
@@ -29,35 +30,35 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
-	ses := s.sessions[root]
-	if why == store.Deleted && ses != nil {
-		ses, _ = s.find(root, now)
+	doc := s.sessions[root]
+	if why == store.Deleted && doc != nil {
+		doc, _ = s.find(root, now)
 	}
 	switch t := s.gone[root]; {
 	case t != nil:
 		return nil, store.Gone(root, t.Removed)
-	case ses == nil:
+	case doc == nil:
 		return nil, store.NotFound(root)
-	case ses.row.RootID != root:
-		return nil, store.NotRoot(&ses.row)
+	case doc.Row.RootID != root:
+		return nil, store.NotRoot(&doc.Row)
 	}
-	return s.remove(ses, why, now)
+	return s.remove(doc, why, now)
 }
 
 // remove hides the tree of a root, or puts off the time to look at it again.
-func (s *Store) remove(ses *session, why store.Removal, now time.Time) (*store.Removed, error) {
-	root := ses.row.ID
-	members, rows := []*session{ses}, []*cairn.Session{&ses.row}
+func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) (*store.Removed, error) {
+	root := doc.Row.ID
+	members, rows := []*backend.Document{doc}, []*cairn.Session{&doc.Row}
 	for _, other := range s.sessions {
-		if other != ses && other.row.RootID == root {
-			other.row.AsOf = now
-			members, rows = append(members, other), append(rows, &other.row)
+		if other != doc && other.Row.RootID == root {
+			other.Row.AsOf = now
+			members, rows = append(members, other), append(rows, &other.Row)
 		}
 	}
 	if store.RemovalConflict(rows, why, now) != nil {
 		if why == store.Expired {
-			ses.sweepAt = store.SweepAt(now, rows[0], rows[1:]...)
-			s.sweepFrom(ses.sweepAt)
+			doc.SweepAt = store.SweepAt(now, rows[0], rows[1:]...)
+			s.sweepFrom(doc.SweepAt)
 		}
 		for i := range rows {
 			rows[i] = copyOf(rows[i]) // a conflict hands one out
@@ -66,18 +67,18 @@ func (s *Store) remove(ses *session, why store.Removal, now time.Time) (*store.R
 	}
 	s.removals++
 	t := &tree{number: s.removals, sessions: members, Removed: store.Removed{Key: strconv.Itoa(s.removals), SessionID: root,
-		Reason: why, RemovedAt: now, Incarnation: ses.row.Incarnation}}
+		Reason: why, RemovedAt: now, Incarnation: doc.Row.Incarnation}}
 	s.removed = append(s.removed, t)
 	for _, member := range members {
 		s.forget(member)
-		s.gone[member.row.ID] = t
+		s.gone[member.Row.ID] = t
 	}
 	return copyOf(&t.Removed), nil
 }
 
 // look removes the tree of a session if the time to look has come and it has expired.
-func (s *Store) look(ses *session, now time.Time) {
-	if root := s.sessions[ses.row.RootID]; root != nil && root.stale(now) {
+func (s *Store) look(doc *backend.Document, now time.Time) {
+	if root := s.sessions[doc.Row.RootID]; root != nil && stale(root, now) {
 		_, _ = s.remove(root, store.Expired, now) // or else it is put off
 	}
 }
@@ -87,25 +88,25 @@ func (s *Store) expire(now time.Time) {
 	if s.sweepAt.IsZero() || now.Before(s.sweepAt) {
 		return
 	}
-	var list []*session
-	for _, ses := range s.sessions {
-		if ses.stale(now) {
-			list = append(list, ses)
+	var list []*backend.Document
+	for _, doc := range s.sessions {
+		if stale(doc, now) {
+			list = append(list, doc)
 		}
 	}
-	slices.SortFunc(list, func(a, b *session) int { return strings.Compare(a.row.ID, b.row.ID) })
-	for _, ses := range list {
-		_, _ = s.remove(ses, store.Expired, now)
+	slices.SortFunc(list, func(a, b *backend.Document) int { return strings.Compare(a.Row.ID, b.Row.ID) })
+	for _, doc := range list {
+		_, _ = s.remove(doc, store.Expired, now)
 	}
 	s.sweepAt = time.Time{}
-	for _, ses := range s.sessions {
-		s.sweepFrom(ses.sweepAt)
+	for _, doc := range s.sessions {
+		s.sweepFrom(doc.SweepAt)
 	}
 }
 
 // stale reports whether the time has come to look whether a root has expired.
-func (ses *session) stale(now time.Time) bool {
-	return !ses.sweepAt.IsZero() && !now.Before(ses.sweepAt)
+func stale(doc *backend.Document, now time.Time) bool {
+	return !doc.SweepAt.IsZero() && !now.Before(doc.SweepAt)
 }
 
 // sweepFrom takes note of a time from which a root is stale.
@@ -124,10 +125,10 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	now := s.clock()
 	there, err := s.find(root, now)
 	switch {
-	case there != nil && there.row.RootID != root:
-		return nil, store.NotRoot(&there.row)
+	case there != nil && there.Row.RootID != root:
+		return nil, store.NotRoot(&there.Row)
 	case there != nil:
-		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.row), "session %q is there", root)
+		return nil, store.Conflict(cairn.CodeExists, copyOf(&there.Row), "session %q is there", root)
 	case err == nil:
 		return nil, store.NotFound(root)
 	}
@@ -136,16 +137,16 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 		return nil, store.NotRoot(&cairn.Session{ID: root, RootID: t.SessionID})
 	}
 	rows := make([]*cairn.Session, len(t.sessions))
-	for i, ses := range t.sessions {
-		rows[i] = &ses.row
+	for i, doc := range t.sessions {
+		rows[i] = &doc.Row
 	}
 	store.Revive(rows[0], now)
-	t.sessions[0].sweepAt = store.SweepAt(now, rows[0], rows[1:]...)
-	s.sweepFrom(t.sessions[0].sweepAt)
-	for _, ses := range t.sessions {
-		s.sessions[ses.row.ID] = ses
-		for id := range ses.calls {
-			s.owners[callKey{root, id}] = ses
+	t.sessions[0].SweepAt = store.SweepAt(now, rows[0], rows[1:]...)
+	s.sweepFrom(t.sessions[0].SweepAt)
+	for _, doc := range t.sessions {
+		s.sessions[doc.Row.ID] = doc
+		for id := range doc.Calls {
+			s.owners[callKey{root, id}] = doc
 		}
 	}
 	s.unlist(t)
@@ -154,8 +155,8 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 
 // unlist takes a removed tree out of what it is found by.
 func (s *Store) unlist(t *tree) {
-	for _, ses := range t.sessions {
-		delete(s.gone, ses.row.ID)
+	for _, doc := range t.sessions {
+		delete(s.gone, doc.Row.ID)
 	}
 	s.removed = slices.DeleteFunc(s.removed, func(other *tree) bool { return other == t })
 }
@@ -172,22 +173,22 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
-	compare := func(ses *session, at time.Time, id string) int {
-		return cmp.Or(ses.sweepAt.Compare(at), strings.Compare(ses.row.ID, id))
+	compare := func(doc *backend.Document, at time.Time, id string) int {
+		return cmp.Or(doc.SweepAt.Compare(at), strings.Compare(doc.Row.ID, id))
 	}
-	var found []*session
-	for _, ses := range s.sessions {
-		if !ses.sweepAt.IsZero() && !now.Before(ses.sweepAt) && (id == "" || compare(ses, at, id) > 0) {
-			found = append(found, ses)
+	var found []*backend.Document
+	for _, doc := range s.sessions {
+		if !doc.SweepAt.IsZero() && !now.Before(doc.SweepAt) && (id == "" || compare(doc, at, id) > 0) {
+			found = append(found, doc)
 		}
 	}
-	slices.SortFunc(found, func(a, b *session) int { return compare(a, b.sweepAt, b.row.ID) })
-	for i, ses := range found {
+	slices.SortFunc(found, func(a, b *backend.Document) int { return compare(a, b.SweepAt, b.Row.ID) })
+	for i, doc := range found {
 		if i == q.Size() {
-			page.Next = store.SweepCursor(found[i-1].sweepAt, found[i-1].row.ID)
+			page.Next = store.SweepCursor(found[i-1].SweepAt, found[i-1].Row.ID)
 			break
 		}
-		page.Items = append(page.Items, ses.row.ID)
+		page.Items = append(page.Items, doc.Row.ID)
 	}
 	return page, nil
 }
@@ -234,8 +235,8 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 	if i < 0 {
 		return 0, store.NotRemoved(key)
 	}
-	for _, ses := range s.removed[i].sessions {
-		checkpoints += len(ses.checkpoints)
+	for _, doc := range s.removed[i].sessions {
+		checkpoints += len(doc.Checkpoints)
 	}
 	s.unlist(s.removed[i])
 	return checkpoints, nil

@@ -69,6 +69,7 @@ type Delta struct {
 	DropStaged bool
 
 	undated []cairn.Message // Messages as they came, if some have no time
+	holders int64           // how many the lease of a new session has had
 }
 
 // Cut removes what came after a place in the session's past: the messages from the index Messages on, the state pieces
@@ -82,12 +83,36 @@ type Cut struct {
 
 // StatePiece is one position of a session's state.
 type StatePiece struct {
-	Position int64
-	Keyframe bool
+	Position int64 `json:"position"`
+	Keyframe bool  `json:"keyframe,omitempty"`
 	// Data is the whole state, or the operations, as JSON. The sizes on the row count its bytes.
-	Data json.RawMessage
-	// Ops are the operations, unless it is a keyframe.
-	Ops []cairn.Op
+	Data json.RawMessage `json:"data"`
+	// Ops are the operations, unless it is a keyframe; nil where they are still to be read from Data, see Changes.
+	Ops []cairn.Op `json:"-"`
+}
+
+// NewPiece returns the piece at a position for a change of state.
+func NewPiece(position int64, change *store.StateChange) (*StatePiece, error) {
+	if change.Keyframe != nil {
+		return &StatePiece{Position: position, Keyframe: true, Data: change.Keyframe}, nil
+	}
+	raw, err := json.Marshal(change.Ops)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return &StatePiece{Position: position, Data: raw, Ops: change.Ops}, nil
+}
+
+// Changes returns the operations of a piece that is no keyframe.
+func (p *StatePiece) Changes() ([]cairn.Op, error) {
+	if p.Ops != nil {
+		return p.Ops, nil
+	}
+	var list []cairn.Op
+	if err := json.Unmarshal(p.Data, &list); err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored state change does not decode: %w", err)
+	}
+	return list, nil
 }
 
 // Call is the row of a pending call. Its key is RootID and ID.
@@ -151,16 +176,16 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// At fills in every time that is open, as of the store's time now, and returns the row, which is the answer to the commit
-// once the delta is written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the end of the
+// At fills in every time that is open, as of the store's time now, and returns Row, which is the answer to the commit once
+// the delta is written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the end of the
 // lease that was seen: a store that may have renewed it since puts its own there.
 func (d *Delta) At(now time.Time) *cairn.Session {
 	now = stored(now)
-	row := *d.Row
+	row := d.Row
 	row.UpdatedAt, row.AsOf = now, now
 	if d.New {
 		row.CreatedAt = now
-		row.Lease.Token += now.UnixMicro()
+		row.Lease.Token = d.holders + now.UnixMicro()
 	}
 	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
 	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
@@ -183,7 +208,7 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 			c.Row.CreatedAt = now
 		}
 	}
-	return &row
+	return row
 }
 
 // dated returns messages with a time where there is none.

@@ -166,13 +166,9 @@ func (d *Delta) state(c *store.Commit) error {
 	if c.State == nil {
 		return nil
 	}
-	piece := &StatePiece{Position: d.Row.State.Position + 1, Keyframe: c.State.Keyframe != nil, Data: c.State.Keyframe}
-	if !piece.Keyframe {
-		var err error
-		if piece.Data, err = json.Marshal(c.State.Ops); err != nil {
-			return cairn.Errorf(cairn.CodeState, "state: %w", err)
-		}
-		piece.Ops = c.State.Ops
+	piece, err := NewPiece(d.Row.State.Position+1, c.State)
+	if err != nil {
+		return err
 	}
 	d.State, d.Row.State = piece, store.Advance(d.Row.State, piece.Keyframe, len(piece.Data))
 	return nil
@@ -184,6 +180,7 @@ func (d *Delta) lease(c *store.Commit) {
 	case store.LeaseTake:
 		l.Owner = c.Lease.Owner
 		l.Token++
+		d.holders++
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}
 	case store.LeaseRenew:
 		d.LeaseUntil = Time{Open: true, In: c.Lease.TTL}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -32,4 +33,12 @@ func NewRow(from *cairn.Session, id string) *cairn.Session {
 // for a key that is taken: that of its checkpoint, under another step.
 func Taken(session string, cause error) error {
 	return cairn.Errorf(cairn.CodeInvalid, "session %q has a run or checkpoint of that id: %w", session, cause)
+}
+
+// Branch returns the delta that creates the session to with a state and the first messages of another session, which the
+// store copies: to has Version 1, no runs and no checkpoints.
+func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
+	row := NewRow(to, to.ID)
+	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
+	return &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
 }

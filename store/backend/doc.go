@@ -1,0 +1,3 @@
+// Package backend holds what stores share beside the meaning of a commit, which is in package plan: a session in one piece,
+// for stores that keep it so. docs/WRITING_A_STORE.md shows how it all goes together.
+package backend

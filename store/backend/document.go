@@ -1,0 +1,246 @@
+package backend
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// Document is a session with everything that it owns, for a store that keeps it in one piece. It is used by one goroutine at
+// a time. What its methods return stays as it is when the document changes: rows are copied, and lists are never written
+// within.
+type Document struct {
+	Row cairn.Session `json:"row"`
+	// Secret is the row's, which does not encode.
+	Secret string `json:"secret"`
+	// LastCheckpoint is the number of the last checkpoint that the session was given.
+	LastCheckpoint int64 `json:"last_checkpoint,omitempty"`
+	// DueAt is the time from which the row's [store.DueKindOf] counts, SweepAt the one from which it is worth looking whether a
+	// root has expired; zero for never.
+	DueAt   time.Time   `json:"due_at,omitzero"`
+	SweepAt time.Time   `json:"sweep_at,omitzero"`
+	Stop    *cairn.Stop `json:"stop,omitempty"`
+
+	Messages []cairn.Message `json:"messages,omitempty"`
+	// States are by position, without gaps; the first is a keyframe.
+	States      []plan.StatePiece             `json:"states"`
+	Runs        []cairn.Run                   `json:"runs,omitempty"`        // by turn
+	Checkpoints []cairn.Checkpoint            `json:"checkpoints,omitempty"` // by number
+	Staged      []store.Staged                `json:"staged,omitempty"`
+	Calls       map[string]*cairn.PendingCall `json:"calls,omitempty"` // by id
+	Queue       []store.QueuedTurn            `json:"queue,omitempty"`
+	Cache       map[string]store.CacheEntry   `json:"cache,omitempty"` // by key
+	steps       map[string]struct{}           // of Checkpoints; nil until it is needed
+	runs        map[string]int                // the indexes of Runs by id; nil until it is needed
+}
+
+// Encode returns the document as JSON.
+func (doc *Document) Encode() ([]byte, error) {
+	doc.Secret = doc.Row.Secret
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInvalid, "session %q does not encode: %w", doc.Row.ID, err)
+	}
+	return raw, nil
+}
+
+// Decode reads a document that Encode wrote. Its row is as of the store's time now.
+func Decode(raw []byte, now time.Time) (*Document, error) {
+	doc := &Document{}
+	if err := json.Unmarshal(raw, doc); err != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "a stored session does not decode: %w", err)
+	}
+	if len(doc.States) == 0 || !doc.States[0].Keyframe {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q is stored without its first state", doc.Row.ID)
+	}
+	doc.Row.Secret, doc.Row.AsOf = doc.Secret, now
+	return doc, nil
+}
+
+// Seen returns what a commit is planned from. A nil document is a session that does not exist.
+func (doc *Document) Seen(id string) *plan.Seen {
+	if doc == nil {
+		return &plan.Seen{ID: id, Doubt: true}
+	}
+	return &plan.Seen{ID: id, Row: doc.row(), Checkpoints: doc.LastCheckpoint, Doubt: true}
+}
+
+// Answer reads what a plan needs to know, but for pending calls, which may be another session's of the tree.
+func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
+	if n.Happened {
+		_, run := doc.runIndex()[n.RunID]
+		seen.Happened = run && n.RunID != "" || doc.hasStep(n.StepID)
+	}
+	for _, id := range n.Runs {
+		if i, ok := doc.runIndex()[id]; ok {
+			if seen.Runs == nil {
+				seen.Runs = map[string]*cairn.Run{}
+			}
+			run := doc.Runs[i]
+			seen.Runs[id] = &run
+		}
+	}
+	if n.Checkpoint != "" {
+		seen.Checkpoint = doc.checkpoint(n.Checkpoint)
+	}
+	if n.State && n.Position >= doc.States[0].Position && n.Position <= doc.Row.State.Position {
+		at := doc.sizes(n.Position)
+		seen.State = &at
+	}
+	if n.Queue {
+		for i := range doc.Queue {
+			seen.Queue = append(seen.Queue, doc.Queue[i].ID)
+		}
+	}
+}
+
+// Apply writes a delta whose conditions hold, at the store's time now, and returns the session's row, which is the answer to
+// the commit. A new session is written to an empty document.
+func (doc *Document) Apply(d *plan.Delta, now time.Time) *cairn.Session {
+	row := d.At(now)
+	row.Lease.Until = d.LeaseUntil.On(now, doc.Row.Lease.Until)
+	if d.New {
+		doc.States = []plan.StatePiece{{Keyframe: true, Data: slices.Clone(d.Initial)}}
+	}
+	if d.Cut != nil {
+		doc.cut(d.Cut)
+	}
+	doc.Row, doc.LastCheckpoint = *row, d.Checkpoints
+	doc.DueAt, doc.SweepAt = d.DueAt.On(now, doc.DueAt), d.SweepAt.On(now, doc.SweepAt)
+	if doc.Stop != nil && d.DropStop == doc.Stop.RunID {
+		doc.Stop = nil
+	}
+	if doc.Messages == nil && len(d.Messages) > 0 {
+		doc.Messages = make([]cairn.Message, 0, max(4, len(d.Messages)))
+	}
+	doc.Messages = append(doc.Messages, d.Messages...)
+	if d.State != nil {
+		piece := *d.State
+		piece.Data, piece.Ops = slices.Clone(piece.Data), slices.Clone(piece.Ops)
+		doc.States = append(doc.States, piece)
+	}
+	doc.applyHistory(d)
+	doc.applyWait(d)
+	return row
+}
+
+// applyHistory writes the runs and the checkpoint of a delta.
+func (doc *Document) applyHistory(d *plan.Delta) {
+	if d.EndRun != nil {
+		if i, ok := doc.runIndex()[d.EndRun.ID]; ok {
+			doc.Runs[i] = *d.Ended(&doc.Runs[i])
+		}
+	}
+	if d.StartRun != nil {
+		if doc.runs != nil {
+			doc.runs[d.StartRun.ID] = len(doc.Runs)
+		}
+		doc.Runs = append(doc.Runs, *d.StartRun)
+	}
+	if d.Checkpoint != nil {
+		doc.Checkpoints = append(doc.Checkpoints, *d.Checkpoint)
+		if doc.steps != nil {
+			doc.steps[d.Checkpoint.StepID] = struct{}{}
+		}
+	}
+}
+
+// applyWait writes what waiting needs, the cache, and what is staged.
+func (doc *Document) applyWait(d *plan.Delta) {
+	for i := range d.Calls {
+		if doc.Calls == nil {
+			doc.Calls = map[string]*cairn.PendingCall{}
+		}
+		id := d.Calls[i].Row.ID
+		doc.Calls[id] = d.Calls[i].On(doc.Calls[id])
+	}
+	if d.Enqueue != nil {
+		doc.Queue = append(slices.Clip(doc.Queue), store.QueuedTurn{ID: d.Enqueue.ID, Messages: slices.Clone(d.Enqueue.Messages)})
+	}
+	if d.Dequeue != "" {
+		doc.Queue = slices.DeleteFunc(slices.Clone(doc.Queue), func(t store.QueuedTurn) bool { return t.ID == d.Dequeue })
+	}
+	for _, e := range d.Cache {
+		if doc.Cache == nil {
+			doc.Cache = map[string]store.CacheEntry{}
+		}
+		doc.Cache[e.Key] = e
+	}
+	for _, key := range d.CacheDrop {
+		delete(doc.Cache, key)
+	}
+	if d.DropStaged {
+		doc.Staged = nil
+	}
+}
+
+func (doc *Document) cut(c *plan.Cut) {
+	doc.Messages = slices.Clone(doc.Messages[:c.Messages])
+	doc.States = slices.Clone(doc.States[:c.State-doc.States[0].Position+1])
+	kept := len(doc.Checkpoints)
+	for kept > 0 && doc.Checkpoints[kept-1].Number > c.Checkpoint {
+		kept--
+	}
+	doc.Checkpoints, doc.steps = slices.Clone(doc.Checkpoints[:kept]), nil
+}
+
+// row returns a copy of the row.
+func (doc *Document) row() *cairn.Session {
+	row := doc.Row
+	return &row
+}
+
+func (doc *Document) runIndex() map[string]int {
+	if doc.runs == nil {
+		doc.runs = make(map[string]int, len(doc.Runs))
+		for i := range doc.Runs {
+			doc.runs[doc.Runs[i].ID] = i
+		}
+	}
+	return doc.runs
+}
+
+func (doc *Document) hasStep(step string) bool {
+	if doc.steps == nil {
+		doc.steps = make(map[string]struct{}, len(doc.Checkpoints))
+		for i := range doc.Checkpoints {
+			doc.steps[doc.Checkpoints[i].StepID] = struct{}{}
+		}
+	}
+	_, ok := doc.steps[step]
+	return ok && step != ""
+}
+
+// checkpoint returns a copy of a checkpoint, or nil if there is none of that id.
+func (doc *Document) checkpoint(id string) *cairn.Checkpoint {
+	for i := len(doc.Checkpoints) - 1; i >= 0; i-- {
+		if doc.Checkpoints[i].ID == id {
+			cp := doc.Checkpoints[i]
+			return &cp
+		}
+	}
+	return nil
+}
+
+// keyframe returns the index in States of the keyframe that a position builds on.
+func (doc *Document) keyframe(position int64) int {
+	i := int(position - doc.States[0].Position)
+	for !doc.States[i].Keyframe {
+		i--
+	}
+	return i
+}
+
+// sizes works out the sizes that belong to a state position.
+func (doc *Document) sizes(position int64) cairn.StatePosition {
+	k := doc.keyframe(position)
+	at := cairn.StatePosition{Position: position, KeyframeBytes: int64(len(doc.States[k].Data))}
+	for i := k + 1; i <= int(position-doc.States[0].Position); i++ {
+		at.ChangeBytes += int64(len(doc.States[i].Data))
+	}
+	return at
+}

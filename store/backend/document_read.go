@@ -1,0 +1,254 @@
+package backend
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// Read answers store.Store.Read.
+func (doc *Document) Read(want store.Want) (*store.Snapshot, error) {
+	snap := &store.Snapshot{Session: doc.row()}
+	position := doc.Row.State.Position
+	if want.Checkpoint != "" {
+		if snap.Checkpoint = doc.checkpoint(want.Checkpoint); snap.Checkpoint == nil {
+			return nil, store.UnknownCheckpoint(doc.Row.ID, want.Checkpoint)
+		}
+		position = snap.Checkpoint.StatePosition
+	}
+	if want.Run != "" {
+		i, ok := doc.runIndex()[want.Run]
+		if !ok {
+			return nil, store.UnknownRun(doc.Row.ID, want.Run)
+		}
+		run := doc.Runs[i]
+		snap.Run = &run
+	}
+	if want.State {
+		var err error
+		if snap.State, err = doc.state(position); err != nil {
+			return nil, err
+		}
+	}
+	if want.Messages {
+		from := min(max(want.From, 0), len(doc.Messages))
+		to := min(from+want.Size(), len(doc.Messages))
+		snap.Messages = doc.Messages[from:to:to]
+	}
+	if want.Staged {
+		for _, piece := range doc.Staged {
+			if want.StagedStep == "" || piece.StepID == want.StagedStep {
+				snap.Staged = append(snap.Staged, piece)
+			}
+		}
+	}
+	if want.Calls {
+		snap.Calls = doc.waiting()
+	}
+	if want.Cache {
+		snap.Cache = slices.SortedFunc(maps.Values(doc.Cache), func(a, b store.CacheEntry) int { return strings.Compare(a.Key, b.Key) })
+	}
+	if want.Queue {
+		snap.Queue = slices.Clone(doc.Queue)
+	}
+	return snap, nil
+}
+
+// waiting returns the calls of the step that waits, the oldest first.
+func (doc *Document) waiting() (list []cairn.PendingCall) {
+	for _, call := range doc.Calls {
+		if doc.Row.SuspendedStep != "" && call.StepID == doc.Row.SuspendedStep {
+			list = append(list, *call)
+		}
+	}
+	slices.SortFunc(list, func(a, b cairn.PendingCall) int { return store.CompareCalls(&a, &b) })
+	return list
+}
+
+// state returns the state at a position.
+func (doc *Document) state(position int64) (json.RawMessage, error) {
+	k := doc.keyframe(position)
+	var later [][]cairn.Op
+	for i := k + 1; i <= int(position-doc.States[0].Position); i++ {
+		list, err := doc.States[i].Changes()
+		if err != nil {
+			return nil, err
+		}
+		later = append(later, list)
+	}
+	if len(later) == 0 {
+		return doc.States[k].Data, nil
+	}
+	return store.FoldState(doc.States[k].Data, later)
+}
+
+// RunPage answers store.Store.Runs, and CheckpointPage store.Store.Checkpoints.
+func (doc *Document) RunPage(q store.PageQuery) (store.Page[cairn.Run], error) {
+	return page(doc.Runs, q, func(r *cairn.Run) int64 { return int64(r.Turn) })
+}
+
+// CheckpointPage answers store.Store.Checkpoints.
+func (doc *Document) CheckpointPage(q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
+	return page(doc.Checkpoints, q, func(cp *cairn.Checkpoint) int64 { return cp.Number })
+}
+
+// page cuts one page out of a list sorted by a growing number; the cursor is the number of the last item given.
+func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.Page[T], err error) {
+	last, err := NumberCursor(q)
+	if err != nil {
+		return out, err
+	}
+	take := func(item *T) (full bool) {
+		if len(out.Items) == q.Size() {
+			out.Next = strconv.FormatInt(number(&out.Items[len(out.Items)-1]), 10)
+			return true
+		}
+		out.Items = append(out.Items, *item)
+		return false
+	}
+	if q.Newest {
+		for i := len(list) - 1; i >= 0; i-- {
+			if number(&list[i]) < last && take(&list[i]) {
+				break
+			}
+		}
+		return out, nil
+	}
+	for i := range list {
+		if number(&list[i]) > last && take(&list[i]) {
+			break
+		}
+	}
+	return out, nil
+}
+
+// NumberCursor returns the number that a page of a session's runs or checkpoints comes after, or before if it is of the newest:
+// that of its cursor, or one that is beyond all others. The cursor of the page after an item is its number.
+func NumberCursor(q store.PageQuery) (int64, error) {
+	switch {
+	case q.Cursor != "":
+		last, err := strconv.ParseInt(q.Cursor, 10, 64)
+		if err != nil {
+			return 0, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
+		}
+		return last, nil
+	case q.Newest:
+		return math.MaxInt64, nil
+	}
+	return math.MinInt64, nil
+}
+
+// Due returns why and from when on the session needs a worker; Kind is empty if it never will as it is. Agent is the
+// session's own.
+func (doc *Document) Due() store.Due {
+	row := &doc.Row
+	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}
+	if row.Status == cairn.SessionActive {
+		d.Kind, d.Since = store.DueCrashed, row.Lease.Until
+	}
+	return d
+}
+
+// Stage answers store.Store.Stage.
+func (doc *Document) Stage(token int64, pieces []store.Staged) error {
+	if err := plan.Fenced(doc.row(), token); err != nil {
+		return err
+	}
+	for _, piece := range pieces {
+		if !slices.ContainsFunc(doc.Staged, func(have store.Staged) bool {
+			return have.StepID == piece.StepID && have.Key == piece.Key
+		}) {
+			piece.Data = slices.Clone(piece.Data)
+			doc.Staged = append(doc.Staged, piece)
+		}
+	}
+	return nil
+}
+
+// Renew answers store.Store.Renew at the store's time now.
+func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cairn.Stop, error) {
+	if err := plan.Fenced(doc.row(), token); err != nil {
+		return nil, err
+	}
+	doc.Row.Lease.Until = now.Add(ttl)
+	if doc.Stop == nil || doc.Stop.RunID != doc.Row.RunID {
+		return nil, nil
+	}
+	stop := *doc.Stop
+	return &stop, nil
+}
+
+// RequestStop answers store.Store.RequestStop at the store's time now, and returns the request that stands.
+func (doc *Document) RequestStop(stop cairn.Stop, now time.Time) (cairn.Stop, error) {
+	stands, write, err := plan.Stopped(doc.row(), doc.Stop, stop)
+	if write && err == nil {
+		stands.At = now
+		doc.Stop = &cairn.Stop{}
+		*doc.Stop = stands
+	}
+	return stands, err
+}
+
+// Prune removes all but the newest keep checkpoints and what only they needed, and returns how many.
+func (doc *Document) Prune(keep int) int {
+	drop := len(doc.Checkpoints) - keep
+	if drop <= 0 {
+		return 0
+	}
+	doc.Checkpoints, doc.steps = slices.Clone(doc.Checkpoints[drop:]), nil
+	doc.States = slices.Clone(doc.States[doc.keyframe(doc.Checkpoints[0].StatePosition):])
+	return drop
+}
+
+// Branch returns the document of the session to, made at the store's time now, that leaves doc at a point.
+func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
+	count, position := len(doc.Messages), doc.Row.State.Position
+	switch {
+	case at.CheckpointID != "":
+		cp := doc.checkpoint(at.CheckpointID)
+		if cp == nil {
+			return nil, store.UnknownCheckpoint(doc.Row.ID, at.CheckpointID)
+		}
+		count, position = cp.MessageCount, cp.StatePosition
+	case at.Messages != nil:
+		if count = *at.Messages; count < 0 || count > len(doc.Messages) {
+			return nil, cairn.Invalid("messages", "%d: session %q has %d", count, doc.Row.ID, len(doc.Messages))
+		}
+		if count < len(doc.Messages) {
+			var err error
+			if position, err = doc.positionBefore(count); err != nil {
+				return nil, err
+			}
+		}
+	}
+	state, err := doc.state(position)
+	if err != nil {
+		return nil, err
+	}
+	branch := &Document{}
+	branch.Apply(plan.Branch(to, state, count), now)
+	branch.Messages = slices.Clone(doc.Messages[:count])
+	return branch, nil
+}
+
+// positionBefore returns the state position of the latest checkpoint with no more than count messages, or the first
+// position if there never was such a checkpoint.
+func (doc *Document) positionBefore(count int) (int64, error) {
+	for i := len(doc.Checkpoints) - 1; i >= 0; i-- {
+		if doc.Checkpoints[i].MessageCount <= count {
+			return doc.Checkpoints[i].StatePosition, nil
+		}
+	}
+	if len(doc.Checkpoints) > 0 && doc.Checkpoints[0].ParentID != "" {
+		return 0, store.Pruned(doc.Row.ID, count, doc.Checkpoints[0].MessageCount)
+	}
+	return doc.States[0].Position, nil
+}

@@ -1,0 +1,79 @@
+package backend
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// The functions below answer lists for a store that looks at everything it has each time.
+
+// SessionPage answers store.Store.List from all rows there are, which it sorts.
+func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
+	cursor, err := store.ParseSessionCursor(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	rows = slices.DeleteFunc(rows, func(row *cairn.Session) bool { return !cursor.Before(row) || !q.Selects(row) })
+	slices.SortFunc(rows, func(a, b *cairn.Session) int {
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(b.ID, a.ID)
+	})
+	for _, row := range rows {
+		if len(page.Items) == store.PageSize(q.Limit) {
+			page.Next = store.SessionCursor(&page.Items[len(page.Items)-1])
+			break
+		}
+		page.Items = append(page.Items, *row)
+	}
+	return page, nil
+}
+
+// CallPage answers store.Store.Calls from all calls there are, which it sorts, at the store's time now.
+func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (page store.Page[cairn.PendingCall], err error) {
+	var last cairn.PendingCall
+	if last.CreatedAt, last.RootID, last.ID, err = store.ParseCallCursor(q.Cursor); err != nil {
+		return page, err
+	}
+	calls = slices.DeleteFunc(calls, func(c *cairn.PendingCall) bool {
+		return q.Cursor != "" && store.CompareCalls(c, &last) <= 0 || !q.Selects(c, now)
+	})
+	slices.SortFunc(calls, store.CompareCalls)
+	for i, c := range calls {
+		if i == store.PageSize(q.Limit) {
+			page.Next = store.CallCursor(calls[i-1])
+			break
+		}
+		page.Items = append(page.Items, *c)
+	}
+	return page, nil
+}
+
+// DuePage answers store.Store.Due from all sessions there are, by id, at the store's time now.
+func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.Page[store.Due], error) {
+	since, id, err := store.ParseDueCursor(q.Cursor)
+	if err != nil {
+		return store.Page[store.Due]{}, err
+	}
+	after := store.Due{SessionID: id, Since: since}
+	var due []store.Due
+	for _, doc := range docs {
+		d := doc.Due()
+		d.Since = d.Since.Truncate(time.Microsecond) // as a cursor keeps it
+		if d.Kind == "" || now.Before(d.Since) || id != "" && store.CompareDue(d, after) <= 0 {
+			continue
+		}
+		if root := docs[d.RootID]; root != nil {
+			d.Agent = root.Row.Agent
+		}
+		if q.Agents == nil || slices.Contains(q.Agents, d.Agent) {
+			due = append(due, d)
+		}
+	}
+	return store.DuePage(due, q.Limit), nil
+}

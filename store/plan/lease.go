@@ -1,0 +1,28 @@
+package plan
+
+import (
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Fenced returns the conflict of a holder's token with the session's row, or nil. A holder always has a token, so 0 is never
+// current.
+func Fenced(row *cairn.Session, token int64) error {
+	if token != 0 && token == row.Lease.Token {
+		return nil
+	}
+	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", row.ID, token, row.Lease.Token)
+}
+
+// Stopped returns the stop request that stands once stop has been asked for: stop itself, which the store gives its time, or
+// the one that stood before, which is not written again. standing is nil for none. The error is the conflict of a run that
+// does not hold the session.
+func Stopped(row *cairn.Session, standing *cairn.Stop, stop cairn.Stop) (stands cairn.Stop, write bool, err error) {
+	if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
+		return stop, false, store.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)
+	}
+	if standing != nil && standing.RunID == stop.RunID && (standing.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
+		return *standing, false, nil
+	}
+	return stop, true, nil
+}
