@@ -55,7 +55,17 @@ type LogOptions struct {
 }
 
 // Run runs the suite on the stores that open returns, one for each test, several at a time.
-func Run(t *testing.T, open OpenStore, opts *Options) {
+func Run(t *testing.T, open OpenStore, opts *Options) { run(t, open, opts, chapters) }
+
+// RunRecords runs the chapter about records alone, on stores that are RecordProviders.
+func RunRecords(t *testing.T, open OpenStore, opts *Options) {
+	if _, ok := open(t).(store.RecordProvider); !ok {
+		t.Fatal("the store keeps no records")
+	}
+	run(t, open, opts, []chapter{recordChapter})
+}
+
+func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 	var declared Options
 	if opts != nil {
 		declared = *opts
@@ -117,6 +127,8 @@ type logTest struct {
 	needs func(*LogOptions) bool
 }
 
+var recordChapter = chapter{name: "Record", tests: recordTests, records: true}
+
 var chapters = []chapter{
 	{name: "TwoWriters", tests: twoWriterTests},
 	{name: "Commit", tests: commitTests},
@@ -145,7 +157,7 @@ var chapters = []chapter{
 	{name: "Purge", tests: purgeTests, sweeps: true},
 	{name: "Expiry", tests: expiryTests, sweeps: true},
 	{name: "Import", tests: importTests, imports: true},
-	{name: "Record", tests: recordTests, records: true},
+	recordChapter,
 	{name: "Context", tests: contextTests},
 	{name: "Hostile", tests: hostileTests},
 	{name: "Limits", tests: limitTests},

@@ -24,6 +24,14 @@
 --                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time
 --   i:due   set   the indexes of sessions that are due or will be
 --
+-- Records of a namespace, which has a bucket as a root has one:
+--
+--   v:N:NAMESPACE:KEY hash  a record, which the server removes once it has expired; N is how many bytes the namespace has
+--   vk:NAMESPACE      zset  the keys, in the order of their bytes
+--   vi:NAMESPACE      zset  an index, NUL and a key, in that order
+--   vx:NAMESPACE      zset  the same by the time of expiry, of those that expire
+--   vn                      the last version that a record in the bucket got
+--
 -- What was removed and is not purged yet has other names, where nothing else looks, but for its log:
 --
 --   z:REMOVAL       hash  id of the root, incarnation, reason, at: the time

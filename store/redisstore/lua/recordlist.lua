@@ -1,0 +1,15 @@
+-- Looks at up to ARGV[5] places of vk or vi, as ARGV[2] says, from ARGV[3] to ARGV[4]. Answers the time, the records that are
+-- there, each after its key, and the last place, or nothing if there is none after it.
+sweep(100)
+local places = call('ZRANGEBYLEX', ARGV[2] == 'vi' and PLACES or KEYS_OF, ARGV[3], ARGV[4], 'LIMIT', 0, ARGV[5])
+local list = {}
+for _, at in ipairs(places) do
+	local cut = ARGV[2] == 'vi' and string.find(at, '\0', 1, true) or 0
+	local key = string.sub(at, cut + 1)
+	local there = record(key)
+	if there and (cut == 0 or there[1] == string.sub(at, 1, cut - 1)) then
+		list[#list + 1] = key
+		list[#list + 1] = there
+	end
+end
+return { 'ok', text(NOW), list, #places == tonumber(ARGV[5]) and places[#places] or '' }
