@@ -60,11 +60,11 @@ func OutputAs[T any](r *Result) (T, error) {
 
 // Completion is what is about to end a turn.
 type Completion struct {
-	Reason Reason
+	Reason Reason `json:"reason,omitempty"`
 	// Text is the text of the last reply.
-	Text string
+	Text string `json:"text,omitempty"`
 	// Output is the typed output; nil if there is none.
-	Output json.RawMessage
+	Output json.RawMessage `json:"output,omitempty"`
 }
 
 // Verdict is a completion guard's decision. The zero value accepts.

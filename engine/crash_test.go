@@ -249,6 +249,8 @@ func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 				agent.Hooks.AfterModel = func(_ context.Context, step *cairn.Step, _ *cairn.Message, _ cairn.Usage) {
 					count(fmt.Sprintf("%s/%d reply", step.RunID, step.Number))
 				}
+				begins := agent.Hooks.RunStart
+				agent.Hooks.RunStart = func(ctx context.Context, step *cairn.Step) { count("opening"); begins(ctx, step) }
 				step, hit := nth(k, func(context.Context) error { st.cut(); return context.Canceled })
 				st.stepIn(nil, step)
 				if run, err := open(t, st, agent, shortLease).Execute(t.Context(), "s", "bot", cairn.Text("go")); err == nil {

@@ -2,13 +2,11 @@ package torture
 
 import (
 	"context"
-	"encoding/json"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	facts "github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -87,19 +85,21 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		return err
 	}
 	for _, p := range pieces {
-		if strings.HasPrefix(p.Key, strconv.FormatInt(token, 10)+"/") {
-			continue // is not to outlast the lease
+		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // what is not to outlast the lease is left out
+		if err != nil {
+			return err
+		}
+		if len(kept) == 0 {
+			continue
 		}
 		r := record{Kind: staged, Session: id, Token: token, Key: p.Key}
-		r.Call, _ = strings.CutPrefix(p.Key, "call:")
-		if r.Call == p.Key {
-			r.Call = ""
-		}
-		var piece struct {
-			Reply *cairn.Message `json:"reply"`
-		}
-		if json.Unmarshal(p.Data, &piece) == nil && piece.Reply != nil {
-			r.Digests = []string{digestOf(piece.Reply)}
+		switch f := kept[0].Fact.(type) {
+		case *facts.Result:
+			r.Call = f.Result.CallID
+		case *facts.Reply:
+			if f.Message != nil {
+				r.Digests = []string{digestOf(f.Message)}
+			}
 		}
 		w.journal.write(r)
 	}

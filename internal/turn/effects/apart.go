@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/cairn-agents/cairn"
@@ -51,7 +48,9 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		if g.over != nil {
 			return turn.Planned{}, nil
 		}
-		out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
+		if err = g.takeBack(ctx); err == nil {
+			out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
+		}
 	case turn.EffectTool:
 		if g.over != nil {
 			return turn.ToolOut{}, nil
@@ -67,7 +66,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 			return turn.ChildOut{}, nil
 		}
 		if err = g.hear(ctx); err == nil {
-			out, err = fx.child(ctx, g.l, g.a, in)
+			out, err = g.child(ctx, in)
 		}
 	case turn.EffectJudge:
 		if g.over != nil {
@@ -135,8 +134,8 @@ func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
 	l.lastCommit = l.row.UpdatedAt
 	g := &guest{fx: fx, a: a, l: l, emit: fx.newEmitter(ctx, l.row, at.RunID, l.logLast), seen: l.row.Version}
 	g.emit.writer = fx.idle.take(g.emit.writer)
-	l.emit = g.emit
-	over, err := l.rejoin(a, fx, staged, at.Step)
+	l.emit, l.sink = g.emit, remote{fx}
+	over, err := fx.rejoin(l, a, staged, at.Step)
 	if over || err != nil {
 		g.leave()
 		return &guest{over: &turn.Committed{}}, err
@@ -150,7 +149,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
 }
 
 // rejoin makes the step that an effect is of the one under way, and reports whether that has ended already.
-func (l *live) rejoin(a *cairn.Agent, fx *Effects, staged []store.Staged, step int) (over bool, err error) {
+func (fx *Effects) rejoin(l *live, a *cairn.Agent, staged []store.Staged, step int) (over bool, err error) {
 	if err := l.restoreDeferred(staged); err != nil {
 		return false, err
 	}
@@ -160,7 +159,7 @@ func (l *live) rejoin(a *cairn.Agent, fx *Effects, staged []store.Staged, step i
 	case step > next:
 		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.row.ID, step, next)
 	}
-	return false, l.restore(a, fx, staged)
+	return false, fx.restore(l, a, staged)
 }
 
 // after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
@@ -231,14 +230,41 @@ func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, 
 // hear makes the emitter leave out what an earlier try of an effect of the step has told.
 func (g *guest) hear(ctx context.Context) error {
 	l := g.l
-	after := l.replied
-	if after == 0 { // the reply was committed before
-		after = l.row.LogSequence
+	after := l.row.LogSequence
+	if r := l.step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
+		after = r.Sequence
 	}
 	g.emit.rivals.alone = false
 	last, err := g.fx.eachSince(ctx, l.row.Log(), after, g.emit.rivals.note)
 	g.emit.last = last
 	return err
+}
+
+// takeBack prepares the step's first effect: unless its reply is there, what dead attempts of it have told is taken back.
+func (g *guest) takeBack(ctx context.Context) error {
+	if g.l.step.Planned() {
+		return nil
+	}
+	return g.fx.takeBack(ctx, g.l)
+}
+
+// child takes a call further, and passes a stop on to the run that is to be driven if it was asked for before that began.
+func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
+	out, err := g.fx.child(ctx, g.l, g.a, in)
+	if err != nil || out.Drive == nil {
+		return out, err
+	}
+	stop, err := g.fx.Store.Renew(ctx, g.l.row.ID, g.l.row.Lease.Token, g.fx.LeaseTTL)
+	if err != nil {
+		return turn.ChildOut{}, err
+	}
+	if stop != nil {
+		g.l.requestStop(*stop)
+	}
+	work, key := g.l.work(ctx)
+	defer g.l.release(key)
+	g.fx.passStop(ctx, work, out.Drive.SessionID, out.Drive.RunID)
+	return out, nil
 }
 
 // takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
@@ -341,12 +367,10 @@ func (l *live) fork() (*live, error) {
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: state: %w", l.row.ID, err)
 	}
-	n := len(l.messages)
-	return &live{
-		row: l.row, clock: l.clock, run: l.run, messages: l.messages[:n:n], bytes: l.bytes, doc: doc, index: l.index.Clone(), damaged: l.damaged, checked: l.checked,
-		calls:   slices.Clone(l.calls),
-		results: results{entries: maps.Clone(l.results.entries), latest: l.results.latest}, logLast: l.logLast,
-	}, nil
+	f := &live{known: l.known}
+	f.doc, f.messages, f.calls = doc, slices.Clip(l.messages), slices.Clone(l.calls)
+	f.index, f.results = l.index.Clone(), l.results.clone()
+	return f, nil
 }
 
 // hooksKey is that of the hooks of the call that began a run, in a context.
@@ -360,154 +384,6 @@ func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
 func hooksOf(ctx context.Context) *cairn.Hooks {
 	h, _ := ctx.Value(hooksKey{}).(*cairn.Hooks)
 	return h
-}
-
-// The keys of what is staged. What is kept only because effects run apart has the lease's token before it: to whoever takes
-// the run over it is as if it had never been, as where nothing is staged.
-const (
-	replyKey    = "reply"
-	callPrefix  = "call:"
-	openingKey  = "opening"  // what the hooks wrote that ran when the run began
-	judgedKey   = "judged"   // what user code made of a step's end
-	deferredKey = "deferred" // a step that has ended, but is not committed yet
-	childPrefix = "child:"   // a run of another agent's session that was handed over to be driven
-)
-
-// key returns the key of a piece that lasts beyond the lease, or does not.
-func (l *live) key(name string, lasts bool) string {
-	if lasts {
-		return name
-	}
-	return strconv.FormatInt(l.row.Lease.Token, 10) + "/" + name
-}
-
-// pieces are what counts of the pieces of a step.
-type pieces struct {
-	l      *live
-	stepID string
-	list   []store.Staged
-}
-
-func (l *live) staged(stepID string, list []store.Staged) pieces { return pieces{l, stepID, list} }
-
-// get decodes the piece of some name.
-func (k pieces) get(name string, into any) (found bool, err error) {
-	for _, lasts := range []bool{true, false} {
-		key := k.l.key(name, lasts)
-		for _, piece := range k.list {
-			if piece.StepID == k.stepID && piece.Key == key {
-				return true, k.decode(piece, into)
-			}
-		}
-	}
-	return false, nil
-}
-
-func (k pieces) decode(piece store.Staged, into any) error {
-	if err := json.Unmarshal(piece.Data, into); err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", k.stepID, piece.Key, err)
-	}
-	return nil
-}
-
-// stagedBegin is the stored form of a run of another agent's session that was handed over to be driven.
-type stagedBegin struct {
-	Call   string       `json:"call"`
-	Agent  string       `json:"agent"`
-	Begun  bool         `json:"begun,omitempty"`
-	Run    turn.Begun   `json:"run"`
-	Writes stagedWrites `json:"writes"`
-}
-
-// handOver remembers the run that is to be driven, for other tries of the effect and for the one that follows.
-func (v *visit) handOver() error {
-	b, c, l := *v.drive, v.c, v.l
-	err := v.fx.stage(v.ctx, l, l.step.id, l.key(childPrefix+c.use.CallID+"/"+b.RunID, false),
-		stagedBegin{Call: c.use.CallID, Agent: c.agent, Begun: c.begun, Run: b, Writes: c.scope.writes()})
-	if err != nil {
-		return err
-	}
-	// A stop that was asked for before the run began was not handed on to it by whoever asked.
-	if err := v.listen(); err != nil {
-		return err
-	}
-	v.fx.passStop(v.ctx, v.work, b.SessionID, b.RunID)
-	return nil
-}
-
-// restoreChild gives a call what is known of the session it consults.
-func (l *live) restoreChild(fx *Effects, st *step, c *call, have pieces) error {
-	prefix := l.key(childPrefix, false)
-	for _, piece := range have.list {
-		if piece.StepID != have.stepID || !strings.HasPrefix(piece.Key, prefix) {
-			continue
-		}
-		var s stagedBegin
-		if err := have.decode(piece, &s); err != nil {
-			return err
-		}
-		if s.Call != c.use.CallID {
-			continue
-		}
-		if c.begins == nil {
-			c.begins = map[string]turn.Begun{}
-			c.scope = fx.newScope(l, st.number, l.opening, st.scope)
-			c.scope.restore(s.Writes)
-		}
-		c.child, c.agent, c.begun = s.Run.SessionID, s.Agent, s.Begun
-		c.begins[s.Run.RunID] = s.Run
-	}
-	return nil
-}
-
-// waits keeps what a call waits for, if another process is to commit the step.
-func (fx *Effects) waits(ctx context.Context, l *live, c *call) error {
-	if !fx.Apart {
-		return nil
-	}
-	err := fx.stage(ctx, l, l.step.id, l.key(callPrefix+c.use.CallID, false),
-		stagedCall{Pending: c.pending, Waiting: c.waiting, Child: c.child, By: l.emit.writer.ID})
-	if err != nil {
-		return err
-	}
-	return fx.settleCall(ctx, l, c)
-}
-
-// stagedDeferred is the stored form of a step that has ended but is committed later, with one that follows.
-type stagedDeferred struct {
-	Messages  []cairn.Message    `json:"messages"`
-	Ops       []cairn.Op         `json:"ops,omitempty"`
-	Usage     cairn.Usage        `json:"usage"`
-	Cache     []store.CacheEntry `json:"cache,omitempty"`
-	CacheDrop []string           `json:"cache_drop,omitempty"`
-}
-
-func (fx *Effects) stageDeferred(ctx context.Context, l *live, st *step, out *outcome) error {
-	d := stagedDeferred{Messages: out.messages, Ops: out.ops, Usage: out.usage}
-	d.Cache, d.CacheDrop = l.results.writes()
-	return fx.stage(ctx, l, st.id, l.key(deferredKey, false), d)
-}
-
-// restoreDeferred takes over the steps that have ended since the last commit.
-func (l *live) restoreDeferred(staged []store.Staged) error {
-	for n := l.row.Step + 1; ; n++ {
-		var d stagedDeferred
-		found, err := l.staged(stepID(l.run.ID, n), staged).get(deferredKey, &d)
-		if !found || err != nil {
-			return err
-		}
-		if _, err := l.doc.Apply(d.Ops); err != nil {
-			return cairn.Errorf(cairn.CodeState, "step %d: the state was changed meanwhile: %w", n, err)
-		}
-		for _, e := range d.Cache {
-			l.results.touched(e.Key)
-			l.results.set(e)
-		}
-		for _, key := range d.CacheDrop {
-			l.results.drop(key)
-		}
-		l.put(n, &outcome{messages: d.Messages, ops: d.Ops, usage: d.Usage})
-	}
 }
 
 // eachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -151,7 +152,7 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
 		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
-	l := &live{logLast: in.LogLast}
+	l := &live{known: known{logLast: in.LogLast}}
 	l.sees(fx, row)
 	dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
@@ -426,13 +427,17 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	l.run, l.hooks = run, hooks
 	l.lastCommit = l.row.UpdatedAt
 	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
+	l.sink = local{fx}
 	l.drives(run.ID)
 	fx.cache.drive(l)
 	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
 	l.unopened = true
-	if l.step = fx.reopen(l, a); l.step != nil {
-		l.step.scope = fx.newScope(l, l.step.number)
-		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: l.step.number})
+	if l.row.SuspendedStep == "" {
+		return
+	}
+	if st := fx.newStep(l, a, l.row.Step+1); l.reopen(st) {
+		l.step = st
+		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: st.Number})
 	}
 }
 
@@ -447,7 +452,7 @@ func beginEvent(previous string, messages int) cairn.Event {
 
 // open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
 // that step.
-func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at turn.Position) error {
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) error {
 	l.unopened = false
 	work, key := l.work(ctx)
 	defer l.release(key)
@@ -467,19 +472,12 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live, at turn.Po
 	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
 		return nil
 	}
-	l.opening = fx.newScope(l, 0)
-	fx.observe(work, l, a, "run's", l.opening, pick)
+	opening := fx.newScope(l, 0)
+	fx.observe(work, l, a, "run's", opening, pick)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if l.step != nil {
-		l.step.scope = fx.newScope(l, l.step.number, l.opening)
-	}
-	w := l.opening.writes()
-	if !fx.Apart || w.empty() && l.step == nil { // a reply that is staged says that they have run
-		return nil
-	}
-	return fx.stage(ctx, l, stepID(at.RunID, at.Step), l.key(openingKey, false), w)
+	return fx.put(ctx, a, l, &step.Opening{Writes: opening.end()}, false)
 }
 
 func (l *live) begun() turn.Begun {

@@ -116,7 +116,7 @@ func (c *cache) get(id string) *live {
 // park moves a session from the driven to the idle ones.
 func (c *cache) park(l *live) {
 	l.drives("")
-	l.run, l.hooks, l.emit, l.step, l.opening, l.deferred = nil, nil, nil, nil, nil, deferred{}
+	l.run, l.hooks, l.emit, l.sink, l.step, l.judged, l.deferred = nil, nil, nil, nil, nil, nil, deferred{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.driven[l.row.ID] == l {

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -127,52 +128,62 @@ func (r *results) writes() (puts []store.CacheEntry, drops []string) {
 	return puts, drops
 }
 
-// resultKey names a call's result in the cache. ok is false if the arguments have no canonical form.
-func (c *call) resultKey() (key string, ok bool) {
-	args, err := ops.Canonical(c.input())
-	return ids.Derive("result", c.use.Tool, string(args)), err == nil
+// take takes over what another process has changed.
+func (r *results) take(puts []store.CacheEntry, drops []string) {
+	for _, e := range puts {
+		r.touched(e.Key)
+		r.set(e)
+	}
+	for _, key := range drops {
+		r.drop(key)
+	}
 }
 
-// cached returns the result that the tool's cache has of a call, or else that of run. What is to be kept of it goes into
+// clone returns a copy that shares nothing with r but that it has no changes.
+func (r *results) clone() results {
+	return results{entries: maps.Clone(r.entries), latest: r.latest}
+}
+
+// resultKey names a call's result in the cache. ok is false if the arguments have no canonical form.
+func resultKey(c *step.Call) (key string, ok bool) {
+	args, err := ops.Canonical(c.Input())
+	return ids.Derive("result", c.Use.Tool, string(args)), err == nil
+}
+
+// cached returns the result that the tool's cache has of the call, or else that of the tool. What is to be kept of it goes into
 // the cache with the step's end: until then other processes could not know of it, and this one would have to forget it.
-func (fx *Effects) cached(l *live, c *call, run func() *cairn.ToolResult) *cairn.ToolResult {
-	if c.tool.Cache() == nil {
-		return run()
+func (t *trial) cached() *cairn.ToolResult {
+	if t.c.Tool.Cache() == nil {
+		return t.invoke()
 	}
-	key, ok := c.resultKey()
+	key, ok := resultKey(t.c)
 	if !ok {
-		return run()
+		return t.invoke()
 	}
-	if e, ok := l.results.get(key, fx.now(l)); ok {
-		c.hit = true
-		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: e.Output}
+	if e, ok := t.l.results.get(key, t.fx.now(t.l)); ok {
+		t.hit = true
+		return &cairn.ToolResult{CallID: t.c.Use.CallID, Tool: t.c.Use.Tool, Output: e.Output}
 	}
-	before := c.scope.effects()
-	result := run()
-	if result != nil && c.scope.effects() == before {
-		c.made = fx.now(l)
+	before := t.s.effects()
+	result := t.invoke()
+	if result != nil && t.s.effects() == before {
+		t.made = t.fx.now(t.l)
 	}
 	return result
 }
 
-// effects counts what the scope's function did that a cached result would not do again.
-func (s *scope) effects() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.ops) + len(s.context) + s.emitted
-}
-
 // remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may
 // have become an error since the tool ran, if what a hook wrote for it did not fit.
-func (l *live) remember(c *call, now time.Time) int64 {
-	if !c.hit && c.made.IsZero() || c.result.IsError || c.tool == nil || c.tool.Cache() == nil {
+func (l *live) remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
+	f := c.Result
+	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache() == nil {
 		return 0
 	}
-	key, _ := c.resultKey()
-	if c.hit {
+	key, _ := resultKey(c)
+	if f.Hit {
 		l.results.use(key, now)
 		return 1
 	}
-	l.results.put(store.CacheEntry{Key: key, Tool: c.use.Tool, Output: c.result.Output, ExpiresAt: c.made.Add(c.tool.Cache().Lifetime())}, c.most, now)
+	l.results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(c.Tool.Cache().Lifetime())}, a.CachedResults(), now)
 	return 0
 }

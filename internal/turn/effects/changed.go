@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -20,12 +21,12 @@ func changed(use *cairn.ToolUse) *cairn.ToolResult {
 }
 
 // outdated answers a call that was approved for a tool which ran here and now runs elsewhere; nil if it can go on.
-func outdated(c *call) *cairn.ToolResult {
-	if c.pending == nil || c.pending.Status != cairn.CallAnswered || c.tool == nil {
+func outdated(c *step.Call) *cairn.ToolResult {
+	if c.Row == nil || c.Row.Status != cairn.CallAnswered || c.Tool == nil {
 		return nil
 	}
-	if c.delegates() || c.pending.Kind == cairn.CallApproval && c.tool.Waits() == cairn.CallClientTool {
-		return changed(c.use)
+	if c.Delegates() || c.Row.Kind == cairn.CallApproval && c.Tool.Waits() == cairn.CallClientTool {
+		return changed(c.Use)
 	}
 	return nil
 }
@@ -38,14 +39,15 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	if child == nil || err != nil {
 		return nil, err
 	}
-	c.child, c.agent, c.begun = child.ID, child.Agent, true
+	v.child, v.agent = child.ID, child.Agent
+	v.start()
 	run, err := store.FindRun(v.ctx, fx.Store, child.ID, child.RunID)
 	if err != nil {
 		return nil, err
 	}
 	if run.Status == cairn.RunCompleted {
 		v.run = run
-		return childResult(c.use, child.Agent, run), nil
+		return childResult(c.Use, child.Agent, run), nil
 	}
 	if err := fx.withdrawChild(v.ctx, child, leaving); err != nil {
 		return nil, err
@@ -53,17 +55,17 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	if v.run, err = store.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
 		return nil, err
 	}
-	return transcript.Failed(c.use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
+	return transcript.Failed(c.Use, cairn.CodeUnknownTool, fmt.Sprintf("agent %s cannot be consulted any more", child.Agent)), nil
 }
 
 // consulted returns the session that the call began or waited for when it was made, or nil.
 func (v *visit) consulted() (*cairn.Session, error) {
-	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.row, v.c.use.CallID))
+	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.row, v.c.Use.CallID))
 	if !errors.Is(err, cairn.ErrNotFound) {
 		return row, err
 	}
 	var args companionArgs
-	if !strings.HasPrefix(v.c.use.Tool, "companion__") || json.Unmarshal(v.c.use.Input, &args) != nil || args.Name == "" {
+	if !strings.HasPrefix(v.c.Use.Tool, "companion__") || json.Unmarshal(v.c.Use.Input, &args) != nil || args.Name == "" {
 		return nil, nil
 	}
 	row, err = v.fx.companion(v.ctx, v.l.row, args.Name)
@@ -75,17 +77,17 @@ func (v *visit) consulted() (*cairn.Session, error) {
 
 // giveUp answers a call whose session cannot go on, and ends what that waits for.
 func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
-	row, err := store.Load(v.ctx, v.fx.Store, v.c.child)
+	row, err := store.Load(v.ctx, v.fx.Store, v.child)
 	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case row.Status == cairn.SessionPaused && v.l.step.told:
+	case row.Status == cairn.SessionPaused && v.l.step.Carried:
 		if err := v.fx.withdrawChild(v.ctx, row, leaving); err != nil {
 			return nil, err
 		}
 	}
-	return failure(v.c.use, cause), nil
+	return failure(v.c.Use, cause), nil
 }
 
 // endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else goes on

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -29,128 +30,155 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.C
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
-	st := l.step
 	switch {
-	case c.result != nil:
-		if fx.Apart { // an earlier try may have died before it told
-			if c.visited != nil {
-				l.emit.event(*c.visited)
-			}
-			l.emit.event(c.ended(st.number))
+	case c.Result != nil:
+		if l.emit.again() {
+			l.tellResult(c)
 		}
 		return turn.ChildOut{}, nil
-	case c.waits():
+	case c.Waits():
 		return turn.ChildOut{ToolOut: turn.ToolOut{Waits: true}}, nil
 	}
 	work, key := l.work(ctx)
 	defer l.release(key)
-	if !c.begun && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+	began := c.Started()
+	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
 		return turn.ChildOut{}, nil
 	}
-	if c.scope == nil {
-		c.scope = fx.newScope(l, st.number, l.opening, st.scope)
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.newScope(l, l.step.Number, l.step.Below(nil)...), driven: in.Driven}
+	if began != nil {
+		v.child, v.agent = began.ChildID, began.Agent
+		v.s.resume(began.Writes)
 	}
-	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, driven: in.Driven}
-	var result *cairn.ToolResult
 	if in.Failed != nil {
 		if err := v.endDriven(); err != nil {
 			return turn.ChildOut{}, err
 		}
 	}
-	switch {
-	case c.pending != nil: // it was no consultation when it was made
-		if result = answered(c); result == nil {
-			result = changed(c.use)
-		}
-	case !c.delegates(): // nor is it one any more
-		if result, err = v.gone(); result == nil && err == nil {
-			result = changed(c.use)
-		}
-	case in.Failed != nil:
-		result = failure(c.use, in.Failed)
-	case in.Driven != "":
-		result, err = v.advance(nil)
-	case c.tool.TalksToCompanion():
-		result, err = v.talk()
-	default:
-		result, err = v.consult()
-	}
+	result, err := v.take(in)
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
 	if result == nil {
-		if c.waiting != nil {
-			err = fx.waits(ctx, l, c)
+		if v.waiting != nil {
+			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, ChildID: v.child, Writes: v.s.writes()}, false)
 		}
-		return turn.ChildOut{ToolOut: c.out(), Drive: v.drive}, err
+		return turn.ChildOut{ToolOut: toolOut(c), Drive: v.drive}, err
 	}
-	v.end(result)
-	c.scope.end()
-	err = fx.concluded(ctx, a, l, c, result)
-	return turn.ChildOut{ToolOut: c.out()}, err
+	f := v.end(result)
+	f.Writes = v.s.end()
+	err = fx.concluded(ctx, a, l, f)
+	return turn.ChildOut{ToolOut: toolOut(c)}, err
 }
 
-// visit is one call that consults another agent: it lasts as long as the effect.
+// take takes the call further and returns its result; nil while the other session is to be driven or waits, or when the run was
+// stopped.
+func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
+	switch {
+	case v.c.Row != nil: // it was no consultation when it was made
+		if result = answered(v.c); result == nil {
+			result = changed(v.c.Use)
+		}
+		return result, nil
+	case !v.c.Delegates(): // nor is it one any more
+		if result, err = v.gone(); result == nil && err == nil {
+			result = changed(v.c.Use)
+		}
+		return result, err
+	case in.Failed != nil:
+		return failure(v.c.Use, in.Failed), nil
+	case in.Driven != "":
+		return v.advance(nil)
+	case v.c.Tool.TalksToCompanion():
+		return v.talk()
+	}
+	return v.consult()
+}
+
+// visit is one attempt at a call that consults another agent: it lasts as long as the effect.
 type visit struct {
 	fx        *Effects
 	ctx, work context.Context // of the effect; work ends when the run is stopped
 	a         *cairn.Agent
 	l         *live
-	c         *call
-	driven    string      // the run that was driven for this call since it was last asked
-	drive     *turn.Begun // the run that is to be driven next, if any
-	run       *cairn.Run  // what the other session came to, if it did
+	c         *step.Call
+	s         *scope
+	child     string // the session of the other agent
+	agent     string
+	driven    string            // the run that was driven for this call since it was last asked
+	drive     *turn.Begun       // the run that is to be driven next, if any
+	waiting   *cairn.Suspension // what the other session waits for, if it does
+	run       *cairn.Run        // what the other session came to, if it did
 }
 
 // begin tells the hooks and the log that an agent is about to be consulted. A result is the hooks' veto.
 func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
-	v.c.agent = agent
-	if v.c.begun || v.l.step.told { // by an earlier try, or by the run that suspended
-		v.c.begun = true
+	v.agent = agent
+	if v.c.Started() != nil { // by an earlier attempt
 		return nil, nil
 	}
-	err := v.fx.veto(v.work, v.l, v.a, "BeforeSubAgent", v.c.scope, func(h *cairn.Hooks) hook {
+	if v.l.step.Carried { // by the run that suspended
+		v.start()
+		return nil, nil
+	}
+	err := v.fx.veto(v.work, v.l, v.a, "BeforeSubAgent", v.s, func(h *cairn.Hooks) hook {
 		if h.BeforeSubAgent == nil {
 			return nil
 		}
-		return v.c.hook(func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
+		return callHook(v.c, func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
 	})
 	if err != nil {
-		return transcript.Failed(v.c.use, cairn.CodeHook, err.Error()), nil
+		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
 	}
-	v.c.begun = true
-	v.l.emit.event(cairn.Event{Type: cairn.EventSubagentStart, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
-		ChildID: v.c.child, Name: agent, Data: v.c.use.Input})
+	v.l.emit.event(consultEvent(v.l.step, v.c, v.start()))
 	return nil, v.l.emit.flush(v.ctx) // a companion that works by itself may say something at once
 }
 
-// end tells the log and the hooks what came of it.
-func (v *visit) end(result *cairn.ToolResult) {
-	if !v.c.begun {
-		return
-	}
-	ev := cairn.Event{Type: cairn.EventSubagentEnd, Step: v.l.step.number, CallID: v.c.use.CallID, Tool: v.c.use.Tool,
-		ChildID: v.c.child, Name: v.c.agent, IsError: result.IsError}
-	if v.run != nil {
-		ev.Status = v.run.Status
-	}
-	v.c.visited = &ev
-	v.l.emit.event(ev)
-	v.fx.afterSubAgent(v.work, v.l, v.a, v.c, result, v.c.scope)
+// start notes that the call has begun to consult the other agent.
+func (v *visit) start() *step.Started {
+	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Writes: v.s.writes()}
+	v.l.step.Add(f)
+	return f
 }
 
-func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *call, result *cairn.ToolResult, s *scope) {
-	agent := c.agent
-	if agent == "" && c.tool != nil && c.tool.Agent() != nil { // the run that suspended has begun it
-		agent = c.tool.Agent().Name
+// handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
+func (v *visit) handOver() error {
+	return v.fx.put(v.ctx, v.a, v.l, &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Run: v.drive, Writes: v.s.writes()}, false)
+}
+
+// end makes a result of what the call came to, and tells the hooks if another agent was consulted.
+func (v *visit) end(result *cairn.ToolResult) *step.Result {
+	f := &step.Result{Result: result}
+	if v.c.Started() == nil {
+		return f
 	}
+	f.Consulted = consulted(v.c)
+	if v.run != nil {
+		f.Consulted.Status = v.run.Status
+	}
+	v.fx.afterSubAgent(v.work, v.l, v.a, v.c, f, v.s)
+	return f
+}
+
+// consulted says which agent a call has consulted.
+func consulted(c *step.Call) *step.Consulted {
+	if s := c.Started(); s != nil {
+		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
+	}
+	if c.Tool != nil && c.Tool.Agent() != nil { // the run that suspended has begun it
+		return &step.Consulted{Agent: c.Tool.Agent().Name}
+	}
+	return &step.Consulted{}
+}
+
+func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, f *step.Result, s *scope) {
 	fx.observe(ctx, l, a, "AfterSubAgent", s, func(h *cairn.Hooks) hook {
 		if h.AfterSubAgent == nil {
 			return nil
 		}
-		shown := *result
-		return c.hook(func(ctx context.Context, call *cairn.Call) error {
-			h.AfterSubAgent(ctx, call, agent, &shown)
+		shown := *f.Result
+		return callHook(c, func(ctx context.Context, call *cairn.Call) error {
+			h.AfterSubAgent(ctx, call, f.Consulted.Agent, &shown)
 			return nil
 		})
 	})
@@ -160,19 +188,19 @@ func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c
 // the run was stopped.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
-	c.child = childID(v.l.row, c.use.CallID)
-	if err := c.check(); err != nil {
-		return failure(c.use, err), nil
+	v.child = childID(v.l.row, c.Use.CallID)
+	if err := checkInput(c); err != nil {
+		return failure(c.Use, err), nil
 	}
-	if veto, err := v.begin(c.tool.Agent().Name); veto != nil || err != nil {
+	if veto, err := v.begin(c.Tool.Agent().Name); veto != nil || err != nil {
 		return veto, err
 	}
 	return v.advance(func() (turn.Begun, error) {
-		in, err := c.tool.Task(c.use.Input)
+		in, err := c.Tool.Task(c.Use.Input)
 		if err != nil {
 			return turn.Begun{}, err
 		}
-		return v.create(c.tool.Agent(), "", v.fx.NewID("run"), in)
+		return v.create(c.Tool.Agent(), "", v.fx.NewID("run"), in)
 	})
 }
 
@@ -192,14 +220,14 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 	if v.work.Err() != nil { // stopped while others had their turn
 		return turn.Begun{}, context.Cause(v.work)
 	}
-	if err := v.fx.room(v.ctx, row, v.c.child); err != nil {
+	if err := v.fx.room(v.ctx, row, v.child); err != nil {
 		return turn.Begun{}, err
 	}
 	l, err := v.fx.create(v.ctx, BeginIn{
-		SessionID: v.c.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
+		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.position(),
-		Create: &cairn.Session{ID: v.c.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
-			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.c.child)},
+		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
+			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
 	return v.fx.part(v.ctx, l, err)
 }
@@ -207,7 +235,7 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 // advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
 // be driven or waits.
 func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
-	if v.l.step.told {
+	if v.l.step.Carried {
 		begin = nil // the run that suspended did
 	}
 	if err := v.l.emit.flush(v.ctx); err != nil { // what the child says comes after what was said here
@@ -224,7 +252,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	case run == nil:
 		return nil, nil
 	case run.Status.Suspends():
-		v.c.waiting = run.Suspended
+		v.waiting = run.Suspended
 		return nil, nil
 	}
 	if run.Reason == cairn.ReasonInterrupted || run.Reason == cairn.ReasonAborted {
@@ -236,7 +264,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 		return nil, nil
 	}
 	v.run = run
-	return childResult(v.c.use, v.c.agent, run), nil
+	return childResult(v.c.Use, v.agent, run), nil
 }
 
 // listen asks the store whether the run is to stop. Its child may have heard of that first.
@@ -265,7 +293,7 @@ func childResult(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolRe
 // further begins a child's run, if begin is not nil, or goes on with its session. It returns the run that the session came
 // to, or nil if there is one to be driven first.
 func (v *visit) further(begin func() (turn.Begun, error)) (*cairn.Run, error) {
-	fx, ctx, child := v.fx, v.ctx, v.c.child
+	fx, ctx, child := v.fx, v.ctx, v.child
 	wait := 2 * time.Millisecond
 	for {
 		var b turn.Begun
@@ -296,10 +324,7 @@ func (v *visit) further(begin func() (turn.Begun, error)) (*cairn.Run, error) {
 			continue
 		}
 		v.drive = &b
-		if fx.Apart {
-			err = v.handOver()
-		}
-		return nil, err
+		return nil, v.handOver()
 	}
 }
 
@@ -318,15 +343,15 @@ func (fx *Effects) driveChild(ctx context.Context, of turn.ToolIn, b turn.Begun)
 // goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove
 // that run may have died before it told the log of its end, or, if that was for this call, the log may have failed.
 func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
-	fx, ctx, child := v.fx, v.ctx, v.c.child
+	fx, ctx, child := v.fx, v.ctx, v.child
 	row, err := store.Load(ctx, fx.Store, child)
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
 	switch {
 	case row.Running(row.AsOf):
-		if b, ok := v.c.begins[row.RunID]; ok && b.Token == row.Lease.Token { // by a try of this effect whose answer was lost
-			return b, nil, nil
+		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token { // by an attempt whose answer was lost
+			return *b, nil, nil
 		}
 		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:

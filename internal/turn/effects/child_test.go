@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
 // A call that is left because the run is to stop has no result, though the lease is lost or the engine closed by then: the
@@ -16,7 +17,7 @@ func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	e, _ := newTestEmitter(t, 1<<20, time.Second)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)
-	v := &visit{fx: e.fx, ctx: ctx, work: work, l: &live{emit: e, step: &step{}}, c: &call{}}
+	v := &visit{fx: e.fx, ctx: ctx, work: work, l: &live{emit: e, step: &step.Step{}}, c: &step.Call{}}
 	result, err := v.advance(func() (turn.Begun, error) {
 		stop(&stopped{cairn.Stop{Kind: cairn.StopInterrupt}})
 		cancel(cairn.ErrClosed)

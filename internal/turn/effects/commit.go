@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -21,7 +22,7 @@ import (
 type outcome struct {
 	at         time.Time // when it was worked out, by the session's clock
 	stop       *cairn.Stop
-	final      *call // the one that ends the turn, if any
+	final      *step.Call // the one that ends the turn, if any
 	reply      *cairn.Message
 	results    *cairn.Message // of the calls
 	messages   []cairn.Message
@@ -47,7 +48,7 @@ func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed
 
 func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.Position) (turn.Committed, error) {
 	st := l.step
-	if st == nil || st.number != at.Step {
+	if st == nil || st.Number != at.Step {
 		if l.row.Step >= at.Step { // an effect that is run again after its answer was lost
 			return turn.Committed{}, nil
 		}
@@ -58,23 +59,25 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 		return turn.Committed{}, err
 	}
 	if len(out.patch) > 0 {
-		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.number, Patch: out.patch})
+		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.patch})
 	}
 	if out.counts {
 		usage := out.usage
-		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.number, Usage: &usage})
+		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
 	}
-	if out.end == nil && !st.told && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
-		if fx.Apart {
-			return turn.Committed{}, fx.stageDeferred(ctx, l, st, out)
+	if out.end == nil && !st.Carried && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
+		e := &step.Ended{Messages: out.messages, Ops: out.ops, Usage: out.usage}
+		e.Cache, e.CacheDrop = l.results.writes()
+		if _, err := l.sink.keep(ctx, l, e, false); err != nil {
+			return turn.Committed{}, err
 		}
-		l.put(st.number, out)
+		l.putOff(st.Number, e)
 		return turn.Committed{}, nil
 	}
 	if err := l.emit.flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
-	if out.end != nil && !out.waits && slices.ContainsFunc(st.calls, (*call).delegates) {
+	if out.end != nil && !out.waits && st.Delegates() {
 		// Those that wait go first: should the process die now, whoever takes over finds them ended.
 		if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
 			return turn.Committed{}, err
@@ -93,54 +96,40 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 	return turn.Committed{Ended: true, Status: out.end.Status, Tell: tell}, nil
 }
 
-// put keeps a step for a later commit.
-func (l *live) put(number int, out *outcome) {
-	d := &l.deferred
-	for i := range out.messages {
-		l.index.Add(&out.messages[i])
-	}
-	d.messages = append(d.messages, out.messages...)
-	d.ops = append(d.ops, out.ops...)
-	d.usage = d.usage.Add(out.usage)
-	d.steps = append(d.steps, number)
-	l.step, l.opening = nil, nil
-}
-
 // conclude works out what the step comes to, with what user code made of it.
-func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *live, st *step) (*outcome, error) {
-	out := st.out
+func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *live, st *step.Step) (*outcome, error) {
+	out := l.judged
 	if out == nil {
 		var err error
-		if out, err = fx.gather(ctx, l, st); err != nil {
+		if out, err = fx.gather(ctx, a, l, st); err != nil {
 			return nil, err
 		}
-		if st.judged != nil { // elsewhere
-			after := fx.newScope(l, st.number)
-			after.restore(st.judged.Writes)
-			_ = fx.fold(l, out, after) // logged
+		if st.Judged != nil { // elsewhere
+			_ = fx.fold(l, out, &st.Judged.Writes) // logged
 		}
 	}
 	out.at = fx.now(l)
-	fx.heed(l, st, out)
+	fx.heed(l, a, st, out)
 	if out.reply != nil {
-		if !st.told {
+		if !st.Carried {
 			out.messages = append(out.messages, *out.reply)
 		}
 		if out.results != nil {
 			out.messages = append(out.messages, *out.results)
 		}
-		if st.judged != nil {
-			out.messages = append(out.messages, st.judged.Writes.Context...)
+		if st.Judged != nil {
+			out.messages = append(out.messages, st.Judged.Writes.Context...)
 		}
 	}
-	out.hear(l.opening)
-	out.hear(st.scope)
-	for _, c := range st.calls {
-		out.hear(c.scope)
+	for _, w := range st.Below(nil) {
+		out.hear(w)
 	}
-	for _, c := range st.calls {
-		if c.feedback != "" {
-			out.say(cairn.Context(c.feedback))
+	for _, c := range st.Calls {
+		out.hear(c.Writes())
+	}
+	for _, c := range st.Calls {
+		if c.Result != nil && c.Result.Feedback != "" {
+			out.say(cairn.Context(c.Result.Feedback))
 		}
 	}
 	fx.bound(l, out)
@@ -149,30 +138,32 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *live, st *st
 		m := &out.messages[i]
 		m.RunID, m.CreatedAt = l.run.ID, time.Time{} // the commit's
 		if m.ID == "" {
-			m.ID = st.id + "/c" + strconv.Itoa(i)
+			m.ID = st.ID + "/c" + strconv.Itoa(i)
 		}
 	}
 	return out, nil
 }
 
 // gather brings together what the step produced.
-func (fx *Effects) gather(ctx context.Context, l *live, st *step) (*outcome, error) {
+func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *live, st *step.Step) (*outcome, error) {
 	if err := fx.look(ctx, st); err != nil {
 		return nil, err
 	}
-	out := &outcome{at: fx.now(l), usage: st.usage, stop: l.stopRequest()}
-	for _, s := range [...]*scope{l.opening, st.scope} {
-		s.end()
-		_ = fx.fold(l, out, s) // logged
+	out := &outcome{at: fx.now(l), stop: l.stopRequest()}
+	if st.Reply != nil {
+		out.usage = st.Reply.Usage
+		out.messages = append(make([]cairn.Message, 0, len(st.Reply.Context)+2), st.Reply.Context...)
 	}
-	out.messages = append(make([]cairn.Message, 0, len(st.context)+2), st.context...)
-	for _, c := range st.calls {
-		if c.done {
+	for _, w := range st.Below(nil) {
+		_ = fx.fold(l, out, w) // logged
+	}
+	for _, c := range st.Calls {
+		if c.Done() {
 			out.final = c
 		}
 	}
-	out.waits = out.stop == nil && out.final == nil && st.failed == nil && st.waits()
-	out.reply, out.results = fx.messages(l, st, out)
+	out.waits = out.stop == nil && out.final == nil && st.Failed() == nil && st.Waits()
+	out.reply, out.results = fx.messages(l, a, st, out)
 	out.counts = out.reply != nil
 	return out, nil
 }
@@ -182,17 +173,19 @@ func (out *outcome) say(m cairn.Message) {
 	out.messages = append(out.messages, m)
 }
 
-// hear says what a scope was given to say.
-func (out *outcome) hear(s *scope) {
-	for _, m := range s.writes().Context {
+// hear says what user code had to say.
+func (out *outcome) hear(w *step.Writes) {
+	if w == nil {
+		return
+	}
+	for _, m := range w.Context {
 		out.say(m)
 	}
 }
 
-// fold applies a scope's writes to the state. What does not fit what other calls of the step wrote is an error of the
-// call, and none of its writes are kept.
-func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
-	w := s.writes()
+// fold applies writes to the state. What does not fit what other calls of the step wrote is an error of the call, and none of
+// its writes are kept.
+func (fx *Effects) fold(l *live, out *outcome, w *step.Writes) error {
 	fx.count(l, out, w)
 	out.checkpoint = out.checkpoint || w.Checkpoint
 	if len(w.Ops) == 0 {
@@ -216,31 +209,28 @@ func (fx *Effects) fold(l *live, out *outcome, s *scope) error {
 
 // messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
 // the step waits and will go on.
-func (fx *Effects) messages(l *live, st *step, out *outcome) (reply, results *cairn.Message) {
-	if st.reply == nil || st.failed != nil {
+func (fx *Effects) messages(l *live, a *cairn.Agent, st *step.Step, out *outcome) (reply, results *cairn.Message) {
+	if st.Message() == nil || st.Failed() != nil {
 		return nil, nil
 	}
-	reply = st.reply
-	if !st.told {
-		reply.ID = st.id + "/reply"
-	}
-	if len(st.calls) == 0 {
+	reply = st.Message()
+	if len(st.Calls) == 0 {
 		return reply, nil
 	}
-	results = &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.calls))}
-	for _, c := range st.calls {
+	results = &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.Calls))}
+	for _, c := range st.Calls {
 		switch {
-		case c.result != nil:
-			if err := fx.include(l, out, results, c); err != nil {
-				c.result, c.scope, c.done = failure(c.use, err), nil, false
+		case c.Result != nil:
+			if err := fx.include(l, out, results, c.Result); err != nil {
+				st.Add(&step.Result{Result: failure(c.Use, err), Began: c.Result.Began, Consulted: c.Result.Consulted})
 			}
 		case out.waits:
 			continue
 		default:
 			fx.close(l, st, c, out)
 		}
-		out.count(l, c)
-		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+		out.count(l, a, st, c)
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
 	}
 	if len(results.Parts) == 0 {
 		return reply, nil
@@ -249,61 +239,65 @@ func (fx *Effects) messages(l *live, st *step, out *outcome) (reply, results *ca
 }
 
 // close closes a call as not executed.
-func (fx *Effects) close(l *live, st *step, c *call, out *outcome) {
+func (fx *Effects) close(l *live, st *step.Step, c *step.Call, out *outcome) {
 	why := "not executed: the turn had ended"
 	if out.stop != nil && out.final == nil {
 		why = "not executed: the run was stopped"
 	}
-	c.result, c.scope, c.left = transcript.NotExecuted(c.use, why), nil, c.consults() && (c.begun || st.told)
-	l.emit.event(c.ended(st.number))
+	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
+	if c.Consults() && (c.Started() != nil || st.Carried) {
+		f.Consulted = consulted(c)
+	}
+	st.Add(f)
+	l.emit.event(endEvent(st, c))
 }
 
 // count adds a call that has its result to the step's usage, and to the tool's cache.
-func (out *outcome) count(l *live, c *call) {
+func (out *outcome) count(l *live, a *cairn.Agent, st *step.Step, c *step.Call) {
 	out.usage.ToolCalls++
-	out.usage.ToolCacheHits += l.remember(c, out.at)
-	if c.consults() && (c.begun || c.visited != nil || l.step.told) { // else it was refused, or closed before it began
+	out.usage.ToolCacheHits += l.remember(a, c, out.at)
+	if c.Consults() && (c.Started() != nil || c.Result.Consulted != nil || st.Carried) { // else it was refused, or closed before it began
 		out.usage.SubAgentRuns++
 	}
-	if c.result.IsError {
+	if c.Result.Result.IsError {
 		out.usage.ToolErrors++
 	}
 }
 
 // heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
 // are closed.
-func (fx *Effects) heed(l *live, st *step, out *outcome) {
-	if j := st.judged; out.stop != nil || out.final != nil || j == nil || j.Done || j.Failed != nil {
+func (fx *Effects) heed(l *live, a *cairn.Agent, st *step.Step, out *outcome) {
+	if j := st.Judged; out.stop != nil || out.final != nil || j == nil || j.Completion != nil || j.Failed != nil {
 		return
 	}
 	if out.stop = l.stopRequest(); out.stop == nil || !out.waits {
 		return
 	}
 	out.waits = false
-	results := &cairn.Message{ID: st.id + "/results", Role: cairn.RoleTool}
-	for _, c := range st.calls {
-		if c.result == nil {
+	results := &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool}
+	for _, c := range st.Calls {
+		if c.Result == nil {
 			fx.close(l, st, c, out)
-			out.count(l, c)
+			out.count(l, a, st, c)
 		}
-		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.result})
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
 	}
 	out.results = results
 }
 
 // answers reports whether the step is an answer that calls no tools.
-func (out *outcome) answers(st *step) bool { return len(st.calls) == 0 && !st.told }
+func (out *outcome) answers(st *step.Step) bool { return len(st.Calls) == 0 && !st.Carried }
 
 // ending returns the record of the run if it ends with this step, or nil.
-func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cairn.Run {
+func (fx *Effects) ending(a *cairn.Agent, l *live, st *step.Step, out *outcome) *cairn.Run {
 	run := *l.run
-	run.Steps = st.number
+	run.Steps = st.Number
 	if !out.counts {
 		run.Steps--
 	}
 	run.Usage = l.row.RunUsage.Add(l.deferred.usage).Add(out.usage)
-	if st.reply != nil {
-		run.Text = st.reply.Text()
+	if m := st.Message(); m != nil {
+		run.Text = m.Text()
 	}
 	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, storable(err)
@@ -313,29 +307,29 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cair
 		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
 		return new(run)
 	}
-	stop, final, j := out.stop, out.final, st.judged
+	stop, final, j := out.stop, out.final, st.Judged
 	if j == nil {
-		j = &judgement{} // user code has no say
+		j = &step.Judgement{} // user code has no say
 	}
 	switch {
-	case final != nil && final.failed != nil:
-		return fail(cairn.ReasonError, final.failed)
-	case final != nil && final.done:
-		return complete(final.completion)
+	case final != nil && final.Result.Failed != nil:
+		return fail(cairn.ReasonError, final.Result.Failed)
+	case final != nil && final.Done():
+		return complete(*final.Result.Completion)
 	case j.Failed != nil:
 		return fail(cairn.ReasonError, j.Failed)
-	case j.Done:
-		return complete(cairn.Completion{Reason: j.Reason, Text: j.Text, Output: j.Output})
+	case j.Completion != nil:
+		return complete(*j.Completion)
 	case stop != nil && stop.Kind == cairn.StopAbort:
 		run.StopReason = stop.Reason
 		return fail(cairn.ReasonAborted, abortError(*stop))
 	case stop != nil:
 		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
 		return new(run)
-	case st.failed != nil:
-		return fail(cairn.ReasonError, st.failed)
+	case st.Failed() != nil:
+		return fail(cairn.ReasonError, st.Failed())
 	case out.waits:
-		run.Status, run.Reason, run.Suspended = suspendedStatus(st), cairn.ReasonSuspended, l.suspension(st)
+		run.Status, run.Reason, run.Suspended = st.Status(), cairn.ReasonSuspended, st.Suspension(l.suspendedStep(st))
 		return new(run)
 	case j.Feedback != "":
 		out.say(cairn.Context(j.Feedback))
@@ -348,7 +342,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cair
 		m.Origin = cairn.OriginMustFinish
 		out.say(m)
 	}
-	if st.number >= a.Steps() {
+	if st.Number >= a.Steps() {
 		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
 	}
 	return nil
@@ -356,7 +350,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step, out *outcome) *cair
 
 // write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
 // then the step goes on top of that.
-func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) error {
+func (fx *Effects) write(ctx context.Context, l *live, st *step.Step, out *outcome) error {
 	messages := out.messages
 	if len(l.deferred.messages) > 0 {
 		messages = append(l.deferred.messages, messages...)
@@ -364,7 +358,7 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 	list := append(l.deferred.ops, out.ops...)
 	steps := l.deferred.steps
 	if out.counts {
-		steps = append(steps, st.number)
+		steps = append(steps, st.Number)
 	}
 	for {
 		c, err := fx.build(l, messages, list, steps, l.deferred.usage.Add(out.usage), out)
@@ -392,7 +386,7 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step, out *outcome) e
 		l.sees(fx, row)
 		out.version = c.Guard.Version + 1
 		l.append(messages)
-		l.deferred, l.step, l.opening = deferred{}, nil, nil
+		l.deferred, l.step, l.judged = deferred{}, nil, nil
 		l.lastCommit, l.results.changed = out.at, nil
 		fx.told(l, steps, c.Checkpoint)
 		return nil
@@ -428,9 +422,9 @@ func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, ste
 	}
 	if n := len(steps); n > 0 {
 		c.Step = steps[n-1]
-		id := l.step.id
-		if c.Step != l.step.number { // the step under way has nothing to keep
-			id = stepID(l.run.ID, c.Step)
+		id := l.step.ID
+		if c.Step != l.step.Number { // the step under way has nothing to keep
+			id = step.ID(l.run.ID, c.Step)
 		}
 		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.run.ID, c.Step), RunID: l.run.ID, StepID: id,
 			Step: c.Step, LogSequence: c.LogSequence}
@@ -441,7 +435,7 @@ func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, ste
 	}
 	if out.waits {
 		c.Suspend = l.waiting(l.step)
-	} else if l.step.told {
+	} else if l.step.Carried {
 		c.Suspend = &store.Suspend{}
 	}
 	c.Cache, c.CacheDrop = l.results.writes()
@@ -477,8 +471,8 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 	}
 	l.sees(fx, snap.Session)
 	l.calls = snap.Calls
-	if l.step.told {
-		l.step.attach(l.calls)
+	if l.step.Carried {
+		l.step.Attach(l.calls)
 	}
 	if err := l.load(doc.Raw(), snap.Messages); err != nil {
 		return nil, err
@@ -488,7 +482,7 @@ func (fx *Effects) rebase(ctx context.Context, l *live, list []cairn.Op) ([]cair
 }
 
 // opening lists the calls that can be answered once the step is committed.
-func (fx *Effects) opening(l *live, st *step, out *outcome) []store.CallWrite {
+func (fx *Effects) opening(l *live, st *step.Step, out *outcome) []store.CallWrite {
 	return slices.DeleteFunc(fx.callWrites(l, st, out.waits), func(w store.CallWrite) bool { return w.Seen > 0 })
 }
 

@@ -40,8 +40,8 @@ type companionStatus struct {
 // talk runs one of the companion tools and returns the call's result; nil while a companion that is waited for waits, or
 // when the run was stopped.
 func (v *visit) talk() (*cairn.ToolResult, error) {
-	use := v.c.use
-	if err := v.c.check(); err != nil {
+	use := v.c.Use
+	if err := checkInput(v.c); err != nil {
 		return failure(use, err), nil
 	}
 	var args companionArgs
@@ -62,7 +62,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 	if row == nil {
 		return transcript.Failed(use, cairn.CodeNotFound, fmt.Sprintf("there is no companion %q", args.Name)), nil
 	}
-	v.c.child, v.c.agent = row.ID, row.Agent
+	v.child, v.agent = row.ID, row.Agent
 	switch use.Tool {
 	case cairn.CompanionSend:
 		return v.send(row, args.Message)
@@ -84,7 +84,7 @@ func (v *visit) tell(value any, err error) (*cairn.ToolResult, error) {
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "companion: %w", err)
 	}
-	return &cairn.ToolResult{CallID: v.c.use.CallID, Tool: v.c.use.Tool, Output: raw}, nil
+	return &cairn.ToolResult{CallID: v.c.Use.CallID, Tool: v.c.Use.Tool, Output: raw}, nil
 }
 
 // companion returns the session of a companion by its name: the one that has not failed, of which there is at most one, or
@@ -130,7 +130,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	}
 	switch run.Status {
 	case cairn.RunCompleted:
-		s.Answer = childResult(v.c.use, row.Agent, run).Output
+		s.Answer = childResult(v.c.Use, row.Agent, run).Output
 	case cairn.RunFailed:
 		s.Error = run.Error.Message
 	}
@@ -190,10 +190,10 @@ func (c *company) name(args companionArgs) string {
 func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
 	siblings := map[string]bool{}
-	for _, c := range v.l.step.calls {
-		siblings[childID(v.l.row, c.use.CallID)] = true
+	for _, c := range v.l.step.Calls {
+		siblings[childID(v.l.row, c.Use.CallID)] = true
 	}
-	mine := childID(v.l.row, v.c.use.CallID)
+	mine := childID(v.l.row, v.c.Use.CallID)
 	err = v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
 		switch {
 		case row.ID == mine:
@@ -203,12 +203,12 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 		}
 		return true
 	})
-	for _, c := range v.l.step.calls {
+	for _, c := range v.l.step.Calls {
 		if c == v.c {
 			break
 		}
 		var args companionArgs
-		if c.use.Tool != cairn.CompanionSpawn || c.tool == nil || c.tool.Check(c.use.Input) != nil || json.Unmarshal(c.use.Input, &args) != nil {
+		if c.Use.Tool != cairn.CompanionSpawn || c.Tool == nil || c.Tool.Check(c.Use.Input) != nil || json.Unmarshal(c.Use.Input, &args) != nil {
 			continue
 		}
 		name := all.name(args)
@@ -223,7 +223,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := v.a.Companion(args.Agent)
 	if !ok { // the schema admits only those that there are
-		return transcript.Failed(v.c.use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
 	all, begun, err := v.company()
 	if err != nil {
@@ -234,38 +234,38 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	switch {
 	case there == nil:
 	case there.Agent != args.Agent:
-		return transcript.Failed(v.c.use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeExists, fmt.Sprintf("companion %q is a %s, not a %s", name, there.Agent, args.Agent)), nil
 	case there.ID == "":
-		return transcript.Failed(v.c.use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
 	default:
-		v.c.child = there.ID
-		if there == begun || v.l.step.told {
+		v.child = there.ID
+		if there == begun || v.l.step.Carried {
 			return v.converse(kind, there.Name, nil)
 		}
 		return v.send(there, args.Message)
 	}
 	if problem := ids.Check(name); problem != "" {
-		return transcript.Failed(v.c.use, cairn.CodeArguments, "name: "+problem), nil
+		return transcript.Failed(v.c.Use, cairn.CodeArguments, "name: "+problem), nil
 	}
 	if n := all.alive[args.Agent]; n >= kind.Limit() {
-		return transcript.Failed(v.c.use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
-	v.c.child = childID(v.l.row, v.c.use.CallID)
+	v.child = childID(v.l.row, v.c.Use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
 }
 
 // runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a
 // step that is done again may give another one's call the same id.
-func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.c.child, v.c.use.CallID) }
+func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.child, v.c.Use.CallID) }
 
 // send gives a companion a message, interrupting what it does.
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
 	kind, ok := v.a.Companion(row.Agent)
 	if !ok {
-		return transcript.Failed(v.c.use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
 	}
 	if row.Status == cairn.SessionFailed {
-		return transcript.Failed(v.c.use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
+		return transcript.Failed(v.c.Use, cairn.CodeNotResumable, fmt.Sprintf("companion %q has failed or was terminated; spawn it again", row.Name)), nil
 	}
 	_, err := store.FindRun(v.ctx, v.fx.Store, row.ID, v.runID())
 	switch {
@@ -300,14 +300,14 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 		case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
 			return nil, err
 		case err != nil:
-			return failure(v.c.use, err), nil
+			return failure(v.c.Use, err), nil
 		default:
 			v.fx.Launch(v.ctx, b)
 		}
 	}
-	result, err := v.tell(companionStatus{Name: name, Session: v.c.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+	result, err := v.tell(companionStatus{Name: name, Session: v.child, Agent: kind.Agent.Name, Status: "running"}, nil)
 	if err == nil {
-		result.Background = v.c.child
+		result.Background = v.child
 	}
 	return result, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -33,7 +34,7 @@ func storable(e *cairn.Error) *cairn.Error {
 }
 
 // count adds what a scope recorded as usage. An amount with which a total of the session would not be finite is left out.
-func (fx *Effects) count(l *live, out *outcome, w stagedWrites) {
+func (fx *Effects) count(l *live, out *outcome, w *step.Writes) {
 	for name, n := range w.Usage {
 		uncommitted := l.deferred.usage.Custom[name] + out.usage.Custom[name] + n
 		problem := unaccountable(n, out.usage.Custom[name]+n, uncommitted, l.row.Usage.Custom[name]+uncommitted, l.row.RunUsage.Custom[name]+uncommitted)
@@ -85,23 +86,23 @@ func (l *live) room(out *outcome, list []cairn.Op) error {
 }
 
 // include folds what a call wrote, if there is room for its result in the message with those of the step.
-func (fx *Effects) include(l *live, out *outcome, results *cairn.Message, c *call) error {
-	size := len(c.result.Output)
+func (fx *Effects) include(l *live, out *outcome, results *cairn.Message, f *step.Result) error {
+	size := len(f.Result.Output)
 	for i := range results.Parts {
 		size += len(results.Parts[i].Result.Output)
 	}
 	if limits.Size(size) != "" {
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
-	return fx.fold(l, out, c.scope)
+	return fx.fold(l, out, &f.Writes)
 }
 
 // forgo fails a run whose step the store refuses to keep, with what was put off before it: it would refuse it whoever took
 // the run over.
-func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step, cause error) (turn.Committed, error) {
-	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.row.ID, "run", l.run.ID, "step", st.number, "error", cause)
+func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, cause error) (turn.Committed, error) {
+	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.row.ID, "run", l.run.ID, "step", st.Number, "error", cause)
 	failed := storable(cairn.AsError(cause))
-	for _, n := range append(slices.Clone(l.deferred.steps), st.number) {
+	for _, n := range append(slices.Clone(l.deferred.steps), st.Number) {
 		l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: n, Error: failed})
 	}
 	if err := l.emit.flush(ctx); err != nil {

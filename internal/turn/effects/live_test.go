@@ -43,7 +43,7 @@ func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	sessions := map[string]*live{}
 	park := func(id string) {
 		if sessions[id] == nil {
-			sessions[id] = &live{row: &cairn.Session{ID: id}}
+			sessions[id] = &live{known: known{row: &cairn.Session{ID: id}}}
 		}
 		c.drive(sessions[id])
 		c.park(sessions[id])
@@ -71,7 +71,7 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	session := func(id string, bytes int64) *live {
-		return &live{row: &cairn.Session{ID: id}, messages: make([]cairn.Message, 0), bytes: bytes}
+		return &live{known: known{row: &cairn.Session{ID: id}, messages: make([]cairn.Message, 0), bytes: bytes}}
 	}
 	c := newCache(100, 4*mib)
 	keeps := func(what string, want ...string) {
@@ -128,8 +128,8 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 func TestFormerDriverLeavesItsSuccessorAlone(t *testing.T) {
 	t.Parallel()
 	fx := NewEffects(Config{CacheSessions: 1})
-	old := &live{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 1}}}
-	successor := &live{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 2}}}
+	old := &live{known: known{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 1}}}}
+	successor := &live{known: known{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 2}}}}
 	fx.cache.drive(old)
 	fx.cache.drive(successor)
 	fx.Forget(turn.Position{SessionID: "s", Token: 1})

@@ -144,51 +144,6 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 	}
 }
 
-// retell puts a step that was staged on the log again, whole: what its dead process said of it has been taken back,
-// because nobody knows how much of that there is.
-func (l *live) retell() {
-	st := l.step
-	say := func(ev cairn.Event) {
-		ev.Step = st.number
-		l.emit.event(ev)
-	}
-	say(cairn.Event{Type: cairn.EventStepStart})
-	var parts []cairn.Part
-	if st.reply != nil && !st.told { // else it was stopped before it said anything, or the run that suspended has told it
-		parts = st.reply.Parts
-	}
-	for i := range parts {
-		switch p := &parts[i]; p.Type {
-		case cairn.PartText:
-			say(cairn.Event{Type: cairn.EventTextDelta, Text: p.Text})
-		case cairn.PartReasoning:
-			say(cairn.Event{Type: cairn.EventThinking, Text: p.Text})
-			say(cairn.Event{Type: cairn.EventThinkingEnd})
-		case cairn.PartToolUse:
-			say(cairn.Event{Type: cairn.EventToolArgStart, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool})
-			say(cairn.Event{Type: cairn.EventToolArgDelta, CallID: p.ToolUse.CallID, Text: string(p.ToolUse.Input)})
-			say(cairn.Event{Type: cairn.EventToolArgEnd, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool, Data: p.ToolUse.Input})
-		}
-	}
-	for _, c := range st.calls {
-		if c.result == nil {
-			continue
-		}
-		switch {
-		case answered(c) != nil: // it began, or not, in the run that suspended
-		case c.visited != nil:
-			if !st.told {
-				say(cairn.Event{Type: cairn.EventSubagentStart, CallID: c.use.CallID, Tool: c.use.Tool, ChildID: c.visited.ChildID,
-					Name: c.visited.Name, Data: c.use.Input})
-			}
-			say(*c.visited)
-		case !c.delegates():
-			say(cairn.Event{Type: cairn.EventToolStart, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
-		}
-		say(c.ended(st.number))
-	}
-}
-
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
 func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
 	w := store.Writer{Session: row.ID, Token: p.token}

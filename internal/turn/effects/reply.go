@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
 // reply gathers the chunks of a model's answer into a message, and says which event each of them is.
@@ -266,12 +267,12 @@ func wasKept(input json.RawMessage) error {
 	return cairn.Errorf(cairn.CodeArguments, "%s", text)
 }
 
-// check reports what is wrong with the arguments that a call's tool would run with.
-func (c *call) check() error {
-	if err := wasKept(c.use.Input); err != nil {
+// checkInput reports what is wrong with the arguments that a call's tool would run with.
+func checkInput(c *step.Call) error {
+	if err := wasKept(c.Use.Input); err != nil {
 		return err
 	}
-	return c.tool.Check(c.input())
+	return c.Tool.Check(c.Input())
 }
 
 // arguments returns a call's arguments as JSON: {} for none, and a JSON string of what is not JSON or cannot be kept, which

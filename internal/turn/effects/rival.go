@@ -2,7 +2,6 @@ package effects
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -107,46 +106,5 @@ func (e *emitter) heed(ctx context.Context) error {
 	return e.rivals.lost
 }
 
-// standing returns the pieces of a step if the one of a name that stands there is another try's, which was faster.
-func (fx *Effects) standing(ctx context.Context, l *live, stepID, name string) (have pieces, others bool, err error) {
-	list, err := store.StagedOf(ctx, fx.Store, l.row.ID, stepID)
-	if err != nil {
-		return have, false, err
-	}
-	var piece struct {
-		By string `json:"by"`
-	}
-	have = l.staged(stepID, list)
-	found, err := have.get(name, &piece)
-	return have, found && piece.By != l.emit.writer.ID, err
-}
-
-// settleReply takes the reply of another try if that was staged first: what this one has told is taken back, and that one told.
-func (fx *Effects) settleReply(ctx context.Context, a *cairn.Agent, l *live, st *step) error {
-	have, others, err := fx.standing(ctx, l, st.id, replyKey)
-	if !others || err != nil {
-		return err
-	}
-	err = errors.Join(l.emit.flush(ctx), fx.takeBack(ctx, l))
-	if err == nil {
-		l.opening = nil // the reply has what it wrote
-		err = l.restore(a, fx, have.list)
-	}
-	if err != nil {
-		return err
-	}
-	if l.step.failed == nil {
-		l.retell()
-	}
-	return l.emit.flush(ctx)
-}
-
-// settleCall takes what another try of a call has come to if that was staged first.
-func (fx *Effects) settleCall(ctx context.Context, l *live, c *call) error {
-	have, others, err := fx.standing(ctx, l, l.step.id, callPrefix+c.use.CallID)
-	if !others || err != nil {
-		return err
-	}
-	c.result, c.done, c.waiting = nil, false, nil
-	return l.restoreCall(fx, l.step, c, have)
-}
+// again reports whether the effect may be one that was carried out before: what it came to is told, but for what is on the log.
+func (e *emitter) again() bool { return e.rivals != nil }

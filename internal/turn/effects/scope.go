@@ -2,12 +2,15 @@ package effects
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -18,39 +21,37 @@ type scope struct {
 	number int
 	max    int // size of an event
 	live   *live
-	below  []*scope // what the scope's own writes go on top of, beside the session's state
+	below  []*step.Writes // what the scope's own writes go on top of, beside the session's state
 	// frozen says why writes are refused; empty while they are not.
 	frozen string
 
-	mu         sync.Mutex
-	ops        []cairn.Op
-	view       json.RawMessage // base with ops; nil if it must be made anew
-	context    []cairn.Message
-	usage      map[string]float64
-	emitted    int // events
-	checkpoint bool
-	ended      bool
+	mu      sync.Mutex
+	w       step.Writes
+	view    json.RawMessage // the state with w's operations; nil if it must be made anew
+	emitted int             // events
+	ended   bool
 }
 
-func (fx *Effects) newScope(l *live, number int, below ...*scope) *scope {
-	return &scope{emit: l.emit, number: number, max: fx.Log.MaxEvent(), live: l, below: below}
+func (fx *Effects) newScope(l *live, number int, below ...*step.Writes) *scope {
+	s := new(scope)
+	s.init(fx, l, number, below)
+	return s
 }
 
-// state returns the state with the writes of some scopes on top.
-func (l *live) state(on ...*scope) (json.RawMessage, error) {
+func (s *scope) init(fx *Effects, l *live, number int, below []*step.Writes) {
+	s.emit, s.number, s.max, s.live, s.below = l.emit, number, fx.Log.MaxEvent(), l, below
+}
+
+// state returns the state with some writes on top.
+func (l *live) state(on ...*step.Writes) (json.RawMessage, error) {
 	l.mu.Lock()
 	raw := l.doc.Raw()
 	l.mu.Unlock()
 	var lists [][]cairn.Op
-	for _, s := range on {
-		if s == nil {
-			continue
+	for _, w := range on {
+		if len(w.Ops) > 0 {
+			lists = append(lists, w.Ops)
 		}
-		s.mu.Lock()
-		if len(s.ops) > 0 {
-			lists = append(lists, s.ops)
-		}
-		s.mu.Unlock()
 	}
 	if len(lists) == 0 {
 		return raw, nil
@@ -75,8 +76,8 @@ func (s *scope) State() (json.RawMessage, error) {
 		return s.view, nil
 	}
 	raw, err := s.live.state(s.below...)
-	if err == nil && len(s.ops) > 0 {
-		if raw, err = ops.Fold(raw, s.ops); err != nil {
+	if err == nil && len(s.w.Ops) > 0 {
+		if raw, err = ops.Fold(raw, s.w.Ops); err != nil {
 			err = cairn.Errorf(cairn.CodeState, "state: %w", err)
 		}
 	}
@@ -96,7 +97,7 @@ func (s *scope) Update(list []cairn.Op) error {
 	case s.ended:
 		return errEnded
 	}
-	s.ops = append(s.ops, list...)
+	s.w.Ops = append(s.w.Ops, list...)
 	s.view = nil
 	return nil
 }
@@ -121,7 +122,7 @@ func (s *scope) AddContext(m cairn.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.context = append(s.context, m)
+		s.w.Context = append(s.w.Context, m)
 	}
 }
 
@@ -133,16 +134,16 @@ func (s *scope) RecordUsage(name string, amount float64) {
 	}
 	problem := ids.Check(name)
 	if problem == "" {
-		problem = unaccountable(amount, s.usage[name]+amount)
+		problem = unaccountable(amount, s.w.Usage[name]+amount)
 	}
 	if problem != "" {
 		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.ids.session, "amount", amount)
 		return
 	}
-	if s.usage == nil {
-		s.usage = map[string]float64{}
+	if s.w.Usage == nil {
+		s.w.Usage = map[string]float64{}
 	}
-	s.usage[name] += amount
+	s.w.Usage[name] += amount
 }
 
 // unaccountable returns what is wrong with amounts, of which one is the sum of others, or "".
@@ -158,21 +159,41 @@ func unaccountable(amounts ...float64) string {
 func (s *scope) Checkpoint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.checkpoint = true
+	s.w.Checkpoint = true
 }
 
-// end closes the scope: what a tool that was given up on still does has no effect. A nil scope has none to end.
-func (s *scope) end() {
-	if s == nil {
-		return
-	}
+// end closes the scope and returns what was written: what user code that was given up still does has no effect.
+func (s *scope) end() step.Writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+	return s.w
+}
+
+// writes returns what was written so far.
+func (s *scope) writes() step.Writes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.w
+	w.Usage = maps.Clone(w.Usage)
+	return w
+}
+
+// resume has the scope begin with what was written before.
+func (s *scope) resume(w step.Writes) *scope {
+	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage), Checkpoint: w.Checkpoint}
+	return s
+}
+
+// effects counts what the scope's function did that a cached result would not do again.
+func (s *scope) effects() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.w.Ops) + len(s.w.Context) + s.emitted
 }
 
 // frozenScope returns a scope for functions that only read, over the state as it is.
-func (fx *Effects) frozenScope(l *live, number int, why string, below ...*scope) *scope {
+func (fx *Effects) frozenScope(l *live, number int, why string, below ...*step.Writes) *scope {
 	s := fx.newScope(l, number, below...)
 	s.frozen = why
 	return s

@@ -11,119 +11,77 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // pend makes the row of a call that waits from now on. The step's commit writes it.
-func (fx *Effects) pend(l *live, st *step, c *call) {
-	row := c.tool.Pending()
-	row.ID, row.RootID, row.SessionID, row.Input = c.use.CallID, l.row.RootID, l.row.ID, c.use.Input
-	row.RunID, row.StepID = l.run.ID, l.suspendedStep(st)
+func (fx *Effects) pend(l *live, c *step.Call) *cairn.PendingCall {
+	row := c.Tool.Pending()
+	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.row.RootID, l.row.ID, c.Use.Input
+	row.RunID, row.StepID = l.run.ID, l.suspendedStep(l.step)
 	if row.Kind == cairn.CallApproval {
 		row.ApprovalID = ids.Derive("approval", l.row.Secret, l.row.ID, row.ID)
 	}
-	c.pending = &row
+	return &row
 }
 
 // suspendedStep is the step under whose id the calls of st wait: that which opened them.
-func (l *live) suspendedStep(st *step) string {
-	if st.told {
+func (l *live) suspendedStep(st *step.Step) string {
+	if st.Carried {
 		return l.row.SuspendedStep
 	}
-	return st.id
+	return st.ID
 }
 
 // asksFirst reports whether a call has to be approved before its tool may run.
-func (fx *Effects) asksFirst(ctx context.Context, l *live, c *call) (asks bool) {
-	if c.tool == nil || c.tool.Waits() != cairn.CallApproval || c.tool.Check(c.use.Input) != nil {
+func (fx *Effects) asksFirst(ctx context.Context, l *live, c *step.Call) (asks bool) {
+	if c.Tool == nil || c.Tool.Waits() != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
 		return false
 	}
-	info, tool, input := c.info(), c.tool, c.use.Input
+	info, tool, input := callInfo(c), c.Tool, c.Use.Input
 	u := userCall{what: "the condition of an approval", code: cairn.CodeHook, limit: fx.HookTimeout, call: &info}
-	asks, err := lent(ctx, fx, l, u, fx.frozenScope(l, l.step.number, "by a condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
+	asks, err := lent(ctx, fx, l, u, fx.frozenScope(l, l.step.Number, "by a condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
 	})
 	if err != nil {
-		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.use.Tool, "error", err)
+		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.Use.Tool, "error", err)
 		return true
 	}
 	return asks
 }
 
-// waits reports whether calls of the step wait for somebody outside, or would have if nobody had been so quick.
-func (s *step) waits() bool {
-	return slices.ContainsFunc(s.calls, func(c *call) bool { return c.waits() || c.ready() })
-}
-
 // look notes which of the companions that calls of the step wait for have been given something else to do by other calls.
-func (fx *Effects) look(ctx context.Context, st *step) error {
-	for _, c := range st.calls {
-		if !c.waits() || c.waiting == nil || c.tool == nil || !c.tool.TalksToCompanion() {
+func (fx *Effects) look(ctx context.Context, st *step.Step) error {
+	for _, c := range st.Calls {
+		id := c.AwaitsCompanion()
+		if id == "" {
 			continue
 		}
-		row, err := store.Load(ctx, fx.Store, c.child)
+		row, err := store.Load(ctx, fx.Store, id)
 		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
 			return err
 		}
-		c.moved = err != nil || row.Status != cairn.SessionPaused
+		c.Moved = err != nil || row.Status != cairn.SessionPaused
 	}
 	return nil
 }
 
-// suspension says what the step waits for.
-func (l *live) suspension(st *step) *cairn.Suspension {
-	s := &cairn.Suspension{StepID: l.suspendedStep(st)}
-	for _, c := range st.calls {
-		switch {
-		case !c.waits():
-		case c.waiting != nil:
-			s.Children = append(s.Children, c.child)
-			s.Calls = append(s.Calls, c.waiting.Calls...)
-		default:
-			s.Calls = append(s.Calls, c.pending.CallRef)
-		}
-	}
-	return s
-}
-
-// suspendedStatus says in a word what a step waits for.
-func suspendedStatus(st *step) cairn.RunStatus {
-	own, children, results := 0, 0, 0
-	for _, c := range st.calls {
-		switch {
-		case c.result != nil:
-			results++
-		case !c.waits():
-		case c.waiting != nil:
-			children++
-		default:
-			own++
-		}
-	}
-	switch {
-	case own == 0 && children > 0:
-		return cairn.SuspendedChildren
-	case results+children > 0:
-		return cairn.SuspendedStepPartially
-	}
-	return cairn.SuspendedClientTool
-}
-
 // waiting works out what the session's row tells of a step that waits.
-func (l *live) waiting(st *step) *store.Suspend {
+func (l *live) waiting(st *step.Step) *store.Suspend {
 	s := &store.Suspend{StepID: l.suspendedStep(st)}
-	for _, c := range st.calls {
-		if !c.waits() {
+	for _, c := range st.Calls {
+		if !c.Waits() {
 			continue
 		}
 		s.OpenCalls++
-		switch p := c.pending; {
+		switch p := c.Row; {
 		case p == nil:
 		case p.Version > 0:
 			s.NextDeadline = earlier(s.NextDeadline, p.Deadline)
 		default:
-			if in := c.atMost(); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
+			if in := c.AtMost(); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
 				s.DeadlineIn = in
 			}
 		}
@@ -141,50 +99,23 @@ func earlier(a, b time.Time) time.Time {
 
 // callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
 // the step goes on waiting, the others dropped.
-func (fx *Effects) callWrites(l *live, st *step, waits bool) []store.CallWrite {
+func (fx *Effects) callWrites(l *live, st *step.Step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
-	for _, c := range st.calls {
-		p := c.pending
+	for _, c := range st.Calls {
+		p := c.Row
 		switch {
 		case p == nil:
 		case p.Version == 0: // if the run was stopped nobody could know of the call
 			if waits {
-				list = append(list, store.CallWrite{Call: *p, DeadlineIn: c.atMost()})
+				list = append(list, store.CallWrite{Call: *p, DeadlineIn: c.AtMost()})
 			}
-		case c.result != nil && c.result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
+		case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
 		case !waits:
 			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.row.AsOf), Seen: p.Version})
 		}
 	}
 	return list
-}
-
-// reopen returns the step that waited, as the transcript and the rows of its calls have it, so that it goes on as the
-// next step of the current run; nil if no step did.
-func (fx *Effects) reopen(l *live, a *cairn.Agent) *step {
-	if l.row.SuspendedStep == "" {
-		return nil
-	}
-	reply, open := transcript.Unanswered(l.messages)
-	if reply == nil {
-		return nil
-	}
-	n := l.row.Step + 1
-	st := &step{number: n, id: stepID(l.row.RunID, n), reply: reply, planned: true, told: true}
-	fx.setCalls(st, a)
-	st.calls = slices.DeleteFunc(st.calls, func(c *call) bool { return !slices.Contains(open, c.use) })
-	st.attach(l.calls)
-	return st
-}
-
-// attach gives the step's calls the rows that the store has of them.
-func (s *step) attach(rows []cairn.PendingCall) {
-	for i := range rows {
-		if c := s.call(rows[i].ID); c != nil {
-			c.pending = &rows[i]
-		}
-	}
 }
 
 // pendingEvents tell of calls that can be answered now.
@@ -456,11 +387,11 @@ func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
 	if l == nil || l.row.Lease.Token != at.Token || l.step == nil {
 		return nil
 	}
-	for _, c := range l.step.calls {
-		if c.waiting == nil {
+	for _, c := range l.step.Calls {
+		if !c.AwaitsChild() {
 			continue
 		}
-		if err := fx.forsake(ctx, turn.ToolIn{Position: at, CallID: c.use.CallID}); err != nil {
+		if err := fx.forsake(ctx, turn.ToolIn{Position: at, CallID: c.Use.CallID}); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,6 @@
 package effects
 
 import (
-	"slices"
-
 	"github.com/cairn-agents/cairn"
 )
 
@@ -25,31 +23,15 @@ func (fx *Effects) unforce(l *live, req *cairn.Request) {
 	}
 }
 
-// refuse makes the step's calls of tools that the model had been told are off end in an error.
-func (l *live) refuse(st *step) {
-	for _, c := range st.calls {
-		if l.index.Off(c.use.Tool) {
-			c.tool, c.off = nil, true
-		}
+// refused lists the calls of a reply to tools that the model had been told are off. What is switched later is for later calls.
+func (l *live) refused(m *cairn.Message) (list []string) {
+	if m == nil {
+		return nil
 	}
-}
-
-// refused lists the step's calls of tools that are off.
-func (s *step) refused() []string {
-	var list []string
-	for _, c := range s.calls {
-		if c.off {
-			list = append(list, c.use.CallID)
+	for i := range m.Parts {
+		if use := m.Parts[i].ToolUse; m.Parts[i].Type == cairn.PartToolUse && l.index.Off(use.Tool) {
+			list = append(list, use.CallID)
 		}
 	}
 	return list
-}
-
-// restoreRefused marks the calls that were staged as refused: what was switched since is for later calls.
-func (s *step) restoreRefused(list []string) {
-	for _, c := range s.calls {
-		if slices.Contains(list, c.use.CallID) {
-			c.tool, c.off = nil, true
-		}
-	}
 }

@@ -103,7 +103,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	if l.run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
 		return nil, err
 	}
-	if err := l.restore(a, fx, snap.Staged); err != nil {
+	if err := fx.restore(l, a, snap.Staged); err != nil {
 		return nil, err
 	}
 	p := pastOf(row, l.run)
@@ -123,6 +123,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	}
 	l.lastCommit = fx.now(l)
 	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
+	l.sink = local{fx}
 	l.drives(l.run.ID)
 	fx.cache.drive(l)
 	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
@@ -133,7 +134,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	if stop != nil {
 		l.requestStop(*stop)
 	}
-	if l.step != nil {
+	if l.step.Planned() {
 		l.retell()
 	}
 	return l, nil

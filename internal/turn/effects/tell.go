@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -87,7 +88,7 @@ func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, 
 	s := fx.frozenScope(l, l.run.Steps, "after the run has ended")
 	for i := range results {
 		for _, r := range results[i].ToolResults() {
-			fx.announceResult(ctx, l, a, &call{use: transcript.Use(l.messages, r), result: r}, results[i].ID, s)
+			fx.announceResult(ctx, l, a, &step.Call{Use: transcript.Use(l.messages, r), Result: &step.Result{Result: r}}, results[i].ID, s)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
@@ -32,120 +33,143 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn
 	if err != nil {
 		return turn.ToolOut{}, err
 	}
-	st := l.step
 	switch {
-	case c.result != nil:
-		if fx.Apart { // an earlier try may have died before it told
-			l.emit.event(c.ended(st.number))
+	case c.Result != nil:
+		if l.emit.again() {
+			l.tellResult(c)
 		}
-		return turn.ToolOut{Finished: c.done}, nil
-	case c.waits():
-		return turn.ToolOut{Waits: true}, nil
+		return toolOut(c), nil
+	case c.Waits():
+		return toolOut(c), nil
 	}
-	below := []*scope{l.opening, st.scope}
-	if c.finishing() { // sees what the parallel calls, which have ended, wrote
-		for _, other := range st.calls {
-			if !other.finishing() {
-				below = append(below, other.scope)
-			}
-		}
-	}
-	c.scope = fx.newScope(l, st.number, below...)
-	work, key := l.work(ctx)
+	below := l.step.Below(c)
+	t := &trial{fx: fx, ctx: ctx, a: a, l: l, c: c, below: below}
+	t.s.init(fx, l, l.step.Number, below)
+	var key int
+	t.work, key = l.work(ctx)
 	defer l.release(key)
 	result := answered(c)
-	if result == nil && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
+	if result == nil && ctx.Err() == nil && t.work.Err() != nil { // the run was stopped before the call began
 		return turn.ToolOut{}, nil
 	}
-
-	if result == nil && (st.told || c.delegates()) { // by another version of the agent, perhaps
-		if over, err := fx.carriedOn(ctx, work, a, l, c); over || err != nil {
+	if result == nil && (l.step.Carried || c.Delegates()) { // by another version of the agent, perhaps
+		if over, err := t.carriedOn(); over || err != nil {
 			return turn.ToolOut{}, err
 		}
 	}
 	if result == nil {
-		if c.pending == nil && fx.asksFirst(work, l, c) {
-			fx.pend(l, st, c)
-			err = fx.waits(ctx, l, c)
-			return c.out(), err
+		if c.Row == nil && fx.asksFirst(t.work, l, c) {
+			err = t.wait()
+			return toolOut(c), err
 		}
-		l.emit.event(cairn.Event{Type: cairn.EventToolStart, Step: st.number, CallID: c.use.CallID, Tool: c.use.Tool, Data: c.input()})
+		t.began = true
+		l.emit.event(startEvent(l.step, c))
 		if err := l.emit.lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
 		if givenUp != nil {
-			result = failure(c.use, givenUp)
-		} else if result = fx.execute(work, a, l, c); c.waits() {
-			err = fx.waits(ctx, l, c)
-			return c.out(), err
+			result = failure(c.Use, givenUp)
+		} else if result = t.execute(); t.waits {
+			err = t.wait()
+			return toolOut(c), err
 		}
 	}
-	c.scope.end()
-	cause := context.Cause(ctx)
+	if err := t.conclude(result); err != nil {
+		return turn.ToolOut{}, err
+	}
+	return toolOut(c), nil
+}
+
+// trial is one attempt at a call of a tool: it lasts as long as the effect.
+type trial struct {
+	fx        *Effects
+	ctx, work context.Context // of the effect; work ends when the run is stopped
+	a         *cairn.Agent
+	l         *live
+	c         *step.Call
+	s         scope
+	below     []*step.Writes
+	began     bool // the tool was called
+	waits     bool // for an answer from outside
+	hit       bool
+	made      time.Time
+}
+
+// wait makes the call one that waits for an answer.
+func (t *trial) wait() error {
+	row := t.fx.pend(t.l, t.c)
+	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: row.ID, Pending: row, Writes: t.s.end()}, false)
+}
+
+// conclude makes the result what the call came to, unless the process goes away or the run was stopped before there was one.
+func (t *trial) conclude(result *cairn.ToolResult) error {
+	cause := context.Cause(t.ctx)
 	if cause != nil { // the process is going away
-		if !fx.stages(a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
-			return turn.ToolOut{}, cause // somebody will run the call again, or does
+		if !t.l.sink.lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
+			return cause // another attempt will make the call again, or does
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		t.ctx, cancel = context.WithTimeout(context.WithoutCancel(t.ctx), leaveTime)
 		defer cancel()
-		work = ctx
+		t.work = t.ctx
 	}
-	if result == nil { // stopped before there was a result
-		return turn.ToolOut{}, nil
+	if result == nil { // stopped before there was one
+		return nil
 	}
-	if c.finishing() && !result.IsError {
-		if result = fx.finish(work, a, l, c, result, append(below, c.scope)...); result == nil {
-			return turn.ToolOut{}, cause
-		}
+	f := &step.Result{Result: result, Began: t.began, Hit: t.hit, Made: t.made, Writes: t.s.end()}
+	below := t.below
+	if !f.Writes.Empty() {
+		below = append(below, &f.Writes)
 	}
-	if len(c.scope.ops) > 0 {
-		fx.observe(work, l, a, "OnStateChange", fx.frozenScope(l, st.number, "here", append(below, c.scope)...), func(h *cairn.Hooks) hook {
+	if t.c.Finishing() && !result.IsError && !t.finish(f, below) {
+		return cause
+	}
+	if len(f.Writes.Ops) > 0 {
+		t.fx.observe(t.work, t.l, t.a, "OnStateChange", t.fx.frozenScope(t.l, t.l.step.Number, "here", below...), func(h *cairn.Hooks) hook {
 			if h.OnStateChange == nil {
 				return nil
 			}
-			written := slices.Clone(c.scope.ops)
-			return c.hook(func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
+			written := slices.Clone(f.Writes.Ops)
+			return callHook(t.c, func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
 		})
 	}
-	err = fx.concluded(ctx, a, l, c, result)
-	return c.out(), err
+	return t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
 // carriedOn ends a call of a step that is carried on if its tool is another one by now, and reports whether it did.
-func (fx *Effects) carriedOn(ctx, work context.Context, a *cairn.Agent, l *live, c *call) (over bool, err error) {
-	result := outdated(c)
+func (t *trial) carriedOn() (over bool, err error) {
+	result := outdated(t.c)
+	f := &step.Result{Result: result}
 	switch {
 	case result != nil:
-	case c.pending == nil:
-		v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c}
+	case t.c.Row == nil:
+		v := &visit{fx: t.fx, ctx: t.ctx, work: t.work, a: t.a, l: t.l, c: t.c, s: &t.s}
 		if result, err = v.gone(); err != nil {
 			return false, err
 		}
-		if result == nil && c.delegates() { // it was planned as another kind of call
-			result = changed(c.use)
+		if result == nil && t.c.Delegates() { // it was planned as another kind of call
+			result = changed(t.c.Use)
 		}
 		if result == nil {
 			return false, nil
 		}
-		v.end(result)
+		f = v.end(result)
 	default:
 		return false, nil
 	}
-	c.scope.end()
-	return true, fx.concluded(ctx, a, l, c, result)
+	f.Writes = t.s.end()
+	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// out is what the loop hears of the call.
-func (c *call) out() turn.ToolOut { return turn.ToolOut{Finished: c.done, Waits: c.waits()} }
+// toolOut is what the loop hears of a call.
+func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
 
 // calling returns the call that an effect works on.
-func (l *live) calling(in turn.ToolIn) (*call, error) {
-	st := l.step
-	if st == nil || st.number != in.Step {
+func (l *live) calling(in turn.ToolIn) (*step.Call, error) {
+	if l.step == nil || l.step.Number != in.Step {
 		return nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
 	}
-	c := st.call(in.CallID)
+	c := l.step.Call(in.CallID)
 	if c == nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
 	}
@@ -153,103 +177,79 @@ func (l *live) calling(in turn.ToolIn) (*call, error) {
 }
 
 // answered returns the result that a call has from outside, or nil.
-func answered(c *call) *cairn.ToolResult {
-	if c.pending == nil || c.pending.Answer == nil {
+func answered(c *step.Call) *cairn.ToolResult {
+	if c.Row == nil || c.Row.Answer == nil {
 		return nil
 	}
-	return inbox.Result(c.pending)
+	return inbox.Result(c.Row)
 }
 
-// concluded keeps the result of a call, in memory and, if the agent's durability says so or other processes need it, in the
-// store.
-func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult) error {
-	result.Private = result.Private && !a.ShowToolErrors
-	c.result, c.waiting = result, nil
-	if fx.Apart { // the log is told what is kept, whatever became of other tries of the effect
-		if err := fx.stageCall(ctx, a, l, c); err != nil {
-			return err
-		}
-		if err := fx.settleCall(ctx, l, c); err != nil || c.result == nil {
-			return err
-		}
-		l.emit.event(c.ended(l.step.number))
-		return nil
+// concluded adds the result of a call to the step and says on the log what stands.
+func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, f *step.Result) error {
+	f.Result.Private = f.Result.Private && !a.ShowToolErrors
+	c := l.step.Call(f.Result.CallID)
+	lasts := a.Durability.Stages()
+	err := fx.put(ctx, a, l, f, lasts)
+	if unkeepable(err) { // what the store refuses it refuses each time
+		err = fx.put(ctx, a, l, &step.Result{Result: failure(c.Use, err), Began: f.Began, Consulted: f.Consulted}, lasts)
 	}
-	l.emit.event(c.ended(l.step.number))
-	if !a.Durability.Stages() {
-		return nil
-	}
-	if err := l.emit.flush(ctx); err != nil {
+	if err != nil || c.Result == nil {
 		return err
 	}
-	return fx.stageCall(ctx, a, l, c)
-}
-
-// ended returns the event of the call's end.
-func (c *call) ended(step int) cairn.Event {
-	ev := toolEnd(step, c.result)
-	ev.Cached = c.hit
-	return ev
-}
-
-// toolEnd returns the event of a call's end.
-func toolEnd(step int, r *cairn.ToolResult) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventToolEnd, Step: step, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError}
-	if r.Private {
-		ev.Data = json.RawMessage(cairn.PrivateError)
-	}
-	return ev
+	l.tellResult(c)
+	return nil
 }
 
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
-// info identifies the call to user code.
-func (c *call) info() cairn.CallInfo {
-	return cairn.CallInfo{ID: c.use.CallID, Tool: c.use.Tool, Input: c.input()}
+// callInfo identifies a call to user code.
+func callInfo(c *step.Call) cairn.CallInfo {
+	return cairn.CallInfo{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
 }
 
-// hook makes a hook of a function that is given the call.
-func (c *call) hook(fn func(context.Context, *cairn.Call) error) hook {
-	info := c.info()
+// callHook makes a hook of a function that is given a call.
+func callHook(c *step.Call, fn func(context.Context, *cairn.Call) error) hook {
+	info := callInfo(c)
 	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
 }
 
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
-func (fx *Effects) execute(ctx context.Context, a *cairn.Agent, l *live, c *call) *cairn.ToolResult {
-	if c.use.Tool == cairn.FinishTool && a.Output != nil {
-		err := wasKept(c.use.Input)
+func (t *trial) execute() *cairn.ToolResult {
+	fx, a, l, c := t.fx, t.a, t.l, t.c
+	if c.Use.Tool == cairn.FinishTool && a.Output != nil {
+		err := wasKept(c.Use.Input)
 		if err == nil {
-			err = fx.checkOutput(ctx, a, c.use.Input)
+			err = fx.checkOutput(t.work, a, c.Use.Input)
 		}
 		if err != nil {
-			return failure(c.use, err)
+			return failure(c.Use, err)
 		}
-		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: json.RawMessage(`"finished"`)}
+		return &cairn.ToolResult{CallID: c.Use.CallID, Tool: c.Use.Tool, Output: json.RawMessage(`"finished"`)}
 	}
-	if c.off {
-		return transcript.Failed(c.use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.use.Tool))
+	if c.Off {
+		return transcript.Failed(c.Use, cairn.CodeToolOff, fmt.Sprintf("the tool %q is switched off", c.Use.Tool))
 	}
-	if c.tool == nil {
-		return transcript.Failed(c.use, cairn.CodeUnknownTool, unknownTool(l, a, c.use.Tool))
+	if c.Tool == nil {
+		return transcript.Failed(c.Use, cairn.CodeUnknownTool, unknownTool(l, a, c.Use.Tool))
 	}
-	if err := c.check(); err != nil {
-		return failure(c.use, err)
+	if err := checkInput(c); err != nil {
+		return failure(c.Use, err)
 	}
-	err := fx.veto(ctx, l, a, "BeforeTool", c.scope, func(h *cairn.Hooks) hook {
+	err := fx.veto(t.work, l, a, "BeforeTool", &t.s, func(h *cairn.Hooks) hook {
 		if h.BeforeTool == nil {
 			return nil
 		}
-		return c.hook(h.BeforeTool)
+		return callHook(c, h.BeforeTool)
 	})
 	if err != nil {
-		return transcript.Failed(c.use, cairn.CodeHook, err.Error())
+		return transcript.Failed(c.Use, cairn.CodeHook, err.Error())
 	}
-	if c.tool.Waits() == cairn.CallClientTool {
-		fx.pend(l, l.step, c)
+	if c.Tool.Waits() == cairn.CallClientTool {
+		t.waits = true
 		return nil
 	}
-	return fx.cached(l, c, func() *cairn.ToolResult { return fx.invoke(ctx, l, c) })
+	return t.cached()
 }
 
 func unknownTool(l *live, a *cairn.Agent, name string) string {
@@ -269,19 +269,19 @@ func unknownTool(l *live, a *cairn.Agent, name string) string {
 }
 
 // invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
-func (fx *Effects) invoke(ctx context.Context, l *live, c *call) *cairn.ToolResult {
-	info, tool := c.info(), c.tool
+func (t *trial) invoke() *cairn.ToolResult {
+	info, tool := callInfo(t.c), t.c.Tool
 	u := userCall{what: "the tool", code: cairn.CodeToolPanic, limit: tool.Timeout(), call: &info}
-	output, err := lent(ctx, fx, l, u, c.scope, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
+	output, err := lent(t.work, t.fx, t.l, u, &t.s, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
 		return tool.Run(ctx, cairn.NewCall(step, info), info.Input)
 	})
 	switch {
 	case err == nil:
-		return &cairn.ToolResult{CallID: c.use.CallID, Tool: c.use.Tool, Output: output}
-	case ctx.Err() != nil:
+		return &cairn.ToolResult{CallID: info.ID, Tool: info.Tool, Output: output}
+	case t.work.Err() != nil:
 		return nil
 	}
-	return failure(c.use, err)
+	return failure(t.c.Use, err)
 }
 
 // failure turns an error into the result the model is told.
@@ -304,36 +304,39 @@ func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.Raw
 	return err
 }
 
-// finish lets a call that would end the turn do so, unless the output or the guard is against it. It returns nil if the run was
-// stopped before the guard had decided.
-func (fx *Effects) finish(ctx context.Context, a *cairn.Agent, l *live, c *call, result *cairn.ToolResult, state ...*scope) *cairn.ToolResult {
-	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: result.Output}
-	if c.use.Tool == cairn.FinishTool {
-		done = cairn.Completion{Reason: cairn.ReasonFinish, Output: c.use.Input}
+// finish lets a call that would end the turn do so, unless the output or the guard is against it. It reports false if the run
+// was stopped before the guard had decided.
+func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
+	a, use := t.a, t.c.Use
+	done := cairn.Completion{Reason: cairn.ReasonFinishTool, Output: f.Result.Output}
+	if use.Tool == cairn.FinishTool {
+		done = cairn.Completion{Reason: cairn.ReasonFinish, Output: use.Input}
 	} else if a.Output != nil {
-		if err := fx.checkOutput(ctx, a, result.Output); err != nil {
-			return failure(c.use, err)
+		if err := t.fx.checkOutput(t.work, a, f.Result.Output); err != nil {
+			f.Result = failure(use, err)
+			return true
 		}
 	}
-	if l.step.reply != nil {
-		done.Text = l.step.reply.Text()
+	if m := t.l.step.Message(); m != nil {
+		done.Text = m.Text()
 	}
-	verdict, err := fx.verdict(ctx, a, l, l.step.number, done, state...)
+	verdict, err := t.fx.verdict(t.work, a, t.l, t.l.step.Number, done, state...)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil
+	case err != nil && t.work.Err() != nil:
+		return false
 	case err != nil:
-		c.failed = err
-	case verdict.Feedback != "" && c.use.Tool == cairn.FinishTool:
-		return transcript.Failed(c.use, cairn.CodeRejected, verdict.Feedback)
+		f.Failed = err
+	case verdict.Feedback != "" && use.Tool == cairn.FinishTool:
+		f.Result = transcript.Failed(use, cairn.CodeRejected, verdict.Feedback)
+		return true
 	case verdict.Feedback != "":
-		c.feedback = verdict.Feedback
-		return result
+		f.Feedback = verdict.Feedback
+		return true
 	default:
 		verdict.apply(&done)
 	}
-	c.done, c.completion = true, done
-	return result
+	f.Completion = &done
+	return true
 }
 
 type verdict struct{ cairn.Verdict }
@@ -348,7 +351,7 @@ func (v verdict) apply(c *cairn.Completion) {
 }
 
 // verdict asks the agent's guard about a completion. The error is what fails the run.
-func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*scope) (verdict, *cairn.Error) {
+func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*step.Writes) (verdict, *cairn.Error) {
 	if a.Guard == nil {
 		return verdict{}, nil
 	}

@@ -1,0 +1,99 @@
+package step
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Staged is a fact as the store has it.
+type Staged struct {
+	Fact Fact
+	// By names the attempt that brought it.
+	By string
+}
+
+// Encode returns the stored form of a fact of a step. With a lease, its fencing token, the fact counts for the processes of
+// that lease alone: a later one does not see it. Lease 0 makes it last.
+func Encode(stepID string, lease int64, by string, f Fact) (store.Staged, error) {
+	raw, err := json.Marshal(f)
+	if err == nil {
+		raw, err = json.Marshal(envelope{Kind: kind(f), By: by, Fact: raw})
+	}
+	if err != nil {
+		return store.Staged{}, cairn.Errorf(cairn.CodeInternal, "step %s: %w", stepID, err)
+	}
+	return store.Staged{StepID: stepID, Key: key(f, lease), Data: raw}, nil
+}
+
+func key(f Fact, lease int64) string {
+	if lease == 0 {
+		return f.place()
+	}
+	return strconv.FormatInt(lease, 10) + "/" + f.place()
+}
+
+// Decode returns the facts of a step among the staged pieces of a session that count under a lease, in the order in which
+// they were staged. Of two for one place, the one that lasts counts.
+func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
+	lasting := func(place string) bool {
+		return slices.ContainsFunc(list, func(p store.Staged) bool { return p.StepID == stepID && p.Key == place })
+	}
+	prefix := strconv.FormatInt(lease, 10) + "/"
+	var facts []Staged
+	for i := range list {
+		p := &list[i]
+		if p.StepID != stepID {
+			continue
+		}
+		if place, leased := strings.CutPrefix(p.Key, prefix); leased && lasting(place) || !leased && byLease(p.Key) {
+			continue
+		}
+		f, err := decode(p)
+		if err != nil {
+			return nil, cairn.Errorf(cairn.CodeCorrupt, "step %s: staged %s: %w", stepID, p.Key, err)
+		}
+		facts = append(facts, f)
+	}
+	return facts, nil
+}
+
+// byLease reports whether a key is one that counts under one lease alone.
+func byLease(key string) bool {
+	token, _, ok := strings.Cut(key, "/")
+	_, err := strconv.ParseInt(token, 10, 64)
+	return ok && err == nil
+}
+
+func decode(p *store.Staged) (Staged, error) {
+	var e envelope
+	if err := json.Unmarshal(p.Data, &e); err != nil {
+		return Staged{}, err
+	}
+	fresh, ok := stored[e.Kind]
+	if !ok {
+		return Staged{}, cairn.Errorf(cairn.CodeCorrupt, "a fact of unknown kind %q", e.Kind)
+	}
+	f := fresh()
+	if err := json.Unmarshal(e.Fact, f); err != nil {
+		return Staged{}, err
+	}
+	if r, ok := f.(*Result); ok && r.Result == nil {
+		return Staged{}, cairn.Errorf(cairn.CodeCorrupt, "a result that has none")
+	}
+	return Staged{Fact: f, By: e.By}, nil
+}
+
+// Standing returns the fact that stands in the place of another one, and the attempt that brought it; nil if none does.
+func Standing(facts []Staged, of Fact) (f Fact, by string) {
+	for _, s := range facts {
+		if s.Fact.place() == of.place() {
+			return s.Fact, s.By
+		}
+	}
+	return nil, ""
+}

@@ -1,0 +1,374 @@
+package step
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+)
+
+// Step is a step under way: the fold of its facts. Facts of different calls may be added at the same time, all others by one
+// goroutine at a time.
+type Step struct {
+	Number int
+	// ID names the step in its session.
+	ID      string
+	Opening *Opening
+	// Reply is nil until the model has answered.
+	Reply *Reply
+	// Calls are those of the reply, in its order; of a step that is carried on, those without a result.
+	Calls  []*Call
+	Judged *Judgement
+	// Carried says that the reply was committed by an earlier run: the step waited and is carried on.
+	Carried bool
+
+	tools [2][]cairn.Tool
+}
+
+// Call is a call of a step: what its facts come to.
+type Call struct {
+	Use *cairn.ToolUse
+	// Tool is what the agent has of that name now; nil for an unknown tool, one that is off, and for __finish__.
+	Tool *cairn.Tool
+	// Off says that the tool was switched off when the model was asked.
+	Off bool
+	// Row is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
+	Row *cairn.PendingCall
+	// Starts are those of the other agent's session, the latest last.
+	Starts []*Started
+	// Wait is why the call has no result, or had none.
+	Wait *Wait
+	// Moved says that the session that the call waits for does not wait any more, since another call gave it something to do.
+	Moved bool
+	// Result is nil until the call has one.
+	Result *Result
+}
+
+// ID returns the id of a run's step.
+func ID(runID string, number int) string { return runID + "/" + strconv.Itoa(number) }
+
+// New returns a step without facts, of an agent with some tools.
+func New(runID string, number int, own, given []cairn.Tool) *Step {
+	return &Step{Number: number, ID: ID(runID, number), tools: [2][]cairn.Tool{own, given}}
+}
+
+// Carry makes the step one that waited, whose reply was committed: open are the uses that have no result yet.
+func (s *Step) Carry(reply *cairn.Message, open []*cairn.ToolUse) {
+	s.Carried = true
+	s.Add(&Reply{Message: reply})
+	s.Calls = slices.DeleteFunc(s.Calls, func(c *Call) bool { return !slices.Contains(open, c.Use) })
+}
+
+// Attach gives the step's calls the rows that the store has of them.
+func (s *Step) Attach(rows []cairn.PendingCall) {
+	for i := range rows {
+		s.Add(&Row{&rows[i]})
+	}
+}
+
+// Add adds a fact. What it is about is what the fact says from there on.
+func (s *Step) Add(f Fact) {
+	switch f := f.(type) {
+	case *Opening:
+		s.Opening = f
+	case *Reply:
+		s.Reply = f
+		s.setCalls()
+	case *Judgement:
+		s.Judged = f
+	case *Started:
+		if c := s.Call(f.CallID); c != nil {
+			c.Starts = append(c.Starts, f)
+		}
+	case *Wait:
+		if c := s.Call(f.CallID); c != nil {
+			c.Wait = f
+			if f.Pending != nil {
+				c.Row = f.Pending
+			}
+		}
+	case *Row:
+		if c := s.Call(f.Call.ID); c != nil {
+			c.Row = f.Call
+		}
+	case *Result:
+		if c := s.Call(f.Result.CallID); c != nil {
+			c.Result = f
+		}
+	}
+}
+
+// AddAll adds facts, those of calls after the reply that asks for them.
+func (s *Step) AddAll(facts []Staged) {
+	for _, f := range facts {
+		if _, ok := f.Fact.(*Reply); ok {
+			s.Add(f.Fact)
+		}
+	}
+	for _, f := range facts {
+		if _, ok := f.Fact.(*Reply); !ok {
+			s.Add(f.Fact)
+		}
+	}
+}
+
+func (s *Step) setCalls() {
+	s.Calls = nil
+	if s.Reply.Message == nil {
+		return
+	}
+	n := 0
+	for i := range s.Reply.Message.Parts {
+		if s.Reply.Message.Parts[i].Type == cairn.PartToolUse {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	s.Calls = make([]*Call, 0, n)
+	for i := range s.Reply.Message.Parts {
+		if p := &s.Reply.Message.Parts[i]; p.Type == cairn.PartToolUse {
+			c := &Call{Use: p.ToolUse, Off: slices.Contains(s.Reply.Refused, p.ToolUse.CallID)}
+			if !c.Off {
+				c.Tool = s.tool(p.ToolUse.Tool)
+			}
+			s.Calls = append(s.Calls, c)
+		}
+	}
+}
+
+// tool returns the agent's tool of a name, or nil.
+func (s *Step) tool(name string) *cairn.Tool {
+	for _, list := range s.tools {
+		for i := range list {
+			if list[i].Name() == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Call returns the call of an id, or nil.
+func (s *Step) Call(id string) *Call {
+	for _, c := range s.Calls {
+		if c.Use.CallID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// Planned reports whether the model has answered, or will not.
+func (s *Step) Planned() bool { return s.Reply != nil }
+
+// Message returns the model's answer, or nil.
+func (s *Step) Message() *cairn.Message {
+	if s.Reply == nil {
+		return nil
+	}
+	return s.Reply.Message
+}
+
+// Failed returns why the model call failed, or nil.
+func (s *Step) Failed() *cairn.Error {
+	if s.Reply == nil {
+		return nil
+	}
+	return s.Reply.Failed
+}
+
+// Plan lists the calls that have no result yet.
+func (s *Step) Plan() turn.Planned {
+	var p turn.Planned
+	for _, c := range s.Calls {
+		switch {
+		case c.Result != nil && !c.Done():
+		case c.Finishing():
+			p.Finishing = append(p.Finishing, c.Use.CallID)
+		case c.Delegates():
+			p.Children = append(p.Children, c.Use.CallID)
+		default:
+			p.Parallel = append(p.Parallel, c.Use.CallID)
+		}
+	}
+	return p
+}
+
+// Waits reports whether calls of the step wait for an answer, or would if it had not come so soon.
+func (s *Step) Waits() bool {
+	return slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Waits() || c.ready() })
+}
+
+// Delegates reports whether any call is one of a sub-agent or a companion.
+func (s *Step) Delegates() bool { return slices.ContainsFunc(s.Calls, (*Call).Delegates) }
+
+// WouldDelegate reports whether the step will delegate once a reply is added.
+func (s *Step) WouldDelegate(r *Reply) bool {
+	if r.Message == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Message.Parts, func(p cairn.Part) bool {
+		if p.Type != cairn.PartToolUse || slices.Contains(r.Refused, p.ToolUse.CallID) {
+			return false
+		}
+		t := s.tool(p.ToolUse.Tool)
+		return t != nil && (t.Agent() != nil || t.TalksToCompanion())
+	})
+}
+
+// Below returns what a call sees beside the session's state: the writes of the hooks before it, and, if it may finish the
+// turn, those of the calls that run before it. Without a call it is the former. Writes that are empty are left out.
+func (s *Step) Below(c *Call) (below []*Writes) {
+	if s.Opening != nil && !s.Opening.Writes.Empty() {
+		below = append(below, &s.Opening.Writes)
+	}
+	if s.Reply != nil && !s.Reply.Writes.Empty() {
+		below = append(below, &s.Reply.Writes)
+	}
+	if c != nil && c.Finishing() {
+		for _, other := range s.Calls {
+			if w := other.Writes(); !w.Empty() && !other.Finishing() {
+				below = append(below, w)
+			}
+		}
+	}
+	return below
+}
+
+// Status says in a word what the step waits for.
+func (s *Step) Status() cairn.RunStatus {
+	own, children, results := 0, 0, 0
+	for _, c := range s.Calls {
+		switch {
+		case c.Result != nil:
+			results++
+		case !c.Waits():
+		case c.awaitsChild():
+			children++
+		default:
+			own++
+		}
+	}
+	switch {
+	case own == 0 && children > 0:
+		return cairn.SuspendedChildren
+	case results+children > 0:
+		return cairn.SuspendedStepPartially
+	}
+	return cairn.SuspendedClientTool
+}
+
+// Suspension says what the step waits for, under the id of the step that opened its calls.
+func (s *Step) Suspension(openedBy string) *cairn.Suspension {
+	w := &cairn.Suspension{StepID: openedBy}
+	for _, c := range s.Calls {
+		switch {
+		case !c.Waits():
+		case c.awaitsChild():
+			w.Children = append(w.Children, c.Wait.ChildID)
+			w.Calls = append(w.Calls, c.Wait.Waiting.Calls...)
+		default:
+			w.Calls = append(w.Calls, c.Row.CallRef)
+		}
+	}
+	return w
+}
+
+// Done reports whether the turn ends with the call.
+func (c *Call) Done() bool { return c.Result != nil && c.Result.Completion != nil }
+
+// Finishing reports whether the call may end the turn.
+func (c *Call) Finishing() bool {
+	return c.Use.Tool == cairn.FinishTool || c.Tool != nil && c.Tool.Finishes()
+}
+
+// Delegates reports whether the call is one of a sub-agent or a companion.
+func (c *Call) Delegates() bool {
+	return c.Tool != nil && (c.Tool.Agent() != nil || c.Tool.TalksToCompanion())
+}
+
+// Consults reports whether the call gives an agent something to do.
+func (c *Call) Consults() bool {
+	return c.Delegates() && (c.Tool.Agent() != nil || ConsultsCompanion(c.Use.Tool))
+}
+
+// ConsultsCompanion reports whether a tool is one of those that give a companion something to do.
+func ConsultsCompanion(tool string) bool {
+	return tool == cairn.CompanionSpawn || tool == cairn.CompanionSend
+}
+
+// Started returns the latest start of the consultation, or nil.
+func (c *Call) Started() *Started {
+	if n := len(c.Starts); n > 0 {
+		return c.Starts[n-1]
+	}
+	return nil
+}
+
+// HandedOver returns the run of an id that was handed over to be driven, or nil.
+func (c *Call) HandedOver(runID string) *turn.Begun {
+	for _, s := range c.Starts {
+		if s.Run != nil && s.Run.RunID == runID {
+			return s.Run
+		}
+	}
+	return nil
+}
+
+// Waits reports whether the call has no result because an answer from outside is due.
+func (c *Call) Waits() bool {
+	return c.Result == nil && (c.awaitsChild() && !c.Moved || c.Row != nil && c.Row.Status == cairn.CallOpen)
+}
+
+// ready reports whether the call has no result yet although its answer is there, because that came after its effect.
+func (c *Call) ready() bool {
+	return c.Result == nil && (c.Moved || c.Row != nil && c.Row.Status == cairn.CallAnswered)
+}
+
+// awaitsChild reports whether the call waits, or waited, for another session that waits.
+func (c *Call) awaitsChild() bool { return c.Wait != nil && c.Wait.Waiting != nil }
+
+// AwaitsCompanion returns the session of the companion that the call waits for, or "".
+func (c *Call) AwaitsCompanion() string {
+	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.TalksToCompanion() {
+		return ""
+	}
+	return c.Wait.ChildID
+}
+
+// AwaitsChild reports whether the call waits for another session.
+func (c *Call) AwaitsChild() bool { return c.Result == nil && c.awaitsChild() }
+
+// AtMost returns how long the call is waited for from the commit on that opens it; 0 means for ever.
+func (c *Call) AtMost() time.Duration {
+	if c.Tool == nil {
+		return 0
+	}
+	return c.Tool.AtMost()
+}
+
+// Input is what the call's tool runs with: the model's arguments, unless the reviewer who approved the call changed them.
+func (c *Call) Input() json.RawMessage {
+	if c.Row != nil && c.Row.Answer != nil && c.Row.Answer.Verdict == cairn.VerdictApproved && len(c.Row.Answer.Value) > 0 {
+		return c.Row.Answer.Value
+	}
+	return c.Use.Input
+}
+
+// Writes are what the call's hooks and its tool have written; nil if nothing.
+func (c *Call) Writes() *Writes {
+	switch {
+	case c.Result != nil:
+		return &c.Result.Writes
+	case c.Wait != nil:
+		return &c.Wait.Writes
+	case len(c.Starts) > 0:
+		return &c.Started().Writes
+	}
+	return nil
+}

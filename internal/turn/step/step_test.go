@@ -1,0 +1,238 @@
+package step_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type in struct{}
+
+func nothing(context.Context, *cairn.Call, in) (string, error) { return "", nil }
+
+var tools = []cairn.Tool{
+	cairn.Func("look", "Looks.", nothing),
+	cairn.Func("close", "Ends.", nothing, cairn.FinishWith()),
+	cairn.SubAgent(&cairn.Agent{Name: "helper", Description: "Helps."}),
+}
+
+func reply(calls ...string) *step.Reply {
+	m := &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("so")}}
+	for i := 0; i+1 < len(calls); i += 2 {
+		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: calls[i], Tool: calls[i+1], Input: []byte(`{}`)}})
+	}
+	return &step.Reply{Message: m}
+}
+
+func result(id string) *step.Result {
+	return &step.Result{Result: &cairn.ToolResult{CallID: id, Output: []byte(`"ok"`)}}
+}
+
+func of(facts ...step.Fact) *step.Step {
+	s := step.New("run", 3, tools, nil)
+	for _, f := range facts {
+		s.Add(f)
+	}
+	return s
+}
+
+func TestStepBeginsWithNothing(t *testing.T) {
+	t.Parallel()
+	s := of()
+	if s.ID != "run/3" || s.Planned() || s.Message() != nil || s.Failed() != nil || s.Waits() || s.Below(nil) != nil {
+		t.Errorf("a step without facts: %+v", s)
+	}
+}
+
+func TestPlanFollowsFromTheReply(t *testing.T) {
+	t.Parallel()
+	r := reply("a", "look", "b", "close", "c", "helper", "d", "unknown", "e", "look")
+	r.Refused = []string{"e"}
+	s := of(r)
+	want := turn.Planned{Parallel: []string{"a", "d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}}
+	if got := s.Plan(); !reflect.DeepEqual(got, want) {
+		t.Errorf("plan %+v, want %+v", got, want)
+	}
+	if c := s.Call("e"); !c.Off || c.Tool != nil || s.Call("d").Tool != nil || s.Call("a").Tool == nil {
+		t.Error("the tools of the calls")
+	}
+	if !of().WouldDelegate(r) || of().WouldDelegate(reply("a", "look")) || !s.Delegates() {
+		t.Error("whether the step delegates")
+	}
+	s.Add(result("a"))
+	ends := result("b")
+	ends.Completion = &cairn.Completion{Reason: cairn.ReasonFinishTool}
+	s.Add(ends)
+	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}} // so that the loop hears of the end
+	if got := s.Plan(); !reflect.DeepEqual(got, want) {
+		t.Errorf("plan with results %+v, want %+v", got, want)
+	}
+}
+
+func TestCallThatWaits(t *testing.T) {
+	t.Parallel()
+	row := &cairn.PendingCall{CallRef: cairn.CallRef{ID: "a"}, Status: cairn.CallOpen}
+	s := of(reply("a", "look", "b", "helper", "c", "look"), &step.Wait{CallID: "a", Pending: row})
+	if !s.Call("a").Waits() || s.Call("b").Waits() || !s.Waits() || s.Status() != cairn.SuspendedClientTool {
+		t.Fatal("a call that people must answer")
+	}
+	asked := &cairn.Suspension{Calls: []cairn.CallRef{{ID: "below"}}}
+	s.Add(&step.Wait{CallID: "b", Waiting: asked, ChildID: "child"})
+	if s.Status() != cairn.SuspendedStepPartially {
+		t.Errorf("status %s", s.Status())
+	}
+	w := s.Suspension("opener")
+	if w.StepID != "opener" || !reflect.DeepEqual(w.Children, []string{"child"}) || len(w.Calls) != 2 || w.Calls[0].ID != "a" || w.Calls[1].ID != "below" {
+		t.Errorf("suspension %+v", w)
+	}
+	answer := *row
+	answer.Status = cairn.CallAnswered
+	s.Add(&step.Row{Call: &answer})
+	if s.Call("a").Waits() || !s.Waits() || s.Status() != cairn.SuspendedChildren {
+		t.Error("a call that was answered meanwhile")
+	}
+	s.Add(result("a"))
+	s.Add(result("b"))
+	if s.Waits() || s.Call("b").AwaitsChild() {
+		t.Error("calls that have results wait")
+	}
+}
+
+func TestCarriedStepHasTheOpenCallsOnly(t *testing.T) {
+	t.Parallel()
+	m := reply("a", "look", "b", "look").Message
+	s := step.New("next", 1, tools, nil)
+	s.Carry(m, m.ToolUses()[1:])
+	s.Attach([]cairn.PendingCall{{CallRef: cairn.CallRef{ID: "a"}}, {CallRef: cairn.CallRef{ID: "b"}, Status: cairn.CallAnswered,
+		Answer: &cairn.CallAnswer{Verdict: cairn.VerdictApproved, Value: []byte(`{"edited":true}`)}}})
+	if !s.Carried || !s.Planned() || s.Call("a") != nil || s.Call("b").Row == nil {
+		t.Fatalf("carried: %+v", s)
+	}
+	if got := string(s.Call("b").Input()); got != `{"edited":true}` {
+		t.Errorf("the tool runs with %s", got)
+	}
+}
+
+func TestWhatACallSees(t *testing.T) {
+	t.Parallel()
+	writes := func(path string) step.Writes { return step.Writes{Ops: []cairn.Op{{Path: path}}} }
+	r, a, c := reply("a", "look", "b", "close", "c", "look"), result("a"), result("c")
+	r.Writes, a.Writes = writes("/reply"), writes("/a")
+	s := of(&step.Opening{Writes: writes("/opening")}, r, a, c)
+	paths := func(call string) (list []string) {
+		for _, w := range s.Below(s.Call(call)) {
+			list = append(list, w.Ops[0].Path)
+		}
+		return list
+	}
+	if got := paths("c"); !reflect.DeepEqual(got, []string{"/opening", "/reply"}) {
+		t.Errorf("a parallel call sees %v", got)
+	}
+	if got := paths("b"); !reflect.DeepEqual(got, []string{"/opening", "/reply", "/a"}) {
+		t.Errorf("the finishing call sees %v", got)
+	}
+}
+
+// every is one fact of each kind, with every field set.
+func every() []step.Fact {
+	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
+		Usage: map[string]float64{"u": 1}, Checkpoint: true}
+	failed := cairn.Errorf(cairn.CodeHook, "no")
+	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
+	r := reply("a", "look")
+	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
+	return []step.Fact{
+		&step.Opening{Writes: w}, r,
+		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
+		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, ChildID: "child", Writes: w},
+		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
+			Closed: true, Completion: done, Failed: failed, Feedback: "f", Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
+		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},
+		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []store.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}},
+	}
+}
+
+func TestFactsSurviveTheStore(t *testing.T) {
+	t.Parallel()
+	for _, f := range every() {
+		v := reflect.ValueOf(f).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Fatalf("%T.%s is not set by this test", f, v.Type().Field(i).Name)
+			}
+		}
+		for _, lease := range []int64{0, 4} {
+			piece, err := step.Encode("run/3", lease, "me", f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := step.Decode([]store.Staged{piece}, "run/3", 4)
+			if err != nil || len(got) != 1 || got[0].By != "me" {
+				t.Fatalf("%T: %+v, %v", f, got, err)
+			}
+			want, _ := json.Marshal(f)
+			if have, _ := json.Marshal(got[0].Fact); string(have) != string(want) {
+				t.Errorf("%T came back as %s, not %s", f, have, want)
+			}
+		}
+	}
+}
+
+func TestWhichFactsCount(t *testing.T) {
+	t.Parallel()
+	piece := func(stepID string, lease int64, by string, f step.Fact) store.Staged {
+		p, err := step.Encode(stepID, lease, by, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	list := []store.Staged{
+		piece("run/3", 5, "short", reply()), piece("run/3", 0, "lasting", reply("a", "look")),
+		piece("run/3", 4, "old", result("a")), piece("run/3", 5, "mine", &step.Wait{CallID: "a"}),
+		piece("run/2", 0, "before", result("a")),
+		piece("run/3", 5, "mine", &step.Started{CallID: "x", Run: &turn.Begun{Position: turn.Position{RunID: "4/5"}}}),
+	}
+	facts, err := step.Decode(list, "run/3", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var by []string
+	for _, f := range facts {
+		by = append(by, f.By)
+	}
+	if !reflect.DeepEqual(by, []string{"lasting", "mine", "mine"}) {
+		t.Errorf("facts by %v count", by)
+	}
+	if f, by := step.Standing(facts, result("a")); by != "mine" {
+		t.Errorf("in the result's place stands %T by %q, not the wait", f, by)
+	}
+	if f, _ := step.Standing(facts, result("b")); f != nil {
+		t.Errorf("%T stands in a place that is free", f)
+	}
+	s := step.New("run", 3, tools, nil)
+	s.AddAll([]step.Staged{facts[1], facts[0]}) // the reply need not be the first
+	if s.Call("a") == nil || s.Call("a").Wait == nil {
+		t.Error("facts of calls that came before the reply were lost")
+	}
+}
+
+func TestDamagedFacts(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"no JSON": `{`, "unknown kind": `{"kind":"rumour","fact":{}}`, "another shape": `{"kind":"reply","fact":[]}`, "no result": `{"kind":"result","fact":{}}`,
+	} {
+		_, err := step.Decode([]store.Staged{{StepID: "run/3", Key: "reply", Data: []byte(data)}}, "run/3", 1)
+		if !errors.Is(err, cairn.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
