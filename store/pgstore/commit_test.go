@@ -14,7 +14,7 @@ var errTaken = errors.New("taken back")
 // TestCommitTx commits steps in transactions of the caller's: with the caller's rows or not at all, and only once.
 func TestCommitTx(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	st := newStepper(t, s, "session", nil)
 	if _, err := s.pool.Exec(t.Context(), s.texts.of("CREATE TABLE {schema}.mine (n int)")); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestCommitTx(t *testing.T) {
 // sees it with its next commit.
 func TestContextOfAnotherProcess(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	other := second(t, s)
 	st := newStepper(t, s, "session", nil)
 	if err := st.step(); err != nil {
@@ -103,7 +103,7 @@ func TestContextOfAnotherProcess(t *testing.T) {
 // What a process knows of a session shortens the statement of a commit to it, and changes nothing about what the commit does.
 func TestCommitToAKnownRow(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	row := newStepper(t, s, "session", nil).row
 	commit := func(c *store.Commit) error {
 		t.Helper()

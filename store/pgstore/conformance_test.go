@@ -89,26 +89,10 @@ func openAt(tb testing.TB, url string, opts *Options) *Store {
 	return s
 }
 
-// openNew opens a store in a new schema. Tests need not wait for the disk. With the simple protocol there is a pooler on
-// the way.
-func openNew(tb testing.TB, simple bool) *Store {
+// openNew opens a store in a new schema. Tests need not wait for the disk.
+func openNew(tb testing.TB) *Store {
 	tb.Helper()
-	return openIn(tb, newSchema(), simple)
-}
-
-// openEmpty does the same in a schema that may be used.
-func openEmpty(tb testing.TB, simple bool) *Store {
-	tb.Helper()
-	return openIn(tb, emptySchema(tb), simple)
-}
-
-func openIn(tb testing.TB, schema string, simple bool) *Store {
-	tb.Helper()
-	url := testenv.FastPostgres(tb)
-	if simple {
-		url = newPooler(tb, url).url()
-	}
-	return openAt(tb, url, &Options{Schema: schema, SimpleProtocol: simple})
+	return openAt(tb, testenv.FastPostgres(tb), &Options{Schema: newSchema()})
 }
 
 // protocols are the ways in which statements are sent.
@@ -117,10 +101,24 @@ var protocols = []struct {
 	simple bool
 }{{"prepared", false}, {"simple", true}}
 
+// place returns where stores are opened. With the simple protocol there is a pooler on the way, which all of them share.
+func place(tb testing.TB, simple bool) (open func(testing.TB) *Store) {
+	tb.Helper()
+	url := testenv.FastPostgres(tb)
+	if simple {
+		url = newPooler(tb, url).url()
+	}
+	return func(tb testing.TB) *Store {
+		tb.Helper()
+		return openAt(tb, url, &Options{Schema: emptySchema(tb), SimpleProtocol: simple})
+	}
+}
+
 func TestConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
-			storetest.Run(t, func(tb testing.TB) store.Store { return openEmpty(tb, p.simple) }, &storetest.Options{
+			open := place(t, p.simple)
+			storetest.Run(t, func(tb testing.TB) store.Store { return open(tb) }, &storetest.Options{
 				Reopen: func(tb testing.TB, st store.Store) store.Store { return reopen(tb, st.(*Store)) },
 				Second: func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },
 				Fault:  failNth,
@@ -133,7 +131,8 @@ func TestConformance(t *testing.T) {
 func TestLogConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
-			storetest.RunLog(t, func(tb testing.TB) store.Log { return openEmpty(tb, p.simple).EventLog() }, &storetest.LogOptions{
+			open := place(t, p.simple)
+			storetest.RunLog(t, func(tb testing.TB) store.Log { return open(tb).EventLog() }, &storetest.LogOptions{
 				Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
 				Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
 				Brief:  p.simple,

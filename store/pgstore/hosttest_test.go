@@ -31,8 +31,10 @@ func TestHost(t *testing.T) {
 func FuzzDoors(f *testing.F) { hosttest.FuzzDoors(f, onServer) }
 
 var onServer = hosttest.Store{
-	Name:     "pgstore",
-	Open:     func(tb testing.TB, _ func() time.Time) store.Store { return openEmpty(tb, false) },
+	Name: "pgstore",
+	Open: func(tb testing.TB, _ func() time.Time) store.Store {
+		return openAt(tb, testenv.FastPostgres(tb), &Options{Schema: emptySchema(tb)})
+	},
 	OwnClock: true,
 	Set:      testenv.Choose(hosttest.OnStore, hosttest.Every),
 	Another:  func(tb testing.TB, st store.Store) store.Store { return second(tb, st.(*Store)) },

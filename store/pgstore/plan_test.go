@@ -60,7 +60,7 @@ const sqlFill = `
 
 func openFilled(t *testing.T) *Store {
 	t.Helper()
-	s := openNew(t, false)
+	s := openNew(t)
 	if err := execAt(t, testenv.FastPostgres(t), s.texts.of(sqlFill)); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func wantOrder(t *testing.T, what, plan string, names ...string) {
 // begin or end a run do.
 func TestStepsAreHot(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	st := newStepper(t, s, "session", nil)
 	const runs = 20
 	for range runs * stepsPerRun {

@@ -40,7 +40,7 @@ func (s *Store) putRecord(t *testing.T, key string, ttl time.Duration) {
 // Records that have expired are removed by later writes, a few with each.
 func TestExpiredRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	for i := range 25 {
 		s.putRecord(t, fmt.Sprint("key-", i), time.Minute)
 	}
@@ -57,7 +57,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 // Writers of records that have expired remove each other's and write their own at once: none waits for another in a circle.
 func TestExpiredRecordsAndManyWriters(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	const n = 30
 	for range 5 {
 		for i := range n {

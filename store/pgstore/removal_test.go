@@ -31,7 +31,7 @@ func rows(t *testing.T, s *Store) map[string]int {
 // keeps them, but where they could be found; after several purges at once there are none.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := openNew(t, false)
+	s := openNew(t)
 	for _, id := range []string{"session", "child"} {
 		row, err := s.Commit(t.Context(), id, &store.Commit{Create: &cairn.Session{Agent: "support", RootID: "session"},
 			StartRun: &cairn.Run{ID: "run"}, Messages: make([]cairn.Message, 2*purgeBatch+10),
