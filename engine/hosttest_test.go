@@ -38,7 +38,11 @@ func TestHostApart(t *testing.T) {
 	t.Parallel()
 	for _, host := range []hosttest.Host{hosttest.Cold, hosttest.Repeating, hosttest.Alternating} {
 		host.Crashes = testenv.Choose(host.Crashes, 0)
-		hosttest.Run(t, host, inMemory)
+		place := inMemory
+		if host.Name != hosttest.Cold.Name { // which shows of every scenario that an effect needs nothing but the store
+			place.Set = testenv.Choose(hosttest.OnHost, hosttest.Every)
+		}
+		hosttest.Run(t, host, place)
 	}
 }
 

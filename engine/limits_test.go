@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -144,6 +145,8 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 // tool has run once.
 func TestResultThatCannotBeKept(t *testing.T) {
 	t.Parallel()
+	// These take seconds each with the race detector. The others show that a result is refused with any durability.
+	large := map[string]bool{"too large": true, "a long error": true, "state too large": true}
 	for name, test := range map[string]struct {
 		tool func(call *cairn.Call) (json.RawMessage, error)
 		told string
@@ -189,7 +192,11 @@ func TestResultThatCannotBeKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, durability := range []cairn.Durability{cairn.PerStep, cairn.PerTool, cairn.Manual} {
+			durabilities := []cairn.Durability{cairn.PerTool, cairn.PerStep, cairn.Manual}
+			if large[name] {
+				durabilities = testenv.Choose(durabilities[:1], durabilities)
+			}
+			for _, durability := range durabilities {
 				st := memstore.New(nil)
 				var ran atomic.Int64
 				agent := bot(scripted.New(scripted.Call("t", `{}`).ID("c"), scripted.Text("done")), takes("t", func(call *cairn.Call) (json.RawMessage, error) {
