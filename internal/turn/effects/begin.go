@@ -265,7 +265,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	}
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
-		p.end, p.token = c.EndRun, l.row.Lease.Token
+		p.end, p.fresh, p.token = c.EndRun, true, l.row.Lease.Token
 		if row.Step == 0 { // it may have died before it told of those before it
 			err = fx.tellEnds(ctx, l.row, row.Turn-1)
 		}

@@ -25,6 +25,10 @@ type past struct {
 	// end is the run's record if it has ended, and calls tells of those that it left open or that were closed with it.
 	end   *cairn.Run
 	calls []cairn.Event
+	// fresh says that the caller has just ended the run, so that its end cannot have been published and trimmed.
+	fresh bool
+	// unmarked says that the last commit is known to have no mark.
+	unmarked bool
 }
 
 // pastOf returns the past of a session's current run.
@@ -118,7 +122,8 @@ func (fx *Effects) endTold(ctx context.Context, row *cairn.Session) (bool, error
 	}
 }
 
-// untold lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is.
+// untold lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is, or may
+// have been trimmed.
 func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
 	q := store.PageQuery{Newest: true, Limit: 4}
@@ -132,8 +137,12 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 			if run.Turn > upTo {
 				continue
 			}
-			seen, _, err := fx.since(ctx, row, past{runID: run.ID, after: run.StartSequence})
-			if err != nil || seen.ended(run) {
+			p := past{runID: run.ID, after: run.StartSequence}
+			if run.ID == row.RunID { // its end comes after its last commit
+				p.after = max(p.after, row.LogSequence)
+			}
+			seen, _, err := fx.since(ctx, row, p)
+			if err != nil || seen.ended(run) || seen.trimmed {
 				return list, err
 			}
 			list = append(list, run.ID)
@@ -155,13 +164,13 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		if err != nil {
 			return 0, err
 		}
-		told := p.steps == 0 && seen.started || p.steps > 0 && seen.committed[p.steps]
+		told := p.steps == 0 && seen.started || p.steps > 0 && seen.committed[p.steps] || p.trimmed(&seen)
 		if !told && p.after > p.start {
 			// The last commit may have held several steps, of which any number of marks are missing, or none at all.
-			p.after = p.start
+			p.after, p.unmarked = p.start, true
 			continue
 		}
-		if p.end == nil || !seen.ended(p.end) {
+		if !p.over(&seen) {
 			if err := fx.afterwards(ctx, row, &p); err != nil {
 				return 0, err
 			}
@@ -280,7 +289,9 @@ type marks struct {
 	over      bool // it has ended for good
 	failed    bool // its error is told
 	output    bool // its output is told
+	trimmed   bool // some of what came after the position is no longer there
 	committed map[int]bool
+	discarded []int          // steps that were taken back
 	kept      string         // the last checkpoint that is told of
 	calls     map[string]int // that wait or have ended, with the step
 	open      []int          // steps begun but neither committed nor taken back
@@ -301,7 +312,8 @@ func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m mar
 		return m, 0, err
 	}
 	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
-	_, last, err = fx.Log.Bounds(ctx, row.Log())
+	first, last, err := fx.Log.Bounds(ctx, row.Log())
+	m.trimmed = p.after+1 < first && p.after < last
 	return m, min(after, last), err
 }
 
@@ -325,6 +337,7 @@ func (m *marks) add(ev *cairn.Event, committed int) {
 	case cairn.EventStepDiscarded:
 		drop()
 		m.forget(ev.Step)
+		m.discarded = append(m.discarded, ev.Step)
 	case cairn.EventStepCommitted:
 		m.committed[ev.Step] = true
 	case cairn.EventCheckpoint:
@@ -346,27 +359,37 @@ func (m *marks) forget(step int) {
 	maps.DeleteFunc(m.calls, func(_ string, at int) bool { return at == step })
 }
 
+// trimmed reports whether the marks of the run's last commit may have been trimmed: what may have been there is not published
+// again.
+func (p *past) trimmed(m *marks) bool { return m.trimmed && !p.unmarked }
+
+// over reports whether the end of the run is in the log, or may have been trimmed.
+func (p *past) over(m *marks) bool {
+	return p.end != nil && (m.ended(p.end) || p.trimmed(m) && !p.fresh)
+}
+
 // missing lists the events the log lacks.
 func (p *past) missing(m marks) []cairn.Event {
-	if p.runID == "" || p.end != nil && m.ended(p.end) { // whoever told of the end told all before it
+	if p.runID == "" || p.over(&m) { // whoever told of the end told all before it
 		return nil
 	}
 	var list []cairn.Event
-	if p.steps == 0 && !m.started {
+	trimmed := p.trimmed(&m)
+	if p.steps == 0 && !m.started && !trimmed {
 		list = append(list, beginEvent(p.run.PreviousRunID, p.messages))
 	}
-	if p.steps > 0 && !m.committed[p.steps] {
-		for n := 1; n <= p.steps; n++ {
+	if p.steps > 0 && !m.committed[p.steps] && !trimmed {
+		for n := p.firstUnmarked(&m); n <= p.steps; n++ {
 			if !m.committed[n] {
 				list = append(list, cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: p.messages})
 			}
 		}
 	}
-	if p.steps > 0 && m.kept != p.checkpoint && p.checkpoint == checkpointID(p.runID, p.steps) { // maybe alone: the log is written at any moment
+	if p.steps > 0 && m.kept != p.checkpoint && p.checkpoint == checkpointID(p.runID, p.steps) && !trimmed { // maybe alone: the log is written at any moment
 		list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
 	}
-	if p.end != nil && m.ended(p.end) { // which also ends a step that was stopped before it said anything
-		return list
+	if next := p.steps + p.deferred + 1; trimmed && !slices.Contains(m.open, next) && !slices.Contains(m.discarded, next) {
+		m.open = append(m.open, next) // its start may have been trimmed, and readers have seen it
 	}
 	for _, n := range m.open {
 		if n <= p.steps+p.deferred {
@@ -386,6 +409,20 @@ func (p *past) missing(m marks) []cairn.Event {
 		})...)
 	}
 	return list
+}
+
+// firstUnmarked returns the first step whose mark may be missing: marks come in order, so where the log was trimmed it is the
+// one behind the last that is marked, or at least the last step.
+func (p *past) firstUnmarked(m *marks) int {
+	if !m.trimmed {
+		return 1
+	}
+	for n := p.steps; n > 1; n-- {
+		if m.committed[n-1] {
+			return n
+		}
+	}
+	return p.steps
 }
 
 // callMark tells the end of a call from its beginning to wait.

@@ -297,7 +297,7 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	}
 	// Whoever has begun the next run by now may be telling of this end, too: it is told once.
 	p := pastOf(row, run)
-	p.token, p.end, p.calls = nextToken(after), run, toolEnds(run.Steps, c.Messages)
+	p.token, p.end, p.fresh, p.calls = nextToken(after), run, true, toolEnds(run.Steps, c.Messages)
 	if _, err := fx.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
 		fx.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
 	}

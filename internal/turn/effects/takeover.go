@@ -191,7 +191,7 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run
 		}
 	}
 	p := pastOf(row, run)
-	p.end = run
+	p.end, p.fresh = run, true
 	if _, err = fx.reconcile(ctx, row, p); err != nil {
 		return err
 	}

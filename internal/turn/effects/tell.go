@@ -107,7 +107,7 @@ func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, f
 	if l.run, err = store.FindRun(ctx, fx.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
-	_, last, err := fx.Log.Bounds(ctx, row.RootID)
+	_, last, err := fx.Log.Bounds(ctx, row.Log())
 	if err != nil {
 		return nil, err
 	}
