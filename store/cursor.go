@@ -39,8 +39,8 @@ func (c Cursor) Before(s *cairn.Session) bool {
 	return s.ID < c.ID
 }
 
-// SweepCursor returns the cursor behind an item of Store.Stale or Store.Removed, for Page.Next: its time, and its session's
-// id or its key.
+// SweepCursor returns the cursor behind an item of Store.Stale, Store.Removed or LogSweeper.Unswept, for Page.Next: its time,
+// and its session's id, its key or its log's name.
 func SweepCursor(at time.Time, id string) string {
 	return strconv.FormatInt(at.UnixMicro(), 36) + "." + id
 }

@@ -19,7 +19,7 @@ type Log interface {
 	// event over the log's maximum size is ErrTooLarge, and nothing is added. The events are not kept or modified.
 	Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error)
 	// Read returns at most limit events after a sequence; limit 0 means 1000. The result is empty if there are none yet.
-	// If events after it were trimmed the error is ErrTrimmed.
+	// If events after it were trimmed the error is a *TrimmedError with ErrTrimmed.
 	Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 	// Follow yields every event after a sequence, those there are and those to come, until ctx is done; its end by ctx is
 	// not an error. A log that does not exist yet is an empty one. If events after the sequence were trimmed it ends with
@@ -60,6 +60,22 @@ type Writer struct {
 	// Batch is the number of what is appended, so that it can be sent again when nobody knows whether it was added. A
 	// writer counts up, and sends no batch before it has an answer for the one before. 0 stands for no number.
 	Batch int64
+}
+
+// LogSweeper is a Log that knows which of its logs are to be swept: those that have grown since they were last swept, and
+// those whose next sweep has come. The logs of this project are LogSweepers. With a log that is not one no worker trims
+// anything.
+//
+// A log is due for a sweep from its first event on. [LogSweeper.Swept] puts it off, and the first event that is appended
+// after that makes it due again at once, so that appending writes the time once per sweep and a log that rests is not
+// looked at. All times are of the log's clock.
+type LogSweeper interface {
+	// Unswept pages through the names of the logs that have been due for a sweep for at least age, the longest due first.
+	// Logs that were dropped are not listed. q.Newest has no meaning.
+	Unswept(ctx context.Context, age time.Duration, q PageQuery) (Page[string], error)
+	// Swept records that a log was swept when its last event had the sequence last: it is due again after next. If it has
+	// grown since then, it is due at once. That a log does not exist, or was dropped, is not an error.
+	Swept(ctx context.Context, log string, last int64, next time.Duration) error
 }
 
 // DroppedFor is how long a log remembers at least that it was dropped.
@@ -121,8 +137,21 @@ func Fenced(log string, w Writer, seen int64) error {
 	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)
 }
 
-// Trimmed returns the error for a reader whose position is before a log's first event.
+// TrimmedError says that events were trimmed which a reader asked for.
+type TrimmedError struct {
+	Err *cairn.Error
+	// First is the sequence of the log's first event that is left, or of the next one to come.
+	First int64
+}
+
+// Error returns the message.
+func (e *TrimmedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error within, for errors.Is and errors.As.
+func (e *TrimmedError) Unwrap() error { return e.Err }
+
+// Trimmed returns the error for a reader whose position is before a log's first event: a *TrimmedError with ErrTrimmed.
 func Trimmed(log string, after, first int64) error {
-	return &cairn.Error{Code: cairn.CodeTrimmed,
-		Message: fmt.Sprintf("log %q: events after %d were trimmed, the first one left is %d", log, after, first)}
+	return &TrimmedError{First: first, Err: &cairn.Error{Code: cairn.CodeTrimmed,
+		Message: fmt.Sprintf("log %q: events after %d were trimmed, the first one left is %d", log, after, first)}}
 }

@@ -1,9 +1,12 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +31,7 @@ type Log struct {
 type events struct {
 	list    []cairn.Event
 	last    int64
+	sweepAt time.Time         // from when on it is due for a sweep; zero if it never had an event
 	session string            // the first that wrote under a token: mostly the only one
 	fence   fence             // of that session
 	fences  map[string]*fence // of the others
@@ -192,8 +196,14 @@ func (l *Log) add(log string, e *events, list []cairn.Event) {
 		e.last++
 		e.list[i].Sequence = e.last
 	}
+	if now := l.clock(); e.sweepAt.IsZero() || now.Before(e.sweepAt) {
+		e.sweepAt = now
+	}
 	l.hub.Publish(log, e.list[n:])
 }
+
+// clock returns the time with microseconds.
+func (l *Log) clock() time.Time { return l.now().UTC().Truncate(time.Microsecond) }
 
 // Read implements store.Log.
 func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
@@ -252,6 +262,55 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	first := e.last - int64(len(e.list)) + 1
 	if n := min(before-first, int64(len(e.list))); n > 0 {
 		e.list = append([]cairn.Event(nil), e.list[n:]...)
+	}
+	return nil
+}
+
+// Unswept implements store.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+	var page store.Page[string]
+	at, name, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if err := l.check(ctx); err != nil {
+		return page, err
+	}
+	till := l.clock().Add(-age)
+	var found []string
+	compare := func(log string, at time.Time, name string) int {
+		return cmp.Or(l.logs[log].sweepAt.Compare(at), strings.Compare(log, name))
+	}
+	for log, e := range l.logs {
+		if !e.sweepAt.IsZero() && !till.Before(e.sweepAt) && (name == "" || compare(log, at, name) > 0) {
+			found = append(found, log)
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int { return compare(a, l.logs[b].sweepAt, b) })
+	if n := q.Size(); len(found) > n {
+		found = found[:n]
+		page.Next = store.SweepCursor(l.logs[found[n-1]].sweepAt, found[n-1])
+	}
+	page.Items = found
+	return page, nil
+}
+
+// Swept implements store.LogSweeper.
+func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	e := l.logs[log]
+	if e == nil || e.sweepAt.IsZero() {
+		return nil
+	}
+	e.sweepAt = l.clock()
+	if e.last == last {
+		e.sweepAt = e.sweepAt.Add(next)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -17,7 +18,7 @@ const (
 	advanceLog = `
 		WITH log AS (
 			UPDATE {schema}.logs l
-			SET last = l.last + $2::bigint`
+			SET last = l.last + $2::bigint, sweep_at = least(l.sweep_at, statement_timestamp())`
 
 	advanceIf = `
 			WHERE l.name = $1 AND l.dropped_at IS NULL AND ($3::bigint < 0 OR l.last = $3::bigint)`
@@ -94,6 +95,14 @@ const (
 			DELETE FROM {schema}.events e USING log WHERE e.log = log.key AND e.sequence < log.first
 		)
 		SELECT more FROM log`
+
+	// By logs_sweep.
+	selectUnswept = `SELECT l.sweep_at, l.name FROM {schema}.logs l`
+
+	sqlSwept = `
+		UPDATE {schema}.logs
+		SET sweep_at = statement_timestamp() + CASE WHEN last = $2 THEN $3::interval ELSE '0' END
+		WHERE name = $1 AND dropped_at IS NULL`
 
 	// What stays of a log that was dropped; those of which nothing need stay any longer, by logs_dropped, go.
 	sqlDropLog = `
@@ -307,6 +316,51 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 		}
 	}
 	return nil
+}
+
+// unswept is a log as unsweptStatement lists it.
+type unswept struct {
+	at   time.Time
+	name string
+}
+
+// Unswept implements store.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+	text, args, err := unsweptStatement(age, q)
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	logs, err := readPage(ctx, l.s, "list the event logs to sweep", text, args, q.Size(), func(rows pgx.Rows) (u unswept, err error) {
+		err = rows.Scan(&u.at, &u.name)
+		return u, err
+	}, func(u *unswept) string { return store.SweepCursor(u.at, u.name) }, nil)
+	page := store.Page[string]{Next: logs.Next}
+	for _, u := range logs.Items {
+		page.Items = append(page.Items, u.name)
+	}
+	return page, err
+}
+
+// unsweptStatement returns the statement for one page.
+func unsweptStatement(age time.Duration, q store.PageQuery) (text string, args []any, err error) {
+	at, name, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return "", nil, err
+	}
+	f := &filter{}
+	f.add("l.dropped_at IS NULL AND l.sweep_at <= statement_timestamp() - ?::interval", age)
+	if name != "" {
+		f.add("(l.sweep_at, l.name) > (?::timestamptz, ?)", at, name)
+	}
+	return f.page(selectUnswept, "l.sweep_at, l.name", q.Size()), f.args, nil
+}
+
+// Swept implements store.LogSweeper.
+func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
+	return l.s.try(ctx, "note the sweep of an event log", again, func(ctx context.Context, c *conn) error {
+		_, err := c.exec(ctx, sqlSwept, log, last, next)
+		return err
+	})
 }
 
 // Drop implements store.Log.

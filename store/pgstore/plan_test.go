@@ -37,7 +37,8 @@ const sqlFill = `
 	FROM generate_series(1, 40000) n;
 	INSERT INTO {schema}.assignments (reviewer, created_at, root_id, id)
 	SELECT CASE WHEN session % 40 = 1 THEN 'bob' ELSE 'eve' END, created_at, root_id, id FROM {schema}.calls WHERE status = 'open';
-	INSERT INTO {schema}.logs (name, first, last) SELECT 'log-' || n, 1, 10000 FROM generate_series(1, 2000) n;
+	INSERT INTO {schema}.logs (name, first, last, sweep_at)
+	SELECT 'log-' || n, 1, 10000, now() + CASE n % 100 WHEN 1 THEN -n ELSE n END * interval '1 second' FROM generate_series(1, 2000) n;
 	INSERT INTO {schema}.events (log, sequence, data) SELECT 1 + n % 10, n, '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.messages (session, number, created_at, data) SELECT 1 + n % 10, n, now(), '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.state (session, position, keyframe, data) SELECT 1 + n % 10, n, n % 100 < 10, '{}' FROM generate_series(1, 10000) n;
@@ -133,6 +134,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false, "session", 1, "writer", 1}, []string{"logs_name"}},
 		"events":            {sqlEvents, []any{"log-7", 100, 10}, []string{"logs_name", "events_pkey"}},
 		"trim":              {sqlTrim, []any{"log-7", 100, 1000}, []string{"logs_name", "events_pkey"}},
+		"swept":             {sqlSwept, []any{"log-7", 100, time.Hour}, []string{"logs_name"}},
 		"drop":              {sqlDropLog, []any{"log-7", time.Hour}, []string{"logs_dropped", "events_pkey"}},
 		"lasts":             {sqlLasts, []any{[]string{"log-7", "log-8"}}, []string{"logs_name"}},
 		"where to branch":   {sqlPositionBefore, []any{7, 100}, []string{"checkpoints_pkey", "state_pkey"}},
@@ -220,6 +222,10 @@ func TestSweepListsUseTheirIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantOrder(t, "removed sessions", s.plan(t, text, args...), "removed_roots")
+		if text, args, err = unsweptStatement(time.Minute, q); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, "logs to sweep", s.plan(t, text, args...), "logs_sweep")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -16,6 +17,7 @@ var (
 	scriptEvents = reader("events", "read events")
 	scriptTrim   = writer("trim", "trim the event log")
 	scriptDrop   = writer("drop", "drop the event log")
+	scriptSwept  = writer("swept", "note the sweep of an event log")
 )
 
 // Log is the event log of a Store: a stream for each log, whose entries have the events' sequences as ids. It is safe for
@@ -184,6 +186,22 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 // Trim implements store.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	_, err := l.s.run(ctx, scriptTrim, l.s.bucketOfLog(log), log, before)
+	return err
+}
+
+// Unswept implements store.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+	found, err := l.s.overdues(ctx, "logs", q, age, "l", "last")
+	page := store.Page[string]{Next: found.Next}
+	for _, o := range found.Items {
+		page.Items = append(page.Items, o.name)
+	}
+	return page, err
+}
+
+// Swept implements store.LogSweeper.
+func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
+	_, err := l.s.run(ctx, scriptSwept, l.s.bucketOfLog(log), log, last, next.Microseconds())
 	return err
 }
 

@@ -4,7 +4,7 @@ import "github.com/cairn-agents/cairn/store"
 
 const (
 	sqlPlace = `
-		SELECT l.key, l.last, coalesce(f.token, 0), coalesce(b.number, 0), coalesce(b.last, 0), l.dropped_at
+		SELECT l.key, l.last, l.sweep_at, coalesce(f.token, 0), coalesce(b.number, 0), coalesce(b.last, 0), l.dropped_at
 		FROM logs l
 			LEFT JOIN fences f ON f.log = l.key AND f.session = ?2
 			LEFT JOIN batches b ON b.log = l.key AND b.session = ?2 AND b.writer = ?3
@@ -29,6 +29,7 @@ var sqlDropFences = []string{
 // place is where a writer appends to.
 type place struct {
 	key, last    int64 // of the log; 0 if there is none
+	sweep        int64 // from when on it is due for a sweep
 	token        int64 // the highest that the log has seen of the writer's session
 	batch, ended int64 // the number of the writer's last batch under that token, and the sequence at which it ended
 }
@@ -36,12 +37,11 @@ type place struct {
 // findPlace looks up a log and what it has seen of a writer. nil is one that is not fenced.
 func findPlace(c *conn, log string, w *store.Writer) (at place, err error) {
 	if w == nil {
-		at.key, _, at.last, err = findLog(c, log)
-		return at, err
+		w = &store.Writer{}
 	}
 	var dropped int64
 	_, err = c.row(sqlPlace, func(cols *columns) {
-		at = place{cols.int64(), cols.int64(), cols.int64(), cols.int64(), cols.int64()}
+		at = place{cols.int64(), cols.int64(), cols.int64(), cols.int64(), cols.int64(), cols.int64()}
 		dropped = cols.int64()
 	}, log, w.Session, w.ID)
 	if err == nil && dropped > 0 {

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 )
 
 const (
-	sqlInsertLog = `INSERT INTO logs (name, first, last) VALUES (?1, 1, ?2) RETURNING key`
+	sqlInsertLog = `INSERT INTO logs (name, first, last, sweep_at) VALUES (?1, 1, ?2, ?3) RETURNING key`
 	sqlSetLast   = `UPDATE logs SET last = ?2 WHERE key = ?1`
+
+	// The first append since a sweep writes the index logs_sweep; those after it do not.
+	sqlSetLastDue = `UPDATE logs SET last = ?2, sweep_at = ?3 WHERE key = ?1`
 
 	sqlLog = `SELECT key, first, last, dropped_at FROM logs WHERE name = ?1`
 
@@ -26,6 +30,14 @@ const (
 	sqlTrimLog    = `UPDATE logs SET first = ?2 WHERE key = ?1`
 	sqlDropEvents = `DELETE FROM events WHERE log = ?1`
 	sqlForgetLog  = `DELETE FROM logs WHERE key = ?1`
+
+	sqlUnswept = `
+		SELECT sweep_at, name FROM logs
+		WHERE dropped_at = 0 AND sweep_at <= ?1 AND (sweep_at, name) > (?2, ?3)
+		ORDER BY sweep_at, name LIMIT ?4`
+	sqlSwept = `
+		UPDATE logs SET sweep_at = CASE last WHEN ?2 THEN ?4 ELSE ?3 END
+		WHERE name = ?1 AND dropped_at = 0`
 
 	// What stays of a log that was dropped, and those of which nothing need stay any longer.
 	sqlDropLog = `
@@ -116,10 +128,15 @@ func add(c *conn, log string, expect int64, w *store.Writer, data []any) (last i
 		return 0, false, changed(log, expect, at.last)
 	}
 	last = at.last + int64(len(data))
-	if at.key == 0 {
+	now := micros(stored(c.clock()))
+	switch {
+	case at.key == 0:
 		c.wrote = true
-		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, log, last)
-	} else if len(data) > 0 {
+		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, log, last, now)
+	case len(data) == 0:
+	case now < at.sweep:
+		_, err = c.exec(sqlSetLastDue, at.key, last, now)
+	default:
 		_, err = c.exec(sqlSetLast, at.key, last)
 	}
 	if err == nil && w != nil {
@@ -267,6 +284,39 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 		}
 	}
 	return nil
+}
+
+// Unswept implements store.LogSweeper.
+func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
+	var page store.Page[string]
+	at, name, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	err = l.s.readers.read(ctx, func(c *conn) error {
+		return c.query(ctx, sqlUnswept, func(cols *columns) bool {
+			if len(page.Items) == q.Size() {
+				page.Next = store.SweepCursor(at, name)
+				return false
+			}
+			at, name = cols.time(), cols.text()
+			page.Items = append(page.Items, name)
+			return true
+		}, micros(l.s.clock().Add(-age)), micros(at), name, q.Size()+1)
+	})
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	return page, nil
+}
+
+// Swept implements store.LogSweeper.
+func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
+	return fault("note the sweep of an event log", l.s.writer.write(ctx, false, func(c *conn) error {
+		now := l.s.clock()
+		_, err := c.exec(sqlSwept, log, last, micros(now), micros(now.Add(next)))
+		return err
+	}))
 }
 
 // Drop implements store.Log.

@@ -76,6 +76,8 @@ func TestStatementsUseIndexes(t *testing.T) {
 		{sqlPlace, "PRIMARY KEY (log=? AND session=? AND writer=?)", 3},
 		{sqlForgetBatches, "PRIMARY KEY (log=? AND session=?)", 2},
 		{sqlEvents, "PRIMARY KEY (log=? AND sequence>?)", 3},
+		{sqlUnswept, "logs_sweep ((sweep_at,name)>(?,?) AND sweep_at<?)", 4},
+		{sqlSwept, "logs_name", 4},
 		{sqlTrimEvents, "PRIMARY KEY (log=? AND sequence<?)", 2},
 		{sqlTree, "sessions_root (root_id=?)", 1},
 		{sqlPutOff, "INTEGER PRIMARY KEY", 2},

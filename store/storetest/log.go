@@ -27,6 +27,8 @@ var logTests = []logTest{
 	{name: "Bounds", run: bounds},
 	{name: "Trim", run: trim},
 	{name: "Drop", run: drop},
+	{name: "Sweep", run: oneLog(sweptLogs), needs: needsLogSweeper},
+	{name: "SweepWhileItGrows", run: oneLog(sweptWhileGrowing), needs: needsLogSweeper},
 	{name: "Isolation", run: logIsolation},
 	{name: "Cancelled", run: logCancelled},
 	{name: "Fence", run: oneLog(fenced)},
@@ -47,6 +49,7 @@ var logTests = []logTest{
 	{name: "Follow/WhileManyWrite", run: oneLog(followManyWriters)},
 
 	{name: "TwoHandles/ConcurrentAppends", run: twoLogs(concurrentAppends), needs: needsSecondLog},
+	{name: "TwoHandles/Sweep", run: twoLogs(sweptLogs), needs: func(o *LogOptions) bool { return needsSecondLog(o) && needsLogSweeper(o) }},
 	{name: "TwoHandles/Fence", run: twoLogs(fenced), needs: needsSecondLog},
 	{name: "TwoHandles/FenceRace", run: twoLogs(fencedRace), needs: needsSecondLog},
 	{name: "TwoHandles/Batches", run: twoLogs(numberedBatches), needs: needsSecondLog},
@@ -58,8 +61,9 @@ var logTests = []logTest{
 	{name: "ReopenBatches", run: reopenBatches, needs: needsReopenLog},
 }
 
-func needsReopenLog(o *LogOptions) bool { return o.Reopen != nil }
-func needsSecondLog(o *LogOptions) bool { return o.Second != nil }
+func needsReopenLog(o *LogOptions) bool  { return o.Reopen != nil }
+func needsSecondLog(o *LogOptions) bool  { return o.Second != nil }
+func needsLogSweeper(o *LogOptions) bool { return o.sweeps }
 
 // logHarness is one test's log with the verbs the tests are written in.
 type logHarness struct {
@@ -474,6 +478,14 @@ func logCancelled(h *logHarness) {
 		"Bounds": func() error { _, _, err := h.log.Bounds(dead, "log"); return err },
 		"Trim":   func() error { return h.log.Trim(dead, "log", 3) },
 		"Drop":   func() error { return h.log.Drop(dead, "log") },
+		"Unswept": func() error {
+			sweeper, ok := h.log.(store.LogSweeper)
+			if !ok {
+				return dead.Err()
+			}
+			_, err := sweeper.Unswept(dead, 0, store.PageQuery{})
+			return err
+		},
 	} {
 		if err := call(); !errors.Is(err, context.Canceled) {
 			h.Fatalf("%s with a cancelled context: error %v, want context.Canceled", name, err)

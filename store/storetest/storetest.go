@@ -52,6 +52,8 @@ type LogOptions struct {
 	Second func(tb testing.TB, log store.Log) store.Log
 	// Brief makes races a tenth as long, as -short does. It is for another way to a log that passes in full.
 	Brief bool
+
+	sweeps bool // the log is a LogSweeper
 }
 
 // Run runs the suite on the stores that open returns, one for each test, several at a time.
@@ -93,16 +95,18 @@ func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 
 // RunLog runs the suite on the event logs that open returns, one for each test, several at a time.
 func RunLog(t *testing.T, open OpenLog, opts *LogOptions) {
-	if opts == nil {
-		opts = &LogOptions{}
+	var declared LogOptions
+	if opts != nil {
+		declared = *opts
 	}
+	_, declared.sweeps = open(t).(store.LogSweeper)
 	for _, test := range logTests {
-		if test.needs != nil && !test.needs(opts) {
+		if test.needs != nil && !test.needs(&declared) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(&logHarness{T: t, log: open(t), opts: opts})
+			test.run(&logHarness{T: t, log: open(t), opts: &declared})
 		})
 	}
 }

@@ -11,12 +11,17 @@ CREATE TABLE {schema}.logs (
     -- its last batch and the sequence at which that ended.
     batches    jsonb NOT NULL DEFAULT '{}',
     -- When the log was dropped: the row remains for a while, so that nobody begins it anew; null for a log that is there.
-    dropped_at timestamptz
+    dropped_at timestamptz,
+    -- From when on the log is due for a sweep: from its first event on, or the first since the last sweep, or the time which
+    -- that gave. What is appended further leaves it as it is, and so writes no index.
+    sweep_at   timestamptz NOT NULL DEFAULT statement_timestamp()
 ) WITH (fillfactor = 50);
 
 -- Every call that names a log.
 CREATE UNIQUE INDEX logs_name ON {schema}.logs (name);
 CREATE INDEX logs_dropped ON {schema}.logs (dropped_at) WHERE dropped_at IS NOT NULL;
+-- Unswept: the logs, the longest due first.
+CREATE INDEX logs_sweep ON {schema}.logs (sweep_at, name) WHERE dropped_at IS NULL;
 
 CREATE TABLE {schema}.events (
     log      bigint NOT NULL,

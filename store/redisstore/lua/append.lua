@@ -41,6 +41,7 @@ if #ARGV >= 10 then
 	if keep ~= '0' then
 		call('PEXPIRE', stream, keep)
 	end
+	call('ZADD', P .. 'i:logs', 'LT', text(clock()), log)
 	call('PUBLISH', ARGV[8], text(last) .. ' ' .. ARGV[9])
 end
 return { 'ok', text(last) }

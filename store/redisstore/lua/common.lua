@@ -21,7 +21,8 @@
 --   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it goes by itself if that fails
 --   to:ID         the bucket of a session that is kept with its root in another one
 --   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees whose root
---                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time
+--                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time;
+--                 logs: logs by the time from which they are due for a sweep
 --   i:due   set   the indexes of sessions that are due or will be
 --
 -- Records of a namespace, which has a bucket as a root has one:

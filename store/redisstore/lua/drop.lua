@@ -5,6 +5,7 @@ if not call('HGET', meta, 'dropped') then
 	call('UNLINK', P .. 'e:' .. ARGV[1], meta)
 	call('HSET', meta, 'dropped', '1')
 	call('PEXPIRE', meta, ARGV[3])
+	call('ZREM', P .. 'i:logs', ARGV[1])
 end
 call('PUBLISH', ARGV[2], '0 ')
 return { 'ok' }

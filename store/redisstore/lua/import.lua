@@ -55,6 +55,9 @@ for _, pending in ipairs(call('HKEYS', P .. 'w:' .. root)) do
 		call('ZADD', P .. 'i:' .. name, text(about[2]), root .. '\n' .. pending)
 	end
 end
+if call('EXISTS', P .. 'e:' .. log) == 1 then
+	call('ZADD', P .. 'i:logs', text(clock()), log)
+end
 if keep_events > 0 then
 	call('PEXPIRE', P .. 'e:' .. log, keep_events)
 end

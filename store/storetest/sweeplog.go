@@ -1,0 +1,108 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// wantUnswept checks which logs are due for a sweep, a page of each size.
+func (h *logHarness) wantUnswept(log store.Log, age time.Duration, want ...string) {
+	h.Helper()
+	for _, size := range []int{0, 1, 2} {
+		var got []string
+		q := store.PageQuery{Limit: size}
+		for {
+			page, err := log.(store.LogSweeper).Unswept(h.Context(), age, q)
+			h.must(err)
+			if size > 0 && len(page.Items) > size {
+				h.Fatalf("a page of %d logs, not %d", len(page.Items), size)
+			}
+			got = append(got, page.Items...)
+			if q.Cursor = page.Next; page.Next == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			h.Fatalf("due for a sweep are %q, want %q", got, want)
+		}
+	}
+}
+
+// sweptLogs are due from their first event on, and again when the next sweep has come or they have grown.
+func sweptLogs(h *logHarness, ls logs) {
+	swept := func(i int, log string, last int64, next time.Duration) {
+		h.Helper()
+		h.must(ls.of(i).(store.LogSweeper).Swept(h.Context(), log, last, next))
+	}
+	h.wantUnswept(ls.of(0), 0)
+	a, b, c := "a@1", oddTexts[0], "c"
+	for i, log := range []string{a, b, c} {
+		_, err := ls.of(i).Append(h.Context(), log, store.AnySequence, lines(1, 4)...)
+		h.must(err)
+		time.Sleep(time.Millisecond) // the logs' clock may be coarse
+	}
+	h.wantUnswept(ls.of(1), 0, a, b, c)
+	h.wantUnswept(ls.of(0), time.Hour)
+	h.append(a, say("later")) // is due for as long as before
+	h.wantUnswept(ls.of(0), 0, a, b, c)
+
+	swept(0, a, 4, time.Hour)
+	h.wantUnswept(ls.of(1), 0, b, c)
+	swept(1, b, 3, time.Hour)
+	h.wantUnswept(ls.of(0), 0, c)
+	swept(1, b, 3, 0)
+	h.wantUnswept(ls.of(0), 0, c, b)
+	swept(0, b, 3, time.Hour)
+
+	h.append(a, say("again"))
+	h.wantUnswept(ls.of(1), 0, c, a)
+	swept(0, c, 2, time.Hour) // it has grown since
+	h.wantUnswept(ls.of(1), 0, a, c)
+	h.must(ls.of(0).Trim(h.Context(), c, 100))
+	h.wantUnswept(ls.of(1), 0, a, c)
+	swept(0, c, 3, time.Hour)
+	h.wantUnswept(ls.of(1), 0, a)
+	h.must(ls.of(1).Drop(h.Context(), a))
+	h.wantUnswept(ls.of(0), 0)
+	swept(0, a, 5, 0)
+	swept(1, "never was", 0, 0)
+	h.wantUnswept(ls.of(0), 0)
+
+	_, err := ls.of(0).(store.LogSweeper).Unswept(h.Context(), 0, store.PageQuery{Cursor: "nonsense"})
+	wantError(h.T, err, cairn.ErrInvalid, "a cursor of another list")
+}
+
+// sweptWhileGrowing sweeps a log while others append to it: whatever is in it that no sweep has seen makes it due.
+func sweptWhileGrowing(h *logHarness, ls logs) {
+	for round := range h.rounds(50) {
+		log := fmt.Sprint("log-", round)
+		h.append(log, say("first"))
+		for i, err := range race(racers, func(i int) error {
+			if i%2 == 0 {
+				_, err := ls.of(i).Append(h.Context(), log, store.AnySequence, say(fmt.Sprint(i)))
+				return err
+			}
+			_, last, err := ls.of(i).Bounds(h.Context(), log)
+			if err == nil {
+				err = ls.of(i).(store.LogSweeper).Swept(h.Context(), log, last, time.Hour)
+			}
+			return err
+		}) {
+			if err != nil {
+				h.Fatalf("%d: %v", i, err)
+			}
+		}
+		last := h.append(log, say("last"))
+		page, err := h.log.(store.LogSweeper).Unswept(h.Context(), 0, store.PageQuery{})
+		h.must(err)
+		if !slices.Equal(page.Items, []string{log}) {
+			h.Fatalf("round %d: due for a sweep are %q", round, page.Items)
+		}
+		h.must(h.log.(store.LogSweeper).Swept(h.Context(), log, last, time.Hour))
+		h.wantUnswept(h.log, 0)
+	}
+}
