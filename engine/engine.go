@@ -63,6 +63,9 @@ type Options struct {
 	// Retention is how long what deleted and expired sessions own is kept before Sweep removes it for good; 0 means 30 days,
 	// a negative value for ever.
 	Retention time.Duration
+	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The log must
+	// be a [store.LogSweeper].
+	EventRetention EventRetention
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
 	// MaxDepth is how many levels of sub-agents and companions there may be below a root session; 0 means 8, a negative
@@ -132,6 +135,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 			return nil, cairn.Invalid("log", "the store brings no event log; set Options.Log")
 		}
 		e.log = own.EventLog()
+	}
+	if _, ok := e.log.(store.LogSweeper); !ok && e.opts.EventRetention != (EventRetention{}) {
+		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
 	if k, ok := e.opts.Host.(Keeper); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// setting is an option that is a number: what 0 means, and whether a negative value means something.
+// setting is an option that is a number, or more than one: what 0 means, and whether a negative value means something.
 type setting interface {
 	complete() error
 }
@@ -51,6 +51,7 @@ func (o *Options) settings() []setting {
 		number[int64]{"cache_bytes", &o.CacheBytes, 64 << 20, mayBeNegative},
 		number[int]{"max_depth", &o.MaxDepth, 8, mayBeNegative},
 		number[int]{"max_tree_sessions", &o.MaxTreeSessions, 1000, mayBeNegative},
+		&o.EventRetention,
 	}
 }
 

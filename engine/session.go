@@ -86,7 +86,8 @@ func (s *Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(public)
 }
 
-// Snapshot returns a session's transcript and state together with the place in its log that belongs to them.
+// Snapshot returns a session's transcript and state together with the place in its log that belongs to them. The events after
+// it are there, whatever was trimmed: a reader that was told ErrTrimmed begins here.
 func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -95,12 +96,18 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: snap.Session.LogSequence}, nil
+	first, _, err := e.log.Bounds(ctx, snap.Session.Log())
+	if err != nil {
+		return nil, err
+	}
+	// Of what was trimmed a snapshot need not say more than its transcript and status do.
+	sequence := max(snap.Session.LogSequence, first-1)
+	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: sequence}, nil
 }
 
 // Events yields the events of a session's tree after a cursor, those there are and those to come, until ctx is done, across
-// runs. It ends with ErrTrimmed if the log no longer holds them, with ErrDeleted or ErrExpired when the session is gone, and
-// with ErrDeleted at once if the cursor is of an earlier session of that id.
+// runs. It ends with ErrTrimmed if the log no longer holds them, see [Engine.Snapshot], with ErrDeleted or ErrExpired when the
+// session is gone, and with ErrDeleted at once if the cursor is of an earlier session of that id.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)

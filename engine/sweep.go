@@ -146,13 +146,16 @@ type SweepReport struct {
 	// checkpoints they had.
 	Purged           int `json:"purged"`
 	SnapshotsDeleted int `json:"snapshots_deleted"`
-	// Failed counts the sessions that could not be removed or purged. They are tried again by the next sweep. Errors says
-	// why, for the first hundred.
+	// Trimmed counts the event logs of which something was trimmed, EventsTrimmed the events that went.
+	Trimmed       int   `json:"trimmed"`
+	EventsTrimmed int64 `json:"events_trimmed"`
+	// Failed counts the sessions that could not be removed, purged or trimmed. They are tried again by the next sweep. Errors
+	// says why, for the first hundred.
 	Failed int          `json:"failed"`
 	Errors []SweepError `json:"errors,omitempty"`
 }
 
-// SweepError says why a sweep could not remove or purge a session.
+// SweepError says why a sweep could not remove or purge a session, or trim its event log.
 type SweepError struct {
 	SessionID string       `json:"session_id"`
 	Error     *cairn.Error `json:"error"`
@@ -172,26 +175,29 @@ func (r *SweepReport) failed(session string, err error) {
 	}
 }
 
-// Sweep removes the sessions that have expired and purges those that were removed Options.Retention ago. Any session of
-// the store is seen to, whatever its agent. A store that is no [store.Sweeper] has none to sweep. A session that cannot be removed or purged is an entry of the report and stops
-// nothing. Any number of processes may sweep at once. The error says that ctx is done or that the store could not say
-// what there is to sweep; the report is good up to there.
+// Sweep removes the sessions that have expired, purges those that were removed Options.Retention ago, and trims the event
+// logs by Options.EventRetention. Any session of the store is seen to, whatever its agent; in a store that is no
+// [store.Sweeper] none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the report
+// and stops nothing. Any number of processes may sweep at once. The error says that ctx is done or that the store or the log
+// could not say what there is to sweep; the report is good up to there.
 //
 // Nobody need sweep for a session to expire: what finds one whose time is over removes it as well.
 func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
 	var r SweepReport
-	if e.sweeper == nil {
-		return r, nil
+	var errs error
+	for _, part := range []func(context.Context, *SweepReport) error{e.sweepStale, e.sweepRemoved, e.sweepLogs} {
+		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {
+			break
+		}
 	}
-	err := e.sweepStale(ctx, &r)
-	if ctx.Err() != nil || e.opts.Retention < 0 {
-		return r, err
-	}
-	return r, errors.Join(err, e.sweepRemoved(ctx, &r))
+	return r, errs
 }
 
 // sweepStale removes the sessions that have expired.
 func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
+	if e.sweeper == nil {
+		return nil
+	}
 	q := store.PageQuery{Limit: sweepBatch}
 	for {
 		page, err := e.sweeper.Stale(ctx, q)
@@ -221,6 +227,9 @@ func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
 
 // sweepRemoved purges the sessions that were removed long enough ago.
 func (e *Engine) sweepRemoved(ctx context.Context, r *SweepReport) error {
+	if e.sweeper == nil || e.opts.Retention < 0 {
+		return nil
+	}
 	q := store.PageQuery{Limit: sweepBatch}
 	for {
 		page, err := e.sweeper.Removed(ctx, e.opts.Retention, q)
@@ -272,8 +281,9 @@ func (e *Engine) sweepOften(ctx context.Context) {
 			e.opts.Logger.Warn("sweep came to an end early", "error", err, "failed", r.Failed)
 		case r.Failed > 0:
 			e.opts.Logger.Warn("sweep left sessions behind", "failed", r.Failed, "session", r.Errors[0].SessionID, "error", r.Errors[0].Error)
-		case r.Expired+r.Purged > 0:
-			e.opts.Logger.Info("swept", "expired", r.Expired, "purged", r.Purged, "snapshots_deleted", r.SnapshotsDeleted)
+		case r.Expired+r.Purged+r.Trimmed > 0:
+			e.opts.Logger.Info("swept", "expired", r.Expired, "purged", r.Purged, "snapshots_deleted", r.SnapshotsDeleted,
+				"trimmed", r.Trimmed, "events_trimmed", r.EventsTrimmed)
 		}
 		select {
 		case <-ticker.C:

@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,45 +17,65 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// unabridged is a memory store whose log, as a test reads it, still has what was trimmed through trim.
-type unabridged struct {
+// trimmed is a memory store that remembers what is trimmed from its logs.
+type trimmed struct {
 	*memstore.Store
-	trimmed []cairn.Event
+	log *trimmedLog
 }
 
-// trim removes the events of a session's log but for the last keep.
-func (s *unabridged) trim(t *testing.T, id string, keep int64) {
-	t.Helper()
-	log := load(t, s.Store, id).Log()
-	all, err := s.Read(t.Context(), log, 0, 0)
+type trimmedLog struct {
+	*memstore.Log
+	mu    sync.Mutex
+	gone  map[string][]cairn.Event
+	whole bool // Read pretends that nothing was trimmed
+}
+
+func newTrimmed() *trimmed {
+	st := memstore.New(nil)
+	return &trimmed{Store: st, log: &trimmedLog{Log: st.EventLog().(*memstore.Log), gone: map[string][]cairn.Event{}}}
+}
+
+func (s *trimmed) EventLog() store.Log { return s.log }
+
+func (l *trimmedLog) Trim(ctx context.Context, log string, before int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, last, err := l.Bounds(ctx, log)
+	if n := min(before, last+1) - first; err == nil && n > 0 {
+		var list []cairn.Event
+		list, err = l.Log.Read(ctx, log, first-1, int(n))
+		l.gone[log] = append(l.gone[log], list...)
+	}
 	if err != nil {
+		return err
+	}
+	return l.Log.Trim(ctx, log, before)
+}
+
+func (l *trimmedLog) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gone := l.gone[log]; l.whole && after < int64(len(gone)) {
+		return gone[after:], nil
+	}
+	return l.Log.Read(ctx, log, after, limit)
+}
+
+// wantSoundWhole is wantSound for a tree with everything that was ever on its log.
+func (s *trimmed) wantSoundWhole(t *testing.T, id string) {
+	t.Helper()
+	s.log.whole = true
+	defer func() { s.log.whole = false }()
+	wantSound(t, s, id)
+}
+
+// keepLast trims all but the last events of a session's log.
+func (s *trimmed) keepLast(t *testing.T, id string, keep int64) {
+	t.Helper()
+	_, last := boundsOf(t, s, id)
+	if err := s.log.Trim(t.Context(), load(t, s, id).Log(), last+1-keep); err != nil {
 		t.Fatal(err)
 	}
-	before := max(int64(len(all))+1-keep, 1)
-	s.trimmed = slices.Clone(all[:before-1])
-	if err := s.Store.EventLog().Trim(t.Context(), log, before); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Read reads what was trimmed and then what is left.
-func (s *unabridged) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
-	if n := int64(len(s.trimmed)); after < n {
-		return s.trimmed[after:], nil
-	}
-	return s.Store.EventLog().Read(ctx, log, after, limit)
-}
-
-func (s *unabridged) EventLog() store.Log { return readAs{s.Store.EventLog(), s} }
-
-// readAs is a log that is read elsewhere.
-type readAs struct {
-	store.Log
-	from *unabridged
-}
-
-func (l readAs) Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error) {
-	return l.from.Read(ctx, log, after, limit)
 }
 
 // However much of a log is trimmed while its session is crashed or suspended, what the next process does leaves a log on which
@@ -134,14 +156,14 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%d kept", past, next, keep), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
-						st := &unabridged{Store: memstore.New(nil)}
+						st := newTrimmed()
 						happened(t, st.Store)
-						st.trim(t, "s", keep)
-						then(t, open(t, st.Store, bot(scripted.New(scripted.Text("done")), note(), ask), named("b")))
-						after := open(t, st.Store, bot(scripted.New(scripted.Text("more")), note(), ask), named("c"))
+						st.keepLast(t, "s", keep)
+						then(t, open(t, st, bot(scripted.New(scripted.Text("done")), note(), ask), named("b")))
+						after := open(t, st, bot(scripted.New(scripted.Text("more")), note(), ask), named("c"))
 						wantStatus(t, turn(t, after, "s", "more"), cairn.RunCompleted, cairn.ReasonReply)
 						wantQuiet(t, st, after)
-						wantSound(t, st, "s")
+						st.wantSoundWhole(t, "s")
 					})
 				})
 			}
@@ -150,13 +172,9 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 }
 
 // wantQuiet checks that a reader of what is left of the log finds nothing to complete.
-func wantQuiet(t *testing.T, st *unabridged, eng *engine.Engine) {
+func wantQuiet(t *testing.T, st durable, eng *engine.Engine) {
 	t.Helper()
-	log := load(t, st.Store, "s").Log()
-	_, last, err := st.Store.EventLog().Bounds(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, last := boundsOf(t, st, "s")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, err := range eng.Events(ctx, "s", cairn.After(last)) {
@@ -164,8 +182,8 @@ func wantQuiet(t *testing.T, st *unabridged, eng *engine.Engine) {
 			t.Fatal(err)
 		}
 	}
-	if _, now, err := st.Store.EventLog().Bounds(t.Context(), log); err != nil || now != last {
-		t.Errorf("a reader made the log grow from %d to %d: %v", last, now, err)
+	if _, now := boundsOf(t, st, "s"); now != last {
+		t.Errorf("a reader made the log grow from %d to %d", last, now)
 	}
 }
 
@@ -183,4 +201,460 @@ func answerAll(t *testing.T, eng *engine.Engine, id string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// retain is a retention that a test sweeps with. Sessions do not expire.
+func retain(age time.Duration, events int) option {
+	return with(func(o *engine.Options) {
+		o.EventRetention = engine.EventRetention{Age: age, Events: events}
+		o.TTL = -1
+	})
+}
+
+// boundsOf returns the first and the last event of a session's log.
+func boundsOf(t *testing.T, st durable, id string) (first, last int64) {
+	t.Helper()
+	first, last, err := st.EventLog().Bounds(t.Context(), load(t, st, id).Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first, last
+}
+
+// trims sweeps and checks how many logs were trimmed, and that nothing failed.
+func trims(t *testing.T, eng *engine.Engine, logs int) {
+	t.Helper()
+	r, err := eng.Sweep(t.Context())
+	if err != nil || r.Failed > 0 || r.Trimmed != logs || (r.EventsTrimmed > 0) != (logs > 0) {
+		t.Fatalf("swept %+v, %v; want %d logs trimmed", r, err, logs)
+	}
+}
+
+// startsWith checks that the log of a session begins with the first event of its n-th run.
+func startsWith(t *testing.T, st durable, id string, n int) {
+	t.Helper()
+	first, last := boundsOf(t, st, id)
+	if want := runsOf(t, st, id)[n].StartSequence + 1; first != want {
+		t.Fatalf("the log begins with event %d of %d, want %d, that of run %d", first, last, want, n)
+	}
+}
+
+// wantWayOn checks what readers see of a trimmed log: a cursor before its first event is ErrTrimmed, that of a snapshot is good.
+func wantWayOn(t *testing.T, eng *engine.Engine, st durable, id string) {
+	t.Helper()
+	first, last := boundsOf(t, st, id)
+	_, err := eng.History(t.Context(), id, cairn.Cursor{}, 0)
+	wantError(t, err, cairn.ErrTrimmed)
+	for _, err := range eng.Events(t.Context(), id, cairn.After(first-2)) {
+		wantError(t, err, cairn.ErrTrimmed)
+	}
+	list, err := eng.History(t.Context(), id, cairn.After(first-1), 0)
+	if err != nil || int64(len(list)) != last-first+1 {
+		t.Fatalf("%d events from %d to %d: %v", len(list), first, last, err)
+	}
+	for i := range list {
+		snap, err := eng.Snapshot(t.Context(), list[i].SessionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := eng.History(t.Context(), id, snap.Cursor(), 0); err != nil {
+			t.Fatalf("after the snapshot of session %s: %v", list[i].SessionID, err)
+		}
+	}
+}
+
+// A sweep trims the runs that ended too long ago, and only those, whether the session goes on or rests.
+func TestSweepTrimsByAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newTrimmed()
+		eng := open(t, st, counterBot(3), retain(10*time.Hour, 0))
+		for range 4 { // a run ends at 0, 3, 6 and 9 hours
+			turn(t, eng, "s", "go")
+			trims(t, eng, 0)
+			time.Sleep(3 * time.Hour)
+		}
+		trims(t, eng, 1) // at 12 hours
+		startsWith(t, st, "s", 1)
+		wantWayOn(t, eng, st, "s")
+		trims(t, eng, 0)
+		time.Sleep(time.Hour - time.Second)
+		trims(t, eng, 0)
+		time.Sleep(time.Second)
+		trims(t, eng, 1)
+		startsWith(t, st, "s", 2)
+		time.Sleep(3 * time.Hour)
+		trims(t, eng, 1)
+		startsWith(t, st, "s", 3)
+		time.Sleep(3 * time.Hour)
+		trims(t, eng, 1)
+		if first, _ := boundsOf(t, st, "s"); first != load(t, st, "s").LogSequence+1 {
+			t.Fatalf("the log of a session that rests begins with event %d, not behind its last commit, at %d", first, load(t, st, "s").LogSequence)
+		}
+		wantWayOn(t, eng, st, "s")
+		for range 100 {
+			time.Sleep(day)
+			trims(t, eng, 0)
+		}
+		wantStatus(t, turn(t, open(t, st, counterBot(3), named("b")), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+		wantQuiet(t, st, eng)
+		st.wantSoundWhole(t, "s")
+	})
+}
+
+// A sweep keeps as many of a log's events as it is told, and the run that the oldest of them belongs to, but all of the last hour.
+func TestSweepTrimsByNumber(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newTrimmed()
+		eng := open(t, st, counterBot(3), retain(0, 60))
+		for range 10 {
+			turn(t, eng, "s", "go")
+		}
+		_, last := boundsOf(t, st, "s")
+		trims(t, eng, 0) // whatever there is, it may be read
+		time.Sleep(time.Hour)
+		trims(t, eng, 1)
+		first, _ := boundsOf(t, st, "s")
+		runs := runsOf(t, st, "s")
+		i := slices.IndexFunc(runs, func(r cairn.Run) bool { return r.StartSequence+1 == first })
+		if i < 1 || last-first+1 < 60 || last-runs[i+1].StartSequence >= 60 {
+			t.Fatalf("the log has the events from %d to %d; runs begin after %v", first, last, runs[i].StartSequence)
+		}
+		trims(t, eng, 0)
+		wantWayOn(t, eng, st, "s")
+		for range 5 { // it grows, and shrinks again
+			turn(t, eng, "s", "go")
+			time.Sleep(20 * time.Minute)
+			trims(t, eng, 0)
+			time.Sleep(40 * time.Minute)
+			trims(t, eng, 1)
+			time.Sleep(day)
+			trims(t, eng, 0)
+		}
+		wantQuiet(t, st, eng)
+		st.wantSoundWhole(t, "s")
+	})
+}
+
+// However old or many they are, the events of runs that have not ended, or wait, anywhere in a tree, are not trimmed; nor are
+// those that come after them.
+func TestSweepKeepsWhatRunsNeed(t *testing.T) {
+	t.Parallel()
+	approve := func(t *testing.T, eng *engine.Engine) {
+		page, err := eng.Inbox(t.Context(), store.CallQuery{RootID: "s", Statuses: []cairn.CallStatus{cairn.CallOpen}})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatal(page.Items, err)
+		}
+		if _, err := eng.Submit(t.Context(), "s", cairn.Approve(page.Items[0].CallRef)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, keep := range map[string]option{"by age": retain(time.Hour, 0), "by number": retain(0, 1), "by both": retain(time.Hour, 1)} {
+		t.Run(name+"/a sub-agent's sub-agent waits for an approval", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newTrimmed()
+				turn(t, open(t, st, counterBot(2), named("a"), retain(0, 0)), "s", "before")
+				eng := open(t, st, household(cairn.PerStep, cairn.RequireApproval()), named("b"), keep)
+				if res := turn(t, eng, "s", "go"); !res.Status.Suspends() {
+					t.Fatal(res.Status)
+				}
+				time.Sleep(90 * day)
+				trims(t, eng, 1)
+				startsWith(t, st, "s", 1)
+				trims(t, eng, 0)
+				other := open(t, st, household(cairn.PerStep, cairn.RequireApproval()), named("c"), keep)
+				approve(t, other)
+				run, err := other.Resume(t.Context(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				trims(t, eng, 0)
+				time.Sleep(day)
+				trims(t, eng, 1)
+				wantWayOn(t, eng, st, "s")
+				wantQuiet(t, st, other)
+				st.wantSoundWhole(t, "s")
+			})
+		})
+		t.Run(name+"/a run takes long", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newTrimmed()
+				agent := bot(scripted.New(scripted.Text("short"), scripted.Call("note", in{"1"}), scripted.Reply(scripted.Text("and "), scripted.Pause(9*time.Hour), scripted.Text("so on"))), note())
+				eng := open(t, st, agent, keep, patient)
+				turn(t, eng, "s", "before")
+				run := start(t, eng, "s", "go")
+				time.Sleep(3 * time.Hour)
+				read := make(chan string, 1)
+				go func() { // a reader that began before the log was trimmed
+					text := ""
+					for ev, err := range eng.Events(t.Context(), "s", cairn.Cursor{}) {
+						if err != nil {
+							t.Error(err)
+						}
+						if ev.Type == cairn.EventTextDelta {
+							text += ev.Text
+						}
+						if err != nil || ev.Ends(run.ID()) {
+							break
+						}
+					}
+					read <- text
+				}()
+				synctest.Wait()
+				trims(t, eng, 1)
+				startsWith(t, st, "s", 1)
+				for range 2 {
+					time.Sleep(2 * time.Hour)
+					trims(t, eng, 0)
+				}
+				time.Sleep(2 * time.Hour)
+				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				wantEnd(t, run)
+				if text := <-read; text != "shortand so on" {
+					t.Errorf("a reader was given %q", text)
+				}
+				st.wantSoundWhole(t, "s")
+			})
+		})
+		t.Run(name+"/the process died", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newTrimmed()
+				turn(t, open(t, st, counterBot(2), named("a"), retain(0, 0)), "s", "before")
+				dead := tapOn(st.Store)
+				start(t, open(t, dead, bot(scripted.New(scripted.Call("note", in{"1"}), scripted.Reply(scripted.Text("half "), scripted.Do(dead.cut), scripted.Pause(time.Hour))), note()), shortLease, named("b")), "s", "go")
+				time.Sleep(30 * day)
+				eng := open(t, st, bot(scripted.New(scripted.Text("done")), note()), named("c"), keep)
+				trims(t, eng, 1)
+				startsWith(t, st, "s", 1)
+				run, err := eng.Resume(t.Context(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
+				wantEnd(t, run)
+				wantQuiet(t, st, eng)
+				st.wantSoundWhole(t, "s")
+			})
+		})
+	}
+}
+
+// A companion that goes on where its root rests keeps its events, and those that follow.
+func TestSweepKeepsACompanionsRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newTrimmed()
+		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(5*time.Hour), scripted.Text("hello")),
+			scripted.Text("again"))}
+		agent := bot(scripted.New(scripted.Text("first"), scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}),
+			scripted.Text("Well."), scripted.Text("Indeed."), scripted.Text("So.")))
+		agent.Companions = []cairn.Companion{{Agent: friend, Mode: cairn.NonBlocking}}
+		eng := open(t, st, agent, retain(time.Hour, 1), patient)
+		turn(t, eng, "s", "before")
+		turn(t, eng, "s", "go")
+		time.Sleep(2 * time.Hour)
+		turn(t, eng, "s", "and")
+		time.Sleep(2 * time.Hour)
+		trims(t, eng, 1)
+		page, err := st.List(t.Context(), store.SessionQuery{ParentID: "s"})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatal(page.Items, err)
+		}
+		runs := runsOf(t, st, page.Items[0].ID)
+		if first, _ := boundsOf(t, st, "s"); first != runs[0].StartSequence+1 {
+			t.Fatalf("the log begins with event %d, the companion's run behind %d", first, runs[0].StartSequence)
+		}
+		time.Sleep(4 * time.Hour)
+		turn(t, eng, "s", "so")
+		time.Sleep(2 * time.Hour)
+		trims(t, eng, 1)
+		wantWayOn(t, eng, st, "s")
+		snap, err := eng.Snapshot(t.Context(), page.Items[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := eng.History(t.Context(), page.Items[0].ID, snap.Cursor(), 0); err != nil {
+			t.Fatalf("after the snapshot of a companion: %v", err)
+		}
+		wantQuiet(t, st, eng)
+		st.wantSoundWhole(t, "s")
+	})
+}
+
+// A sweep reads nothing of sessions that rest, and a log that lies elsewhere is trimmed as well.
+func TestSweepLooksOnlyAtLogsThatGrew(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"the store's own log": true, "a log beside the store": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				log, _ := store.Log(st.log), 0
+				if !own {
+					log = memstore.New(nil).EventLog()
+				}
+				eng := open(t, st, bot(counter(2), note()), retain(0, 20), with(func(o *engine.Options) { o.Log, o.CacheSessions = log, -1 }))
+				const rest = 100
+				for i := range rest {
+					turn(t, eng, fmt.Sprint("rests-", i), "go")
+				}
+				for range 5 {
+					turn(t, eng, "s", "go")
+				}
+				time.Sleep(time.Hour)
+				trims(t, eng, 1)
+				st.seen()
+				for range 24 {
+					time.Sleep(time.Hour)
+					trims(t, eng, 0)
+				}
+				if calls := st.seen(); len(calls) > 0 {
+					t.Errorf("%d calls of the store to sweep what rests: %q", len(calls), calls[:min(len(calls), 10)])
+				}
+				turn(t, eng, "s", "go")
+				turn(t, eng, "s", "go")
+				st.seen()
+				time.Sleep(time.Hour)
+				trims(t, eng, 1)
+				if calls := st.seen(); len(calls) > 10 {
+					t.Errorf("%d calls of the store to trim one log: %q", len(calls), calls)
+				}
+				if first, last, err := log.Bounds(t.Context(), load(t, st, "s").Log()); err != nil || first == 1 || last-first < 19 {
+					t.Errorf("the log has the events from %d to %d: %v", first, last, err)
+				}
+			})
+		})
+	}
+}
+
+// The log of a session that is gone is left alone, so that it can be restored as it was.
+func TestSweepLeavesTheLogOfARemovedSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		eng := open(t, st, counterBot(2), retain(time.Hour, 1))
+		turn(t, eng, "s", "go")
+		turn(t, eng, "s", "go")
+		if err := eng.Delete(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * day)
+		trims(t, eng, 0)
+		if _, err := eng.Restore(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := boundsOf(t, st, "s"); first != 1 {
+			t.Fatalf("the log begins with event %d", first)
+		}
+		time.Sleep(2 * time.Hour)
+		trims(t, eng, 1)
+	})
+}
+
+// deafLog is a log that cannot be trimmed for a while.
+type deafLog struct {
+	*memstore.Log
+	fails bool
+}
+
+func (l *deafLog) Trim(ctx context.Context, log string, before int64) error {
+	if l.fails {
+		return cairn.Errorf(cairn.CodeUnavailable, "the disk is full")
+	}
+	return l.Log.Trim(ctx, log, before)
+}
+
+// What fails is told, stops nothing, and is tried again.
+func TestSweepTellsOfLogsThatAreNotTrimmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		log := &deafLog{Log: st.EventLog().(*memstore.Log), fails: true}
+		eng := open(t, st, counterBot(2), retain(time.Hour, 0), with(func(o *engine.Options) { o.Log = log }))
+		turn(t, eng, "a", "go")
+		turn(t, eng, "b", "go")
+		time.Sleep(2 * time.Hour)
+		r, err := eng.Sweep(t.Context())
+		if err != nil || r.Failed != 2 || len(r.Errors) != 2 || r.Errors[0].SessionID != "a" || r.Trimmed != 0 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		log.fails = false
+		trims(t, eng, 2)
+	})
+}
+
+// plainLog is a log that does not know what is to be swept.
+type plainLog struct{ store.Log }
+
+func TestRetentionIsChecked(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	for name, c := range map[string]struct {
+		keep  engine.EventRetention
+		log   store.Log
+		field string
+	}{
+		"an age below zero":      {keep: engine.EventRetention{Age: -1}, field: "event_retention.age"},
+		"an age below an hour":   {keep: engine.EventRetention{Age: time.Hour - 1}, field: "event_retention.age"},
+		"a number below zero":    {keep: engine.EventRetention{Events: -1}, field: "event_retention.events"},
+		"a log that is no match": {keep: engine.EventRetention{Events: 1}, log: plainLog{st.EventLog()}, field: "event_retention"},
+	} {
+		_, err := engine.New(st, nil, &engine.Options{EventRetention: c.keep, Log: c.log})
+		if e := cairn.AsError(err); !errors.Is(err, cairn.ErrInvalid) || e.Field != c.field {
+			t.Errorf("%s: %v of field %q", name, err, e.Field)
+		}
+	}
+}
+
+// TrimEvents does by hand, for one session, what a sweep does.
+func TestTrimEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(nil)
+		eng := open(t, st, household(cairn.PerStep))
+		for range 3 {
+			turn(t, eng, "s", "go")
+		}
+		all := engine.EventRetention{Age: time.Hour}
+		trim := func(keep engine.EventRetention) int64 {
+			t.Helper()
+			n, err := eng.TrimEvents(t.Context(), "s", keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := trim(all); n != 0 {
+			t.Errorf("%d events of the last hour were trimmed", n)
+		}
+		time.Sleep(time.Hour)
+		if n := trim(engine.EventRetention{}); n != 0 {
+			t.Errorf("%d events were trimmed by a retention that keeps everything", n)
+		}
+		_, last := boundsOf(t, st, "s")
+		if n := trim(engine.EventRetention{Events: int(last) / 2}); n == 0 || n > last/2 {
+			t.Errorf("%d of %d events were trimmed to keep half of them", n, last)
+		}
+		trim(all)
+		if first, _ := boundsOf(t, st, "s"); first != load(t, st, "s").LogSequence+1 {
+			t.Errorf("the log begins with event %d", first)
+		}
+		wantWayOn(t, eng, st, "s")
+
+		_, err := eng.TrimEvents(t.Context(), "none", all)
+		wantError(t, err, cairn.ErrNotFound)
+		page, err := st.List(t.Context(), store.SessionQuery{ParentID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = eng.TrimEvents(t.Context(), page.Items[0].ID, all)
+		wantError(t, err, cairn.ErrInvalid)
+		_, err = eng.TrimEvents(t.Context(), "s", engine.EventRetention{Age: time.Minute})
+		wantError(t, err, cairn.ErrInvalid)
+	})
 }

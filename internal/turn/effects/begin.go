@@ -34,7 +34,7 @@ type BeginIn struct {
 	Child bool
 	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
 	Paused bool
-	// LogLast is the log's last sequence as far as known, for a session that is created in a tree.
+	// LogLast is the log's last sequence as far as known, for a session of a tree: its own process may know an earlier one.
 	LogLast int64
 }
 
@@ -188,6 +188,7 @@ func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
 // begin starts a run on a session in memory. On an error the caller forgets the session.
 func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	row := l.row
+	l.logLast = max(l.logLast, in.LogLast)
 	if in.Agent == "" {
 		in.Agent = row.Agent
 	}

@@ -363,7 +363,8 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 			return turn.Begun{}, nil, err
 		}
 		if what == "" {
-			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.hooks})
+			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.hooks,
+				LogLast: v.l.emit.position()})
 			return b, nil, err
 		}
 	}

@@ -279,7 +279,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 			return turn.Begun{}, err
 		}
 		return v.fx.Begin(v.ctx, BeginIn{SessionID: row.ID, Child: true, Kind: cairn.RunExecute, RunID: v.runID(),
-			Messages: cairn.Text(message).Messages, Hooks: v.l.hooks})
+			Messages: cairn.Text(message).Messages, Hooks: v.l.hooks, LogLast: v.l.emit.position()})
 	})
 }
 
