@@ -107,6 +107,35 @@ func (cmd *restoreCmd) Run(a *app, all *sessionsCmd) error {
 	})
 }
 
+type trimCmd struct {
+	one
+	eventFlags
+}
+
+// Run trims.
+func (cmd *trimCmd) Run(a *app, all *sessionsCmd) error {
+	if cmd.eventFlags == (eventFlags{}) {
+		return misuse("trim: say what is kept, with --event-age, --events or both")
+	}
+	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		n, err := eng.TrimEvents(ctx, cmd.Session, cmd.retention())
+		if err != nil {
+			return err
+		}
+		if all.JSON {
+			return printJSON(a.stdout, trimmedEvents{cmd.Session, n})
+		}
+		_, err = fmt.Fprintf(a.stdout, "Trimmed %s of session %s.\n", count(int(n), "event"), cmd.Session)
+		return err
+	})
+}
+
+// trimmedEvents is what trim prints as JSON.
+type trimmedEvents struct {
+	Session string `json:"session"`
+	Events  int64  `json:"events_trimmed"`
+}
+
 type stopCmd struct {
 	one
 	Abort  bool   `help:"End the run as failed instead of interrupted."`

@@ -28,6 +28,7 @@ type sessionsCmd struct {
 	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
 	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`
 	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
+	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
 	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
 }
 

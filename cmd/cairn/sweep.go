@@ -13,12 +13,23 @@ import (
 
 // removalCmds holds the commands that end sessions for good.
 type removalCmds struct {
-	Sweep sweepCmd `cmd:"" help:"Remove sessions that have expired, and for good those that were removed long enough ago."`
+	Sweep sweepCmd `cmd:"" help:"Remove sessions that have expired, and for good those that were removed long enough ago. Trim event logs."`
 	Erase eraseCmd `cmd:"" help:"Remove a session for good, now."`
+}
+
+// eventFlags say how much of an event log is kept.
+type eventFlags struct {
+	EventAge time.Duration `placeholder:"DURATION" help:"Trim the events of runs that ended longer ago; at least 1h. Default: keep them."`
+	Events   int           `placeholder:"N" help:"Trim a log to its newest N events, and the rest of the run they begin in; those of the last hour stay. Default: keep all."`
+}
+
+func (f eventFlags) retention() engine.EventRetention {
+	return engine.EventRetention{Age: f.EventAge, Events: f.Events}
 }
 
 type sweepCmd struct {
 	storeFlags
+	eventFlags
 	JSON      bool          `name:"json" help:"Print JSON."`
 	Retention time.Duration `default:"720h" help:"Keep what was deleted or has expired for so long; 0s keeps nothing. Default: 720h."`
 }
@@ -30,13 +41,14 @@ func (cmd *sweepCmd) Run(a *app) error {
 	}
 	own := *a
 	own.engine.Retention = max(cmd.Retention, 1) // 0 would mean the default
+	own.engine.EventRetention = cmd.retention()
 	return cmd.inspect(&own, func(ctx context.Context, eng *engine.Engine) error {
 		r, err := eng.Sweep(ctx)
 		if printed := cmd.print(a, r); printed != nil {
 			return printed
 		}
 		if err == nil && r.Failed > 0 {
-			err = cairn.Errorf(cairn.CodeUnavailable, "%s could not be removed or purged", count(r.Failed, "session"))
+			err = cairn.Errorf(cairn.CodeUnavailable, "%s could not be removed, purged or trimmed", count(r.Failed, "session"))
 		}
 		return err
 	})
@@ -46,9 +58,10 @@ func (cmd *sweepCmd) print(a *app, r engine.SweepReport) error {
 	if cmd.JSON {
 		return printJSON(a.stdout, r)
 	}
-	err := list(a, false, items(r), []string{"DETECTED", "EXPIRED", "PURGED", "SNAPSHOTS DELETED", "FAILED"},
+	err := list(a, false, items(r), []string{"DETECTED", "EXPIRED", "PURGED", "SNAPSHOTS DELETED", "EVENTS TRIMMED", "FAILED"},
 		func(r *engine.SweepReport) []string {
-			return []string{fmt.Sprint(r.Detected), fmt.Sprint(r.Expired), fmt.Sprint(r.Purged), fmt.Sprint(r.SnapshotsDeleted), fmt.Sprint(r.Failed)}
+			return []string{fmt.Sprint(r.Detected), fmt.Sprint(r.Expired), fmt.Sprint(r.Purged), fmt.Sprint(r.SnapshotsDeleted),
+				fmt.Sprint(r.EventsTrimmed), fmt.Sprint(r.Failed)}
 		})
 	if err != nil || len(r.Errors) == 0 {
 		return err

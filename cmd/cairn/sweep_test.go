@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,28 +32,77 @@ func TestSweep(t *testing.T) {
 	if stdout, _, code := b.run("", "sessions", "delete", "other", "--yes"); code != exitOK {
 		t.Fatal(stdout)
 	}
-	sweep("0 0 0 0 0")
+	sweep("0 0 0 0 0 0")
 	later(7 * 24 * time.Hour)
-	sweep("1 1 0 0 0")
+	sweep("1 1 0 0 0 0")
 	if _, _, code := b.run("", "sessions", "show", "demo"); code != exitNotFound {
 		t.Errorf("the session has not expired: exit %d", code)
 	}
-	sweep("0 0 1 1 0", "--retention", "168h") // the other one was deleted longer ago
+	sweep("0 0 1 1 0 0", "--retention", "168h") // the other one was deleted longer ago
 	later(30 * 24 * time.Hour)
 	stdout, _, code := b.run("", "sweep", "--json")
-	if want := "{\n  \"detected\": 0,\n  \"expired\": 0,\n  \"purged\": 1,\n  \"snapshots_deleted\": 1,\n  \"failed\": 0\n}\n"; stdout != want || code != exitOK {
+	if want := "{\n  \"detected\": 0,\n  \"expired\": 0,\n  \"purged\": 1,\n  \"snapshots_deleted\": 1,\n  \"trimmed\": 0,\n  \"events_trimmed\": 0,\n  \"failed\": 0\n}\n"; stdout != want || code != exitOK {
 		t.Errorf("exit %d, %s", code, stdout)
 	}
 	b.run("hello\n", "demo")
 	b.run("", "sessions", "delete", "demo", "--yes")
-	sweep("0 0 1 1 0", "--retention", "0s")
-	for _, bad := range [][]string{{"--retention", "-1s"}, {"--retention", "long"}, {"more"}} {
+	sweep("0 0 1 1 0 0", "--retention", "0s")
+	for _, bad := range [][]string{{"--retention", "-1s"}, {"--retention", "long"}, {"more"}, {"--events", "-1"}, {"--event-age", "59m"}} {
 		if _, stderr, code := b.run("", append([]string{"sweep"}, bad...)...); code != exitUsage || stderr == "" {
 			t.Errorf("sweep %q: exit %d, %s", bad, code, stderr)
 		}
 	}
 	if _, _, code := b.run("", "sweep", "--db", filepath.Join(b.dir, "none.db")); code != exitNotFound {
 		t.Errorf("sweep of no database: exit %d", code)
+	}
+}
+
+// Events are trimmed by sweep, of all sessions, and by sessions trim, of one; events prints what is left.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	events := func(session string, flags ...string) (lines []string) {
+		t.Helper()
+		stdout, stderr, code := b.run("", append([]string{"sessions", "events", session}, flags...)...)
+		if code != exitOK {
+			t.Fatalf("events: exit %d, %s", code, stderr)
+		}
+		return strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+	}
+	for range 3 {
+		b.run("hello\n", "demo")
+	}
+	b.run("hello\nhello\n", "demo", "--session", "other")
+	all := events("demo")
+	if stdout, stderr, code := b.run("", "sessions", "trim", "demo", "--events", "1"); code != exitOK || stdout != "Trimmed 0 events of session demo.\n" {
+		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
+	}
+	b.mu.Lock()
+	b.clock = b.clock.Add(2 * time.Hour)
+	b.mu.Unlock()
+	if stdout, _, code := b.run("", "sessions", "trim", "demo", "--events", "1", "--json"); code != exitOK || !strings.Contains(stdout, `"events_trimmed": `) || strings.Contains(stdout, ": 0") {
+		t.Fatalf("exit %d, %s", code, stdout)
+	}
+	left := events("demo")
+	if n := len(all) - len(left); n <= 0 || left[0] != all[n] || !slices.Equal(left, all[n:]) {
+		t.Errorf("of\n%s\nthere is left\n%s", strings.Join(all, "\n"), strings.Join(left, "\n"))
+	}
+	if _, stderr, code := b.run("", "sessions", "events", "demo", "--after", "1"); code != exitFailure || !strings.Contains(stderr, "trimmed, the first one left is") {
+		t.Errorf("events after one that was trimmed: exit %d, %s", code, stderr)
+	}
+	if stdout, stderr, code := b.run("", "sweep", "--event-age", "1h"); code != exitOK || strings.HasSuffix(strings.TrimSpace(stdout), " 0               0") {
+		t.Errorf("sweep: exit %d, %s%s", code, stdout, stderr)
+	}
+	if _, stderr, code := b.run("", "sessions", "events", "other", "--after", "1"); code != exitFailure || !strings.Contains(stderr, "trimmed") {
+		t.Errorf("events of a log that was swept: exit %d, %s", code, stderr)
+	}
+	for _, bad := range [][]string{{"demo"}, {"demo", "--events", "-1"}, {"demo", "--event-age", "59m"}, {"--events", "1"}} {
+		if _, stderr, code := b.run("", append([]string{"sessions", "trim"}, bad...)...); code != exitUsage || stderr == "" {
+			t.Errorf("trim %q: exit %d, %s", bad, code, stderr)
+		}
+	}
+	if _, _, code := b.run("", "sessions", "trim", "none", "--events", "1"); code != exitNotFound {
+		t.Errorf("trim of no session: exit %d", code)
 	}
 }
 
@@ -63,8 +113,8 @@ func TestSweepReport(t *testing.T) {
 	if err := (&sweepCmd{}).print(&app{stdout: &out}, r); err != nil {
 		t.Fatal(err)
 	}
-	const want = `DETECTED  EXPIRED  PURGED  SNAPSHOTS DELETED  FAILED
-3         2        0       0                  1
+	const want = `DETECTED  EXPIRED  PURGED  SNAPSHOTS DELETED  EVENTS TRIMMED  FAILED
+3         2        0       0                  0               1
 
 SESSION  ERROR
 s-1      corrupt: stored session does not decode

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -120,7 +121,7 @@ func partText(p *cairn.Part) string {
 
 type eventsCmd struct {
 	one
-	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and made again. Default: all."`
+	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and made again. Default: all that are kept."`
 	Limit  int          `default:"0" help:"At most so many; 0 prints all. Default: 0."`
 	Follow bool         `short:"f" help:"Wait for more until interrupted."`
 }
@@ -131,12 +132,14 @@ func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
 		return misuse("--limit cannot be negative")
 	}
 	return all.inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		events := cmd.kept(func(after cairn.Cursor) iter.Seq2[cairn.Event, error] {
+			if cmd.Follow {
+				return eng.Events(ctx, cmd.Session, after)
+			}
+			return historyAfter(ctx, eng, cmd.Session, after)
+		})
 		if !cmd.Follow && all.JSON {
-			return printArray(a.stdout, eventLines(first(historyAfter(ctx, eng, cmd.Session, cmd.After), cmd.Limit)))
-		}
-		events := historyAfter(ctx, eng, cmd.Session, cmd.After)
-		if cmd.Follow {
-			events = eng.Events(ctx, cmd.Session, cmd.After)
+			return printArray(a.stdout, eventLines(first(events, cmd.Limit)))
 		}
 		lines := json.NewEncoder(a.stdout)
 		for ev, err := range first(events, cmd.Limit) {
@@ -156,6 +159,22 @@ func (cmd *eventsCmd) Run(a *app, all *sessionsCmd) error {
 		}
 		return nil
 	})
+}
+
+// kept reads events after the cursor that is asked for or, if none is, from the first one that was not trimmed.
+func (cmd *eventsCmd) kept(read func(cairn.Cursor) iter.Seq2[cairn.Event, error]) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		for ev, err := range read(cmd.After) {
+			var trimmed *store.TrimmedError
+			if cmd.After == (cairn.Cursor{}) && errors.As(err, &trimmed) {
+				read(cairn.After(trimmed.First - 1))(yield)
+				return
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
 }
 
 // eventLine is an event with its cursor, as JSON.

@@ -12,6 +12,7 @@ import (
 
 type workCmd struct {
 	deskFlags
+	eventFlags
 	JSON bool `name:"json" help:"Log lines of JSON."`
 }
 
@@ -25,7 +26,9 @@ func (cmd *workCmd) Run(a *app) (err error) {
 	log := cmd.logger(a, slog.LevelInfo)
 	var level slog.LevelVar
 	level.Set(slog.LevelError + 1) // the error says why a host cannot be had
-	d, err := openDesk(ctx, a, cmd.deskFlags, deskOptions{
+	own := *a
+	own.engine.EventRetention = cmd.retention()
+	d, err := openDesk(ctx, &own, cmd.deskFlags, deskOptions{
 		serve: true, drain: drain, logger: log, warnings: cmd.logger(a, &level), hooks: []*cairn.Hooks{tell(log)},
 	})
 	if err != nil {
