@@ -100,12 +100,20 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	if st, err = open(o.Dir); err != nil {
+	st, err = open(o.Dir)
+	for until := time.Now().Add(openWithin); errors.Is(err, cairn.ErrUnavailable) && time.Now().Before(until); {
+		time.Sleep(50 * time.Millisecond)
+		st, err = open(o.Dir)
+	}
+	if err != nil {
 		return nil, nil, nil, nil, err
 	}
 	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), o.options(log))
 	return j, st, eng, leave, err
 }
+
+// openWithin is how long a process tries to open a store that another one, which sleeps, may have locked.
+const openWithin = time.Minute
 
 // options are those of the process's engine.
 func (o *order) options(log io.Writer) *engine.Options {
