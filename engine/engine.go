@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -80,6 +81,9 @@ type Options struct {
 	// HostGrace is how long Work leaves a run alone whose lease ran out if it was given to a [Keeper] of another name than
 	// Host has, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for that.
 	HostGrace time.Duration
+	// Version is what Work registers as the program's version, see [Worker]; empty means that of the program's main module,
+	// or the revision that it was built from.
+	Version string
 	// Now is the process's clock; nil means time.Now. It only measures how long something takes within the process: every time
 	// that decides something is the store's, so a clock that is wrong changes nothing.
 	Now func() time.Time
@@ -94,6 +98,8 @@ type Engine struct {
 	store store.Store
 	// sweeper is the store, if that can hide what it removes; else nil.
 	sweeper store.Sweeper
+	// records are the store's, if it keeps any; else nil.
+	records store.Records
 	log     store.Log
 	fx      *effects.Effects
 	agents  map[string]*cairn.Agent
@@ -104,8 +110,9 @@ type Engine struct {
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
 	beats      heartbeats
-	readers    watchers // of event logs
-	crew       crew     // runs the goroutines of runs and of tools
+	readers    watchers     // of event logs
+	crew       crew         // runs the goroutines of runs and of tools
+	working    atomic.Int64 // calls of Work that are registered
 
 	mu        sync.Mutex
 	closed    bool
@@ -122,6 +129,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	}
 	e := &Engine{store: st, agents: map[string]*cairn.Agent{}, beginning: map[string]struct{}{}, driving: map[string]*Run{}}
 	e.sweeper, _ = st.(store.Sweeper)
+	if p, ok := st.(store.RecordProvider); ok {
+		e.records = p.Records()
+	}
 	if opts != nil {
 		e.opts = *opts
 	}

@@ -67,9 +67,15 @@ func (o *Options) complete() error {
 			return err
 		}
 	}
+	if err := cairn.CheckText("version", o.Version); err != nil {
+		return err
+	}
 	o.Coalesce = max(o.Coalesce, 0)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Version == "" {
+		o.Version = buildVersion()
 	}
 	if o.Now == nil {
 		o.Now = time.Now

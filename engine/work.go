@@ -18,15 +18,19 @@ const skipFor = 30 * time.Second
 // Work serves the store until ctx is done, then returns nil: it looks for runs whose process died and drives them on
 // from their last commit, in this process; it resumes sessions that have every answer they waited for, and closes calls
 // whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
-// store. Runs that it took on go on after ctx is done, until the engine is closed. The error is ErrClosed after Close.
+// store. Meanwhile the engine is registered there, see [Engine.Workers]. Runs that it took on go on after ctx is done,
+// until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
 	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, told: map[string]bool{}}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
+	background, stop := context.WithCancel(ctx)
+	defer stop()
+	if e.records != nil {
+		waiting.Go(func() { e.keepRegistered(background) })
+	}
 	if e.opts.SweepInterval > 0 {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		waiting.Go(func() { e.sweepOften(ctx) })
+		waiting.Go(func() { e.sweepOften(background) })
 	}
 	for {
 		found, err := e.work(ctx, w, &waiting)

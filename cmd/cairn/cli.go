@@ -30,7 +30,7 @@ type grammar struct {
 	Demo     demoCmd     `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
 	Sessions sessionsCmd `cmd:"" help:"Look at stored sessions and change them."`
 	Inbox    inboxCmd    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
-	Work     workCmd     `cmd:"" help:"Go on with the demo's sessions that are ready or whose process died, until interrupted."`
+	Work     workCmds    `cmd:"" help:"Be a worker, or look at all workers."`
 	Removal  removalCmds `embed:""`
 	Store    storeCmd    `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  migrateCmd  `cmd:"" help:"Make the tables of a store, or tell how far they are."`

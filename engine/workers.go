@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// workersNamespace is the namespace of the records of workers, by their owners' names.
+const workersNamespace = "cairn.workers"
+
+// Worker is an engine in Work, as it registered with its store.
+type Worker struct {
+	// Owner names the engine in the leases that it holds: its machine, its process, and an id of its own.
+	Owner string `json:"owner"`
+	// Agents are the names of those that it serves, sorted.
+	Agents []string `json:"agents"`
+	// Host is the name of the Keeper that drives its runs; empty for goroutines of the process and for another Host.
+	Host string `json:"host,omitempty"`
+	// Version is Options.Version.
+	Version string `json:"version,omitempty"`
+	// Since is when it registered, HeartbeatAt its last heartbeat, and Until when its registration lapses without another
+	// one. AsOf is what time it was when this was read. All are the store's times.
+	Since       time.Time `json:"since"`
+	HeartbeatAt time.Time `json:"heartbeat_at"`
+	Until       time.Time `json:"until"`
+	AsOf        time.Time `json:"as_of"`
+}
+
+// registration is the value of a worker's record. What else is known of a worker are the times of that record.
+type registration struct {
+	Owner   string   `json:"owner"`
+	Agents  []string `json:"agents"`
+	Host    string   `json:"host,omitempty"`
+	Version string   `json:"version,omitempty"`
+}
+
+// keepRegistered registers this engine as a worker and repeats that three times in a lease's time, which is the record's
+// time to live, until ctx is done. Then it removes the record, unless the engine works in another call of Work. A store that
+// fails does not keep a worker from its work: it is said once, and tried again with the next heartbeat.
+func (e *Engine) keepRegistered(ctx context.Context) {
+	e.working.Add(1)
+	tick := time.NewTicker(max(e.opts.LeaseTTL/3, 1))
+	defer tick.Stop()
+	for failing := false; ; {
+		err := e.register(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			e.opts.Logger.Warn("worker could not register", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if e.working.Add(-1) == 0 {
+				e.deregister(ctx)
+			}
+			return
+		}
+	}
+}
+
+// workerKey returns the key of the engine's record: its owner's name, or where that is no identifier one made of it.
+func (e *Engine) workerKey() string {
+	if ids.Check(e.fx.Owner) != "" {
+		return ids.Derive("worker", e.fx.Owner)
+	}
+	return e.fx.Owner
+}
+
+func (e *Engine) register(ctx context.Context) error {
+	r := registration{Owner: e.fx.Owner, Agents: e.served(), Version: e.opts.Version}
+	if k, ok := e.opts.Host.(Keeper); ok {
+		r.Host = k.Name()
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeInternal, "the registration of a worker does not encode: %w", err)
+	}
+	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: workersNamespace, Key: e.workerKey(), Value: value,
+		Seen: store.AnyVersion, TTL: e.opts.LeaseTTL})
+	return err
+}
+
+// deregister removes the engine's record, which would lapse by itself.
+func (e *Engine) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	err := e.records.Delete(ctx, workersNamespace, e.workerKey(), store.AnyVersion)
+	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrClosed) {
+		e.opts.Logger.Warn("worker could not deregister", "error", err)
+	}
+}
+
+// Workers yields the registered workers of the store, of all processes, by the names of their owners. A worker that died is
+// among them until its registration lapses, at most Options.LeaseTTL of that worker after its last heartbeat. A store that is
+// no store.RecordProvider has none.
+func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
+	return func(yield func(Worker, error) bool) {
+		if e.records == nil {
+			return
+		}
+		for q := (store.RecordQuery{Namespace: workersNamespace}); ; {
+			page, err := e.records.List(ctx, q)
+			if err != nil {
+				yield(Worker{}, err)
+				return
+			}
+			for i := range page.Items {
+				if w, err := readWorker(&page.Items[i]); !yield(w, err) || err != nil {
+					return
+				}
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+func readWorker(r *store.Record) (Worker, error) {
+	var value registration
+	if err := json.Unmarshal(r.Value, &value); err != nil {
+		return Worker{}, cairn.Errorf(cairn.CodeCorrupt, "the record of worker %q does not decode: %w", r.Key, err)
+	}
+	return Worker{Owner: value.Owner, Agents: value.Agents, Host: value.Host, Version: value.Version,
+		Since: r.CreatedAt, HeartbeatAt: r.UpdatedAt, Until: r.ExpiresAt, AsOf: r.AsOf}, nil
+}
+
+// Unserved yields what is due of agents that no registered worker serves, the longest due first. It reads all that is due.
+// Of a store that is no store.RecordProvider that is all of it.
+func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
+	return func(yield func(store.Due, error) bool) {
+		served := map[string]bool{}
+		for w, err := range e.Workers(ctx) {
+			if err != nil {
+				yield(store.Due{}, err)
+				return
+			}
+			for _, agent := range w.Agents {
+				served[agent] = true
+			}
+		}
+		for q := (store.DueQuery{Limit: 1000}); ; {
+			page, err := e.store.Due(ctx, q)
+			if err != nil {
+				yield(store.Due{}, err)
+				return
+			}
+			for _, d := range page.Items {
+				if !served[d.Agent] && !yield(d, nil) {
+					return
+				}
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// buildVersion returns what this program was built from: the version of its main module, or else the revision.
+var buildVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	revision := ""
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value
+		}
+	}
+	if info.Main.Version == "(devel)" && revision != "" {
+		return revision
+	}
+	return cmp.Or(info.Main.Version, revision)
+})
