@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,25 +68,25 @@ func TestWorkerRegisters(t *testing.T) {
 // muted is a store of which one process cannot write records any more, as one that died could not.
 type muted struct {
 	*memstore.Store
-	dead *bool
+	dead *atomic.Bool
 }
 
 func (m muted) Records() store.Records { return mutedRecords{m.Store.Records(), m.dead} }
 
 type mutedRecords struct {
 	store.Records
-	dead *bool
+	dead *atomic.Bool
 }
 
 func (m mutedRecords) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
-	if *m.dead {
+	if m.dead.Load() {
 		return nil, cairn.Errorf(cairn.CodeUnavailable, "the store cannot be reached")
 	}
 	return m.Records.Put(ctx, w)
 }
 
 func (m mutedRecords) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if *m.dead {
+	if m.dead.Load() {
 		return cairn.Errorf(cairn.CodeUnavailable, "the store cannot be reached")
 	}
 	return m.Records.Delete(ctx, namespace, key, seen)
@@ -95,7 +96,7 @@ func (m mutedRecords) Delete(ctx context.Context, namespace, key string, seen in
 func TestDeadWorkerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(nil)
-		var dead bool
+		var dead atomic.Bool
 		var log bytes.Buffer
 		first := open(t, muted{shared, &dead}, bot(scripted.New()), quiet, named("a"),
 			with(func(o *engine.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
@@ -107,7 +108,7 @@ func TestDeadWorkerIsGone(t *testing.T) {
 		if all := workers(t, second); len(all) != 2 || all["engine_a1"].Since.Sub(all["engine_b1"].Since) != 5*time.Second {
 			t.Errorf("two workers: %+v", all)
 		}
-		dead = true
+		dead.Store(true)
 		lapses := workers(t, second)["engine_a1"].Until
 		time.Sleep(time.Until(lapses) - 1)
 		if all := workers(t, second); len(all) != 2 {
@@ -121,7 +122,7 @@ func TestDeadWorkerIsGone(t *testing.T) {
 		if said := strings.Count(log.String(), "could not register"); said != 1 {
 			t.Errorf("that it cannot register was logged %d times:\n%s", said, log.String())
 		}
-		dead = false
+		dead.Store(false)
 		back := time.Now()
 		time.Sleep(10 * time.Second)
 		if w := workers(t, second)["engine_a1"]; w.Since.Before(back) {
