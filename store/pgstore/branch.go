@@ -76,6 +76,9 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 		return nil, err
 	}
 	w.d.Row.MessageCount = count
+	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+		return nil, err
+	}
 	if err := w.apply(ctx, c); err != nil {
 		return nil, err
 	}

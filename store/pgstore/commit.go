@@ -43,7 +43,10 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err != nil {
 		return nil, err
 	}
-	if err := s.try(ctx, "commit", w.repeat(), func(ctx context.Context, cn *conn) error { return w.run(ctx, cn) }); err != nil {
+	err = s.looking(ctx, func() error {
+		return s.reach(ctx, "commit", w.repeat(), func() error { return s.commit(ctx, w) })
+	})
+	if err != nil {
 		return nil, err
 	}
 	if w.left != nil {
@@ -125,24 +128,30 @@ func (w *write) repeat() repeat {
 	return once
 }
 
-// run does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is read
+// commit does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is read
 // for it. A commit that meets another writer then, or is of several statements, holds the session's row.
-func (w *write) run(ctx context.Context, c *conn) error {
-	if w.c.Rewind == "" && w.c.RewindRun == "" {
-		for _, attempt := range []func(context.Context, *conn) error{w.attemptKnown, w.attemptRead} {
-			if err := attempt(ctx, c); err != nil && !contradicted(err) || w.result != nil {
+func (s *Store) commit(ctx context.Context, w *write) error {
+	rewinds := w.c.Rewind != "" || w.c.RewindRun != ""
+	if !rewinds {
+		if err := s.commitKnown(ctx, w); err != nil && !contradicted(err) || w.result != nil {
+			return err
+		}
+	}
+	return s.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error {
+		if !rewinds {
+			if err := w.attemptRead(ctx, c); err != nil && !contradicted(err) || w.result != nil {
 				return err
 			}
 		}
-	}
-	return c.transact(ctx, func(c *conn) error { return w.runLocked(ctx, c) })
+		return c.transact(ctx, func(c *conn) error { return w.runLocked(ctx, c) })
+	})
 }
 
-// attemptKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row is
+// commitKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row is
 // not as it was, or not enough.
-func (w *write) attemptKnown(ctx context.Context, c *conn) error {
+func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	seen := plan.Seen{ID: w.id}
-	known := c.s.known.get(w.id)
+	known := s.known.get(w.id)
 	switch {
 	case known != nil:
 		seen.Row, seen.Checkpoints, w.key = known.row, known.checkpoints, known.key
@@ -152,7 +161,18 @@ func (w *write) attemptKnown(ctx context.Context, c *conn) error {
 	if w.d = plan.Try(w.c, &seen); w.d == nil {
 		return nil
 	}
-	return w.apply(ctx, c)
+	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+		return err
+	}
+	if s.opts.Collectors > 0 && w.joins() {
+		return s.joiner.apply(ctx, w)
+	}
+	return s.alone(ctx, w)
+}
+
+// alone writes a delta in a statement of its own.
+func (s *Store) alone(ctx context.Context, w *write) error {
+	return s.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error { return w.apply(ctx, c) })
 }
 
 // attemptRead does the commit on the row as it is read, or refuses it.
@@ -184,19 +204,18 @@ func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.S
 		w.result = seen.Row
 		return nil
 	}
+	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+		return err
+	}
 	return w.apply(ctx, c)
 }
 
 // apply writes the delta. Without a result its conditions did not hold.
 func (w *write) apply(ctx context.Context, c *conn) (err error) {
-	d := w.d
-	if cut := d.Cut; cut != nil { // in a transaction
+	if cut := w.d.Cut; cut != nil { // in a transaction
 		if _, err := c.exec(ctx, sqlCut, w.key, cut.Messages, cut.State, cut.Checkpoint); err != nil {
 			return err
 		}
-	}
-	if w.headData, err = encodeHead(d.Row, d.Checkpoints); err != nil {
-		return err
 	}
 	text := w.statement()
 	var key int64
@@ -206,13 +225,18 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	if err != nil || key == 0 { // with an error also if the row came, for the server commits after that
 		return err
 	}
-	row := d.At(now)
+	w.written(key, updated, until, now)
+	return nil
+}
+
+// written makes the row that was written the result.
+func (w *write) written(key int64, updated time.Time, until *time.Time, now time.Time) {
+	row := w.d.At(now)
 	row.UpdatedAt, row.Lease.Until = updated.UTC(), instant(until)
 	if row.AsOf.Before(row.UpdatedAt) { // the server's clock was set back
 		row.AsOf = row.UpdatedAt
 	}
-	w.result, w.left = copyOf(row), &knownSession{key, row, d.Checkpoints}
-	return nil
+	w.result, w.left = copyOf(row), &knownSession{key, row, w.d.Checkpoints}
 }
 
 // statement returns the least statement that writes the delta.

@@ -96,13 +96,16 @@ const (
 // try runs an operation on a connection, and runs it again while the server cannot be reached, for as long as RetryFor
 // says; and when it has found what may have expired.
 func (s *Store) try(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
-	return s.looking(ctx, func() error { return s.reach(ctx, doing, how, do) })
+	return s.looking(ctx, func() error {
+		return s.reach(ctx, doing, how, func() error { return s.once(ctx, how, do) })
+	})
 }
 
-func (s *Store) reach(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
+// reach runs an operation, again while the server cannot be reached.
+func (s *Store) reach(ctx context.Context, doing string, how repeat, do func() error) error {
 	began := time.Time{}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := s.once(ctx, how, do)
+		err := do()
 		if err == nil {
 			return nil
 		}

@@ -54,7 +54,7 @@ func TestCutConnections(t *testing.T) {
 			t.Parallel()
 			// A quarter of all requests is cut, those that connect included. However many tries that takes, no step gives up.
 			s, wire := throughProxy(t, Options{SimpleProtocol: p.simple, RetryFor: 5 * time.Minute})
-			const writers, steps = 4, 60
+			const writers, steps = 12, 30 // so that some go together
 			steppers := make([]*stepper, writers)
 			for i := range steppers {
 				steppers[i] = newStepper(t, s, fmt.Sprint("session-", i), nil)

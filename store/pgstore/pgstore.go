@@ -42,6 +42,10 @@ type Options struct {
 	// RetryFor is for how long an operation is tried again while the server cannot be reached, as during a failover; 0 means
 	// 10 s, negative means never. An operation that may have happened is tried again only if that cannot do it twice.
 	RetryFor time.Duration
+	// Collectors is how many statements of steps are under way at once: the steps of other sessions that come meanwhile go
+	// together in one statement, when one is done, which costs the server and this process a fraction. 0 means 2; more are
+	// better where the server has many processors, or an answer takes milliseconds. Negative means that each goes alone.
+	Collectors int
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
 	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are there
@@ -52,6 +56,9 @@ type Options struct {
 
 // defaultConnections lets the server put several commits on disk at once.
 const defaultConnections = 16
+
+// defaultCollectors lets one statement be worked out while another one is put on disk.
+const defaultCollectors = 2
 
 // maxSchema leaves room for what the names of notification channels add: an identifier has at most 63 bytes.
 const maxSchema = 48
@@ -91,6 +98,9 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 	if out.MaxEvent == 0 {
 		out.MaxEvent = store.DefaultMaxEvent
 	}
+	if out.Collectors == 0 {
+		out.Collectors = defaultCollectors
+	}
 	return out, nil
 }
 
@@ -105,6 +115,7 @@ type Store struct {
 	listen   *pgx.ConnConfig // nil if nothing can listen
 	texts    texts
 	known    known
+	joiner   joiner
 	log      *Log
 	hub      tail.Hub
 	stops    signal
@@ -189,6 +200,7 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	s := &Store{opts: o, pool: pool}
 	s.texts.schema = pgx.Identifier{o.Schema}.Sanitize()
 	s.log = &Log{s: s}
+	s.joiner.s = s
 	s.listener.s = s
 	if o.canListen() {
 		s.listen = pool.Config().ConnConfig
@@ -244,6 +256,7 @@ func (s *Store) Close() error {
 		s.listener.close()
 		s.hub.WakeAll()
 		s.stops.raise()
+		s.joiner.wait()
 		if s.ownsPool {
 			s.pool.Close()
 		}

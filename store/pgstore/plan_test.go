@@ -174,14 +174,26 @@ func TestCommitsUseTheirIndexes(t *testing.T) {
 		of   *statement
 		uses []string
 	}{
-		"step":          {commitStep, kept},
-		"state":         {commitState, kept},
-		"run":           {commitRun, append(kept, "runs_id")},
-		"all there is":  {commitAll, append(kept, "runs_id", "queue_(id|pkey)", "cache_pkey", "calls_pkey", "assignments_call", "sessions_pkey")},
-		"a new session": {createAll, []string{"sessions_id", "cache_pkey", "assignments_call"}},
+		"step":             {commitStep, kept},
+		"state":            {commitState, kept},
+		"run":              {commitRun, append(kept, "runs_id")},
+		"all there is":     {commitAll, append(kept, "runs_id", "queue_(id|pkey)", "cache_pkey", "calls_pkey", "assignments_call", "sessions_pkey")},
+		"several sessions": {joinedStatement(w), append(kept, "runs_id")},
+		"a new session":    {createAll, []string{"sessions_id", "cache_pkey", "assignments_call"}},
 	} {
 		t.Run(name, func(t *testing.T) { wantIndexes(t, name, s.plan(t, c.of.text, c.of.values(w)...), c.uses...) })
 	}
+}
+
+// joinedStatement is sqlJoined with the rows of one step.
+func joinedStatement(w *write) *statement {
+	var columns joinedColumns
+	columns.add(w)
+	s := &statement{text: sqlJoined}
+	for _, v := range columns.values() {
+		s.args = append(s.args, func(*write) any { return v })
+	}
+	return s
 }
 
 // TestListsUseTheirIndexes looks at each filter that has an index: the page is read from it in order, without sorting.

@@ -1,0 +1,280 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn/store/plan"
+	"github.com/jackc/pgx/v5"
+)
+
+// sqlJoined commits steps of several sessions, each if its own conditions hold. It does not wait for sessions that another
+// writer is at, for two such statements would wait for each other; who is not in the answer is tried alone. A session is
+// in it once. The arguments are columns, one after the other: of the heads, the messages, the checkpoints, the changes of
+// state, and the runs that begin and end. By the keys of heads and runs, by sessions_id, and by staged_key.
+const sqlJoined = `
+WITH step AS MATERIALIZED (
+	SELECT *
+	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
+		$9::interval[], $10::text[], $11::boolean[])
+		p (key, version, token, next_token, root_id, run_id, status, data, lease_in, drop_stop, drop_staged)
+), locked AS MATERIALIZED (
+	SELECT p.*
+	FROM step p, LATERAL (
+		SELECT FROM {schema}.heads h
+		WHERE h.session = p.key AND h.version = p.version AND h.lease_token = p.token
+			AND (h.lease_until > statement_timestamp() OR NOT EXISTS (
+				SELECT FROM {schema}.sessions r WHERE r.id = p.root_id AND r.sweep_at <= statement_timestamp()))
+		FOR NO KEY UPDATE SKIP LOCKED) l
+), head AS (
+	UPDATE {schema}.heads h
+	SET version = h.version + 1, updated_at = greatest(h.updated_at, statement_timestamp()), lease_token = p.next_token,
+		run_id = p.run_id, suspended_step = '', data = p.data,
+		lease_until = coalesce(statement_timestamp() + p.lease_in, h.lease_until), next_deadline = NULL,
+		stop = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop END,
+		stop_run = CASE h.stop_run WHEN p.drop_stop THEN '' ELSE h.stop_run END,
+		status = p.status, due = '', due_at = NULL
+	FROM locked p
+	WHERE h.session = p.key
+	RETURNING h.session, h.updated_at, h.lease_until, p.drop_staged
+), added AS (
+	INSERT INTO {schema}.messages (session, number, created_at, data)
+	SELECT h.session, m.number, h.updated_at, m.data
+	FROM unnest($12::bigint[], $13::bigint[], $14::text[]) m (session, number, data) JOIN head h USING (session)
+), checkpoint AS (
+	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
+		id, step_id, run_id, parent_id)
+	SELECT h.session, c.number, c.turn, c.step, c.message_count, c.state_position, c.log_sequence, h.updated_at, c.id,
+		c.step_id, c.run_id, c.parent_id
+	FROM unnest($15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[],
+			$22::text[], $23::text[], $24::text[], $25::text[])
+			c (session, number, turn, step, message_count, state_position, log_sequence, id, step_id, run_id, parent_id)
+		JOIN head h USING (session)
+), changed AS (
+	INSERT INTO {schema}.state (session, position, keyframe, data)
+	SELECT h.session, c.position, c.keyframe, c.data
+	FROM unnest($26::bigint[], $27::bigint[], $28::boolean[], $29::text[]) c (session, position, keyframe, data)
+		JOIN head h USING (session)
+), started AS (
+	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
+		before_position, data)
+	SELECT h.session, r.turn, r.id, h.updated_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
+		r.data
+	FROM unnest($30::bigint[], $31::bigint[], $32::text[], $33::bigint[], $34::bigint[], $35::text[], $36::bigint[],
+			$37::text[]) r (session, turn, id, start_sequence, first_message, before_checkpoint, before_position, data)
+		JOIN head h USING (session)
+), ended AS (
+	UPDATE {schema}.runs r
+	SET ended_at = CASE WHEN e.over THEN e.updated_at END, data = e.data
+	FROM (
+		SELECT e.*, h.updated_at
+		FROM unnest($38::bigint[], $39::text[], $40::boolean[], $41::text[]) e (session, id, over, data) JOIN head h USING (session)
+		OFFSET 0) e -- else the plan may read all runs of the session
+	WHERE r.session = e.session AND r.id = e.id
+), dropped AS (
+	DELETE FROM {schema}.staged WHERE session = ANY (ARRAY(SELECT h.session FROM head h WHERE h.drop_staged))
+)
+SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
+FROM head h`
+
+const (
+	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step goes alone.
+	mostJoined    = 64
+	largestJoined = 64 << 10
+)
+
+// joiner puts steps of different sessions that wait at the same moment into one statement. It adds no delay: a step that
+// finds a collector free goes at once, alone; the others go, together, when one is done, those first that came first.
+type joiner struct {
+	s *Store
+
+	mu      sync.Mutex
+	busy    int
+	waiting []*joinedStep
+	idle    chan struct{} // if set, it is closed once no collector is busy
+}
+
+// joinedStep is a step that waits for a collector.
+type joinedStep struct {
+	w     *write
+	batch *joinedBatch  // nil until it is under way
+	done  chan struct{} // closed when what follows is set
+	err   error         // of the statement, which may have happened
+	lone  bool          // the step is not written: it is to be tried alone
+}
+
+// joinedBatch is a statement that is under way.
+type joinedBatch struct {
+	steps  []*joinedStep
+	asked  int // how many callers wait for it
+	cancel context.CancelFunc
+}
+
+// joins reports whether the delta can be written by sqlJoined: what a step of a session usually is.
+func (w *write) joins() bool {
+	d := w.d
+	if d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
+		return false
+	}
+	size := len(w.startData) + len(w.endData)
+	for _, m := range w.messages {
+		size += len(m)
+	}
+	if d.State != nil {
+		size += len(d.State.Data)
+	}
+	return size <= largestJoined
+}
+
+// apply writes a delta: alone if a collector is free, else with others. Without a result its conditions did not hold.
+func (j *joiner) apply(ctx context.Context, w *write) error {
+	j.mu.Lock()
+	if j.busy < j.s.opts.Collectors {
+		j.busy++
+		j.mu.Unlock()
+		defer j.next()
+		return j.s.alone(ctx, w)
+	}
+	step := &joinedStep{w: w, done: make(chan struct{})}
+	j.waiting = append(j.waiting, step)
+	j.mu.Unlock()
+	select {
+	case <-step.done:
+	case <-ctx.Done():
+		if err := j.leave(ctx, step); err != nil {
+			return err
+		}
+	}
+	if step.lone {
+		return j.s.alone(ctx, w)
+	}
+	return step.err
+}
+
+// leave ends the wait of a step whose context is done: at once if it is not under way, else when the server has said
+// whether it has happened, or does not say so in time.
+func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
+	j.mu.Lock()
+	at := slices.Index(j.waiting, step)
+	if at >= 0 {
+		j.waiting = slices.Delete(j.waiting, at, at+1)
+	}
+	j.mu.Unlock()
+	if at >= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(answerWithin)
+	defer timer.Stop()
+	select {
+	case <-step.done:
+		return nil
+	case <-timer.C:
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if step.batch.asked--; step.batch.asked == 0 {
+		step.batch.cancel()
+	}
+	return ctx.Err()
+}
+
+// next has a collector that is done take what waits.
+func (j *joiner) next() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) == 0 {
+		if j.busy--; j.busy == 0 && j.idle != nil {
+			close(j.idle)
+			j.idle = nil
+		}
+		return
+	}
+	b := &joinedBatch{}
+	sessions := map[int64]bool{}
+	rest := j.waiting[:0]
+	for _, step := range j.waiting {
+		if len(b.steps) == mostJoined || sessions[step.w.key] {
+			rest = append(rest, step)
+			continue
+		}
+		sessions[step.w.key], step.batch = true, b
+		b.steps = append(b.steps, step)
+	}
+	clear(j.waiting[len(rest):])
+	j.waiting, b.asked = rest, len(b.steps)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	go func() {
+		defer j.next()
+		defer cancel()
+		j.write(ctx, b)
+	}()
+}
+
+// wait returns when no statement is under way.
+func (j *joiner) wait() {
+	j.mu.Lock()
+	if j.busy == 0 {
+		j.mu.Unlock()
+		return
+	}
+	if j.idle == nil {
+		j.idle = make(chan struct{})
+	}
+	idle := j.idle
+	j.mu.Unlock()
+	<-idle
+}
+
+// write writes the steps of a batch and tells their callers. A step whose session another writer is at, or whose conditions
+// do not hold, is tried alone, and so is each if the server refuses the statement: one of them may have a value that it
+// cannot keep. Whether a step has happened whose answer was lost is for its caller to find out.
+func (j *joiner) write(ctx context.Context, b *joinedBatch) {
+	var err error
+	if len(b.steps) == 1 {
+		err = j.s.alone(ctx, b.steps[0].w)
+	} else {
+		err = j.s.once(ctx, once, func(ctx context.Context, c *conn) error { return b.send(ctx, c) })
+	}
+	refused := err != nil && state(err) != "" && !lost(err) && !undone(err)
+	for _, step := range b.steps {
+		switch {
+		case len(b.steps) == 1, err != nil && !refused:
+			step.err = err
+		default:
+			step.lone = step.w.result == nil
+		}
+		close(step.done)
+	}
+}
+
+// send sends the statement. With an error no step has a result.
+func (b *joinedBatch) send(ctx context.Context, c *conn) error {
+	var columns joinedColumns
+	of := map[int64]*write{}
+	for _, step := range b.steps {
+		columns.add(step.w)
+		of[step.w.key] = step.w
+	}
+	type answer struct {
+		key          int64
+		updated, now time.Time
+		until        *time.Time
+	}
+	var answers []answer
+	err := c.query(ctx, sqlJoined, func(rows pgx.Rows) error {
+		var a answer
+		err := rows.Scan(&a.key, &a.updated, &a.until, &a.now)
+		answers = append(answers, a)
+		return err
+	}, columns.values()...)
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		of[a.key].written(a.key, a.updated, a.until, a.now)
+	}
+	return nil
+}

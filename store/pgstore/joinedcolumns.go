@@ -1,0 +1,93 @@
+package pgstore
+
+import "time"
+
+// joinedColumns are the arguments of sqlJoined.
+type joinedColumns struct {
+	heads struct {
+		key, version, token, nextToken []int64
+		root, run, status, data        []string
+		leaseIn                        []*time.Duration
+		dropStop                       []*string
+		dropStaged                     []bool
+	}
+	messages struct {
+		session, number []int64
+		data            []string
+	}
+	checkpoints struct {
+		session, number, turn, step, messages, state, log []int64
+		id, stepID, run, parent                           []string
+	}
+	states struct {
+		session, position []int64
+		keyframe          []bool
+		data              []string
+	}
+	starts struct {
+		session, turn, sequence, message, state []int64
+		id, checkpoint, data                    []string
+	}
+	ends struct {
+		session  []int64
+		id, data []string
+		over     []bool
+	}
+}
+
+// add adds the rows of a step.
+func (x *joinedColumns) add(w *write) {
+	d, row := w.d, w.d.Row
+	h := &x.heads
+	h.key, h.version, h.token = append(h.key, w.key), append(h.version, d.Version), append(h.token, d.Token)
+	h.nextToken, h.root, h.run = append(h.nextToken, row.Lease.Token), append(h.root, row.RootID), append(h.run, row.RunID)
+	h.status, h.data = append(h.status, string(row.Status)), append(h.data, w.headData)
+	h.leaseIn, h.dropStop = append(h.leaseIn, from(d.LeaseUntil)), append(h.dropStop, orNull(d.DropStop, d.DropStop != ""))
+	h.dropStaged = append(h.dropStaged, d.DropStaged)
+	for i, data := range w.messages {
+		m := &x.messages
+		m.session, m.number, m.data = append(m.session, w.key), append(m.number, int64(d.FirstMessage+i)), append(m.data, data)
+	}
+	if p := d.State; p != nil {
+		s := &x.states
+		s.session, s.position = append(s.session, w.key), append(s.position, p.Position)
+		s.keyframe, s.data = append(s.keyframe, p.Keyframe), append(s.data, string(p.Data))
+	}
+	x.addRecords(w)
+}
+
+func (x *joinedColumns) addRecords(w *write) {
+	if cp := w.d.Checkpoint; cp != nil {
+		c := &x.checkpoints
+		c.session, c.number, c.turn = append(c.session, w.key), append(c.number, cp.Number), append(c.turn, int64(cp.Turn))
+		c.step, c.messages = append(c.step, int64(cp.Step)), append(c.messages, int64(cp.MessageCount))
+		c.state, c.log = append(c.state, cp.StatePosition), append(c.log, cp.LogSequence)
+		c.id, c.stepID = append(c.id, cp.ID), append(c.stepID, cp.StepID)
+		c.run, c.parent = append(c.run, cp.RunID), append(c.parent, cp.ParentID)
+	}
+	if run := w.d.StartRun; run != nil {
+		s := &x.starts
+		s.session, s.turn, s.id = append(s.session, w.key), append(s.turn, int64(run.Turn)), append(s.id, run.ID)
+		s.sequence, s.message = append(s.sequence, run.StartSequence), append(s.message, int64(run.FirstMessage))
+		s.checkpoint, s.state = append(s.checkpoint, run.Before.CheckpointID), append(s.state, run.Before.StatePosition)
+		s.data = append(s.data, w.startData)
+	}
+	if run := w.d.EndRun; run != nil {
+		e := &x.ends
+		e.session, e.id = append(e.session, w.key), append(e.id, run.ID)
+		e.over, e.data = append(e.over, w.d.RunOver), append(e.data, w.endData)
+	}
+}
+
+// values returns the arguments in their order.
+func (x *joinedColumns) values() []any {
+	h, m, c, s, r, e := &x.heads, &x.messages, &x.checkpoints, &x.states, &x.starts, &x.ends
+	return []any{
+		h.key, h.version, h.token, h.nextToken, h.root, h.run, h.status, h.data, h.leaseIn, h.dropStop, h.dropStaged,
+		m.session, m.number, m.data,
+		c.session, c.number, c.turn, c.step, c.messages, c.state, c.log, c.id, c.stepID, c.run, c.parent,
+		s.session, s.position, s.keyframe, s.data,
+		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
+		e.session, e.id, e.over, e.data,
+	}
+}
