@@ -157,12 +157,12 @@ func (f *floor) step() {
 	row.Step++
 	row.MessageCount += 2
 	row.UpdatedAt, row.Lease.Until = now, now.Add(time.Minute)
-	head, err := f.r.head()
+	head, err := f.r.head(false)
 	if err != nil {
 		f.b.Fatal(err)
 	}
 	f.exec(sqlBegin)
-	f.exec(sqlUpdateHead+" AND version = ?2 - 1", head...)
+	f.exec(sqlUpdateHead, append(head, row.Version-1, row.Lease.Token, micros(now), "session")...)
 	f.exec(sqlInsertMessage, key, row.MessageCount-2, f.texts[0])
 	f.exec(sqlInsertMessage, key, row.MessageCount-1, f.texts[1])
 	f.exec(sqlInsertCheckpoint, key, fmt.Sprintf("cp-%d", n+1), fmt.Sprintf("step-%d", n+1), "run-1", 1, n, n+1,
@@ -173,7 +173,7 @@ func (f *floor) step() {
 		f.exec(sqlUpdateStatus, key, "active", "")
 	case stepsPerRun - 1:
 		f.exec(sqlUpdateRun, key, run, f.texts[2])
-		f.exec(sqlUpdateStatus, key, "completed", "")
+		f.exec(sqlUpdateStatus, key, "completed", run)
 	}
 	f.exec(sqlDropStaged, key)
 	f.exec(sqlCommit)

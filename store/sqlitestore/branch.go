@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -48,19 +49,12 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 		if err != nil {
 			return err
 		}
-		create := &store.Commit{Create: to}
-		branch := &record{session: create.NewRow(to.ID, s.clock())}
-		branch.session.Version, branch.session.MessageCount = 1, count
-		branch.session.State.KeyframeBytes = int64(len(state))
-		branch.normalize(branch)
-		if err := branch.insert(c); err != nil {
+		w := &write{s: s, id: to.ID}
+		if _, err := w.apply(c, plan.Branch(to, state, count), nil, s.clock()); err != nil {
 			return err
 		}
-		if err := insertState(c, branch.key, 0, &change{keyframe: true, data: string(state)}); err != nil {
-			return err
-		}
-		row = branch.session
-		_, err = c.exec(sqlCopyMessages, source.key, branch.key, count)
+		row = w.result
+		_, err = c.exec(sqlCopyMessages, source.key, w.after.key, count)
 		return err
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -17,13 +18,17 @@ const (
 )
 
 // writeCache changes the tool-result cache of a session.
-func (w *write) writeCache(c *conn, key int64) error {
-	for i := range w.c.Cache {
-		if _, err := c.exec(sqlPutCache, key, w.c.Cache[i].Key, w.cache[i]); err != nil {
+func writeCache(c *conn, key int64, d *plan.Delta) error {
+	for i := range d.Cache {
+		data, err := encode("cached result", &d.Cache[i])
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(sqlPutCache, key, d.Cache[i].Key, data); err != nil {
 			return err
 		}
 	}
-	for _, drop := range w.c.CacheDrop {
+	for _, drop := range d.CacheDrop {
 		if _, err := c.exec(sqlDropCache, key, drop); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,48 +38,16 @@ const (
 
 // callRow is the row of a pending call that a commit writes.
 type callRow struct {
-	key  int64 // 0 for a new one
-	call *cairn.PendingCall
+	key  int64              // 0 for a new one
+	call *cairn.PendingCall // nil for a new one, until it is filled
 	data string
 }
 
-// checkCalls returns the rows that a commit's writes of calls replace, by their key and creation time, or the conflict of
-// the first write that is based on another version.
-func (w *write) checkCalls(c *conn, before *record) ([]callRow, error) {
-	var rows []callRow
-	for i := range w.c.Calls {
-		write := &w.c.Calls[i]
-		row := callRow{call: &cairn.PendingCall{}}
-		var session, version int64
-		found, err := c.row(sqlCallSeen, func(cols *columns) {
-			row.key, session, version, row.call.CreatedAt = cols.int64(), cols.int64(), cols.int64(), cols.time()
-		}, before.session.RootID, write.Call.ID)
-		twice := slices.ContainsFunc(w.c.Calls[:i], func(o store.CallWrite) bool { return o.Call.ID == write.Call.ID })
-		switch {
-		case err != nil:
-			return nil, err
-		case version != write.Seen, found && session != before.key, twice:
-			return nil, store.CallConflict(before.session, write.Call.ID)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-// encodeCalls fills in the rows that checkCalls returned from the calls to write.
-func encodeCalls(rows []callRow, calls []cairn.PendingCall) (err error) {
-	for i := range rows {
-		call := calls[i]
-		if rows[i].key != 0 {
-			call.CreatedAt = rows[i].call.CreatedAt
-		}
-		call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
-		rows[i].call = &call
-		if rows[i].data, err = encode("call", &call); err != nil {
-			return err
-		}
-	}
-	return nil
+// fill makes the row that of a call.
+func (r *callRow) fill(call *cairn.PendingCall) (err error) {
+	r.call = call
+	r.data, err = encode("call", call)
+	return err
 }
 
 // write writes the row of a call of a session.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const checkpointColumns = `
@@ -70,72 +71,15 @@ func findCheckpoint(c *conn, r *record, id string) (cp *cairn.Checkpoint, err er
 	return cp, err
 }
 
-// origin is a place in a session's past.
-type origin struct {
-	checkpointID string
-	number       int64 // of the checkpoint, 0 for none
-	messages     int
-	state        cairn.StatePosition
-}
-
-// origin returns where a commit takes the session back to, or nil if it does not.
-func (r *record) origin(c *conn, commit *store.Commit) (o *origin, err error) {
-	switch {
-	case commit.Rewind != "":
-		cp, err := findCheckpoint(c, r, commit.Rewind)
-		if err != nil {
-			return nil, err
-		}
-		o = &origin{checkpointID: cp.ID, number: cp.Number, messages: cp.MessageCount}
-		o.state.Position = cp.StatePosition
-	case commit.RewindRun != "":
-		if o, err = r.beforeRun(c, commit.RewindRun); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, nil
-	}
-	o.state, err = sizesAt(c, r.key, o.state.Position)
-	return o, err
-}
-
-// beforeRun returns where the session was before its latest run began.
-func (r *record) beforeRun(c *conn, runID string) (*origin, error) {
-	o := &origin{}
-	var known bool
-	found, err := c.row(sqlBeforeRun, func(cols *columns) {
-		o.messages, o.checkpointID, o.state.Position = cols.int(), cols.text(), cols.int64()
-		o.number, known = cols.int64(), cols.int64() != 0
-	}, r.key, runID)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return nil, store.UnknownRun(r.session.ID, runID)
-	case runID != r.session.RunID, !known, o.messages > r.session.MessageCount, o.checkpointID != "" && o.number == 0:
-		return nil, store.RunGone(r.session, runID)
-	}
-	return o, nil
-}
-
-// backAt returns the record as it is after going back to o.
-func (r *record) backAt(o *origin) *record {
-	back, row := *r, *r.session
-	row.Epoch++
-	row.MessageCount, row.CheckpointID, row.State = o.messages, o.checkpointID, o.state
-	back.session = &row
-	return &back
-}
-
-// cut removes what came after o, but leaves the session's head to the caller.
-func (r *record) cut(c *conn, o *origin) error {
+// cut removes what came after a place in the session's past.
+func (r *record) cut(c *conn, at *plan.Cut) error {
 	for _, drop := range []struct {
 		text  string
 		bound int64
 	}{
-		{sqlDropMessagesFrom, int64(o.messages)},
-		{sqlDropStateAfter, o.state.Position},
-		{sqlDropCheckpointAfter, o.number},
+		{sqlDropMessagesFrom, int64(at.Messages)},
+		{sqlDropStateAfter, at.State},
+		{sqlDropCheckpointAfter, at.Checkpoint},
 	} {
 		if _, err := c.exec(drop.text, r.key, drop.bound); err != nil {
 			return err

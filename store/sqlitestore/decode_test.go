@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // decoders are the readers of rows, each with the number of its columns.
@@ -70,7 +72,8 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
 	want.session.TTL = 8 * time.Microsecond
-	want.normalize(want)
+	want.waits(micros(want.session.NextDeadline))
+	want.sweep = micros(store.SweepAt(want.session.UpdatedAt, want.session))
 	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +105,18 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	changed.Incarnation = want.session.Incarnation
 	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
-	want.normalize(&before)
-	if err := s.writer.write(t.Context(), false, func(c *conn) error { return want.update(c, &before, true) }); err != nil {
+	want.waits(micros(want.session.NextDeadline))
+	want.sweep = before.sweep
+	d := &plan.Delta{Version: before.session.Version, Token: before.session.Lease.Token, Context: true, DropStop: "run",
+		SweepAt: plan.Time{At: fromMicros(before.sweep)}}
+	err = s.writer.write(t.Context(), false, func(c *conn) error {
+		done, err := want.update(c, d, &before, time.UnixMicro(0))
+		if !done {
+			t.Error("the row is not as it was")
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	check()

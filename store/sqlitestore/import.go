@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -106,11 +107,11 @@ func (m *importing) add(p *store.Part) error {
 		}
 	}
 	for i := range p.States {
-		ch, err := encodeChange(&p.States[i])
+		piece, err := plan.NewPiece(m.position, &p.States[i])
 		if err != nil {
 			return err
 		}
-		if err := insertState(m.c, m.key, m.position, ch); err != nil {
+		if err := insertState(m.c, m.key, piece); err != nil {
 			return err
 		}
 		m.position++
@@ -158,8 +159,8 @@ func (m *importing) begin(p *store.SessionPart) error {
 			return err
 		}
 	}
-	r.normalize(r)
-	r.wait.Due = micros(p.Inside.DueSince)
+	r.sweep = micros(store.SweepAt(row.UpdatedAt, &row))
+	r.waits(micros(p.Inside.DueSince))
 	if err := r.insert(m.c); err != nil {
 		return err
 	}
@@ -200,11 +201,11 @@ func (m *importing) beginLog(name string, extent *store.LogExtent) error {
 // waits adds what waiting needs.
 func (m *importing) waits(p *store.Part) error {
 	for i := range p.Calls {
-		rows := []callRow{{}}
-		if err := encodeCalls(rows, p.Calls[i:i+1]); err != nil {
+		var row callRow
+		if err := row.fill(&p.Calls[i]); err != nil {
 			return err
 		}
-		if err := rows[0].write(m.c, m.key); err != nil {
+		if err := row.write(m.c, m.key); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -39,7 +40,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 			if err != nil {
 				return err
 			}
-			return r.fence(token)
+			return plan.Fenced(r.session, token)
 		}
 		c.wrote = true
 		stop, err = decodeStop(text)
@@ -65,19 +66,16 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 			if err != nil {
 				return err
 			}
-			if r.session.Status != cairn.SessionActive || r.session.RunID != stop.RunID {
-				return store.Conflict(cairn.CodeNotRunning, r.session, "session %q: run %q is not running", id, stop.RunID)
-			}
 			earlier, err := decodeStop(r.stop)
 			if err != nil {
 				return err
 			}
-			if earlier != nil && earlier.RunID == stop.RunID &&
-				(earlier.Kind == cairn.StopAbort || stop.Kind != cairn.StopAbort) {
-				return nil
+			stands, write, err := plan.Stopped(r.session, earlier, stop)
+			if err != nil || !write {
+				return err
 			}
-			stop.At = s.clock()
-			text, err := encode("stop request", stop)
+			stands.At = s.clock()
+			text, err := encode("stop request", stands)
 			if err != nil {
 				return err
 			}

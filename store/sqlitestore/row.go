@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // sessionColumns are the columns of a session's row, as readSession reads them.
@@ -51,16 +51,22 @@ const (
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
 			coalesce((SELECT agent FROM sessions WHERE id = ?23), ?24))`
 
-	// The columns that an index looks at are left out, so that most commits write no index of this table.
+	// If the session is as it was, and is held or has not expired. The columns that an index looks at are left out, so that
+	// most commits write no index of this table.
 	sqlUpdateHead = `
 		UPDATE heads
 		SET version = ?2, epoch = ?3, message_count = ?4, run_id = ?5, turn = ?6, step = ?7, recoveries = ?8,
 			checkpoint_id = ?9, checkpoints = ?10, log_sequence = ?11, lease_owner = ?12, lease_token = ?13,
-			lease_until = ?14, state_position = ?15, keyframe_bytes = ?16, change_bytes = ?17, usage = ?18,
-			run_usage = ?19, updated_at = ?20
-		WHERE session = ?1`
+			lease_until = coalesce(?14, lease_until), state_position = ?15, keyframe_bytes = ?16, change_bytes = ?17,
+			usage = ?18, run_usage = ?19, updated_at = ?20
+		WHERE session = ?1 AND version = ?21 AND lease_token = ?22 AND (status = 'active' AND lease_until > ?23
+			OR NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?24 AND sweep_at BETWEEN 1 AND ?23))`
 
-	sqlUpdateStatus = `UPDATE heads SET status = ?2, stop = ?3 WHERE session = ?1`
+	// With the end of a run goes the stop request that is aimed at it.
+	sqlUpdateStatus = `
+		UPDATE heads
+		SET status = ?2, stop = CASE WHEN ?3 <> '' AND stop <> '' AND stop ->> '$.run_id' = ?3 THEN '' ELSE stop END
+		WHERE session = ?1`
 
 	sqlUpdateWait = `UPDATE heads SET wait = ?2, due_at = ?3 WHERE session = ?1`
 
@@ -172,17 +178,10 @@ func findKey(c *conn, id string) (key int64, err error) {
 	return key, c.overdueAt(nil, root, sweep)
 }
 
-// normalize gives the row, which was as before, the form it has when it is read again.
-func (r *record) normalize(before *record) {
+// waits takes over what the row tells of the session's wait, and the time from which the session is due for that.
+func (r *record) waits(due int64) {
 	s := r.session
-	s.ExpiresAt, s.Lease.Until, s.NextDeadline = stored(s.ExpiresAt), stored(s.Lease.Until), stored(s.NextDeadline)
-	if len(s.Tags) == 0 {
-		s.Tags = nil
-	}
-	if len(s.Metadata) == 0 {
-		s.Metadata = nil
-	}
-	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Due: r.dueAt(before)}
+	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Due: due}
 }
 
 // insert writes a new session.
@@ -193,12 +192,12 @@ func (r *record) insert(c *conn) error {
 		return err
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
-		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), micros(store.SweepAt(s.UpdatedAt, s)),
+		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), r.sweep,
 		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation); err != nil {
 		return err
 	}
 	c.wrote = true
-	head, err := r.head()
+	head, err := r.head(false)
 	if err != nil {
 		return err
 	}
@@ -208,33 +207,35 @@ func (r *record) insert(c *conn) error {
 	return r.updateWait(c, wait{})
 }
 
-// update writes what a commit changes in a session's row as it was before.
-func (r *record) update(c *conn, before *record, context bool) error {
-	head, err := r.head()
+// update writes what a delta changes in a session's row as it was before. done is false, and nothing is written, if the
+// session is not as it was or may have expired.
+func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
+	head, err := r.head(d.LeaseUntil.Kept)
 	if err != nil {
-		return err
-	}
-	if _, err := c.exec(sqlUpdateHead, head...); err != nil {
-		return err
+		return false, err
 	}
 	s := r.session
-	if s.Status != before.session.Status || r.stop != before.stop {
-		if _, err := c.exec(sqlUpdateStatus, r.key, string(s.Status), r.stop); err != nil {
-			return err
+	n, err := c.exec(sqlUpdateHead, append(head, d.Version, d.Token, micros(now), s.RootID)...)
+	if n == 0 || err != nil {
+		return false, err
+	}
+	if s.Status != before.session.Status || d.DropStop != "" {
+		if _, err := c.exec(sqlUpdateStatus, r.key, string(s.Status), d.DropStop); err != nil {
+			return false, err
 		}
 	}
 	if err := r.updateWait(c, before.wait); err != nil {
-		return err
+		return false, err
 	}
-	if !context {
-		return nil
+	if !d.Context {
+		return true, nil
 	}
 	tags, metadata, err := encodeContext(s)
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(store.SweepAt(s.UpdatedAt, s)))
-	return err
+	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(d.SweepAt.On(now, time.Time{})))
+	return err == nil, err
 }
 
 // updateWait writes what the session's head tells of its wait if it was something else before.
@@ -253,8 +254,8 @@ func (r *record) updateWait(c *conn, before wait) error {
 	return err
 }
 
-// head returns the arguments of sqlUpdateHead.
-func (r *record) head() ([]any, error) {
+// head returns the first arguments of sqlInsertHead and sqlUpdateHead. kept leaves the end of the lease as it is stored.
+func (r *record) head(kept bool) ([]any, error) {
 	s := r.session
 	usage, err := encode("usage", s.Usage)
 	if err != nil {
@@ -264,9 +265,13 @@ func (r *record) head() ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(make([]any, 0, 24), // room for the four more of sqlInsertHead
+	var until any
+	if !kept {
+		until = micros(s.Lease.Until)
+	}
+	return append(make([]any, 0, 24), // room for the four more of both
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
-		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, micros(s.Lease.Until), s.State.Position,
+		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, until, s.State.Position,
 		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil
 }
 

@@ -2,11 +2,11 @@ package sqlitestore
 
 import (
 	"context"
-	"math"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 const runColumns = ` turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data`
@@ -17,15 +17,6 @@ const (
 	sqlUpdateRun = `UPDATE runs SET data = ?3 WHERE session = ?1 AND id = ?2`
 
 	sqlRun = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND id = ?2`
-
-	// Where the session was before a run: the number of its checkpoint, 0 if that is gone, and whether the state of then
-	// can still be put together.
-	sqlBeforeRun = `
-		SELECT r.first_message, r.before_checkpoint, r.before_position,
-			coalesce((SELECT number FROM checkpoints WHERE session = ?1 AND id = r.before_checkpoint), 0),
-			EXISTS (SELECT 1 FROM state WHERE session = ?1 AND position = r.before_position)
-		FROM runs r
-		WHERE r.session = ?1 AND r.id = ?2`
 
 	sqlRuns = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND turn > ?2 ORDER BY turn LIMIT ?3`
 
@@ -42,33 +33,27 @@ func insertRun(c *conn, key int64, run *cairn.Run) error {
 	return err
 }
 
-// endRun updates a run of a session and drops the stop request aimed at it.
-func (r *record) endRun(c *conn, run *cairn.Run) error {
+// updateRun writes a run of a session that has ended, but for the columns that stay.
+func updateRun(c *conn, key int64, run *cairn.Run) error {
 	data, err := encode("run", run)
 	if err != nil {
 		return err
 	}
-	n, err := c.exec(sqlUpdateRun, r.key, run.ID, data)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return store.UnknownRun(r.session.ID, run.ID)
-	}
-	stop, err := decodeStop(r.stop)
-	if err != nil {
-		return err
-	}
-	if stop != nil && stop.RunID == run.ID {
-		r.stop = ""
-	}
-	return nil
+	_, err = c.exec(sqlUpdateRun, key, run.ID, data)
+	return err
 }
 
 // readRun reads runColumns.
 func readRun(c *columns, session string) cairn.Run {
+	run := readOrigin(c, session)
+	run.Before.StatePosition = max(run.Before.StatePosition, 0)
+	return run
+}
+
+// readOrigin is readRun with a negative position of the state where it is not known, as of runs from before it was stored.
+func readOrigin(c *columns, session string) cairn.Run {
 	turn, id, started, sequence, first := c.int(), c.text(), c.time(), c.int64(), c.int()
-	before := cairn.RunOrigin{CheckpointID: c.text(), StatePosition: max(c.int64(), 0)}
+	before := cairn.RunOrigin{CheckpointID: c.text(), StatePosition: c.int64()}
 	var run cairn.Run
 	c.json("run", &run)
 	run.ID, run.SessionID, run.Turn = id, session, turn
@@ -101,18 +86,16 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 // last item given and how many to read; the cursor is that number.
 func readPage[T any](ctx context.Context, s *Store, id string, q store.PageQuery, oldest, newest string,
 	read func(*columns) (item T, number int64)) (store.Page[T], error) {
-	text, last := oldest, int64(math.MinInt64)
-	if q.Newest {
-		text, last = newest, math.MaxInt64
-	}
-	if q.Cursor != "" {
-		var err error
-		if last, err = strconv.ParseInt(q.Cursor, 10, 64); err != nil {
-			return store.Page[T]{}, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
-		}
-	}
 	var page store.Page[T]
-	err := s.readers.view(ctx, func(c *conn) error {
+	last, err := backend.NumberCursor(q)
+	if err != nil {
+		return page, err
+	}
+	text := oldest
+	if q.Newest {
+		text = newest
+	}
+	err = s.readers.view(ctx, func(c *conn) error {
 		key, err := findKey(c, id)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // Synchronous says when a commit counts as done.
@@ -93,6 +94,7 @@ type Store struct {
 	log     *Log
 	hub     tail.Hub
 	stops   signal
+	known   backend.Known[*record]
 
 	closing  sync.Once
 	closeErr error

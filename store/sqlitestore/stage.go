@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -30,7 +30,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 		if err != nil {
 			return err
 		}
-		if err := r.fence(token); err != nil {
+		if err := plan.Fenced(r.session, token); err != nil {
 			return err
 		}
 		for _, p := range pieces {
@@ -41,15 +41,6 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 		return nil
 	})
 	return fault("stage", err)
-}
-
-// fence refuses a token that is not current; a holder always has one.
-func (r *record) fence(token int64) error {
-	if now := r.session.Lease.Token; token == 0 || token != now {
-		return store.Conflict(cairn.CodeFenced, r.session,
-			"session %q: the lease was lost: fencing token %d, now %d", r.session.ID, token, now)
-	}
-	return nil
 }
 
 // readStaged returns what is staged for one step, or for all if stepID is empty.

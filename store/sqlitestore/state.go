@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 const (
@@ -19,38 +20,13 @@ const (
 		ORDER BY position DESC`
 
 	sqlStateSizes = `
-		SELECT keyframe, octet_length(data) FROM state
+		SELECT position, keyframe, octet_length(data) FROM state
 		WHERE session = ?1 AND position <= ?2
 		ORDER BY position DESC`
 )
 
-// change is one position of a session's state in its stored form.
-type change struct {
-	keyframe bool
-	data     string
-}
-
-// size returns the bytes that a change takes; nil takes none.
-func (ch *change) size() int {
-	if ch == nil {
-		return 0
-	}
-	return len(ch.data)
-}
-
-func encodeChange(sc *store.StateChange) (*change, error) {
-	if sc.Keyframe != nil {
-		return &change{keyframe: true, data: string(sc.Keyframe)}, nil
-	}
-	raw, err := json.Marshal(sc.Ops)
-	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
-	}
-	return &change{data: string(raw)}, nil
-}
-
-func insertState(c *conn, key, position int64, ch *change) error {
-	_, err := c.exec(sqlInsertState, key, position, ch.keyframe, ch.data)
+func insertState(c *conn, key int64, piece *plan.StatePiece) error {
+	_, err := c.exec(sqlInsertState, key, piece.Position, piece.Keyframe, string(piece.Data))
 	return err
 }
 
@@ -84,11 +60,16 @@ func stateAt(ctx context.Context, c *conn, key, position int64) (json.RawMessage
 	return store.FoldState(keyframe, changes)
 }
 
-// sizesAt works out the sizes that belong to a state position.
-func sizesAt(c *conn, key, position int64) (cairn.StatePosition, error) {
-	at := cairn.StatePosition{Position: position}
-	err := c.query(context.Background(), sqlStateSizes, func(cols *columns) bool {
-		keyframe, size := cols.int64() != 0, cols.int64()
+// sizesAt works out the sizes that belong to a state position; nil if that is not kept.
+func sizesAt(c *conn, key, position int64) (at *cairn.StatePosition, err error) {
+	err = c.query(context.Background(), sqlStateSizes, func(cols *columns) bool {
+		from, keyframe, size := cols.int64(), cols.int64() != 0, cols.int64()
+		switch {
+		case at == nil && from != position:
+			return false
+		case at == nil:
+			at = &cairn.StatePosition{Position: position}
+		}
 		if keyframe {
 			at.KeyframeBytes = size
 		} else {

@@ -1,0 +1,67 @@
+package backend
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Known remembers what a store has seen of the sessions that it wrote to last, so that a commit can be planned without a
+// read. What it remembers may be out of date; the conditions of the delta find that out. The zero value is ready, and it is
+// safe for concurrent use.
+type Known[T any] struct {
+	mu   sync.Mutex
+	list map[string]known[T]
+}
+
+type known[T any] struct {
+	row   *cairn.Session
+	value T
+}
+
+// mostKnown bounds the sessions that are remembered.
+const mostKnown = 4096
+
+// Get returns the row of a session, which must not be changed, and what was remembered with it; nil if it is not known.
+func (k *Known[T]) Get(id string) (*cairn.Session, T) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.list[id]
+	return s.row, s.value
+}
+
+// Put remembers a row, which is nobody else's, and a value with it, unless a newer row is known.
+func (k *Known[T]) Put(row *cairn.Session, value T) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.list[row.ID].row
+	switch {
+	case k.list == nil:
+		k.list = map[string]known[T]{}
+	case old != nil && (old.CreatedAt.After(row.CreatedAt) || old.CreatedAt.Equal(row.CreatedAt) && old.Version > row.Version):
+		return
+	case old == nil && len(k.list) >= mostKnown:
+		for id := range k.list { // any one
+			delete(k.list, id)
+			break
+		}
+	}
+	k.list[row.ID] = known[T]{row, value}
+}
+
+// Drop forgets a session.
+func (k *Known[T]) Drop(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.list, id)
+}
+
+// CopyRow returns a copy of a row that shares nothing with it.
+func CopyRow(row *cairn.Session) *cairn.Session {
+	s := *row
+	s.Tags, s.Metadata = slices.Clone(s.Tags), maps.Clone(s.Metadata)
+	s.Usage.Custom, s.RunUsage.Custom = maps.Clone(s.Usage.Custom), maps.Clone(s.RunUsage.Custom)
+	return &s
+}
