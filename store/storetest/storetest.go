@@ -163,6 +163,7 @@ var chapters = []chapter{
 	{name: "Import", tests: importTests, imports: true},
 	recordChapter,
 	{name: "Context", tests: contextTests},
+	{name: "Field", tests: fieldTests},
 	{name: "Hostile", tests: hostileTests},
 	{name: "Limits", tests: limitTests},
 	{name: "History", tests: historyTests},

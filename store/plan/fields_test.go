@@ -1,0 +1,233 @@
+package plan_test
+
+import (
+	"fmt"
+	"go/token"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/sample"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// everyPart is a commit with each of its parts, and as little as can be in them.
+func everyPart() *store.Commit {
+	return &store.Commit{
+		Create: &cairn.Session{Agent: "support", Secret: "x", Incarnation: "x", Name: "x"},
+		EndRun: &cairn.Run{ID: "r1"}, StartRun: &cairn.Run{ID: "r2"},
+		Messages: []cairn.Message{{}}, State: &store.StateChange{Ops: []cairn.Op{{}}},
+		Checkpoint: &cairn.Checkpoint{ID: "c2"}, Suspend: &store.Suspend{}, Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}}},
+		Lease:   store.LeaseChange{Action: store.LeaseTake},
+		Enqueue: &store.QueuedTurn{ID: "q2"}, Cache: []store.CacheEntry{{Key: "k"}}, Context: &store.ContextChange{},
+	}
+}
+
+// settled are the fields of a commit that it does not decide: what is in them makes no difference.
+var settled = []string{
+	// What a new session has is what Commit.Create lists.
+	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.RunID", "Create.Turn", "Create.Step",
+	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
+	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
+	"EndRun.SessionID",
+	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",
+	"Checkpoint.SessionID", "Checkpoint.Turn", "Checkpoint.Number", "Checkpoint.ParentID", "Checkpoint.MessageCount",
+	"Checkpoint.StatePosition", "Checkpoint.CreatedAt",
+	"Calls.Call.RootID", "Calls.Call.SessionID", "Calls.Call.UserID", "Calls.Call.Agent", "Calls.Call.Version", "Calls.Call.UpdatedAt",
+	"Calls.Call.CreatedAt",
+	"EndRun.EndedAt", // is the commit's, unless the run goes on: see TestEndOfARun
+}
+
+// outcome is what comes of a commit: on a session in the middle of a run, and on none.
+func outcome(t *testing.T, c *store.Commit) string {
+	t.Helper()
+	var parts []string
+	for _, seen := range []*plan.Seen{{ID: "s", Row: session(), Checkpoints: 1, Doubt: true}, {ID: "s", Doubt: true}} {
+		for _, without := range []bool{false, true} { // a session that is made has no run to end
+			own := *c
+			if without {
+				own.EndRun = nil
+			}
+			seen := *seen
+			d, err := plan.Work(&own, &seen, func(n plan.Needs) error { answer(n, &seen); return nil })
+			if err != nil || d == nil {
+				parts = append(parts, fmt.Sprint(err))
+				continue
+			}
+			d.At(seenAt.Add(time.Hour))
+			parts = append(parts, dump(reflect.ValueOf(d)))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// answer is what the session in the middle of a run has.
+func answer(n plan.Needs, seen *plan.Seen) {
+	seen.Happened = n.Happened && (n.RunID == "text" || n.StepID == "text")
+	for _, id := range n.Runs {
+		if id == "r1" || id == "text" {
+			seen.Runs = map[string]*cairn.Run{id: {ID: id, FirstMessage: 1}}
+		}
+	}
+	if n.Checkpoint != "" {
+		seen.Checkpoint = &cairn.Checkpoint{ID: n.Checkpoint, Number: 1, MessageCount: 1}
+	}
+	if n.State {
+		seen.State = &cairn.StatePosition{Position: n.Position}
+	}
+}
+
+// dump writes all that a value has, private fields and what does not encode as well.
+func dump(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return "nil"
+		}
+		return dump(v.Elem())
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return v.MethodByName("String").Call(nil)[0].String()
+		}
+		var b strings.Builder
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fmt.Fprintf(&b, "%s:%s ", v.Type().Field(i).Name, dump(v.Field(i)))
+			}
+		}
+		return "{" + b.String() + "}"
+	case reflect.Slice:
+		var list []string
+		for i := range v.Len() {
+			list = append(list, dump(v.Index(i)))
+		}
+		return fmt.Sprint(list)
+	case reflect.Map:
+		var list []string
+		for _, key := range v.MapKeys() {
+			list = append(list, dump(key)+"="+dump(v.MapIndex(key)))
+		}
+		sort.Strings(list)
+		return fmt.Sprint(list)
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// each calls fn with every leaf of a value, by its path.
+func each(path string, v reflect.Value, fn func(path string, leaf reflect.Value)) {
+	parts := []string{"Guard", "Create", "EndRun", "StartRun", "Messages", "State", "Checkpoint", "Lease", "Suspend", "Calls", "Calls.Call", "Calls.Call.CallRef",
+		"Enqueue", "Cache", "Context"}
+	switch {
+	case path != "" && !slices.Contains(parts, path):
+		fn(strings.Replace(path, ".CallRef", "", 1), v)
+	case v.Kind() == reflect.Pointer:
+		each(path, v.Elem(), fn)
+	case v.Kind() == reflect.Slice:
+		each(path, v.Index(0), fn)
+	default:
+		for i := range v.NumField() {
+			each(strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i), fn)
+		}
+	}
+}
+
+// fill gives a field a value that is another than the one that everyPart has.
+func fill(field reflect.Value) {
+	if action, is := field.Addr().Interface().(*store.LeaseAction); is {
+		*action = store.LeaseRenew
+		return
+	}
+	sample.Fill(field.Addr().Interface())
+}
+
+// A field that is added to a commit, or to a row that it brings, has to mean something.
+func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	each("", reflect.ValueOf(everyPart()).Elem(), func(path string, _ reflect.Value) { paths = append(paths, path) })
+	if len(paths) < 100 {
+		t.Fatalf("only %d fields are looked at", len(paths))
+	}
+	base := outcome(t, everyPart())
+	if base != outcome(t, everyPart()) {
+		t.Fatal("a commit is not planned the same twice")
+	}
+	for _, name := range paths {
+		c := everyPart()
+		each("", reflect.ValueOf(c).Elem(), func(path string, leaf reflect.Value) {
+			if path == name {
+				fill(leaf)
+			}
+		})
+		if same := outcome(t, c) == base; same != slices.Contains(settled, name) {
+			t.Errorf("%s: that it makes no difference is %v", name, same)
+		}
+	}
+	for _, name := range settled {
+		if !slices.Contains(paths, name) {
+			t.Errorf("%s is no field", name)
+		}
+	}
+}
+
+// A field of a delta that no commit sets is none.
+func TestEveryFieldOfADeltaIsMade(t *testing.T) {
+	t.Parallel()
+	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: time.Hour}},
+		{Guard: store.Guard{Lapsed: true}}, {Dequeue: "q1"}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
+		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}}}
+	made := map[string]bool{}
+	for _, c := range commits {
+		row := session()
+		row.Queued = 1
+		if c.Guard.Lapsed {
+			row.Lease.Until = row.AsOf
+		}
+		seen := &plan.Seen{ID: "s", Row: row, Checkpoints: 1}
+		if c.Create != nil && c.EndRun == nil {
+			seen.Row = nil
+		}
+		d := work(t, c, seen, func(n plan.Needs) error {
+			answer(n, seen)
+			seen.Queue = []string{"q1"}
+			return nil
+		})
+		v := reflect.ValueOf(d).Elem()
+		for i := range v.NumField() {
+			made[v.Type().Field(i).Name] = made[v.Type().Field(i).Name] || !v.Field(i).IsZero()
+		}
+	}
+	for name, is := range made {
+		if !is && token.IsExported(name) {
+			t.Errorf("%s is made by no commit", name)
+		}
+	}
+}
+
+// The end of a run is the time of its commit, and that of one that goes on is the caller's.
+func TestEndOfARun(t *testing.T) {
+	t.Parallel()
+	own := seenAt.Add(-time.Hour)
+	for status, want := range map[cairn.RunStatus]time.Time{cairn.RunRunning: own, cairn.RunCompleted: seenAt} {
+		d := work(t, &store.Commit{EndRun: &cairn.Run{ID: "r1", Status: status, EndedAt: own}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
+		d.At(seenAt)
+		if !d.EndRun.EndedAt.Equal(want) {
+			t.Errorf("%s: ended at %v, want %v", status, d.EndRun.EndedAt, want)
+		}
+	}
+}
+
+func TestTimesOfMessages(t *testing.T) {
+	t.Parallel()
+	own := seenAt.Add(-time.Hour)
+	d := work(t, &store.Commit{Messages: []cairn.Message{{CreatedAt: own}, {}}}, &plan.Seen{ID: "s", Row: session()}, nothing(t))
+	row := d.At(seenAt)
+	if !d.Messages[0].CreatedAt.Equal(own) || !d.Messages[1].CreatedAt.Equal(row.UpdatedAt) {
+		t.Errorf("the messages are of %v and %v", d.Messages[0].CreatedAt, d.Messages[1].CreatedAt)
+	}
+}

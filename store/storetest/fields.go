@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/sample"
+	"github.com/cairn-agents/cairn/store"
+)
+
+var fieldTests = []storeTest{
+	{name: "EveryFieldIsReadBack", run: testEveryFieldIsReadBack},
+}
+
+// rows are what a history of commits has left in the lists of a store, and the session's row after each of them.
+type rows struct {
+	*harness
+	id       string
+	sessions []cairn.Session
+}
+
+// write commits, and checks that the row that is read is the one that the commit has answered with.
+func (r *rows) write(c *store.Commit) *cairn.Session {
+	r.Helper()
+	answer := r.commit(r.id, c)
+	read := r.load(r.id)
+	as := *answer
+	as.AsOf = read.AsOf
+	if !reflect.DeepEqual(&as, read) {
+		r.Fatalf("a commit answers\n%+v\nand this is read:\n%+v", as, *read)
+	}
+	r.sessions = append(r.sessions, *read)
+	return answer
+}
+
+// A field that is added to a row, a run, a checkpoint or anything else that is kept has to be written, and read back.
+func testEveryFieldIsReadBack(h *harness) {
+	h.create("root")
+	r := &rows{harness: h, id: "child"}
+	var create cairn.Session
+	sample.Fill(&create)
+	create.ParentID, create.RootID, create.Incarnation = "root", "root", h.load("root").Incarnation
+	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), time.Hour
+	r.write(&store.Commit{Guard: store.Guard{New: true}, Create: &create})
+
+	begin := beginCommit("run", "worker", time.Hour)
+	sample.Fill(begin.StartRun)
+	begin.StartRun.ID, begin.StartRun.Status = "run", cairn.RunRunning
+	begin.Usage, begin.LogSequence = begin.StartRun.Usage, 5
+	s := r.write(begin)
+	step := func(text string) *store.Commit {
+		c := h.stepCommit(s, text)
+		c.State = h.change(s, appendOp("/list", `"`+text+`"`))
+		c.Checkpoint.LogSequence = 6
+		return c
+	}
+	first := step("one")
+	s = r.write(first)
+	s = r.write(step("two"))
+	s = r.write(&store.Commit{Rewind: first.Checkpoint.ID, Recovered: true})
+	var message cairn.Message
+	sample.Fill(&message)
+	again := step("three")
+	again.Messages = append(again.Messages, message)
+	s = r.write(again)
+
+	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, store.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
+	last := endCommit(s)
+	id := last.EndRun.ID
+	sample.Fill(last.EndRun)
+	last.EndRun.ID, last.EndRun.Status, last.Status = id, cairn.SuspendedClientTool, cairn.SessionPaused
+	last.Suspend = &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
+	var call cairn.PendingCall
+	sample.Fill(&call)
+	call.Status = cairn.CallOpen
+	last.Calls = []store.CallWrite{{Call: call}}
+	last.Enqueue = &store.QueuedTurn{ID: "turn", Messages: []cairn.Message{message}}
+	var entry store.CacheEntry
+	sample.Fill(&entry)
+	last.Cache = []store.CacheEntry{entry}
+	s = r.write(last)
+
+	all := h.content(r.id)
+	r.none("a session's row", sample.Empty(r.sessions), ".AsOf")
+	h.begin(r.id, "next run") // which begins where the first one has left the session
+	r.none("a run", sample.Empty(h.runs(r.id)))
+	r.none("a checkpoint", sample.Empty(all.Checkpoints))
+	r.none("a message", sample.Empty(all.Messages))
+	r.none("a call", sample.Empty(all.Calls))
+	r.none("a queued turn", sample.Empty(all.Queue))
+	r.none("a staged piece", sample.Empty(all.Staged))
+	r.none("a cached result", sample.Empty(all.Cache))
+
+	run := *last.EndRun
+	kept := all.Runs[0]
+	run.SessionID, run.Turn, run.StartSequence, run.FirstMessage = r.id, 1, begin.StartRun.StartSequence, 0
+	run.Before, run.StartedAt, run.EndedAt = kept.Before, r.sessions[1].UpdatedAt, s.UpdatedAt
+	same(h.T, "the run", kept, run)
+	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = "root", r.id, create.UserID, create.Agent, 1
+	call.CreatedAt, call.UpdatedAt = s.UpdatedAt, s.UpdatedAt
+	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
+	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)
+	same(h.T, "the queue", all.Queue, []store.QueuedTurn{*last.Enqueue})
+	same(h.T, "the cache", all.Cache, []store.CacheEntry{entry})
+}
+
+// none fails for fields that nothing was read back of.
+func (r *rows) none(what string, empty []string, but ...string) {
+	r.Helper()
+	empty = slices.DeleteFunc(empty, func(name string) bool { return slices.Contains(but, name) })
+	slices.Sort(empty)
+	if len(empty) > 0 {
+		r.Errorf("of %s nothing is read back in %v", what, empty)
+	}
+}
