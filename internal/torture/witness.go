@@ -52,6 +52,9 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
 		return row, nil // somebody else has begun the run before: nothing was written
 	}
+	if c.Checkpoint != nil && row.CheckpointID != c.Checkpoint.ID {
+		return row, nil // another attempt has committed the step, and others came after it: nothing was written
+	}
 	for i := range c.Messages {
 		if d := digestOf(&c.Messages[i]); d != "" {
 			r.Digests = append(r.Digests, d)
