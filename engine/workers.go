@@ -44,9 +44,10 @@ type registration struct {
 	Version string   `json:"version,omitempty"`
 }
 
-// keepRegistered registers this engine as a worker and repeats that three times in a lease's time, which is the record's
-// time to live, until ctx is done. Then it removes the record, unless the engine works in another call of Work. A store that
-// fails does not keep a worker from its work: it is said once, and tried again with the next heartbeat.
+// keepRegistered registers this engine as a worker and repeats that three times in a lease's time, which is the
+// record's time to live, until ctx is done. Then it removes the record, unless the engine works in another call of
+// Work. A store that fails does not keep a worker from its work: it is said once, and tried again with the next
+// heartbeat.
 func (e *Engine) keepRegistered(ctx context.Context) {
 	e.working.Add(1)
 	tick := time.NewTicker(max(e.opts.LeaseTTL/3, 1))
@@ -100,9 +101,9 @@ func (e *Engine) deregister(ctx context.Context) {
 	}
 }
 
-// Workers yields the registered workers of the store, of all processes, by the names of their owners. A worker that died is
-// among them until its registration lapses, at most Options.LeaseTTL of that worker after its last heartbeat. A store that is
-// no store.RecordProvider has none.
+// Workers yields the registered workers of the store, of all processes, by the names of their owners. A worker that
+// died is among them until its registration lapses, at most Options.LeaseTTL of that worker after its last heartbeat.
+// A store that is no store.RecordProvider has none.
 func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 	return func(yield func(Worker, error) bool) {
 		if e.records == nil {
@@ -135,8 +136,8 @@ func readWorker(r *store.Record) (Worker, error) {
 		Since: r.CreatedAt, HeartbeatAt: r.UpdatedAt, Until: r.ExpiresAt, AsOf: r.AsOf}, nil
 }
 
-// Unserved yields what is due of agents that no registered worker serves, the longest due first. It reads all that is due.
-// Of a store that is no store.RecordProvider that is all of it.
+// Unserved yields what is due of agents that no registered worker serves, the longest due first. It reads all that is
+// due. Of a store that is no store.RecordProvider that is all of it.
 func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 	return func(yield func(store.Due, error) bool) {
 		served := map[string]bool{}

@@ -92,7 +92,8 @@ func (m mutedRecords) Delete(ctx context.Context, namespace, key string, seen in
 	return m.Records.Delete(ctx, namespace, key, seen)
 }
 
-// Of two workers the one that dies is gone after its time, and the other one stays. Where it comes back it registers anew.
+// Of two workers the one that dies is gone after its time, and the other one stays. Where it comes back it registers
+// anew.
 func TestDeadWorkerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(nil)

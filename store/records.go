@@ -16,11 +16,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Records keeps small rows that belong to no session, by namespace and key: workers, settings, schedules. A namespace is one list of records; it is made by its first record and leaves nothing when its last one goes.
+// Records keeps small rows that belong to no session, by namespace and key: workers, settings, schedules. A namespace
+// is one list of records; it is made by its first record and leaves nothing when its last one goes.
 //
-// All methods are safe for concurrent use by any number of processes. Each write is atomic, and the writes of one record
-// happen one after the other. What was written is seen by every call that begins afterwards, in any process, and is as
-// durable as a commit. No call writes two records.
+// All methods are safe for concurrent use by any number of processes. Each write is atomic, and the writes of one
+// record happen one after the other. What was written is seen by every call that begins afterwards, in any process,
+// and is as durable as a commit. No call writes two records.
 //
 // Times are the store's. A record with a time to live expires when the store's clock reaches ExpiresAt. From then on it
 // does not exist for any method in any process, whatever clocks the processes have. Stores delete expired records
@@ -70,8 +71,8 @@ type Record struct {
 	Index string
 	// Value is JSON, byte for byte as it was written.
 	Value json.RawMessage
-	// Version is positive and changes with each write. No version of a key is ever used again, also not after the record was
-	// deleted or has expired.
+	// Version is positive and changes with each write. No version of a key is ever used again, also not after the record
+	// was deleted or has expired.
 	Version int64
 	// CreatedAt is the time of the record's first write since there was none, UpdatedAt that of its last one.
 	CreatedAt time.Time
@@ -89,7 +90,8 @@ func (r *Record) Expired(now time.Time) bool {
 
 // RecordWrite is what Records.Put writes. It replaces all of a record that is there.
 type RecordWrite struct {
-	// Namespace and Key are identifiers of at most 200 bytes, without control characters, and without white space around them.
+	// Namespace and Key are identifiers of at most 200 bytes, without control characters, and without white space around
+	// them.
 	Namespace string
 	Key       string
 	// Index is empty or a text of that kind. Indexes are compared by their bytes.
@@ -106,12 +108,13 @@ type RecordWrite struct {
 // RecordQuery selects records of a namespace.
 type RecordQuery struct {
 	Namespace string
-	// Prefix selects the records whose keys begin with it. They come in the order of their keys, by bytes. It is empty if Index
-	// is set.
+	// Prefix selects the records whose keys begin with it. They come in the order of their keys, by bytes. It is empty if
+	// Index is set.
 	Prefix string
 	// Index, if it is not nil, selects by the index instead. Records come in the order of Index and Key then.
 	Index *IndexRange
-	// Cursor is the Next of the page before; empty for the first page. A cursor that is not one of such a list is ErrInvalid.
+	// Cursor is the Next of the page before; empty for the first page. A cursor that is not one of such a list is
+	// ErrInvalid.
 	Cursor string
 	// Limit is the page's size; 0 and what is more than MaxRecordPage mean MaxRecordPage.
 	Limit int
@@ -266,12 +269,12 @@ func RecordNotFound(namespace, key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
 }
 
-// RecordRange is what a query comes to, for implementers: a part of a namespace's order, by key or by index and key. All
-// of it is compared by bytes.
+// RecordRange is what a query comes to, for implementers: a part of a namespace's order, by key or by index and key.
+// All of it is compared by bytes.
 type RecordRange struct {
 	ByIndex bool
-	// From is the least key, or the least index, of the range; Before is the first one beyond it. Before is never empty, and
-	// longer than an identifier where the range has no end.
+	// From is the least key, or the least index, of the range; Before is the first one beyond it. Before is never empty,
+	// and longer than an identifier where the range has no end.
 	From, Before string
 	// AfterIndex and AfterKey are the place after which the page begins: that of the last record given. At the beginning
 	// AfterKey is empty. By index AfterIndex is never less than From.

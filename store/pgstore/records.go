@@ -134,8 +134,8 @@ func (r *records) Get(ctx context.Context, namespace, key string) (there *store.
 	return there, nil
 }
 
-// mostPuts bounds how often a record that must not be there is written again because the one that was in its way has gone
-// meanwhile.
+// mostPuts bounds how often a record that must not be there is written again because the one that was in its way has
+// gone meanwhile.
 const mostPuts = 5
 
 // Put implements store.Records.

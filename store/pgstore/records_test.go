@@ -54,7 +54,8 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	}
 }
 
-// Writers of records that have expired remove each other's and write their own at once: none waits for another in a circle.
+// Writers of records that have expired remove each other's and write their own at once: none waits for another in a
+// circle.
 func TestExpiredRecordsAndManyWriters(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -38,8 +38,8 @@ const (
 			(SELECT version FROM records WHERE expires_at > 0 AND expires_at <= ?1 ORDER BY expires_at LIMIT 10)`
 )
 
-// Records returns the store's records. A record's write is one transaction, which removes up to ten that have expired as
-// well.
+// Records returns the store's records. A record's write is one transaction, which removes up to ten that have expired
+// as well.
 func (s *Store) Records() store.Records { return (*records)(s) }
 
 var _ store.RecordProvider = (*Store)(nil)

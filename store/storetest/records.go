@@ -155,7 +155,8 @@ func recordVersions(h *harness) {
 	h.wantRecord("the deleted record", "ns", "there", nil)
 }
 
-// recordVersionsAreUnique has a record come and go in every way: a writer with an old version never takes one for another.
+// recordVersionsAreUnique has a record come and go in every way: a writer with an old version never takes one for
+// another.
 func recordVersionsAreUnique(h *harness) {
 	versions := map[int64]string{}
 	add := func(what string, r *store.Record) *store.Record {

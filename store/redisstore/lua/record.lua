@@ -12,8 +12,8 @@ local function place(index, key)
 	return index .. '\0' .. key
 end
 
--- record returns the index, version, creation, update, expiry and value of a record; nothing if there is none, or it has
--- expired and the server has not removed it yet.
+-- record returns the index, version, creation, update, expiry and value of a record; nothing if there is none, or it
+-- has expired and the server has not removed it yet.
 local function record(key)
 	local r = call('HMGET', named(key), 'index', 'version', 'created', 'updated', 'expires', 'value')
 	if r[1] and (r[5] == '0' or tonumber(r[5]) > NOW) then
@@ -29,8 +29,8 @@ local function remove(index, key)
 	call('ZREM', EXPIRY, place(index, key))
 end
 
--- sweep removes what is left of up to n records that have expired. Their values may have gone by themselves, and a record
--- of the same key may have come, under another index.
+-- sweep removes what is left of up to n records that have expired. Their values may have gone by themselves, and a
+-- record of the same key may have come, under another index.
 local function sweep(n)
 	for _, at in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', text(NOW), 'LIMIT', 0, n)) do
 		local cut = string.find(at, '\0', 1, true)

@@ -1,6 +1,6 @@
--- Writes the record ARGV[2] with the index ARGV[3], the value ARGV[4], and a time to live of ARGV[6] microseconds, 0 for ever,
--- if it has the version ARGV[5]: 0 if there must be none, -1 for any. ARGV[7] names the attempt. Answers the time and the
--- record without its value, or with it where the version is another one.
+-- Writes the record ARGV[2] with the index ARGV[3], the value ARGV[4], and a time to live of ARGV[6] microseconds, 0
+-- for ever, if it has the version ARGV[5]: 0 if there must be none, -1 for any. ARGV[7] names the attempt. Answers the
+-- time and the record without its value, or with it where the version is another one.
 local key, index, seen, ttl, attempt = ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6]), P .. 'x:' .. ARGV[7]
 local done = call('GET', attempt)
 if done then
