@@ -3,13 +3,12 @@ package effects
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
-	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -35,14 +34,11 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	g, err := fx.join(ctx, in.Position)
+	g, err := fx.join(ctx, in.Position, journal.Attempt{Step: in.Step, Commits: name == turn.EffectCommit, GiveUp: giveUp})
 	if err != nil {
 		return nil, err
 	}
 	defer g.leave()
-	if g.over == nil {
-		g.emit.rivals = &rivals{ids: g.emit.ids, step: in.Step, alone: true, commits: name == turn.EffectCommit, told: map[mark]struct{}{}, giveUp: giveUp}
-	}
 	switch name {
 	case turn.EffectPlan:
 		if g.over != nil {
@@ -85,10 +81,10 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 	default:
 		return nil, cairn.Invalid("effect", "there is no effect %q", name)
 	}
-	if flushed := g.emit.flush(ctx); err == nil {
+	if flushed := g.emit.Flush(ctx); err == nil {
 		err = flushed
 	}
-	if lost := g.emit.lost(); lost != nil { // whatever else that led to
+	if lost := g.emit.Lost(); lost != nil { // whatever else that led to
 		err = lost
 	}
 	if err == nil {
@@ -99,17 +95,18 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 
 // guest is a process that carries out one effect of a run.
 type guest struct {
-	fx   *Effects
-	a    *cairn.Agent
-	l    *live // of this effect alone
-	emit *emitter
-	seen int64 // the session's version at first
+	fx      *Effects
+	a       *cairn.Agent
+	l       *live // of this effect alone
+	emit    *journal.Emitter
+	session string
+	seen    int64 // the session's version at first
 	// over is what the step came to, if it is not under way any more; then there is nothing else.
 	over *turn.Committed
 }
 
 // join returns what an effect works with: the session as the store has it, with what was staged under the lease.
-func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
+func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
 	defer fx.expect(at.SessionID, at.RunID)()
 	a, err := fx.agent(at.Agent)
 	if err != nil {
@@ -132,8 +129,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position) (*guest, error) {
 	}
 	l.hooks = hooksOf(ctx)
 	l.lastCommit = l.row.UpdatedAt
-	g := &guest{fx: fx, a: a, l: l, emit: fx.newEmitter(ctx, l.row, at.RunID, l.logLast), seen: l.row.Version}
-	g.emit.writer = fx.idle.take(g.emit.writer)
+	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.log.Attempt(ctx, l.row, at.RunID, l.logLast, attempt), seen: l.row.Version}
 	l.emit, l.sink = g.emit, remote{fx}
 	over, err := fx.rejoin(l, a, staged, at.Step)
 	if over || err != nil {
@@ -234,10 +230,7 @@ func (g *guest) hear(ctx context.Context) error {
 	if r := l.step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
 		after = r.Sequence
 	}
-	g.emit.rivals.alone = false
-	last, err := g.fx.eachSince(ctx, l.row.Log(), after, g.emit.rivals.note)
-	g.emit.last = last
-	return err
+	return g.emit.Hear(ctx, after)
 }
 
 // takeBack prepares the step's first effect: unless its reply is there, what dead attempts of it have told is taken back.
@@ -272,10 +265,10 @@ func (fx *Effects) takeBack(ctx context.Context, l *live) error {
 	_, last, err := fx.Log.Bounds(ctx, l.row.Log())
 	if err == nil && last != l.logLast { // else nobody has written since this process did
 		p := pastOf(l.row, l.run)
-		p.deferred = len(l.deferred.steps)
+		p.Deferred = len(l.deferred.steps)
 		last, err = fx.reconcile(ctx, l.row, p)
 	}
-	l.emit.last = last
+	l.emit.At(last)
 	return err
 }
 
@@ -284,7 +277,7 @@ func (g *guest) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.row.Version == g.seen {
 		return
 	}
-	g.l.logLast = g.emit.position()
+	g.l.logLast = g.emit.Position()
 	if base, err := g.l.fork(); err == nil { // else the next effect loads it
 		g.fx.cache.keep(base)
 	}
@@ -294,43 +287,8 @@ func (g *guest) leave() {
 	if g.l == nil {
 		return
 	}
-	g.emit.close()
-	g.fx.idle.put(g.emit.writer, max(g.fx.CacheSessions, 1))
-	g.fx.cache.leave(g.emit.ids.session, g.l) // the session may be another run's by now
-}
-
-// writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers
-// every name, so the effects of one run share few.
-type writers struct {
-	mu sync.Mutex
-	by map[string][]store.Writer // by session
-}
-
-// take returns one of the writers of the same session and token, or else the given one.
-func (w *writers) take(fresh store.Writer) store.Writer {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := w.by[fresh.Session]
-	if len(list) == 0 || list[0].Token != fresh.Token {
-		delete(w.by, fresh.Session)
-		return fresh
-	}
-	w.by[fresh.Session] = list[1:]
-	return list[0]
-}
-
-// put makes a writer available again. Those of at most limit sessions are kept.
-func (w *writers) put(used store.Writer, limit int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list, there := w.by[used.Session]
-	if w.by == nil || !there && len(w.by) >= limit { // forgetting some costs their logs a name
-		w.by = map[string][]store.Writer{}
-	}
-	if len(list) > 0 && list[0].Token != used.Token {
-		list = nil
-	}
-	w.by[used.Session] = append(list, used)
+	g.emit.Leave(max(g.fx.CacheSessions, 1))
+	g.fx.cache.leave(g.session, g.l) // the session may be another run's by now
 }
 
 // part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
@@ -346,11 +304,11 @@ func (fx *Effects) part(ctx context.Context, l *live, err error) (turn.Begun, er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
 	defer cancel()
 	fx.cache.drop(l)
-	defer l.emit.close()
-	if err := l.emit.flush(ctx); err != nil {
+	defer l.emit.Close()
+	if err := l.emit.Flush(ctx); err != nil {
 		fx.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
-	l.logLast = l.emit.position()
+	l.logLast = l.emit.Position()
 	base, err := l.fork()
 	if err != nil {
 		return turn.Begun{}, err
@@ -384,26 +342,4 @@ func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
 func hooksOf(ctx context.Context) *cairn.Hooks {
 	h, _ := ctx.Value(hooksKey{}).(*cairn.Hooks)
 	return h
-}
-
-// eachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
-func (fx *Effects) eachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
-	for {
-		batch, err := fx.Log.Read(ctx, log, after, 0)
-		if errors.Is(err, cairn.ErrTrimmed) {
-			first, _, err := fx.Log.Bounds(ctx, log)
-			if err != nil {
-				return 0, err
-			}
-			after = first - 1
-			continue
-		}
-		if err != nil || len(batch) == 0 {
-			return after, err
-		}
-		for i := range batch {
-			fn(&batch[i])
-			after = batch[i].Sequence
-		}
-	}
 }

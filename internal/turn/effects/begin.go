@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -266,7 +267,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	}
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
-		p.end, p.fresh, p.token = c.EndRun, true, l.row.Lease.Token
+		p.End, p.Fresh, p.token = true, true, l.row.Lease.Token
 		if row.Step == 0 { // it may have died before it told of those before it
 			err = fx.tellEnds(ctx, l.row, row.Turn-1)
 		}
@@ -278,8 +279,8 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 		}
 	}
 	fx.started(ctx, a, l, c.StartRun, in.Hooks)
-	for _, ev := range toolEnds(0, withdrawn) {
-		l.emit.event(ev)
+	for _, ev := range journal.Results(0, withdrawn) {
+		l.emit.Event(ev)
 	}
 	return nil
 }
@@ -427,28 +428,19 @@ func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *ca
 	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
 	l.run, l.hooks = run, hooks
 	l.lastCommit = l.row.UpdatedAt
-	l.emit = fx.newEmitter(ctx, l.row, run.ID, l.logLast)
+	l.emit = fx.log.Emitter(ctx, l.row, run.ID, l.logLast)
 	l.sink = local{fx}
 	l.drives(run.ID)
 	fx.cache.drive(l)
-	l.emit.event(beginEvent(run.PreviousRunID, l.row.MessageCount))
+	l.emit.Event(journal.Begin(run, l.row.MessageCount))
 	l.unopened = true
 	if l.row.SuspendedStep == "" {
 		return
 	}
 	if st := fx.newStep(l, a, l.row.Step+1); l.reopen(st) {
 		l.step = st
-		l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: st.Number})
+		l.emit.Event(journal.StepStart(st.Number))
 	}
-}
-
-// beginEvent tells that a run began, in place of another one if previous is set.
-func beginEvent(previous string, messages int) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventRunStart, Name: previous, MessageCount: messages}
-	if previous != "" {
-		ev.Type = cairn.EventRunResumed
-	}
-	return ev
 }
 
 // open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
@@ -496,7 +488,7 @@ func (fx *Effects) Forget(at turn.Position) {
 	// This process may have taken the session over from itself.
 	if l := fx.cache.get(at.SessionID); l != nil && l.row.Lease.Token == at.Token {
 		if l.emit != nil {
-			l.emit.close()
+			l.emit.Close()
 		}
 		fx.cache.drop(l)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -32,8 +34,8 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.C
 	}
 	switch {
 	case c.Result != nil:
-		if l.emit.again() {
-			l.tellResult(c)
+		if l.emit.Again() {
+			journal.Call(l.emit.Event, l.step, c, journal.Begun)
 		}
 		return turn.ChildOut{}, nil
 	case c.Waits():
@@ -130,15 +132,14 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	if err != nil {
 		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
 	}
-	v.l.emit.event(consultEvent(v.l.step, v.c, v.start()))
-	return nil, v.l.emit.flush(v.ctx) // a companion that works by itself may say something at once
+	v.start()
+	v.l.emit.Event(journal.Consults(v.l.step, v.c, v.agent, v.child))
+	return nil, v.l.emit.Flush(v.ctx) // a companion that works by itself may say something at once
 }
 
 // start notes that the call has begun to consult the other agent.
-func (v *visit) start() *step.Started {
-	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Writes: v.s.writes()}
-	v.l.step.Add(f)
-	return f
+func (v *visit) start() {
+	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Writes: v.s.writes()})
 }
 
 // handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
@@ -225,7 +226,7 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 	}
 	l, err := v.fx.create(v.ctx, BeginIn{
 		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
-		LogLast: v.l.emit.position(),
+		LogLast: v.l.emit.Position(),
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
@@ -238,7 +239,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	if v.l.step.Carried {
 		begin = nil // the run that suspended did
 	}
-	if err := v.l.emit.flush(v.ctx); err != nil { // what the child says comes after what was said here
+	if err := v.l.emit.Flush(v.ctx); err != nil { // what the child says comes after what was said here
 		return nil, err
 	}
 	run, err := v.further(begin)
@@ -313,7 +314,7 @@ func (v *visit) further(begin func() (turn.Begun, error)) (*cairn.Run, error) {
 			continue
 		case errors.Is(err, cairn.ErrAlreadyRunning): // by somebody else, who will be done or gone some time
 			fx.passStop(ctx, v.work, child, "")
-			if err := sleep(ctx, wait); err != nil {
+			if err := retry.Sleep(ctx, wait); err != nil {
 				return nil, err
 			}
 			wait = min(2*wait, time.Second)
@@ -364,7 +365,7 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 		}
 		if what == "" {
 			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.hooks,
-				LogLast: v.l.emit.position()})
+				LogLast: v.l.emit.Position()})
 			return b, nil, err
 		}
 	}

@@ -2,22 +2,26 @@ package effects
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // A call that is left because the run is to stop has no result, though the lease is lost or the engine closed by then: the
 // stop request is not what ended the effect.
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
-	e, _ := newTestEmitter(t, 1<<20, time.Second)
+	log := memstore.New(nil).EventLog()
+	fx := NewEffects(Config{Log: log, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	e := fx.log.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)
-	v := &visit{fx: e.fx, ctx: ctx, work: work, l: &live{emit: e, step: &step.Step{}}, c: &step.Call{}}
+	v := &visit{fx: fx, ctx: ctx, work: work, l: &live{emit: e, step: &step.Step{}}, c: &step.Call{}}
 	result, err := v.advance(func() (turn.Begun, error) {
 		stop(&stopped{cairn.Stop{Kind: cairn.StopInterrupt}})
 		cancel(cairn.ErrClosed)

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -59,11 +60,11 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 		return turn.Committed{}, err
 	}
 	if len(out.patch) > 0 {
-		l.emit.event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.patch})
+		l.emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.patch})
 	}
 	if out.counts {
 		usage := out.usage
-		l.emit.event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
+		l.emit.Event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
 	}
 	if out.end == nil && !st.Carried && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
 		e := &step.Ended{Messages: out.messages, Ops: out.ops, Usage: out.usage}
@@ -74,7 +75,7 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 		l.putOff(st.Number, e)
 		return turn.Committed{}, nil
 	}
-	if err := l.emit.flush(ctx); err != nil {
+	if err := l.emit.Flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
 	if out.end != nil && !out.waits && st.Delegates() {
@@ -249,7 +250,7 @@ func (fx *Effects) close(l *live, st *step.Step, c *step.Call, out *outcome) {
 		f.Consulted = consulted(c)
 	}
 	st.Add(f)
-	l.emit.event(endEvent(st, c))
+	l.emit.Event(journal.Result(st.Number, f.Result))
 }
 
 // count adds a call that has its result to the step's usage, and to the tool's cache.
@@ -300,7 +301,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *live, st *step.Step, out *outcome) 
 		run.Text = m.Text()
 	}
 	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
-		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, storable(err)
+		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, journal.Storable(err)
 		return new(run)
 	}
 	complete := func(c cairn.Completion) *cairn.Run {
@@ -396,10 +397,10 @@ func (fx *Effects) write(ctx context.Context, l *live, st *step.Step, out *outco
 // told puts the commit on the log.
 func (fx *Effects) told(l *live, steps []int, cp *cairn.Checkpoint) {
 	for _, n := range steps {
-		l.emit.event(cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: l.row.MessageCount})
+		l.emit.Event(journal.StepCommitted(n, l.row.MessageCount))
 	}
 	if cp != nil {
-		l.emit.event(cairn.Event{Type: cairn.EventCheckpoint, Step: cp.Step, CheckpointID: cp.ID, MessageCount: l.row.MessageCount})
+		l.emit.Event(journal.Checkpoint(cp.Step, cp.ID, l.row.MessageCount))
 	}
 }
 
@@ -407,7 +408,7 @@ func (fx *Effects) build(l *live, messages []cairn.Message, list []cairn.Op, ste
 	end := out.end
 	c := &store.Commit{
 		Guard:    store.Guard{Token: l.row.Lease.Token, Version: l.row.Version},
-		Messages: messages, Usage: usage, LogSequence: l.emit.position(), DropStaged: true,
+		Messages: messages, Usage: usage, LogSequence: l.emit.Position(), DropStaged: true,
 		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
 	}
 	if len(list) > 0 {
@@ -504,13 +505,13 @@ func (fx *Effects) opened(ctx context.Context, l *live, opening []store.CallWrit
 // ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
 // run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
 func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, opened []cairn.PendingCall) (tell bool) {
-	for _, ev := range pendingEvents(run.Steps, opened) {
-		l.emit.event(ev)
+	for _, ev := range journal.Pending(run.Steps, opened) {
+		l.emit.Event(ev)
 	}
-	for _, ev := range endEvents(run) {
-		l.emit.event(ev)
+	for _, ev := range journal.End(run) {
+		l.emit.Event(ev)
 	}
-	if err := l.emit.flush(ctx); err != nil {
+	if err := l.emit.Flush(ctx); err != nil {
 		l.untold = true
 		if l.row.ParentID != "" {
 			fx.untoldEnds.Store(l.row.ID, struct{}{})
@@ -521,8 +522,8 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 	if tell && !fx.Apart {
 		fx.tellEnd(ctx, a, l, run)
 	}
-	l.logLast = l.emit.position()
-	l.emit.close()
+	l.logLast = l.emit.Position()
+	l.emit.Close()
 	row := l.row
 	if run.Status.Suspends() || l.spoiled { // what comes next depends on what others answer
 		fx.cache.drop(l)
@@ -533,17 +534,4 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 		fx.Ended(ctx, run, row)
 	}
 	return tell
-}
-
-// endEvents tells how a run came out.
-func endEvents(run *cairn.Run) []cairn.Event {
-	list := make([]cairn.Event, 0, 3)
-	if run.Error != nil {
-		list = append(list, cairn.Event{Type: cairn.EventError, Step: run.Steps, Error: run.Error})
-	}
-	if len(run.Output) > 0 {
-		list = append(list, cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
-	}
-	usage := run.Usage
-	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Text: run.StopReason, Error: run.Error, Usage: &usage})
 }

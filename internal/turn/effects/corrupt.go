@@ -52,7 +52,7 @@ func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) erro
 		fx.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
 	}
 	p := pastOf(after, run)
-	p.end, p.fresh, p.token = run, true, nextToken(after)
+	p.End, p.Fresh, p.token = true, true, nextToken(after)
 	if _, err := fx.reconcile(ctx, after, p); err != nil {
 		fx.Logger.Warn("the log of a session that cannot be read was not completed", "session", id, "error", err)
 	}

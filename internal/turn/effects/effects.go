@@ -8,14 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -65,12 +65,9 @@ type Config struct {
 // Effects carries out what the loop asks for. It is safe for concurrent use.
 type Effects struct {
 	Config
-	cache *cache
-	early early
-	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
-	writer  string
-	writers atomic.Int64
-	idle    writers
+	cache   *cache
+	early   early
+	log     *journal.Log
 	growing growing
 	// untoldEnds are sub-agents' sessions whose last run has ended here without the log being told.
 	untoldEnds sync.Map
@@ -82,7 +79,9 @@ type Effects struct {
 
 // NewEffects returns effects over a configuration whose every field is set.
 func NewEffects(c Config) *Effects {
-	return &Effects{Config: c, cache: newCache(c.CacheSessions, c.CacheBytes), writer: ids.New("writer") + "-"}
+	fx := &Effects{Config: c, cache: newCache(c.CacheSessions, c.CacheBytes), log: journal.NewLog()}
+	fx.log.Log, fx.log.Now, fx.log.Coalesce, fx.log.Logger = c.Log, c.Now, c.Coalesce, c.Logger
+	return fx
 }
 
 // Run carries out one effect.
@@ -179,40 +178,7 @@ func isStopped(err error) bool {
 	return errors.As(err, &s)
 }
 
-// backoff returns the wait before retry n, from 0: doubled each time, with up to a quarter of jitter.
-func backoff(first, limit time.Duration, n int) time.Duration {
-	wait := limit
-	if first <= limit>>n { // else doubling so often would overflow, too
-		wait = first << n
-	}
-	return wait - time.Duration(rand.Int64N(int64(wait)/4+1))
-}
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// storageTries is how often a call of the store that failed for a passing reason is tried in all.
-const storageTries = 5
-
-// persist calls the store or log, again if storage is unavailable for a moment.
+// persist calls the store, again if storage is unavailable for a moment.
 func (fx *Effects) persist(ctx context.Context, call func() error) error {
-	for n := 0; ; n++ {
-		err := call()
-		if err == nil || !errors.Is(err, cairn.ErrUnavailable) || n == storageTries-1 || ctx.Err() != nil {
-			return err
-		}
-		fx.Logger.Warn("storage unavailable, trying again", "error", err, "try", n+1)
-		if sleep(ctx, backoff(20*time.Millisecond, time.Second, n)) != nil {
-			return err
-		}
-	}
+	return retry.Storage(ctx, fx.Logger, call)
 }

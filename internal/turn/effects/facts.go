@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -50,7 +51,7 @@ func (k remote) keep(ctx context.Context, l *live, f step.Fact, lasts bool) ([]s
 	if err != nil {
 		return nil, err
 	}
-	if _, by := step.Standing(facts, f); by == l.emit.writer.ID {
+	if _, by := step.Standing(facts, f); by == l.emit.Attempt() {
 		return nil, nil
 	}
 	return facts, nil
@@ -78,16 +79,16 @@ func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *live, f step.Fact
 
 // adopt makes the step what another attempt has made of it: what this one has told is taken back, and that one told.
 func (fx *Effects) adopt(ctx context.Context, a *cairn.Agent, l *live, facts []step.Staged) error {
-	if err := errors.Join(l.emit.flush(ctx), fx.takeBack(ctx, l)); err != nil {
+	if err := errors.Join(l.emit.Flush(ctx), fx.takeBack(ctx, l)); err != nil {
 		return err
 	}
 	fresh := fx.newStep(l, a, l.step.Number)
 	fresh.AddAll(facts)
 	l.step = fresh
 	if fresh.Failed() == nil {
-		l.retell()
+		journal.Step(l.emit.Event, fresh)
 	}
-	return l.emit.flush(ctx)
+	return l.emit.Flush(ctx)
 }
 
 // stage writes a fact of the step under way to the store. Events of a reply come first, so that the log's position after it is
@@ -99,15 +100,15 @@ func (fx *Effects) stage(ctx context.Context, l *live, f step.Fact, lasts bool) 
 	}
 	var pieces []store.Staged
 	add := func(f step.Fact) error {
-		piece, err := step.Encode(l.step.ID, lease, l.emit.writer.ID, f)
+		piece, err := step.Encode(l.step.ID, lease, l.emit.Attempt(), f)
 		pieces = append(pieces, piece)
 		return err
 	}
 	if r, ok := f.(*step.Reply); ok {
-		if err := l.emit.flush(ctx); err != nil {
+		if err := l.emit.Flush(ctx); err != nil {
 			return err
 		}
-		r.Sequence = l.emit.position()
+		r.Sequence = l.emit.Position()
 		if o := l.step.Opening; o != nil && lasts && !o.Writes.Empty() {
 			if err := add(o); err != nil {
 				return err

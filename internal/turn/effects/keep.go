@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -17,20 +18,6 @@ import (
 // unkeepable reports whether a store or log refuses a value, which it will do again however often it is asked.
 func unkeepable(err error) bool {
 	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge)
-}
-
-// storable returns an error as a run's record and the log can keep it.
-func storable(e *cairn.Error) *cairn.Error {
-	if e == nil || e.Validate() == nil && len(e.Message) <= limits.ErrorBytes {
-		return e
-	}
-	clean := *e
-	clean.Code, clean.Message, clean.Field = cairn.Code(limits.Words(string(e.Code))), limits.Words(e.Message), limits.Words(e.Field)
-	clean.Details = slices.Clone(e.Details)
-	for i := range clean.Details {
-		clean.Details[i] = limits.Words(clean.Details[i])
-	}
-	return &clean
 }
 
 // count adds what a scope recorded as usage. An amount with which a total of the session would not be finite is left out.
@@ -101,11 +88,11 @@ func (fx *Effects) include(l *live, out *outcome, results *cairn.Message, f *ste
 // the run over.
 func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, cause error) (turn.Committed, error) {
 	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.row.ID, "run", l.run.ID, "step", st.Number, "error", cause)
-	failed := storable(cairn.AsError(cause))
+	failed := journal.Storable(cairn.AsError(cause))
 	for _, n := range append(slices.Clone(l.deferred.steps), st.Number) {
-		l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: n, Error: failed})
+		l.emit.Event(journal.StepDiscarded(n, failed))
 	}
-	if err := l.emit.flush(ctx); err != nil {
+	if err := l.emit.Flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
 	if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
@@ -115,7 +102,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *live, st *step.
 		run := *l.run
 		run.Status, run.Reason, run.Error, run.Steps, run.Usage = cairn.RunFailed, cairn.ReasonError, failed, l.row.Step, l.row.RunUsage
 		c := &store.Commit{Guard: store.Guard{Token: l.row.Lease.Token, Version: l.row.Version}, EndRun: &run, Status: cairn.SessionFailed,
-			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.emit.position(), DropStaged: true}
+			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.emit.Position(), DropStaged: true}
 		if l.row.SuspendedStep != "" {
 			fx.withdraw(c, l.row, l.messages, l.calls, "the run failed")
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/clock"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -17,7 +19,7 @@ import (
 // changes, see [live.fork].
 type known struct {
 	row      *cairn.Session
-	clock    clock            // as of row
+	clock    clock.Clock      // as of row
 	run      *cairn.Run       // the one under way, if there is one
 	messages []cairn.Message  // committed
 	bytes    int64            // about what they hold
@@ -41,7 +43,7 @@ type live struct {
 	untold  bool  // the last run's process may have died before it told the log of its end
 
 	hooks    *cairn.Hooks // of the call that began the run
-	emit     *emitter
+	emit     *journal.Emitter
 	sink     sink
 	unopened bool // the hooks for the run's beginning have not run
 	step     *step.Step
@@ -171,3 +173,9 @@ func (l *live) stopRequest() *cairn.Stop {
 	defer l.mu.Unlock()
 	return l.stop
 }
+
+// sees takes over a row that was just read or written.
+func (l *live) sees(fx *Effects, row *cairn.Session) { l.row, l.clock = row, clock.Of(row, fx.Now()) }
+
+// now returns the time at the store, as far as this process can tell.
+func (fx *Effects) now(l *live) time.Time { return l.clock.At(fx.Now()) }

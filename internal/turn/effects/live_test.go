@@ -1,41 +1,14 @@
 package effects
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/store"
 )
-
-func TestBackoffDoublesUpToItsLimit(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		first, limit time.Duration
-		n            int
-		want         time.Duration
-	}{
-		{time.Second, time.Minute, 0, time.Second},
-		{time.Second, time.Minute, 3, 8 * time.Second},
-		{time.Second, time.Minute, 6, time.Minute},
-		{time.Second, time.Minute, 1000, time.Minute},
-		{time.Hour, time.Minute, 0, time.Minute},
-		{100 * time.Hour, math.MaxInt64, 19, math.MaxInt64},
-		{math.MaxInt64, time.Minute, 20, time.Minute},
-		{time.Nanosecond, time.Nanosecond, 5, time.Nanosecond},
-	} {
-		for range 100 {
-			if got := backoff(c.first, c.limit, c.n); got > c.want || got < c.want-c.want/4-1 {
-				t.Fatalf("backoff(%s, %s, %d) = %s, want %s less up to a quarter", c.first, c.limit, c.n, got, c.want)
-			}
-		}
-	}
-}
 
 func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	t.Parallel()
@@ -140,56 +113,5 @@ func TestFormerDriverLeavesItsSuccessorAlone(t *testing.T) {
 	fx.Forget(turn.Position{SessionID: "s", Token: 2})
 	if fx.cache.get("s") != nil {
 		t.Error("the successor was not forgotten when it was its turn")
-	}
-}
-
-func TestMarksOfALog(t *testing.T) {
-	t.Parallel()
-	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }
-	start, commit, discard := cairn.EventStepStart, cairn.EventStepCommitted, cairn.EventStepDiscarded
-	begin, end := cairn.Event{Type: cairn.EventRunStart}, cairn.Event{Type: cairn.EventRunEnd}
-	kept := cairn.Event{Type: cairn.EventCheckpoint, Step: 1, CheckpointID: checkpointID("r", 1)}
-	record := &cairn.Run{ID: "r", Status: cairn.RunCompleted}
-	for name, c := range map[string]struct {
-		steps int // in the store
-		ended bool
-		log   []cairn.Event
-		want  string
-	}{
-		"nothing was written":           {0, false, nil, "[run_start]"},
-		"it has just begun":             {0, false, []cairn.Event{begin}, "[]"},
-		"its first step was lost":       {0, false, []cairn.Event{begin, step(start, 1)}, "[step_discarded 1]"},
-		"taken back already":            {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1)}, "[]"},
-		"begun anew after that":         {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1), step(start, 1)}, "[step_discarded 1]"},
-		"a commit without its mark":     {1, false, []cairn.Event{begin, step(start, 1)}, "[step_committed 1 checkpoint 1]"},
-		"three steps in one commit":     {3, false, []cairn.Event{begin, step(start, 1), step(start, 2), step(start, 3), step(commit, 1)}, "[step_committed 2 step_committed 3 checkpoint 3]"},
-		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), kept, step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
-		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), kept}, "[run_end]"},
-		"the checkpoint is missing":     {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[checkpoint 1 run_end]"},
-		"everything is missing":         {1, true, nil, "[step_committed 1 checkpoint 1 run_end]"},
-		"complete":                      {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), end}, "[]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := marks{committed: map[int]bool{}}
-			for _, ev := range c.log {
-				m.add(&ev, c.steps)
-			}
-			p := past{runID: "r", run: &cairn.Run{}, steps: c.steps, checkpoint: checkpointID("r", c.steps)}
-			if c.ended {
-				p.end = record
-			}
-			var got []string
-			for _, ev := range p.missing(m) {
-				text := string(ev.Type)
-				if ev.Step > 0 {
-					text += fmt.Sprint(" ", ev.Step)
-				}
-				got = append(got, text)
-			}
-			if fmt.Sprint(got) != c.want {
-				t.Errorf("missing %v, want %s", got, c.want)
-			}
-		})
 	}
 }

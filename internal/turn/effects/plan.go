@@ -11,6 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
@@ -55,8 +57,8 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at turn.Po
 			return turn.Planned{}, err
 		}
 	}
-	l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: at.Step})
-	if err := l.emit.lost(); err != nil {
+	l.emit.Event(journal.StepStart(at.Step))
+	if err := l.emit.Lost(); err != nil {
 		return turn.Planned{}, err
 	}
 
@@ -118,7 +120,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *scope, t
 	}
 	var r *reply
 	for n := 0; ; n++ {
-		r = &reply{step: number, agent: a, live: l}
+		r = &reply{step: number, agent: a, live: l, logger: fx.Logger}
 		err := fx.stream(ctx, a, l, r, s, req)
 		if err == nil {
 			break
@@ -127,18 +129,18 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *scope, t
 			return take(to, r, true)
 		}
 		if r.said {
-			l.emit.event(cairn.Event{Type: cairn.EventStepDiscarded, Step: number, Error: cairn.AsError(err)})
+			l.emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
 		}
 		wait, failed := retryWait(a.Retry, err, n)
 		if failed != nil {
 			return cairn.AsError(failed)
 		}
 		fx.Logger.Warn("model call failed, trying again", "session", l.row.ID, "step", number, "error", err, "wait", wait)
-		if sleep(ctx, wait) != nil {
+		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
 		if r.said {
-			l.emit.event(cairn.Event{Type: cairn.EventStepStart, Step: number})
+			l.emit.Event(journal.StepStart(number))
 		}
 	}
 	if err := take(to, r, false); err != nil {
@@ -373,5 +375,5 @@ func retryWait(p *cairn.RetryPolicy, err error, n int) (wait time.Duration, fail
 	case e.RetryAfter > 0:
 		return e.RetryAfter, nil
 	}
-	return backoff(policy.First, policy.Limit, n), nil
+	return retry.Backoff(policy.First, policy.Limit, n), nil
 }

@@ -3,38 +3,26 @@ package effects
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// past is a run as the store has it, to hold the log against: it ended, or its process died.
+// past is a run as the store has it, to hold the log against.
 type past struct {
-	runID      string
-	run        *cairn.Run
-	token      int64 // of the lease, whose earlier holders may write no more
-	steps      int   // committed
-	deferred   int   // that have ended since, and are going to be
-	start      int64 // the log's position when it began
-	after      int64 // a log position no later than what followed the last commit
-	messages   int
-	checkpoint string
-	// end is the run's record if it has ended, and calls tells of those that it left open or that were closed with it.
-	end   *cairn.Run
-	calls []cairn.Event
-	// fresh says that the caller has just ended the run, so that its end cannot have been published and trimmed.
-	fresh bool
-	// unmarked says that the last commit is known to have no mark.
-	unmarked bool
+	journal.Past
+	token int64 // of the lease, whose earlier holders may write no more
+	start int64 // the log's position when it began
+	after int64 // a log position no later than what followed the last commit
 }
 
 // pastOf returns the past of a session's current run.
 func pastOf(row *cairn.Session, run *cairn.Run) past {
-	return past{runID: row.RunID, run: run, token: nextToken(row), steps: row.Step, start: run.StartSequence, after: row.LogSequence,
-		messages: row.MessageCount, checkpoint: row.CheckpointID}
+	return past{token: nextToken(row), start: run.StartSequence, after: row.LogSequence, Past: journal.Past{Run: run, Steps: row.Step,
+		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == checkpointID(run.ID, row.Step)}}
 }
 
 // nextToken is the fencing token with which the log is told of a session's past: that of its holder or, if it has none, of
@@ -64,16 +52,16 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	}
 	p := pastOf(row, run)
 	if row.RunID != runID {
-		p = past{runID: runID, run: run, token: nextToken(row), steps: run.Steps, start: run.StartSequence, after: run.StartSequence, messages: run.FirstMessage}
+		p = past{token: nextToken(row), start: run.StartSequence, after: run.StartSequence, Past: journal.Past{Run: run, Steps: run.Steps, Messages: run.FirstMessage}}
 	}
-	p.end = run
+	p.End = true
 	if run.Status.Suspends() {
 		page, err := fx.Store.Calls(ctx, store.CallQuery{SessionID: row.ID, StepID: run.Suspended.StepID, Limit: 1000})
 		if err != nil {
 			return err
 		}
 		opened := slices.DeleteFunc(page.Items, func(c cairn.PendingCall) bool { return c.RunID != runID })
-		p.calls = pendingEvents(run.Steps, opened)
+		p.Calls = journal.Pending(run.Steps, opened)
 	}
 	_, err = fx.reconcile(ctx, row, p)
 	return err
@@ -137,12 +125,12 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 			if run.Turn > upTo {
 				continue
 			}
-			p := past{runID: run.ID, after: run.StartSequence}
+			p := past{after: run.StartSequence, Past: journal.Past{Run: run}}
 			if run.ID == row.RunID { // its end comes after its last commit
 				p.after = max(p.after, row.LogSequence)
 			}
 			seen, _, err := fx.since(ctx, row, p)
-			if err != nil || seen.ended(run) || seen.trimmed {
+			if err != nil || seen.Ended(run) || seen.Trimmed {
 				return list, err
 			}
 			list = append(list, run.ID)
@@ -156,7 +144,7 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
 func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
 	w := store.Writer{Session: row.ID, Token: p.token}
-	if _, err := fx.append(ctx, row.Log(), store.AnySequence, w); err != nil {
+	if _, err := fx.log.AppendAs(ctx, row.Log(), store.AnySequence, w); err != nil {
 		return 0, err
 	}
 	for {
@@ -164,26 +152,21 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		if err != nil {
 			return 0, err
 		}
-		told := p.steps == 0 && seen.started || p.steps > 0 && seen.committed[p.steps] || p.trimmed(&seen)
-		if !told && p.after > p.start {
+		if !p.Reaches(seen) && p.after > p.start {
 			// The last commit may have held several steps, of which any number of marks are missing, or none at all.
-			p.after, p.unmarked = p.start, true
+			p.after, p.Unmarked = p.start, true
 			continue
 		}
-		if !p.over(&seen) {
+		if !p.Told(seen) {
 			if err := fx.afterwards(ctx, row, &p); err != nil {
 				return 0, err
 			}
 		}
-		var missing []cairn.Event
-		for _, ev := range p.missing(seen) {
-			ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, p.runID, row.Agent, row.AsOf
-			missing = append(missing, fit(ev, fx.eventLimit())...)
-		}
+		missing := p.Missing(seen)
 		if len(missing) == 0 {
 			return last, nil
 		}
-		last, err = fx.append(ctx, row.Log(), last, w, missing...)
+		last, err = fx.log.Complete(ctx, row, p.Run.ID, last, w, missing)
 		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
 			return last, err
 		}
@@ -193,17 +176,17 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 // afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out what the
 // log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
 func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
-	if p.calls == nil {
-		if p.calls, err = fx.withdrawn(ctx, row.ID, *p); err != nil {
+	if p.Calls == nil {
+		if p.Calls, err = fx.withdrawn(ctx, row.ID, *p); err != nil {
 			return err
 		}
 	}
-	if p.end != nil && !p.end.Status.Suspends() && !p.end.EndedAt.IsZero() { // else whoever ends it now sees to them
-		if err := fx.leaveChildren(ctx, row, p.end.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
+	if p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero() { // else whoever ends it now sees to them
+		if err := fx.leaveChildren(ctx, row, p.Run.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
 			return err
 		}
 	}
-	return fx.tellBelow(ctx, row, p.run.StartedAt)
+	return fx.tellBelow(ctx, row, p.Run.StartedAt)
 }
 
 // tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
@@ -255,14 +238,14 @@ func (fx *Effects) tellBelow(ctx context.Context, row *cairn.Session, since time
 // withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of
 // the wait, or by the stop that ended it.
 func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
-	from, limit := p.run.FirstMessage, 0
+	from, limit := p.Run.FirstMessage, 0
 	switch {
-	case p.run.Reason == cairn.ReasonInterrupted, p.run.Reason == cairn.ReasonAborted:
+	case p.Run.Reason == cairn.ReasonInterrupted, p.Run.Reason == cairn.ReasonAborted:
 		limit = 1000
-		if p.steps > 0 && p.run.Kind != cairn.RunResume { // what it began with was told before its first commit
+		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was told before its first commit
 			from++
 		}
-	case p.run.Kind == cairn.RunExecute && p.steps == 0:
+	case p.Run.Kind == cairn.RunExecute && p.Steps == 0:
 		limit = 1 // it comes first of all
 	}
 	for ; limit > 0; from += limit {
@@ -271,8 +254,8 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 			return nil, err
 		}
 		for i := range page {
-			if m := &page[i]; m.RunID == p.runID && m.Origin == cairn.OriginWithdrawn {
-				list = append(list, toolEnds(p.steps, page[i:i+1])...)
+			if m := &page[i]; m.RunID == p.Run.ID && m.Origin == cairn.OriginWithdrawn {
+				list = append(list, journal.Results(p.Steps, page[i:i+1])...)
 			}
 		}
 		if len(page) < limit || limit == 1 {
@@ -282,153 +265,19 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 	return list, nil
 }
 
-// marks is what a log tells of a run beyond its last commit.
-type marks struct {
-	started   bool
-	waits     bool // it was suspended
-	over      bool // it has ended for good
-	failed    bool // its error is told
-	output    bool // its output is told
-	trimmed   bool // some of what came after the position is no longer there
-	committed map[int]bool
-	discarded []int          // steps that were taken back
-	kept      string         // the last checkpoint that is told of
-	calls     map[string]int // that wait or have ended, with the step
-	open      []int          // steps begun but neither committed nor taken back
-}
-
-// ended reports whether the log tells of the end that a run has come to.
-func (m *marks) ended(run *cairn.Run) bool { return m.over || m.waits && run.Status.Suspends() }
-
 // since reads what the log says of a run.
-func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (m marks, last int64, err error) {
-	m.committed, m.calls = map[int]bool{}, map[string]int{}
-	after, err := fx.eachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
-		if ev.SessionID == row.ID && ev.RunID == p.runID {
-			m.add(ev, p.steps)
+func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (seen *journal.Seen, last int64, err error) {
+	seen = journal.NewSeen(p.Steps)
+	after, err := fx.log.EachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
+		if ev.SessionID == row.ID && ev.RunID == p.Run.ID {
+			seen.Note(ev)
 		}
 	})
 	if err != nil {
-		return m, 0, err
+		return seen, 0, err
 	}
 	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
 	first, last, err := fx.Log.Bounds(ctx, row.Log())
-	m.trimmed = p.after+1 < first && p.after < last
-	return m, min(after, last), err
-}
-
-func (m *marks) add(ev *cairn.Event, committed int) {
-	drop := func() {
-		for i, n := range m.open {
-			if n == ev.Step {
-				m.open = append(m.open[:i], m.open[i+1:]...)
-				return
-			}
-		}
-	}
-	switch ev.Type {
-	case cairn.EventRunStart, cairn.EventRunResumed:
-		m.started = true
-	case cairn.EventStepStart:
-		if ev.Step > committed {
-			drop()
-			m.open = append(m.open, ev.Step)
-		}
-	case cairn.EventStepDiscarded:
-		drop()
-		m.forget(ev.Step)
-		m.discarded = append(m.discarded, ev.Step)
-	case cairn.EventStepCommitted:
-		m.committed[ev.Step] = true
-	case cairn.EventCheckpoint:
-		m.kept = ev.CheckpointID
-	case cairn.EventToolApproval, cairn.EventToolPending, cairn.EventToolEnd:
-		m.calls[callMark(ev)] = ev.Step
-	case cairn.EventError:
-		m.failed = true
-	case cairn.EventOutput:
-		m.output = true
-	case cairn.EventRunEnd:
-		m.waits = m.waits || ev.Status.Suspends()
-		m.over = m.over || !ev.Status.Suspends()
-	}
-}
-
-// forget drops what a step that is taken back said of calls.
-func (m *marks) forget(step int) {
-	maps.DeleteFunc(m.calls, func(_ string, at int) bool { return at == step })
-}
-
-// trimmed reports whether the marks of the run's last commit may have been trimmed: what may have been there is not published
-// again.
-func (p *past) trimmed(m *marks) bool { return m.trimmed && !p.unmarked }
-
-// over reports whether the end of the run is in the log, or may have been trimmed.
-func (p *past) over(m *marks) bool {
-	return p.end != nil && (m.ended(p.end) || p.trimmed(m) && !p.fresh)
-}
-
-// missing lists the events the log lacks.
-func (p *past) missing(m marks) []cairn.Event {
-	if p.runID == "" || p.over(&m) { // whoever told of the end told all before it
-		return nil
-	}
-	var list []cairn.Event
-	trimmed := p.trimmed(&m)
-	if p.steps == 0 && !m.started && !trimmed {
-		list = append(list, beginEvent(p.run.PreviousRunID, p.messages))
-	}
-	if p.steps > 0 && !m.committed[p.steps] && !trimmed {
-		for n := p.firstUnmarked(&m); n <= p.steps; n++ {
-			if !m.committed[n] {
-				list = append(list, cairn.Event{Type: cairn.EventStepCommitted, Step: n, MessageCount: p.messages})
-			}
-		}
-	}
-	if p.steps > 0 && m.kept != p.checkpoint && p.checkpoint == checkpointID(p.runID, p.steps) && !trimmed { // maybe alone: the log is written at any moment
-		list = append(list, cairn.Event{Type: cairn.EventCheckpoint, Step: p.steps, CheckpointID: p.checkpoint, MessageCount: p.messages})
-	}
-	if next := p.steps + p.deferred + 1; trimmed && !slices.Contains(m.open, next) && !slices.Contains(m.discarded, next) {
-		m.open = append(m.open, next) // its start may have been trimmed, and readers have seen it
-	}
-	for _, n := range m.open {
-		if n <= p.steps+p.deferred {
-			continue
-		}
-		list = append(list, cairn.Event{Type: cairn.EventStepDiscarded, Step: n})
-		m.forget(n)
-	}
-	for i := range p.calls {
-		if _, told := m.calls[callMark(&p.calls[i])]; !told {
-			list = append(list, p.calls[i])
-		}
-	}
-	if p.end != nil {
-		list = append(list, slices.DeleteFunc(endEvents(p.end), func(ev cairn.Event) bool {
-			return m.failed && ev.Type == cairn.EventError || m.output && ev.Type == cairn.EventOutput
-		})...)
-	}
-	return list
-}
-
-// firstUnmarked returns the first step whose mark may be missing: marks come in order, so where the log was trimmed it is the
-// one behind the last that is marked, or at least the last step.
-func (p *past) firstUnmarked(m *marks) int {
-	if !m.trimmed {
-		return 1
-	}
-	for n := p.steps; n > 1; n-- {
-		if m.committed[n-1] {
-			return n
-		}
-	}
-	return p.steps
-}
-
-// callMark tells the end of a call from its beginning to wait.
-func callMark(ev *cairn.Event) string {
-	if ev.Type == cairn.EventToolEnd {
-		return "end " + ev.CallID
-	}
-	return ev.CallID
+	seen.Trimmed = p.after+1 < first && p.after < last
+	return seen, min(after, last), err
 }

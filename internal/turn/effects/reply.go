@@ -3,6 +3,7 @@ package effects
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,20 +11,22 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
 // reply gathers the chunks of a model's answer into a message, and says which event each of them is.
 type reply struct {
-	step  int
-	agent *cairn.Agent
-	live  *live
-	parts []*part
-	usage cairn.Usage
-	stop  cairn.StopReason
-	ended bool
-	said  bool // something was emitted
-	size  int  // of everything so far, in bytes
+	step   int
+	agent  *cairn.Agent
+	live   *live
+	logger *slog.Logger
+	parts  []*part
+	usage  cairn.Usage
+	stop   cairn.StopReason
+	ended  bool
+	said   bool // something was emitted
+	size   int  // of everything so far, in bytes
 	// deaf are the hooks that hear no more of it, by their place.
 	deaf map[int]bool
 
@@ -96,7 +99,8 @@ func (r *reply) endThinking() {
 	if n := len(r.parts); n > 0 && r.parts[n-1].Type == cairn.PartReasoning && r.parts[n-1].open {
 		r.parts[n-1].open = false
 		r.complete(r.parts[n-1])
-		r.say(cairn.Event{Type: cairn.EventThinkingEnd})
+		ev, _ := journal.PartEnded(r.step, &r.parts[n-1].Part)
+		r.say(ev)
 	}
 }
 
@@ -107,17 +111,7 @@ func (r *reply) complete(p *part) {
 	}
 	p.rest = ""
 	p.text.WriteRune(utf8.RuneError)
-	switch ev := (cairn.Event{Text: string(utf8.RuneError)}); p.Type {
-	case cairn.PartText:
-		ev.Type = cairn.EventTextDelta
-		r.say(ev)
-	case cairn.PartReasoning:
-		ev.Type = cairn.EventThinking
-		r.say(ev)
-	case cairn.PartToolUse:
-		ev.Type, ev.CallID = cairn.EventToolArgDelta, p.ToolUse.CallID
-		r.say(ev)
-	}
+	r.say(journal.Delta(r.step, &p.Part, string(utf8.RuneError)))
 }
 
 // bounds reports what of a chunk makes a reply that cannot be kept.
@@ -139,9 +133,8 @@ func (r *reply) bounds(c *cairn.Chunk) error {
 }
 
 func (r *reply) say(ev cairn.Event) {
-	ev.Step = r.step
 	r.said = true
-	r.live.emit.event(ev)
+	r.live.emit.Event(ev)
 }
 
 // add takes one chunk, whose text it makes one that can be kept. An error says that the model's stream is not a reply, or
@@ -160,7 +153,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 			return nil
 		}
 		p.text.WriteString(c.Text)
-		r.say(cairn.Event{Type: cairn.EventTextDelta, Text: c.Text})
+		r.say(journal.Delta(r.step, &p.Part, c.Text))
 	case cairn.ChunkReasoning:
 		p := r.last(cairn.PartReasoning)
 		c.Text = p.whole(c.Text)
@@ -169,7 +162,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 			p.Provider = c.Provider
 		}
 		if c.Text != "" {
-			r.say(cairn.Event{Type: cairn.EventThinking, Text: c.Text})
+			r.say(journal.Delta(r.step, &p.Part, c.Text))
 		}
 	case cairn.ChunkToolStart:
 		r.endThinking()
@@ -178,7 +171,8 @@ func (r *reply) add(c *cairn.Chunk) error {
 		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, Provider: c.Provider,
 			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
 		r.parts = append(r.parts, p)
-		r.say(cairn.Event{Type: cairn.EventToolArgStart, CallID: id, Tool: tool})
+		ev, _ := journal.PartBegan(r.step, &p.Part)
+		r.say(ev)
 	case cairn.ChunkToolArgs:
 		p := r.call(c.CallID)
 		if p == nil {
@@ -190,7 +184,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 			p.Provider = c.Provider
 		}
 		if c.Text != "" {
-			r.say(cairn.Event{Type: cairn.EventToolArgDelta, CallID: p.ToolUse.CallID, Text: c.Text})
+			r.say(journal.Delta(r.step, &p.Part, c.Text))
 		}
 	case cairn.ChunkFile:
 		if c.File == nil {
@@ -200,7 +194,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
 	case cairn.ChunkUsage:
 		if err := c.Usage.Validate(); err != nil {
-			r.live.emit.fx.Logger.Warn("the model's usage is left out", "session", r.live.row.ID, "step", r.step, "error", err)
+			r.logger.Warn("the model's usage is left out", "session", r.live.row.ID, "step", r.step, "error", err)
 			return nil
 		}
 		r.usage = c.Usage
@@ -239,7 +233,8 @@ func (r *reply) message(partial bool) *cairn.Message {
 				continue
 			}
 			p.ToolUse.Input = input
-			r.say(cairn.Event{Type: cairn.EventToolArgEnd, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool, Data: input})
+			ev, _ := journal.PartEnded(r.step, &p.Part)
+			r.say(ev)
 		}
 		m.Parts = append(m.Parts, p.Part)
 	}

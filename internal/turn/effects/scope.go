@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -17,7 +18,8 @@ import (
 // scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
 // until the step is committed. It implements cairn.Env.
 type scope struct {
-	emit   *emitter
+	fx     *Effects
+	emit   *journal.Emitter
 	number int
 	max    int // size of an event
 	live   *live
@@ -39,7 +41,7 @@ func (fx *Effects) newScope(l *live, number int, below ...*step.Writes) *scope {
 }
 
 func (s *scope) init(fx *Effects, l *live, number int, below []*step.Writes) {
-	s.emit, s.number, s.max, s.live, s.below = l.emit, number, fx.Log.MaxEvent(), l, below
+	s.fx, s.emit, s.number, s.max, s.live, s.below = fx, l.emit, number, fx.Log.MaxEvent(), l, below
 }
 
 // state returns the state with some writes on top.
@@ -104,7 +106,7 @@ func (s *scope) Update(list []cairn.Op) error {
 
 func (s *scope) Emit(name string, data json.RawMessage) error {
 	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
-	s.emit.ids.put(&ev)
+	s.emit.Put(&ev)
 	if err := store.CheckEvent(&ev, s.max-64); err != nil { // leaves room for the sequence and the time
 		return err
 	}
@@ -113,7 +115,7 @@ func (s *scope) Emit(name string, data json.RawMessage) error {
 	if s.ended {
 		return errEnded
 	}
-	s.emit.event(ev)
+	s.emit.Event(ev)
 	s.emitted++
 	return nil
 }
@@ -137,7 +139,7 @@ func (s *scope) RecordUsage(name string, amount float64) {
 		problem = unaccountable(amount, s.w.Usage[name]+amount)
 	}
 	if problem != "" {
-		s.emit.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.emit.ids.session, "amount", amount)
+		s.fx.Logger.Warn("usage not recorded: the name "+problem, "session", s.live.row.ID, "amount", amount)
 		return
 	}
 	if s.w.Usage == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -114,21 +115,6 @@ func (fx *Effects) callWrites(l *live, st *step.Step, waits bool) []store.CallWr
 		case !waits:
 			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.row.AsOf), Seen: p.Version})
 		}
-	}
-	return list
-}
-
-// pendingEvents tell of calls that can be answered now.
-func pendingEvents(number int, rows []cairn.PendingCall) []cairn.Event {
-	var list []cairn.Event
-	for i := range rows {
-		c := &rows[i]
-		ev := cairn.Event{Type: cairn.EventToolPending, Step: number, CallID: c.ID, Tool: c.Tool, Data: c.Input,
-			ApprovalID: c.ApprovalID, Deadline: c.Deadline}
-		if c.Kind == cairn.CallApproval {
-			ev.Type = cairn.EventToolApproval
-		}
-		list = append(list, ev)
 	}
 	return list
 }
@@ -297,22 +283,12 @@ func (fx *Effects) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) 
 	}
 	// Whoever has begun the next run by now may be telling of this end, too: it is told once.
 	p := pastOf(row, run)
-	p.token, p.end, p.fresh, p.calls = nextToken(after), run, true, toolEnds(run.Steps, c.Messages)
+	p.token, p.End, p.Fresh, p.Calls = nextToken(after), true, true, journal.Results(run.Steps, c.Messages)
 	if _, err := fx.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
 		fx.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
 	}
 	fx.tellClosed(ctx, after, run, c.Messages)
 	return nil
-}
-
-// toolEnds tells of the results in messages.
-func toolEnds(step int, messages []cairn.Message) (list []cairn.Event) {
-	for i := range messages {
-		for _, r := range messages[i].ToolResults() {
-			list = append(list, toolEnd(step, r))
-		}
-	}
-	return list
 }
 
 // leaveChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that is

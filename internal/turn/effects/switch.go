@@ -11,8 +11,8 @@ func (fx *Effects) HasTool(a *cairn.Agent, name string) bool {
 
 // HasTool implements cairn.ToolEnv.
 func (s *scope) HasTool(name string) bool {
-	a, err := s.emit.fx.agent(s.emit.ids.agent)
-	return err == nil && s.emit.fx.HasTool(a, name)
+	a, err := s.fx.agent(s.live.row.Agent)
+	return err == nil && s.fx.HasTool(a, name)
 }
 
 // unforce takes back that the model must call a tool that is off.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -122,7 +123,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 		}
 	}
 	l.lastCommit = fx.now(l)
-	l.emit = fx.newEmitter(ctx, row, l.run.ID, last)
+	l.emit = fx.log.Emitter(ctx, row, l.run.ID, last)
 	l.sink = local{fx}
 	l.drives(l.run.ID)
 	fx.cache.drive(l)
@@ -135,7 +136,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 		l.requestStop(*stop)
 	}
 	if l.step.Planned() {
-		l.retell()
+		journal.Step(l.emit.Event, l.step)
 	}
 	return l, nil
 }
@@ -191,7 +192,7 @@ func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run
 		}
 	}
 	p := pastOf(row, run)
-	p.end, p.fresh = run, true
+	p.End, p.Fresh = true, true
 	if _, err = fx.reconcile(ctx, row, p); err != nil {
 		return err
 	}

@@ -57,10 +57,10 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 	}
 	l, err := fx.over(ctx, row, run.ID, from)
 	if err == nil {
-		defer l.emit.close()
+		defer l.emit.Close()
 		fx.announceClosed(ctx, a, l, results)
 		fx.tellEnd(ctx, a, l, l.run)
-		err = l.emit.flush(ctx)
+		err = l.emit.Flush(ctx)
 	}
 	if err != nil {
 		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", run.ID, "error", err)
@@ -111,7 +111,7 @@ func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, f
 	if err != nil {
 		return nil, err
 	}
-	l.emit = fx.newEmitter(ctx, l.row, runID, last)
+	l.emit = fx.log.Emitter(ctx, l.row, runID, last)
 	return l, nil
 }
 
@@ -133,7 +133,7 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 	if err != nil {
 		return err
 	}
-	defer l.emit.close()
+	defer l.emit.Close()
 	l.hooks = hooksOf(ctx)
 	if givenUp != nil {
 		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
@@ -146,5 +146,5 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 	if fx.Ended != nil {
 		fx.Ended(ctx, l.run, l.row)
 	}
-	return l.emit.flush(ctx)
+	return l.emit.Flush(ctx)
 }

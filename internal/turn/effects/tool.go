@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
@@ -35,8 +36,8 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn
 	}
 	switch {
 	case c.Result != nil:
-		if l.emit.again() {
-			l.tellResult(c)
+		if l.emit.Again() {
+			journal.Call(l.emit.Event, l.step, c, journal.Begun)
 		}
 		return toolOut(c), nil
 	case c.Waits():
@@ -63,8 +64,8 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn
 			return toolOut(c), err
 		}
 		t.began = true
-		l.emit.event(startEvent(l.step, c))
-		if err := l.emit.lost(); err != nil {
+		l.emit.Event(journal.CallBegan(l.step, c))
+		if err := l.emit.Lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
 		if givenUp != nil {
@@ -196,7 +197,7 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, f *st
 	if err != nil || c.Result == nil {
 		return err
 	}
-	l.tellResult(c)
+	journal.Call(l.emit.Event, l.step, c, journal.Begun)
 	return nil
 }
 

@@ -130,11 +130,19 @@ func (u *userCall) bounded(ctx context.Context) (context.Context, context.Cancel
 	if u.limit <= 0 && u.idle <= 0 {
 		return ctx, nil
 	}
+	var cause error
+	if u.limit > 0 {
+		cause = &timeoutError{cairn.Errorf(cairn.CodeTimeout, "%s did not end within %s", u.what, u.limit)}
+	}
+	if u.idle <= 0 { // nothing else ends it before the code has returned
+		ctx, stop := context.WithTimeoutCause(ctx, u.limit, cause)
+		return ctx, func(error) { stop() }
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	if u.limit <= 0 {
 		return ctx, cancel
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, u.limit, &timeoutError{cairn.Errorf(cairn.CodeTimeout, "%s did not end within %s", u.what, u.limit)})
+	ctx, stop := context.WithTimeoutCause(ctx, u.limit, cause)
 	return ctx, func(cause error) {
 		cancel(cause)
 		stop()

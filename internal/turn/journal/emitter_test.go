@@ -1,4 +1,4 @@
-package effects
+package journal
 
 import (
 	"context"
@@ -13,15 +13,22 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
+func newTestLog(log store.Log, coalesce time.Duration) *Log {
+	g := NewLog()
+	g.Log, g.Now, g.Coalesce, g.Logger = log, time.Now, coalesce, slog.New(slog.DiscardHandler)
+	return g
+}
+
 // newTestEmitter returns an emitter on a new log that takes events of at most max bytes.
-func newTestEmitter(t *testing.T, max int, coalesce time.Duration) (*emitter, func() []cairn.Event) {
+func newTestEmitter(t *testing.T, max int, coalesce time.Duration) (*Emitter, func() []cairn.Event) {
 	log := memstore.New(&memstore.Options{MaxEvent: max}).EventLog()
-	fx := NewEffects(Config{Log: log, Now: time.Now, Coalesce: coalesce, Logger: slog.New(slog.DiscardHandler)})
-	e := fx.newEmitter(t.Context(), &cairn.Session{ID: "s", RootID: "s", Agent: "a"}, "run_1", 0)
+	g := newTestLog(log, coalesce)
+	e := g.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s", Agent: "a"}, "run_1", 0)
 	return e, func() []cairn.Event {
 		t.Helper()
 		list, err := log.Read(context.Background(), "s", 0, 1000)
@@ -36,15 +43,15 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, 20*time.Millisecond)
-		say := func(text string) { e.event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
-		e.event(cairn.Event{Type: cairn.EventStepStart, Step: 1})
+		say := func(text string) { e.Event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
+		e.Event(cairn.Event{Type: cairn.EventStepStart, Step: 1})
 		say("at once ")
 		if n := len(logged()); n != 2 {
 			t.Fatalf("%d events, want the first delta at once", n)
 		}
 		say("a ")
 		say("b ")
-		e.event(cairn.Event{Type: cairn.EventThinking, Step: 1, Text: "hm"})
+		e.Event(cairn.Event{Type: cairn.EventThinking, Step: 1, Text: "hm"})
 		say("c")
 		time.Sleep(20*time.Millisecond - time.Nanosecond)
 		if n := len(logged()); n != 2 {
@@ -56,10 +63,10 @@ func TestEventsAreWrittenWithinTheWindow(t *testing.T) {
 		if len(list) != 5 || list[2].Text != "a b " || list[3].Text != "hm" || list[4].Text != "c" {
 			t.Fatalf("events %+v", list)
 		}
-		if e.position() != 5 {
-			t.Errorf("position %d", e.position())
+		if e.Position() != 5 {
+			t.Errorf("position %d", e.Position())
 		}
-		e.event(cairn.Event{Type: cairn.EventStepStart, Step: 2})
+		e.Event(cairn.Event{Type: cairn.EventStepStart, Step: 2})
 		say("first again")
 		if n := len(logged()); n != 7 {
 			t.Errorf("%d events: the first delta of the second step was held back", n)
@@ -71,14 +78,14 @@ func TestAFlushOpensAWindowOfItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, 20*time.Millisecond)
-		say := func() { e.event(cairn.Event{Type: cairn.EventCustom}) }
+		say := func() { e.Event(cairn.Event{Type: cairn.EventCustom}) }
 		say() // held back: the first window opens with the emitter
 		say()
 		time.Sleep(15 * time.Millisecond)
 		if n := len(logged()); n != 0 {
 			t.Errorf("%d events before the first window has passed", n)
 		}
-		if err := e.flush(t.Context()); err != nil {
+		if err := e.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		say()
@@ -98,11 +105,11 @@ func TestDeltasOfDifferentCallsAreNotJoined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, time.Hour)
-		e.event(cairn.Event{Type: cairn.EventRunStart})
+		e.Event(cairn.Event{Type: cairn.EventRunStart})
 		for _, id := range []string{"c1", "c1", "c2", "c1"} {
-			e.event(cairn.Event{Type: cairn.EventToolArgDelta, Step: 1, CallID: id, Text: "x"})
+			e.Event(cairn.Event{Type: cairn.EventToolArgDelta, Step: 1, CallID: id, Text: "x"})
 		}
-		if err := e.flush(t.Context()); err != nil {
+		if err := e.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -136,25 +143,25 @@ func TestLostAnswersDoubleNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, time.Hour)
-		log := &forgetful{Log: e.fx.Log.(*memstore.Log)}
-		e.fx.Log = log
-		say := func(text string) { e.event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
+		log := &forgetful{Log: e.g.Log.(*memstore.Log)}
+		e.g.Log = log
+		say := func(text string) { e.Event(cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: text}) }
 		flush := func(lose int) error {
 			log.lose = lose
-			return e.flush(t.Context())
+			return e.Flush(t.Context())
 		}
-		e.event(cairn.Event{Type: cairn.EventRunStart})
+		e.Event(cairn.Event{Type: cairn.EventRunStart})
 		say("one ")
 		say("and ")
 		if err := flush(1); err != nil {
 			t.Fatal(err)
 		}
 		say("two ")
-		if err := flush(storageTries); !errors.Is(err, cairn.ErrUnavailable) {
+		if err := flush(retry.Tries); !errors.Is(err, cairn.ErrUnavailable) {
 			t.Fatalf("a flush without any answer: %v", err)
 		}
 		say("and ") // must not be joined to what may be there
-		if err := flush(storageTries); !errors.Is(err, cairn.ErrUnavailable) {
+		if err := flush(retry.Tries); !errors.Is(err, cairn.ErrUnavailable) {
 			t.Fatalf("another one: %v", err)
 		}
 		say("three")
@@ -168,8 +175,8 @@ func TestLostAnswersDoubleNothing(t *testing.T) {
 		for _, ev := range logged()[1:] {
 			got = append(got, ev.Text)
 		}
-		if want := []string{"one and ", "two ", "and three"}; !slices.Equal(got, want) || e.position() != 4 {
-			t.Errorf("events %q up to %d, want %q", got, e.position(), want)
+		if want := []string{"one and ", "two ", "and three"}; !slices.Equal(got, want) || e.Position() != 4 {
+			t.Errorf("events %q up to %d, want %q", got, e.Position(), want)
 		}
 	})
 }
@@ -178,12 +185,12 @@ func TestClosedEmitterWritesNothingMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, logged := newTestEmitter(t, 1<<20, time.Second)
-		e.event(cairn.Event{Type: cairn.EventRunStart})
-		if err := e.flush(t.Context()); err != nil {
+		e.Event(cairn.Event{Type: cairn.EventRunStart})
+		if err := e.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		e.event(cairn.Event{Type: cairn.EventCustom})
-		e.close()
+		e.Event(cairn.Event{Type: cairn.EventCustom})
+		e.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(logged()); n != 1 {
@@ -224,10 +231,9 @@ func TestEverythingFitsTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := memstore.New(&memstore.Options{MaxEvent: max}).EventLog()
-			fx := NewEffects(Config{Log: log, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
-			e := fx.newEmitter(t.Context(), &cairn.Session{ID: angry, RootID: "s", Agent: angry}, "run_"+angry[:26], 0)
-			e.event(ev)
-			if err := e.flush(t.Context()); err != nil {
+			e := newTestLog(log, 0).Emitter(t.Context(), &cairn.Session{ID: angry, RootID: "s", Agent: angry}, "run_"+angry[:26], 0)
+			e.Event(ev)
+			if err := e.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			list, err := log.Read(t.Context(), "s", 0, 100_000)

@@ -1,25 +1,24 @@
-package effects
+package journal
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/turn/clock"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// emitter writes the events of one run to its log. Events that come within a short time of each other are written
+// Emitter writes the events of one run to its log. Events that come within a short time of each other are written
 // together, those at its beginning too, and neighbouring deltas become one event; the first delta of a step is never held back.
-type emitter struct {
+type Emitter struct {
 	ctx context.Context // the run's values; it is never cancelled
-	fx  *Effects
+	g   *Log
 	log string
 	ids eventIDs
 
@@ -35,9 +34,9 @@ type emitter struct {
 	armed     bool
 	early     bool // there was a flush after the timer was set: it rings too early
 	lastFlush time.Time
-	clock     clock // tells events their times
-	urgent    bool  // the next delta is the first of its step
-	last      int64 // the log's last sequence as far as known
+	clock     clock.Clock // tells events their times
+	urgent    bool        // the next delta is the first of its step
+	last      int64       // the log's last sequence as far as known
 	// rivals are those who may write of the same step; nil if there can be none.
 	rivals *rivals
 }
@@ -55,35 +54,20 @@ var bufferPool = sync.Pool{New: func() any {
 	return &buffers{make([]cairn.Event, 0, 16), make([]cairn.Event, 0, 16)}
 }}
 
-func (fx *Effects) newEmitter(ctx context.Context, row *cairn.Session, runID string, last int64) *emitter {
+// Emitter returns an emitter for a run of a session, whose log has a last sequence as far as known. The caller closes it.
+func (g *Log) Emitter(ctx context.Context, row *cairn.Session, runID string, last int64) *Emitter {
 	own := bufferPool.Get().(*buffers)
-	return &emitter{ctx: context.WithoutCancel(ctx), fx: fx, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
-		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: fx.Now(), clock: fx.clockOf(row),
-		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: fx.newWriter()}}
+	now := g.Now()
+	return &Emitter{ctx: context.WithoutCancel(ctx), g: g, own: own, buffer: own[0], spare: own[1], log: row.Log(), last: last,
+		ids: eventIDs{row.ID, runID, row.Agent}, lastFlush: now, clock: clock.Of(row, now),
+		writer: store.Writer{Session: row.ID, Token: row.Lease.Token, ID: g.newWriter()}}
 }
 
-// newWriter returns a name for a writer that no other one has.
-func (fx *Effects) newWriter() string {
-	var room [64]byte
-	return string(strconv.AppendInt(append(room[:0], fx.writer...), fx.writers.Add(1), 36))
-}
-
-// append writes events of a session to its log, unless the lease has been lost and the log can tell.
-func (fx *Effects) append(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
-	if f, ok := fx.Log.(store.Fencer); ok {
-		return f.AppendFenced(ctx, log, expect, w, events...)
-	}
-	if len(events) == 0 {
-		return 0, nil
-	}
-	return fx.Log.Append(ctx, log, expect, events...)
-}
-
-// event hands an event over. It is written within the coalescing window.
-func (e *emitter) event(ev cairn.Event) {
-	now := e.fx.Now()
+// Event hands an event over. It is written within the coalescing window.
+func (e *Emitter) Event(ev cairn.Event) {
+	now := e.g.Now()
 	e.ids.put(&ev)
-	ev.Time = e.clock.at(now)
+	ev.Time = e.clock.At(now)
 	e.mu.Lock()
 	if e.rivals != nil && e.rivals.has(&ev) {
 		e.mu.Unlock()
@@ -91,7 +75,7 @@ func (e *emitter) event(ev cairn.Event) {
 	}
 	e.add(&ev)
 	isDelta := delta(ev.Type)
-	flush := now.Sub(e.lastFlush) >= e.fx.Coalesce || (isDelta && e.urgent)
+	flush := now.Sub(e.lastFlush) >= e.g.Coalesce || (isDelta && e.urgent)
 	if isDelta {
 		e.urgent = false
 	} else if ev.Type == cairn.EventStepStart {
@@ -107,9 +91,9 @@ func (e *emitter) event(ev cairn.Event) {
 }
 
 // arm sets the timer to the end of the coalescing window.
-func (e *emitter) arm(now time.Time) {
+func (e *Emitter) arm(now time.Time) {
 	e.armed, e.early = true, false
-	wait := e.fx.Coalesce - now.Sub(e.lastFlush)
+	wait := e.g.Coalesce - now.Sub(e.lastFlush)
 	if e.timer == nil {
 		e.timer = time.AfterFunc(wait, e.ring)
 	} else {
@@ -119,16 +103,16 @@ func (e *emitter) arm(now time.Time) {
 
 // ring writes what was held back. A flush leaves the timer as it is, because most are followed by another before it
 // rings; then it is set once more, to the window that the flush opened.
-func (e *emitter) ring() {
+func (e *Emitter) ring() {
 	e.mu.Lock()
 	due := e.armed && !e.early
 	e.armed = false
 	if e.early && len(e.buffer) > 0 {
-		e.arm(e.fx.Now())
+		e.arm(e.g.Now())
 	}
 	e.mu.Unlock()
 	if due {
-		_ = e.flush(e.ctx)
+		_ = e.Flush(e.ctx)
 	}
 }
 
@@ -138,8 +122,8 @@ func delta(t cairn.EventType) bool {
 
 // add puts an event into the buffer, joined with the one before where both are deltas of the same text, and split
 // where it is too large for the log.
-func (e *emitter) add(ev *cairn.Event) {
-	limit := e.fx.eventLimit()
+func (e *Emitter) add(ev *cairn.Event) {
+	limit := e.g.limit()
 	if !delta(ev.Type) {
 		if len(ev.Data) > limit || len(ev.Patch) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0 {
 			e.buffer = append(e.buffer, fit(*ev, limit)...)
@@ -167,83 +151,11 @@ func (e *emitter) add(ev *cairn.Event) {
 	e.buffer = append(e.buffer, *ev)
 }
 
-// eventLimit returns how many bytes of text or JSON an event can carry beside its ids, even if every byte is escaped.
-func (fx *Effects) eventLimit() int { return fx.Log.MaxEvent()/6 - 640 }
-
-// fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
-func fit(ev cairn.Event, limit int) []cairn.Event {
-	if len(ev.Patch) > 0 {
-		return fitPatch(ev, limit)
-	}
-	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool was told if its event is too large
-		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
-	}
-	ev.Error = storable(ev.Error)
-	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
-		short := *ev.Error
-		short.Message, short.Details, short.Cause = limits.Cut(short.Message, limit/2), nil, nil
-		ev.Error, ev.Truncated = &short, true
-	}
-	if ev.Usage != nil && customBytes(ev.Usage) > limit/2 {
-		short := *ev.Usage
-		short.Custom = nil
-		ev.Usage, ev.Truncated = &short, true
-	}
-	return []cairn.Event{ev}
-}
-
-func customBytes(u *cairn.Usage) (n int) {
-	for name := range u.Custom {
-		n += len(name) + 32
-	}
-	return n
-}
-
-func fitPatch(ev cairn.Event, limit int) []cairn.Event {
-	var list []cairn.Event
-	size, from := 0, 0
-	flush := func(to int) {
-		if to > from {
-			part := ev
-			part.Patch = ev.Patch[from:to]
-			list = append(list, part)
-		}
-		size, from = 0, to
-	}
-	for i, op := range ev.Patch {
-		n := len(op.Path) + len(op.Value) + 64
-		if size+n > limit {
-			flush(i)
-		}
-		if n > limit { // a reader that meets this reads the state from the store
-			part := ev
-			part.Patch, part.Truncated, part.Name = nil, true, limits.Cut(op.Path, limit)
-			list = append(list, part)
-			from = i + 1
-			continue
-		}
-		size += n
-	}
-	flush(len(ev.Patch))
-	return list
-}
-
-// truncate returns the beginning of a JSON value as a JSON string of at most about limit bytes.
-func truncate(raw json.RawMessage, limit int) json.RawMessage {
-	text := string(raw)
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		text = s
-	}
-	short, _ := json.Marshal(limits.Cut(text, limit/6)) // a string always encodes
-	return short
-}
-
-// flush writes what is buffered.
-func (e *emitter) flush(ctx context.Context) error { return e.write(ctx, e.fx.Now()) }
+// Flush writes what is buffered.
+func (e *Emitter) Flush(ctx context.Context) error { return e.write(ctx, e.g.Now()) }
 
 // write writes what is buffered. A batch that could not be written before comes first, as it was, since it may be there.
-func (e *emitter) write(ctx context.Context, now time.Time) error {
+func (e *Emitter) write(ctx context.Context, now time.Time) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
 	for {
@@ -255,7 +167,7 @@ func (e *emitter) write(ctx context.Context, now time.Time) error {
 }
 
 // take makes what is buffered the batch to be sent, and reports whether it could: there may be an earlier batch.
-func (e *emitter) take(now time.Time) bool {
+func (e *Emitter) take(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lastFlush, e.early = now, true
@@ -270,15 +182,15 @@ func (e *emitter) take(now time.Time) bool {
 }
 
 // send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
-func (e *emitter) send(ctx context.Context) error {
+func (e *Emitter) send(ctx context.Context) error {
 	for {
 		batch, err := e.unsent()
 		if err != nil || len(batch) == 0 {
 			return err
 		}
 		var last int64
-		err = e.fx.persist(ctx, func() (err error) {
-			last, err = e.fx.append(ctx, e.log, e.expects(), e.writer, batch...)
+		err = retry.Storage(ctx, e.g.Logger, func() (err error) {
+			last, err = e.g.AppendAs(ctx, e.log, e.expects(), e.writer, batch...)
 			return err
 		})
 		if e.rivals != nil && errors.Is(err, cairn.ErrStale) {
@@ -286,7 +198,7 @@ func (e *emitter) send(ctx context.Context) error {
 				continue
 			}
 		}
-		if unkeepable(err) && e.sift(batch) {
+		if (errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge)) && e.sift(batch) {
 			continue
 		}
 		if err == nil {
@@ -298,11 +210,11 @@ func (e *emitter) send(ctx context.Context) error {
 
 // sift takes out of a batch that the log refuses, of which it has nothing, the events that it cannot keep, and reports
 // whether there were any: rather a hole in the log than a run that cannot go on.
-func (e *emitter) sift(batch []cairn.Event) bool {
+func (e *Emitter) sift(batch []cairn.Event) bool {
 	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
-		err := store.CheckEvent(&ev, e.fx.Log.MaxEvent()-64)
+		err := store.CheckEvent(&ev, e.g.MaxEvent()-64)
 		if err != nil {
-			e.fx.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
+			e.g.Logger.Error("an event was left out, since the log cannot keep it", "session", ev.SessionID, "run", ev.RunID, "type", ev.Type, "error", err)
 		}
 		return err != nil
 	})
@@ -313,7 +225,7 @@ func (e *emitter) sift(batch []cairn.Event) bool {
 }
 
 // unsent returns the batch, or why the effect has to give up.
-func (e *emitter) unsent() ([]cairn.Event, error) {
+func (e *Emitter) unsent() ([]cairn.Event, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.rivals != nil && e.rivals.lost != nil {
@@ -323,7 +235,7 @@ func (e *emitter) unsent() ([]cairn.Event, error) {
 }
 
 // sent lets go of a batch that is in the log, which has its own copy.
-func (e *emitter) sent(batch []cairn.Event, last int64) {
+func (e *Emitter) sent(batch []cairn.Event, last int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = last
@@ -331,15 +243,15 @@ func (e *emitter) sent(batch []cairn.Event, last int64) {
 	e.batch, e.spare = nil, batch[:0]
 }
 
-// position returns the log's last sequence as far as the run knows.
-func (e *emitter) position() int64 {
+// Position returns the log's last sequence as far as the run knows.
+func (e *Emitter) Position() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.last
 }
 
-// close stops the timer. What is still buffered is lost.
-func (e *emitter) close() {
+// Close stops the timer. What is still buffered is lost.
+func (e *Emitter) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.armed {
@@ -354,3 +266,12 @@ func (e *emitter) close() {
 	e.own = nil
 	e.buffer, e.batch, e.spare = nil, nil, nil
 }
+
+// At says how far the log has got by other hands.
+func (e *Emitter) At(last int64) { e.last = last }
+
+// Attempt names the writer: no other attempt at an effect has the same.
+func (e *Emitter) Attempt() string { return e.writer.ID }
+
+// Put says of an event whose it is.
+func (e *Emitter) Put(ev *cairn.Event) { e.ids.put(ev) }

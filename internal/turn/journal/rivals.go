@@ -1,8 +1,7 @@
-package effects
+package journal
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/cairn-agents/cairn"
@@ -20,20 +19,16 @@ type rivals struct {
 	alone bool
 	// commits says that it is the effect that commits the step.
 	commits bool
-	told    map[mark]struct{}
+	seen    *Seen
 	// lost says why the effect has to give up, which giveUp is told of.
 	lost   error
 	giveUp context.CancelCauseFunc
 }
 
-// note takes in what somebody has told of the run.
+// note takes in what another writer has told of the run.
 func (r *rivals) note(ev *cairn.Event) {
-	switch {
-	case ev.SessionID != r.ids.session || ev.RunID != r.ids.run:
-	case ev.Type == cairn.EventStepDiscarded: // and then told again
-		maps.DeleteFunc(r.told, func(m mark, _ struct{}) bool { return m.step == ev.Step })
-	case onceAStep(ev.Type):
-		r.told[markOf(ev)] = struct{}{}
+	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
+		r.seen.Note(ev)
 	}
 }
 
@@ -50,48 +45,26 @@ func (r *rivals) meet(ev *cairn.Event) {
 }
 
 // has reports whether an event need not be told any more. Of a step that was lost nothing is.
-func (r *rivals) has(ev *cairn.Event) bool {
-	_, told := r.told[markOf(ev)]
-	return told || r.lost != nil
-}
-
-// mark is something that the log tells of a step once.
-type mark struct {
-	event cairn.EventType
-	step  int
-	call  string
-}
-
-func markOf(ev *cairn.Event) mark { return mark{ev.Type, ev.Step, ev.CallID} }
-
-func onceAStep(t cairn.EventType) bool {
-	switch t {
-	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventStatePatch, cairn.EventUsage,
-		cairn.EventStepCommitted, cairn.EventCheckpoint, cairn.EventToolApproval, cairn.EventToolPending, cairn.EventError, cairn.EventOutput,
-		cairn.EventRunEnd:
-		return true
-	}
-	return false
-}
+func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != nil }
 
 // expects returns the sequence that the log must be at for the next batch. A log that does not know batches could not say of
 // one that was sent twice that it is there already.
-func (e *emitter) expects() int64 {
-	if _, fenced := e.fx.Log.(store.Fencer); e.rivals == nil || !fenced {
+func (e *Emitter) expects() int64 {
+	if _, fenced := e.g.Log.(store.Fencer); e.rivals == nil || !fenced {
 		return store.AnySequence
 	}
-	return e.position()
+	return e.Position()
 }
 
-// lost returns why the effect has to give up, or nil.
-func (e *emitter) lost() error {
+// Lost returns why the effect has to give up, or nil.
+func (e *Emitter) Lost() error {
 	_, err := e.unsent()
 	return err
 }
 
 // heed looks at what others have written, and leaves out of the batch what they have told.
-func (e *emitter) heed(ctx context.Context) error {
-	last, err := e.fx.eachSince(ctx, e.log, e.position(), func(ev *cairn.Event) {
+func (e *Emitter) heed(ctx context.Context) error {
+	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.rivals.meet(ev)
@@ -106,5 +79,36 @@ func (e *emitter) heed(ctx context.Context) error {
 	return e.rivals.lost
 }
 
-// again reports whether the effect may be one that was carried out before: what it came to is told, but for what is on the log.
-func (e *emitter) again() bool { return e.rivals != nil }
+// Again reports whether the effect may be one that was carried out before: what it came to is told, but for what is on the log.
+func (e *Emitter) Again() bool { return e.rivals != nil }
+
+// Attempt says what an effect that runs apart from others is an attempt at.
+type Attempt struct {
+	Step int
+	// Commits says that the effect commits the step.
+	Commits bool
+	// GiveUp ends the effect, with the reason, if another attempt has got further.
+	GiveUp context.CancelCauseFunc
+}
+
+// Attempt returns an emitter for an effect that runs apart from others of its run. The caller leaves it.
+func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
+	e := g.Emitter(ctx, row, runID, last)
+	e.writer = g.idle.take(e.writer)
+	e.rivals = &rivals{ids: e.ids, step: a.Step, alone: true, commits: a.Commits, seen: NewSeen(0), giveUp: a.GiveUp}
+	return e
+}
+
+// Hear makes the emitter leave out what others have told since a sequence.
+func (e *Emitter) Hear(ctx context.Context, after int64) error {
+	e.rivals.alone = false
+	last, err := e.g.EachSince(ctx, e.log, after, e.rivals.note)
+	e.last = last
+	return err
+}
+
+// Leave closes the emitter of an effect that runs apart. Names of writers are kept for at most limit sessions.
+func (e *Emitter) Leave(limit int) {
+	e.Close()
+	e.g.idle.put(e.writer, limit)
+}

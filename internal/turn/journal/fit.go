@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// limit returns how many bytes of text or JSON an event can carry beside its ids, even if every byte is escaped.
+func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
+
+// fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
+func fit(ev cairn.Event, limit int) []cairn.Event {
+	if len(ev.Patch) > 0 {
+		return fitPatch(ev, limit)
+	}
+	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool was told if its event is too large
+		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
+	}
+	ev.Error = Storable(ev.Error)
+	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
+		short := *ev.Error
+		short.Message, short.Details, short.Cause = limits.Cut(short.Message, limit/2), nil, nil
+		ev.Error, ev.Truncated = &short, true
+	}
+	if ev.Usage != nil && customBytes(ev.Usage) > limit/2 {
+		short := *ev.Usage
+		short.Custom = nil
+		ev.Usage, ev.Truncated = &short, true
+	}
+	return []cairn.Event{ev}
+}
+
+func customBytes(u *cairn.Usage) (n int) {
+	for name := range u.Custom {
+		n += len(name) + 32
+	}
+	return n
+}
+
+func fitPatch(ev cairn.Event, limit int) []cairn.Event {
+	var list []cairn.Event
+	size, from := 0, 0
+	flush := func(to int) {
+		if to > from {
+			part := ev
+			part.Patch = ev.Patch[from:to]
+			list = append(list, part)
+		}
+		size, from = 0, to
+	}
+	for i, op := range ev.Patch {
+		n := len(op.Path) + len(op.Value) + 64
+		if size+n > limit {
+			flush(i)
+		}
+		if n > limit { // a reader that meets this reads the state from the store
+			part := ev
+			part.Patch, part.Truncated, part.Name = nil, true, limits.Cut(op.Path, limit)
+			list = append(list, part)
+			from = i + 1
+			continue
+		}
+		size += n
+	}
+	flush(len(ev.Patch))
+	return list
+}
+
+// truncate returns the beginning of a JSON value as a JSON string of at most about limit bytes.
+func truncate(raw json.RawMessage, limit int) json.RawMessage {
+	text := string(raw)
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		text = s
+	}
+	short, _ := json.Marshal(limits.Cut(text, limit/6)) // a string always encodes
+	return short
+}
+
+// Storable returns an error as a run's record and the log can keep it.
+func Storable(e *cairn.Error) *cairn.Error {
+	if e == nil || e.Validate() == nil && len(e.Message) <= limits.ErrorBytes {
+		return e
+	}
+	clean := *e
+	clean.Code, clean.Message, clean.Field = cairn.Code(limits.Words(string(e.Code))), limits.Words(e.Message), limits.Words(e.Field)
+	clean.Details = slices.Clone(e.Details)
+	for i := range clean.Details {
+		clean.Details[i] = limits.Words(clean.Details[i])
+	}
+	return &clean
+}

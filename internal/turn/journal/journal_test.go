@@ -1,0 +1,172 @@
+package journal_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+)
+
+// staged is a step with a reply of every kind of part, a call that ended and one that is under way.
+func staged() *step.Step {
+	st := step.New("run", 2, nil, nil)
+	use := func(id string) *cairn.ToolUse {
+		return &cairn.ToolUse{CallID: id, Tool: "look", Input: []byte(`{"at":1}`)}
+	}
+	st.Add(&step.Reply{Message: &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{
+		{Type: cairn.PartReasoning, Text: "hm"}, {Type: cairn.PartFile, File: &cairn.File{}}, cairn.TextPart("so"),
+		{Type: cairn.PartToolUse, ToolUse: use("a")}, {Type: cairn.PartToolUse, ToolUse: use("b")}}}})
+	st.Add(&step.Result{Result: &cairn.ToolResult{CallID: "a", Tool: "look", Output: []byte(`"secret"`), IsError: true, Private: true}, Began: true, Hit: true})
+	return st
+}
+
+func types(events []cairn.Event) string {
+	var list []string
+	for _, ev := range events {
+		word := string(ev.Type)
+		if ev.CallID != "" {
+			word += " " + ev.CallID
+		}
+		list = append(list, word)
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestStepIsToldWhole(t *testing.T) {
+	t.Parallel()
+	var list []cairn.Event
+	say := func(ev cairn.Event) {
+		if ev.Step != 2 {
+			t.Errorf("%s is of step %d", ev.Type, ev.Step)
+		}
+		list = append(list, ev)
+	}
+	journal.Step(say, staged())
+	want := "step_start, thinking, thinking_complete, text_delta, tool_arg_start a, tool_arg_delta a, tool_arg_end a, " +
+		"tool_arg_start b, tool_arg_delta b, tool_arg_end b, tool_start a, tool_end a"
+	want = strings.Replace(want, "thinking_complete", string(cairn.EventThinkingEnd), 1)
+	if got := types(list); got != want {
+		t.Errorf("told\n%s, want\n%s", got, want)
+	}
+	if end := list[len(list)-1]; string(end.Data) != cairn.PrivateError || !end.Cached || !end.IsError {
+		t.Errorf("the end of the call is told as %+v", end)
+	}
+}
+
+// A step that is carried on has been told up to its calls by the run that suspended.
+func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
+	t.Parallel()
+	m := staged().Message()
+	st := step.New("next", 1, nil, nil)
+	st.Carry(m, m.ToolUses())
+	st.Add(&step.Result{Result: &cairn.ToolResult{CallID: "b"}, Consulted: &step.Consulted{Agent: "helper", ChildID: "c", Status: cairn.RunFailed}})
+	var list []cairn.Event
+	journal.Step(func(ev cairn.Event) { list = append(list, ev) }, st)
+	if got := types(list); got != "step_start, subagent_end b, tool_end b" {
+		t.Errorf("told %s", got)
+	}
+}
+
+// What was told as it happened and what is told of the whole step later are the same.
+func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
+	t.Parallel()
+	st := staged()
+	c := st.Call("b")
+	var pieces, whole []cairn.Event
+	say := func(ev cairn.Event) { pieces = append(pieces, ev) }
+	say(journal.CallBegan(st, c))
+	say(journal.Consults(st, c, "helper", "child"))
+	st.Add(&step.Result{Result: &cairn.ToolResult{CallID: "b"}, Began: true, Consulted: &step.Consulted{Agent: "helper", ChildID: "child"}})
+	journal.Call(say, st, c, journal.Begun)
+	journal.Call(func(ev cairn.Event) { whole = append(whole, ev) }, st, c, journal.Untold)
+	if fmt.Sprintf("%+v", pieces) != fmt.Sprintf("%+v", whole) || len(whole) != 4 {
+		t.Errorf("in pieces %s, at once %s", types(pieces), types(whole))
+	}
+}
+
+func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
+	t.Parallel()
+	seen := journal.NewSeen(0)
+	ended := cairn.Event{Type: cairn.EventToolEnd, Step: 1, CallID: "a"}
+	usage := cairn.Event{Type: cairn.EventUsage, Step: 1}
+	failed := cairn.Event{Type: cairn.EventError, Step: 1}
+	delta := cairn.Event{Type: cairn.EventTextDelta, Step: 1, Text: "so"}
+	suspended := cairn.Event{Type: cairn.EventRunEnd, Status: cairn.SuspendedChildren}
+	stopped := cairn.Event{Type: cairn.EventRunEnd, Status: cairn.RunInterrupted}
+	for _, ev := range []cairn.Event{ended, usage, failed, delta, suspended} {
+		if seen.Has(&ev) {
+			t.Errorf("%s was not told", ev.Type)
+		}
+		if seen.Note(&ev); seen.Has(&ev) != (ev.Type != delta.Type) {
+			t.Errorf("%s after it was told: %t", ev.Type, seen.Has(&ev))
+		}
+	}
+	if seen.Has(&stopped) || !seen.Ended(&cairn.Run{Status: cairn.SuspendedChildren}) || seen.Ended(&cairn.Run{Status: cairn.RunInterrupted}) {
+		t.Error("a run that is suspended has not come to its last end")
+	}
+	other := ended
+	other.CallID = "b"
+	seen.Note(&cairn.Event{Type: cairn.EventStepDiscarded, Step: 1})
+	if seen.Has(&ended) || seen.Has(&usage) || seen.Has(&other) || !seen.Has(&failed) {
+		t.Error("what a discarded step has said is to be said again, what a run says is not")
+	}
+	seen.Note(&stopped)
+	if !seen.Ended(&cairn.Run{Status: cairn.RunInterrupted}) || !seen.Ended(&cairn.Run{Status: cairn.SuspendedChildren}) {
+		t.Error("the run's end")
+	}
+}
+
+// What the log of a run lacks, and what it has that must be taken back.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	step := func(kind cairn.EventType, n int) cairn.Event { return cairn.Event{Type: kind, Step: n} }
+	start, commit, discard := cairn.EventStepStart, cairn.EventStepCommitted, cairn.EventStepDiscarded
+	begin, end := cairn.Event{Type: cairn.EventRunStart}, cairn.Event{Type: cairn.EventRunEnd}
+	kept := cairn.Event{Type: cairn.EventCheckpoint, Step: 1, CheckpointID: "cp1"}
+	record := &cairn.Run{ID: "r", Status: cairn.RunCompleted}
+	for name, c := range map[string]struct {
+		steps int // in the store
+		ended bool
+		log   []cairn.Event
+		want  string
+	}{
+		"nothing was written":           {0, false, nil, "[run_start]"},
+		"it has just begun":             {0, false, []cairn.Event{begin}, "[]"},
+		"its first step was lost":       {0, false, []cairn.Event{begin, step(start, 1)}, "[step_discarded 1]"},
+		"taken back already":            {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1)}, "[]"},
+		"begun anew after that":         {0, false, []cairn.Event{begin, step(start, 1), step(discard, 1), step(start, 1)}, "[step_discarded 1]"},
+		"a commit without its mark":     {1, false, []cairn.Event{begin, step(start, 1)}, "[step_committed 1 checkpoint 1]"},
+		"three steps in one commit":     {3, false, []cairn.Event{begin, step(start, 1), step(start, 2), step(start, 3), step(commit, 1)}, "[step_committed 2 step_committed 3 checkpoint 3]"},
+		"deferred steps that were lost": {1, false, []cairn.Event{begin, step(commit, 1), kept, step(start, 2), step(start, 3)}, "[step_discarded 2 step_discarded 3]"},
+		"the end is missing":            {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), kept}, "[run_end]"},
+		"the checkpoint is missing":     {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1)}, "[checkpoint 1 run_end]"},
+		"everything is missing":         {1, true, nil, "[step_committed 1 checkpoint 1 run_end]"},
+		"complete":                      {1, true, []cairn.Event{begin, step(start, 1), step(commit, 1), end}, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := journal.NewSeen(c.steps)
+			for _, ev := range c.log {
+				seen.Note(&ev)
+			}
+			p := journal.Past{Run: &cairn.Run{}, Steps: c.steps, Checkpoint: fmt.Sprint("cp", c.steps), Made: c.steps > 0}
+			if c.ended {
+				p.Run, p.End = record, true
+			}
+			var got []string
+			for _, ev := range p.Missing(seen) {
+				text := string(ev.Type)
+				if ev.Step > 0 {
+					text += fmt.Sprint(" ", ev.Step)
+				}
+				got = append(got, text)
+			}
+			if fmt.Sprint(got) != c.want {
+				t.Errorf("missing %v, want %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Log is the event log as one process writes it. NewLog makes one.
+type Log struct {
+	store.Log
+	// Now is the process's clock, Coalesce how long events may be held back to be written together.
+	Now      func() time.Time
+	Coalesce time.Duration
+	Logger   *slog.Logger
+
+	// writer and their number name the emitters to the log. Only this value may use such a name, so it is random.
+	writer  string
+	writers atomic.Int64
+	idle    writers
+}
+
+// NewLog returns a log of which every exported field is still to be set.
+func NewLog() *Log { return &Log{writer: ids.New("writer") + "-"} }
+
+// newWriter returns a name for a writer that no other one has.
+func (g *Log) newWriter() string {
+	var room [64]byte
+	return string(strconv.AppendInt(append(room[:0], g.writer...), g.writers.Add(1), 36))
+}
+
+// AppendAs writes events of a session to its log, unless the lease has been lost and the log can tell.
+func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+	if f, ok := g.Log.(store.Fencer); ok {
+		return f.AppendFenced(ctx, log, expect, w, events...)
+	}
+	if len(events) == 0 {
+		return 0, nil
+	}
+	return g.Append(ctx, log, expect, events...)
+}
+
+// Complete adds events of a session's run to its log, cut to size, if the log is still at a sequence.
+func (g *Log) Complete(ctx context.Context, row *cairn.Session, runID string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
+	var list []cairn.Event
+	for _, ev := range events {
+		ev.SessionID, ev.RunID, ev.Agent, ev.Time = row.ID, runID, row.Agent, row.AsOf
+		list = append(list, fit(ev, g.limit())...)
+	}
+	return g.AppendAs(ctx, row.Log(), expect, w, list...)
+}
+
+// EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
+func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
+	for {
+		batch, err := g.Read(ctx, log, after, 0)
+		if errors.Is(err, cairn.ErrTrimmed) {
+			first, _, err := g.Bounds(ctx, log)
+			if err != nil {
+				return 0, err
+			}
+			after = first - 1
+			continue
+		}
+		if err != nil || len(batch) == 0 {
+			return after, err
+		}
+		for i := range batch {
+			fn(&batch[i])
+			after = batch[i].Sequence
+		}
+	}
+}
+
+// writers are names for a session's log, with the numbers of their last batches, that no effect uses now. A log remembers
+// every name, so the effects of one run share few.
+type writers struct {
+	mu sync.Mutex
+	by map[string][]store.Writer // by session
+}
+
+// take returns one of the writers of the same session and token, or else the given one.
+func (w *writers) take(fresh store.Writer) store.Writer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.by[fresh.Session]
+	if len(list) == 0 || list[0].Token != fresh.Token {
+		delete(w.by, fresh.Session)
+		return fresh
+	}
+	w.by[fresh.Session] = list[1:]
+	return list[0]
+}
+
+// put makes a writer available again. Those of at most limit sessions are kept.
+func (w *writers) put(used store.Writer, limit int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list, there := w.by[used.Session]
+	if w.by == nil || !there && len(w.by) >= limit { // forgetting some costs their logs a name
+		w.by = map[string][]store.Writer{}
+	}
+	if len(list) > 0 && list[0].Token != used.Token {
+		list = nil
+	}
+	w.by[used.Session] = append(list, used)
+}

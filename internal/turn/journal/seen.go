@@ -1,0 +1,196 @@
+package journal
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Seen is what a log says of a run, as far as it was read: which of the events that a run's log has once are there.
+type Seen struct {
+	told map[mark]int // with the step that takes them back if it is discarded
+	// committed is how many steps are committed: later ones are open from their start on until they are discarded.
+	committed       int
+	open, discarded []int
+	// Trimmed says that some of what came after the position that was read from is no longer there.
+	Trimmed bool
+}
+
+// NewSeen returns what is known of a log that nobody has read, of a run of which so many steps are committed.
+func NewSeen(committed int) *Seen { return &Seen{told: map[mark]int{}, committed: committed} }
+
+// mark names something that the log of a run says once.
+type mark struct {
+	event cairn.EventType
+	step  int
+	id    string // of a call or checkpoint
+}
+
+// never is no number of a step.
+const never = -1
+
+// markOf returns the mark of an event and the step that it is taken back with. It reports false for events of which there may
+// be any number.
+func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
+	switch ev.Type {
+	case cairn.EventRunStart, cairn.EventRunResumed:
+		return mark{event: cairn.EventRunStart}, never, true
+	case cairn.EventStepCommitted, cairn.EventUsage, cairn.EventStatePatch:
+		return mark{event: ev.Type, step: ev.Step}, ev.Step, true
+	case cairn.EventCheckpoint:
+		return mark{event: ev.Type, id: ev.CheckpointID}, ev.Step, true
+	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolApproval, cairn.EventToolPending:
+		return mark{event: ev.Type, id: ev.CallID}, ev.Step, true
+	case cairn.EventError, cairn.EventOutput:
+		return mark{event: ev.Type}, never, true
+	case cairn.EventRunEnd:
+		return endMark(ev.Status), never, true
+	}
+	return m, never, false
+}
+
+// endMark is that of a run's end, of which there are two: it is suspended, and then stopped.
+func endMark(status cairn.RunStatus) mark {
+	if status.Suspends() {
+		return mark{event: cairn.EventRunEnd, id: "suspended"}
+	}
+	return mark{event: cairn.EventRunEnd}
+}
+
+// Note takes in the next event of the run.
+func (s *Seen) Note(ev *cairn.Event) {
+	switch ev.Type {
+	case cairn.EventStepStart:
+		if s.close(ev.Step); ev.Step > s.committed {
+			s.open = append(s.open, ev.Step)
+		}
+	case cairn.EventStepDiscarded:
+		s.close(ev.Step)
+		s.forget(ev.Step)
+		s.discarded = append(s.discarded, ev.Step)
+	default:
+		if m, takenBack, once := markOf(ev); once {
+			s.told[m] = takenBack
+		}
+	}
+}
+
+func (s *Seen) close(number int) {
+	s.open = slices.DeleteFunc(s.open, func(n int) bool { return n == number })
+}
+
+// forget drops what a step that is taken back has said.
+func (s *Seen) forget(number int) {
+	maps.DeleteFunc(s.told, func(_ mark, takenBack int) bool { return takenBack == number })
+}
+
+// Has reports whether the log has an event that it has once.
+func (s *Seen) Has(ev *cairn.Event) bool {
+	m, _, once := markOf(ev)
+	return once && s.has(m)
+}
+
+func (s *Seen) has(m mark) bool {
+	_, told := s.told[m]
+	return told
+}
+
+// Ended reports whether the log has the end that a run has come to.
+func (s *Seen) Ended(run *cairn.Run) bool {
+	return s.has(endMark(cairn.RunCompleted)) || run.Status.Suspends() && s.has(endMark(run.Status))
+}
+
+// Past is a run as the store has it, to hold the log against: it ended, or its process died.
+type Past struct {
+	Run        *cairn.Run
+	Steps      int // committed
+	Deferred   int // that have ended since, and are going to be committed
+	Messages   int // of the session after the last commit
+	Checkpoint string
+	// Made says that the last step's commit made Checkpoint.
+	Made bool
+	// End says that the run has ended, with its record. Calls say what became of those that it left open or closed with it.
+	End   bool
+	Calls []cairn.Event
+	// Fresh says that the caller has just ended the run, so that its end cannot have been published and trimmed.
+	Fresh bool
+	// Unmarked says that the last commit is known to have no mark.
+	Unmarked bool
+}
+
+// trimmed reports whether the marks of the run's last commit may have been trimmed: what may have been there is not published
+// again.
+func (p *Past) trimmed(s *Seen) bool { return s.Trimmed && !p.Unmarked }
+
+// Reaches reports whether what was read of the log goes back to the run's last commit, or its beginning, or may have.
+func (p *Past) Reaches(s *Seen) bool {
+	m := mark{event: cairn.EventRunStart}
+	if p.Steps > 0 {
+		m = mark{event: cairn.EventStepCommitted, step: p.Steps}
+	}
+	return s.has(m) || p.trimmed(s)
+}
+
+// Told reports whether the end of the run is in the log, or may have been trimmed. Whatever wrote that wrote everything before
+// it.
+func (p *Past) Told(s *Seen) bool {
+	return p.End && (s.Ended(p.Run) || p.trimmed(s) && !p.Fresh)
+}
+
+// Missing lists the events that the log lacks.
+func (p *Past) Missing(s *Seen) []cairn.Event {
+	if p.Run == nil || p.Told(s) {
+		return nil
+	}
+	var all []cairn.Event
+	switch {
+	case p.Reaches(s):
+	case p.Steps == 0:
+		all = append(all, Begin(p.Run, p.Messages))
+	default:
+		for n := p.firstUnmarked(s); n <= p.Steps; n++ {
+			all = append(all, StepCommitted(n, p.Messages))
+		}
+	}
+	if p.Made && !p.trimmed(s) { // maybe alone: the log is written at any moment
+		all = append(all, Checkpoint(p.Steps, p.Checkpoint, p.Messages))
+	}
+	for _, n := range p.dead(s) {
+		all = append(all, StepDiscarded(n, nil))
+		s.forget(n)
+	}
+	all = append(all, p.Calls...)
+	if p.End {
+		all = append(all, End(p.Run)...)
+	}
+	return slices.DeleteFunc(all, func(ev cairn.Event) bool { return s.Has(&ev) })
+}
+
+// dead lists the steps that the log has begun and that are not to be committed.
+func (p *Past) dead(s *Seen) (list []int) {
+	next := p.Steps + p.Deferred + 1
+	for _, n := range s.open {
+		if n >= next {
+			list = append(list, n)
+		}
+	}
+	if p.trimmed(s) && !slices.Contains(list, next) && !slices.Contains(s.discarded, next) {
+		list = append(list, next) // its start may have been trimmed, and readers have seen it
+	}
+	return list
+}
+
+// firstUnmarked returns the first step whose mark may be missing: marks come in order, so where the log was trimmed it is the
+// one behind the last that is marked, or at least the last step.
+func (p *Past) firstUnmarked(s *Seen) int {
+	if !s.Trimmed {
+		return 1
+	}
+	for n := p.Steps; n > 1; n-- {
+		if s.has(mark{event: cairn.EventStepCommitted, step: n - 1}) {
+			return n
+		}
+	}
+	return p.Steps
+}
