@@ -146,6 +146,9 @@ func (l *Log) take(name string, log *events) error {
 		return store.LogExists(name)
 	}
 	delete(l.dropped, name)
+	if log.last > 0 {
+		log.sweepAt = l.clock()
+	}
 	l.logs[name] = log
 	l.hub.Wake(name)
 	return nil

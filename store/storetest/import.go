@@ -341,6 +341,11 @@ func importTrimmed(h *harness) {
 		if first, last, err := log.Bounds(h.Context(), h.log(root)); err != nil || first != keep || last != 10 {
 			h.Fatalf("the log goes from %d to %d, %v, want %d to 10", first, last, err, keep)
 		}
+		if sweeper, ok := log.(store.LogSweeper); ok && keep <= 10 {
+			if page, err := sweeper.Unswept(h.Context(), 0, store.PageQuery{}); err != nil || !slices.Contains(page.Items, h.log(root)) {
+				h.Fatalf("of the copies due for a sweep are %q, %v", page.Items, err)
+			}
+		}
 		f, ok := log.(store.Fencer)
 		if !ok {
 			continue
