@@ -323,14 +323,27 @@ func TestSweepTrimsByNumber(t *testing.T) {
 		}
 		trims(t, eng, 0)
 		wantWayOn(t, eng, st, "s")
+		for range 3 { // at once they are too many, and too young one after the other
+			time.Sleep(25 * time.Minute)
+			turn(t, eng, "s", "go")
+		}
+		time.Sleep(10 * time.Minute)
+		few := open(t, st, counterBot(3), retain(0, 1), named("few"))
+		trims(t, few, 1)
+		startsWith(t, st, "s", 11)
+		time.Sleep(24 * time.Minute)
+		trims(t, few, 0)
+		time.Sleep(time.Hour)
+		trims(t, few, 1)
+		startsWith(t, st, "s", 12)
 		for range 5 { // it grows, and shrinks again
 			turn(t, eng, "s", "go")
 			time.Sleep(20 * time.Minute)
-			trims(t, eng, 0)
+			trims(t, few, 0)
 			time.Sleep(40 * time.Minute)
-			trims(t, eng, 1)
+			trims(t, few, 1)
 			time.Sleep(day)
-			trims(t, eng, 0)
+			trims(t, few, 0)
 		}
 		wantQuiet(t, st, eng)
 		st.wantSoundWhole(t, "s")
@@ -452,7 +465,8 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		friend := &cairn.Agent{Name: "friend", Description: "Helps.", Model: scripted.New(scripted.Reply(scripted.Pause(5*time.Hour), scripted.Text("hello")),
 			scripted.Text("again"))}
 		agent := bot(scripted.New(scripted.Text("first"), scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "friend", "message": "hi"}),
-			scripted.Text("Well."), scripted.Text("Indeed."), scripted.Text("So.")))
+			scripted.Text("Well."), scripted.Text("Indeed."), scripted.Text("So."),
+			scripted.Call(cairn.CompanionSend, map[string]string{"name": "friend-1", "message": "and?"}), scripted.Text("Thus.")))
 		agent.Companions = []cairn.Companion{{Agent: friend, Mode: cairn.NonBlocking}}
 		eng := open(t, st, agent, retain(time.Hour, 1), patient)
 		turn(t, eng, "s", "before")
@@ -480,6 +494,12 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		}
 		if _, err := eng.History(t.Context(), page.Items[0].ID, snap.Cursor(), 0); err != nil {
 			t.Fatalf("after the snapshot of a companion: %v", err)
+		}
+		turn(t, eng, "s", "on") // in which the companion goes on, which knows the log as it was
+		time.Sleep(time.Minute)
+		runs = runsOf(t, st, page.Items[0].ID)
+		if first, _ := boundsOf(t, st, "s"); len(runs) != 2 || runs[1].StartSequence+1 < first {
+			t.Fatalf("the log begins with event %d; the companion's runs are %+v", first, runs)
 		}
 		wantQuiet(t, st, eng)
 		st.wantSoundWhole(t, "s")
