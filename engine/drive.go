@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/valued"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -41,7 +42,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 	e.watchStops()
 	e.crew.run(func() {
 		defer e.runs.Done()
-		beyond := runContext{e.ctx, ctx}
+		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
 		err := e.loop(ctx, cancel, b, asked)
 		e.mu.Lock()
@@ -63,19 +64,6 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 		}
 	})
 	return r
-}
-
-// runContext ends with the engine and has the values of the call that began the run.
-type runContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c runContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil { // how a context finds the one above it that ends
-		return v
-	}
-	return c.values.Value(key)
 }
 
 // loop drives a run to its end, or lets go of it. It ends ctx.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/valued"
 )
 
 // outcome is what DBOS records of a step or a workflow. Errors that are final are part of it, so that they keep their codes.
@@ -92,8 +93,8 @@ func unknownAgent(err error) bool {
 // effect carries out one effect, as often as it takes. What is returned is recorded, unless ctx is done.
 func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMessage) (outcome, error) {
 	eng := h.served()
-	if values, ok := ctx.Value(valuesKey{}).(context.Context); ok {
-		ctx = effectContext{ctx, values}
+	if began, ok := ctx.Value(valuesKey{}).(context.Context); ok {
+		ctx = valued.Join(ctx, began)
 	}
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		out, err := eng.Effect(ctx, name, in)
@@ -127,19 +128,6 @@ func (d *drive) leave(ctx context.Context, why error) error {
 
 // valuesKey is that of the context of the call that began a run, in a workflow's.
 type valuesKey struct{}
-
-// effectContext ends with a step, and has the values of the call that began the run.
-type effectContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c effectContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
-}
 
 // watch waits until a workflow has ended, here if d says so, else according to the database. The error is ctx's, or says
 // that this process can no longer drive it.

@@ -33,6 +33,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/valued"
 )
 
 // Options tune a Host. The zero value and nil mean the defaults.
@@ -313,20 +314,7 @@ func (v *values) under(ctx context.Context, run string) context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if call, ok := v.by[run]; ok {
-		return valued{ctx, call}
+		return valued.Join(ctx, call)
 	}
 	return ctx
-}
-
-// valued is a context with the values of another one beside its own.
-type valued struct {
-	context.Context
-	values context.Context
-}
-
-func (c valued) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
 }

@@ -109,7 +109,7 @@ func imported(p *store.SessionPart) *backend.Document {
 // add adds what a part has for its session, the positions of whose states begin at first.
 func add(doc *backend.Document, first int64, p *store.Part) error {
 	for i := range p.States {
-		piece, err := plan.NewPiece(first+int64(len(doc.States)), &p.States[i])
+		piece, err := plan.PieceOf(first+int64(len(doc.States)), &p.States[i])
 		if err != nil {
 			return err
 		}

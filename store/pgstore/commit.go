@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -50,7 +51,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 		return nil, err
 	}
 	if w.left != nil {
-		s.known.put(w.left)
+		s.known.Put(w.left.row, w.left)
 	}
 	return w.result, nil
 }
@@ -151,7 +152,7 @@ func (s *Store) commit(ctx context.Context, w *write) error {
 // not as it was, or not enough.
 func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	seen := plan.Seen{ID: w.id}
-	known := s.known.get(w.id)
+	_, known := s.known.Get(w.id)
 	switch {
 	case known != nil:
 		seen.Row, seen.Checkpoints, w.key = known.row, known.checkpoints, known.key
@@ -236,7 +237,7 @@ func (w *write) written(key int64, updated time.Time, until *time.Time, now time
 	if row.AsOf.Before(row.UpdatedAt) { // the server's clock was set back
 		row.AsOf = row.UpdatedAt
 	}
-	w.result, w.left = copyOf(row), &knownSession{key, row, w.d.Checkpoints}
+	w.result, w.left = backend.CopyRow(row), &knownSession{key, row, w.d.Checkpoints}
 }
 
 // statement returns the least statement that writes the delta.

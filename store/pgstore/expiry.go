@@ -3,13 +3,13 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -58,26 +58,12 @@ const (
 		UPDATE {schema}.sessions SET expires_at = $2::timestamptz, sweep_at = $3::timestamptz WHERE key = $1`
 )
 
-// overdue is the error of what has found roots that may have expired: somebody is to look, and then to do it again.
-type overdue struct{ roots []string }
-
-func (o *overdue) Error() string { return fmt.Sprintf("sessions %q may have expired", o.roots) }
-
 // looking does something again as long as it finds roots that may have expired: it removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		var found *overdue
-		if !errors.As(err, &found) {
-			return err
-		}
-		for _, root := range found.roots {
-			_, err := s.Remove(ctx, root, store.Expired)
-			if err != nil && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrNotFound) {
-				return err
-			}
-		}
-	}
+	return backend.Look(ctx, func(ctx context.Context, root string) error {
+		_, err := s.Remove(ctx, root, store.Expired)
+		return err
+	}, do)
 }
 
 // standing is where a session is found, and whether it may have expired.
@@ -95,7 +81,7 @@ func (st *standing) check(ctx context.Context, c *conn, id string) error {
 	case st.key == 0:
 		return c.gone(ctx, id)
 	case st.over:
-		return &overdue{[]string{st.root}}
+		return &backend.Overdue{Roots: []string{st.root}}
 	}
 	return nil
 }
@@ -131,14 +117,14 @@ func overdueOf[T any](ctx context.Context, c *conn, list []T, root func(*T) stri
 		roots = append(roots, root(&list[i]))
 	}
 	slices.Sort(roots)
-	found := &overdue{}
+	found := &backend.Overdue{}
 	err := c.query(ctx, sqlOverdue, func(rows pgx.Rows) error {
 		var id string
 		err := rows.Scan(&id)
-		found.roots = append(found.roots, id)
+		found.Roots = append(found.Roots, id)
 		return err
 	}, slices.Compact(roots))
-	if err == nil && len(found.roots) > 0 {
+	if err == nil && len(found.Roots) > 0 {
 		err = found
 	}
 	return err
@@ -208,7 +194,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 			continue
 		}
 		for _, id := range ids {
-			c.s.known.drop(id)
+			c.s.known.Drop(id)
 		}
 		if _, err := c.exec(ctx, sqlFreeNames, tree); err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -89,7 +90,7 @@ func fault(doing string, err error) error {
 		return nil
 	}
 	var known *cairn.Error
-	var late *overdue
+	var late *backend.Overdue
 	switch {
 	case errors.As(err, &known), errors.As(err, &late), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

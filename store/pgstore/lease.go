@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -90,7 +91,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 		return nil // the earlier request stands
 	})
 	if err == nil {
-		s.stops.raise()
+		s.stops.Raise()
 	}
 	return err
 }
@@ -100,46 +101,25 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 	return func(yield func(store.StopNotice, error) bool) {
 		s.listener.join()
 		defer s.listener.leave()
-		raised := s.stops.wait()
-		known := map[string]stop{}
-		now, err := s.outstanding(ctx)
-		for ; err == nil; now, err = s.outstanding(ctx) {
-			for id, request := range now {
-				if known[id] == request {
-					continue
-				}
-				n := store.StopNotice{SessionID: id}
-				asked, err := request.decode()
-				if asked != nil {
-					n.Stop = *asked
-				}
-				if !yield(n, err) || err != nil {
-					return
-				}
-			}
-			known = now
-			select {
-			case <-raised:
-			case <-ctx.Done():
-				return
-			}
-			raised = s.stops.wait()
-		}
-		if ctx.Err() == nil {
-			yield(store.StopNotice{}, err)
-		}
+		backend.WatchStops(ctx, &s.stops, s.outstanding)(yield)
 	}
 }
 
-// outstanding returns the stop requests of all sessions as they are stored.
-func (s *Store) outstanding(ctx context.Context) (map[string]stop, error) {
-	stops := map[string]stop{}
+// outstanding returns the stop requests of all sessions.
+func (s *Store) outstanding(ctx context.Context) (map[string]cairn.Stop, error) {
+	stops := map[string]cairn.Stop{}
 	err := s.try(ctx, "look for stop requests", reads, func(ctx context.Context, c *conn) error {
+		clear(stops)
 		return c.query(ctx, sqlStops, func(rows pgx.Rows) error {
 			var id string
 			var request stop
-			err := rows.Scan(&id, &request.run, &request.data)
-			stops[id] = request
+			if err := rows.Scan(&id, &request.run, &request.data); err != nil {
+				return err
+			}
+			asked, err := request.decode()
+			if asked != nil {
+				stops[id] = *asked
+			}
 			return err
 		})
 	})

@@ -153,7 +153,7 @@ func (e *ear) hear(text string) {
 	n, ok := parseNews(text)
 	switch {
 	case text == stopNews:
-		e.s.stops.raise()
+		e.s.stops.Raise()
 		return
 	case !ok:
 		e.all = true
@@ -239,7 +239,7 @@ func (e *ear) fetch(ctx context.Context, log string, after int64) {
 
 // look finds out how far the followed logs are, and tells their followers of what they may have missed.
 func (e *ear) look(ctx context.Context) {
-	e.s.stops.raise()
+	e.s.stops.Raise()
 	logs := e.s.hub.Logs()
 	lasts := make(map[string]int64, len(logs))
 	for _, log := range logs {

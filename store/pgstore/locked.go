@@ -69,7 +69,7 @@ func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 	}
 	w.key, l.root = r.key, r.session.RootID
 	if !c.inTransaction() {
-		c.s.known.put(r.known())
+		c.s.remember(r)
 	}
 	return &plan.Seen{ID: w.id, Row: r.session, Checkpoints: r.checkpoints, Doubt: true}, l, nil
 }

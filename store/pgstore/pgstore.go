@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -114,11 +115,11 @@ type Store struct {
 	ownsPool bool
 	listen   *pgx.ConnConfig // nil if nothing can listen
 	texts    texts
-	known    known
+	known    backend.Known[*knownSession]
 	joiner   joiner
 	log      *Log
 	hub      tail.Hub
-	stops    signal
+	stops    backend.Signal
 	listener listener
 
 	// intercept, if set, may make a statement fail before it is sent. Tests set it.
@@ -255,7 +256,7 @@ func (s *Store) Close() error {
 		s.closed.Store(true)
 		s.listener.close()
 		s.hub.WakeAll()
-		s.stops.raise()
+		s.stops.Raise()
 		s.joiner.wait()
 		if s.ownsPool {
 			s.pool.Close()

@@ -13,7 +13,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 		if want == (store.Want{}) {
 			r, err := c.find(ctx, id)
 			if err == nil {
-				s.known.put(r.known())
+				s.remember(r)
 				snap = &store.Snapshot{Session: r.session}
 			}
 			return err
@@ -50,7 +50,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Sn
 	case want.Run != "" && snap.Run == nil:
 		return nil, store.UnknownRun(id, want.Run)
 	}
-	c.s.known.put(r.known())
+	c.s.remember(r)
 	snap.Session = r.session
 	if want.State {
 		snap.State, err = states.fold()

@@ -74,7 +74,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 			rows := make([]*cairn.Session, len(tree))
 			for i, r := range tree {
 				rows[i] = r.session
-				s.known.drop(r.session.ID)
+				s.known.Drop(r.session.ID)
 			}
 			now := tree[0].session.AsOf
 			if why == store.Deleted {

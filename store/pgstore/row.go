@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -109,8 +110,18 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 	return own.finish(s)
 }
 
-// known returns what the store remembers of a session that was read.
-func (r *record) known() *knownSession { return &knownSession{r.key, copyOf(r.session), r.checkpoints} }
+// knownSession is a session as a commit left it or a read found it. It is not changed.
+type knownSession struct {
+	key         int64
+	row         *cairn.Session
+	checkpoints int64 // how many were ever written
+}
+
+// remember takes note of a session that was read.
+func (s *Store) remember(r *record) {
+	k := &knownSession{r.key, backend.CopyRow(r.session), r.checkpoints}
+	s.known.Put(k.row, k)
+}
 
 // ownRow is what of a session's own columns has another form in the database.
 type ownRow struct {
@@ -164,7 +175,7 @@ func (c *conn) standing(ctx context.Context, id string, r *record) error {
 	case r == nil:
 		return c.gone(ctx, id)
 	case r.over && !r.session.Running(r.session.AsOf):
-		return &overdue{[]string{r.session.RootID}}
+		return &backend.Overdue{Roots: []string{r.session.RootID}}
 	}
 	return nil
 }

@@ -2,12 +2,12 @@ package pgstore
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -57,15 +57,13 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 // last item given and how many to read; the cursor is that number.
 func readHistory[T any](ctx context.Context, s *Store, doing, id string, q store.PageQuery, oldest, newest string,
 	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
-	text, last := oldest, int64(math.MinInt64)
-	if q.Newest {
-		text, last = newest, math.MaxInt64
+	last, err := backend.NumberCursor(q)
+	if err != nil {
+		return store.Page[T]{}, err
 	}
-	if q.Cursor != "" {
-		var err error
-		if last, err = strconv.ParseInt(q.Cursor, 10, 64); err != nil {
-			return store.Page[T]{}, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
-		}
+	text := oldest
+	if q.Newest {
+		text = newest
 	}
 	return readPageBy(ctx, s, doing, q.Size(), read, cursor, nil, func(ctx context.Context, c *conn, each func(pgx.Rows) error) error {
 		return c.owned(ctx, id, text, each, last, q.Size()+1)

@@ -56,7 +56,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if r.session.Running(r.session.AsOf) {
 				return store.Conflict(cairn.CodeRunning, r.session, "session %q is running", id)
 			}
-			s.known.drop(id)
+			s.known.Drop(id)
 			_, err = c.exec(ctx, sqlDelete, r.key)
 			return err
 		})

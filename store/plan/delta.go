@@ -91,8 +91,8 @@ type StatePiece struct {
 	Ops []cairn.Op `json:"-"`
 }
 
-// NewPiece returns the piece at a position for a change of state.
-func NewPiece(position int64, change *store.StateChange) (*StatePiece, error) {
+// PieceOf returns the piece at a position for a change of state.
+func PieceOf(position int64, change *store.StateChange) (*StatePiece, error) {
 	if change.Keyframe != nil {
 		return &StatePiece{Position: position, Keyframe: true, Data: change.Keyframe}, nil
 	}

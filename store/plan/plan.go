@@ -50,7 +50,7 @@ func refuses(c *store.Commit, row *cairn.Session) error { return c.Guard.Check(r
 
 // create makes the delta of a commit that creates its session.
 func create(c *store.Commit, seen *Seen) (*Delta, error) {
-	row := NewRow(c.Create, seen.ID)
+	row := RowOf(c.Create, seen.ID)
 	switch {
 	case c.Rewind != "":
 		return nil, store.UnknownCheckpoint(row.ID, c.Rewind)
@@ -166,7 +166,7 @@ func (d *Delta) state(c *store.Commit) error {
 	if c.State == nil {
 		return nil
 	}
-	piece, err := NewPiece(d.Row.State.Position+1, c.State)
+	piece, err := PieceOf(d.Row.State.Position+1, c.State)
 	if err != nil {
 		return err
 	}

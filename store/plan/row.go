@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// NewRow returns the row of a session that is created from what from says, see [store.Commit]. Its times are open, and so
+// RowOf returns the row of a session that is created from what from says, see [store.Commit]. Its times are open, and so
 // is its token, as in [Delta].Row.
-func NewRow(from *cairn.Session, id string) *cairn.Session {
+func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
@@ -38,7 +38,7 @@ func Taken(session string, cause error) error {
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which the
 // store copies: to has Version 1, no runs and no checkpoints.
 func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
-	row := NewRow(to, to.ID)
+	row := RowOf(to, to.ID)
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
 	return &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
 }

@@ -123,7 +123,7 @@ func (w *write) run(c *conn) error {
 	if done, err := w.apply(c, d, before, now); done || err != nil {
 		return err
 	}
-	return &overdue{[]string{seen.Row.RootID}} // nothing else can have changed
+	return &backend.Overdue{Roots: []string{seen.Row.RootID}} // nothing else can have changed
 }
 
 // apply writes a delta to the session that before is the record of; nil for a new one. done is false, and nothing is written,

@@ -29,19 +29,6 @@ const (
 		UNION SELECT agent FROM heads WHERE due_at > 0 GROUP BY agent`
 )
 
-// dueAt returns the time from which a session, whose record was before, is due in its stored form.
-func (r *record) dueAt(before *record) int64 {
-	switch kind := store.DueKindOf(r.session); {
-	case kind == "":
-		return 0
-	case kind == store.DueDeadline:
-		return micros(r.session.NextDeadline)
-	case kind == store.DueKindOf(before.session):
-		return before.wait.Due
-	}
-	return micros(r.session.UpdatedAt)
-}
-
 func readDue(c *columns) store.Due {
 	row := cairn.Session{ID: c.text(), RootID: c.text(), Agent: c.text(), Status: cairn.SessionStatus(c.text())}
 	readWait(c, &row)

@@ -8,15 +8,11 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // sqlOverdue says from when on it is worth looking whether a root has expired.
 const sqlOverdue = `SELECT sweep_at FROM sessions WHERE id = ?1`
-
-// overdue is the error of what has found roots that may have expired: somebody is to look, and then to do it again.
-type overdue struct{ roots []string }
-
-func (o *overdue) Error() string { return fmt.Sprintf("sessions %q may have expired", o.roots) }
 
 // overdueAt returns the error for a session of a root that may have expired from the time sweep on; nil if that has not
 // come. A session that is held has not expired.
@@ -28,12 +24,12 @@ func (c *conn) overdueAt(s *cairn.Session, root string, sweep int64) error {
 	if sweep > micros(now) || s != nil && s.Running(now) {
 		return nil
 	}
-	return &overdue{[]string{root}}
+	return &backend.Overdue{Roots: []string{root}}
 }
 
 // overdueOf returns the error for those of a list that belong to roots that may have expired, or nil.
 func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
-	found, seen := &overdue{}, map[string]bool{}
+	found, seen := &backend.Overdue{}, map[string]bool{}
 	for i := range list {
 		id := root(&list[i])
 		if seen[id] {
@@ -45,10 +41,10 @@ func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 			return err
 		}
 		if at > 0 && at <= micros(c.clock()) {
-			found.roots = append(found.roots, id)
+			found.Roots = append(found.Roots, id)
 		}
 	}
-	if len(found.roots) > 0 {
+	if len(found.Roots) > 0 {
 		return found
 	}
 	return nil
@@ -56,19 +52,10 @@ func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 
 // looking does something again as long as it finds roots that may have expired: it removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		var found *overdue
-		if !errors.As(err, &found) {
-			return err
-		}
-		for _, root := range found.roots {
-			_, err := s.remove(ctx, root, store.Expired)
-			if err != nil && !errors.Is(err, cairn.ErrStale) && !errors.Is(err, cairn.ErrNotFound) {
-				return err
-			}
-		}
-	}
+	return backend.Look(ctx, func(ctx context.Context, root string) error {
+		_, err := s.remove(ctx, root, store.Expired)
+		return err
+	}, do)
 }
 
 // gone returns the error for a session that is not there: it was removed, or there is none.

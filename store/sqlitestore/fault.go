@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
@@ -40,7 +41,7 @@ func fault(doing string, err error) error {
 		return nil
 	}
 	var known *cairn.Error
-	var late *overdue
+	var late *backend.Overdue
 	switch {
 	case errors.As(err, &known), errors.As(err, &late), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

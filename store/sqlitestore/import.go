@@ -107,7 +107,7 @@ func (m *importing) add(p *store.Part) error {
 		}
 	}
 	for i := range p.States {
-		piece, err := plan.NewPiece(m.position, &p.States[i])
+		piece, err := plan.PieceOf(m.position, &p.States[i])
 		if err != nil {
 			return err
 		}

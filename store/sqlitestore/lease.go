@@ -2,12 +2,12 @@ package sqlitestore
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -61,7 +61,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 		return err
 	}
 	err := s.looking(ctx, func() error {
-		return s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.raise, run: func(c *conn) error {
+		return s.writer.do(&job{ctx: ctx, durable: true, after: s.stops.Raise, run: func(c *conn) error {
 			r, err := find(c, id)
 			if err != nil {
 				return err
@@ -91,50 +91,21 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 	return func(yield func(store.StopNotice, error) bool) {
 		s.poller.join()
 		defer s.poller.leave()
-		raised := s.stops.wait()
-		known := map[string]string{}
-		now, err := s.outstanding(ctx)
-		for ; err == nil; now, err = s.outstanding(ctx) {
-			for id, text := range now {
-				if known[id] == text {
-					continue
-				}
-				var n store.StopNotice
-				if n, err = notice(id, text); !yield(n, err) || err != nil {
-					return
-				}
-			}
-			known = now
-			select {
-			case <-raised:
-			case <-ctx.Done():
-				return
-			}
-			raised = s.stops.wait()
-		}
-		if ctx.Err() == nil {
-			yield(store.StopNotice{}, err)
-		}
+		backend.WatchStops(ctx, &s.stops, s.outstanding)(yield)
 	}
 }
 
-// outstanding returns the stop requests of all sessions as they are stored.
-func (s *Store) outstanding(ctx context.Context) (map[string]string, error) {
-	stops := map[string]string{}
+// outstanding returns the stop requests of all sessions.
+func (s *Store) outstanding(ctx context.Context) (map[string]cairn.Stop, error) {
+	stops := map[string]cairn.Stop{}
 	err := s.readers.read(ctx, func(c *conn) error {
 		return c.query(ctx, sqlStops, func(cols *columns) bool {
+			var stop cairn.Stop
 			id := cols.text()
-			stops[id] = cols.text()
+			cols.json("stop request", &stop)
+			stops[id] = stop
 			return true
 		})
 	})
 	return stops, err
-}
-
-func notice(id, text string) (store.StopNotice, error) {
-	n := store.StopNotice{SessionID: id}
-	if err := json.Unmarshal([]byte(text), &n.Stop); err != nil {
-		return store.StopNotice{}, cairn.Errorf(cairn.CodeCorrupt, "stored stop request does not decode: %w", err)
-	}
-	return n, nil
 }

@@ -107,7 +107,7 @@ func (p *poller) dataVersion(ctx context.Context) (version int64, err error) {
 // whose followers may have missed what was written while they joined.
 func (p *poller) tell(ctx context.Context, seen map[string]int64, written bool) error {
 	if written {
-		p.s.stops.raise()
+		p.s.stops.Raise()
 	}
 	followed := map[string]bool{}
 	for _, log := range p.s.hub.Logs() {
@@ -137,29 +137,4 @@ func (p *poller) tell(ctx context.Context, seen map[string]int64, written bool) 
 		}
 	}
 	return nil
-}
-
-// signal wakes everybody who waits for it.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that is closed at the next raise.
-func (s *signal) wait() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-	return s.ch
-}
-
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
 }

@@ -93,7 +93,7 @@ type Store struct {
 	poller  poller
 	log     *Log
 	hub     tail.Hub
-	stops   signal
+	stops   backend.Signal
 	known   backend.Known[*record]
 
 	closing  sync.Once
@@ -214,7 +214,7 @@ func (s *Store) Close() error {
 		s.poller.close()
 		readErr := s.readers.close()
 		s.hub.WakeAll()
-		s.stops.raise()
+		s.stops.Raise()
 		// SQLite moves the log to the file when the last connection to it closes, which is this one unless another
 		// process has the file.
 		s.closeErr = fault("close "+s.path, s.writer.close())

@@ -1,0 +1,65 @@
+package backend
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Signal wakes everything that waits for it. The zero value is ready, and it is safe for concurrent use.
+type Signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// Wait returns a channel that is closed at the next Raise.
+func (s *Signal) Wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+// Raise wakes what waits.
+func (s *Signal) Raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}
+
+// WatchStops answers store.StopWatcher.WatchStops for a store that is asked, at the beginning and whenever raised says that
+// they may be others, for all stop requests there are, by session.
+func WatchStops(ctx context.Context, raised *Signal, outstanding func(context.Context) (map[string]cairn.Stop, error)) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		known := map[string]cairn.Stop{}
+		for {
+			next := raised.Wait() // before the look, so that no request falls between them
+			now, err := outstanding(ctx)
+			if err != nil {
+				if ctx.Err() == nil {
+					yield(store.StopNotice{}, err)
+				}
+				return
+			}
+			for id, stop := range now {
+				if known[id] != stop && !yield(store.StopNotice{SessionID: id, Stop: stop}, nil) {
+					return
+				}
+			}
+			known = now
+			select {
+			case <-next:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
