@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,6 +76,61 @@ func BenchmarkShare(b *testing.B) {
 			spent[1].Report(b, "floor")
 		})
 	}
+}
+
+// BenchmarkBeside commits steps while another process adds a message to each session ten times a second, and asks its run to
+// stop as often: a step that comes too late is made again on the row that is read. It tells the rate and the share of it that
+// is reached of the rate without, in turns.
+func BenchmarkBeside(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			url := testenv.NewPostgres(b).URL()
+			ours := newSteps(b, url, writers)
+			other := openAt(b, url+"&pool_max_conns=4", &ours.list[0].st.(*Store).opts)
+			warmUp(b, ours)
+			var shares []float64
+			var rate float64
+			for b.Loop() {
+				quiet := drive(b, ours, slice)
+				stop := disturb(b, other, ours)
+				busy := drive(b, ours, slice)
+				stop()
+				shares, rate = append(shares, 100*busy/quiet), rate+busy
+			}
+			slices.Sort(shares)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(rate/float64(b.N), "steps/s")
+			b.ReportMetric(shares[len(shares)/2], "%quiet")
+		})
+	}
+}
+
+// disturb has another process write to the sessions of some writers until it is stopped.
+func disturb(b *testing.B, other *Store, s *steps) (stop func()) {
+	ctx, cancel := context.WithCancel(b.Context())
+	var group sync.WaitGroup
+	for i := range s.list {
+		id := s.list[i].row.ID
+		group.Go(func() {
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				row, err := store.AppendMessages(ctx, other, id, cairn.User(cairn.TextPart("by the way")))
+				if err == nil {
+					err = other.RequestStop(ctx, id, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt})
+				}
+				if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotRunning) {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	return func() { cancel(); group.Wait() }
 }
 
 // BenchmarkFlat commits steps on a short and a long session, in turns, and tells how much more the long one's cost.

@@ -100,12 +100,12 @@ func (w *write) encodeContent() (err error) {
 		}
 	}
 	if run := w.c.StartRun; run != nil {
-		if w.startData, err = encode("run", run); err != nil {
+		if w.startData, err = encodeRun(run); err != nil {
 			return err
 		}
 	}
 	if run := w.c.EndRun; run != nil {
-		w.endData, err = encode("run", run)
+		w.endData, err = encodeRun(run)
 	}
 	return err
 }

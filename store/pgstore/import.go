@@ -290,7 +290,7 @@ func (m *importing) history(p *store.Part) error {
 func (m *importing) records(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
-		data, err := encode("run", run)
+		data, err := encodeRun(run)
 		if err != nil {
 			return err
 		}

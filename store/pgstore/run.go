@@ -33,17 +33,30 @@ const (
 		LIMIT $3`
 )
 
+// runData is the rest of a run: without what has a column of its own, and the session.
+type runData struct {
+	*cairn.Run
+
+	// These stand in the way of the run's fields of the same names.
+	ID            struct{} `json:"id,omitzero"`
+	SessionID     struct{} `json:"session_id,omitzero"`
+	Turn          struct{} `json:"turn,omitzero"`
+	StartSequence struct{} `json:"start_sequence,omitzero"`
+	FirstMessage  struct{} `json:"first_message,omitzero"`
+	Before        struct{} `json:"before,omitzero"`
+	StartedAt     struct{} `json:"started_at,omitzero"`
+	EndedAt       struct{} `json:"ended_at,omitzero"`
+}
+
+func encodeRun(run *cairn.Run) (string, error) { return encode("run", &runData{Run: run}) }
+
 func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
-	var run, columns cairn.Run
+	run := cairn.Run{SessionID: session}
 	var ended *time.Time
-	if err := readJSON(rows, "run", &run, &columns.Turn, &columns.ID, &columns.StartedAt, &ended, &columns.StartSequence,
-		&columns.FirstMessage, &columns.Before.CheckpointID, &columns.Before.StatePosition); err != nil {
-		return run, err
-	}
-	run.ID, run.SessionID, run.Turn = columns.ID, session, columns.Turn
-	run.StartedAt, run.EndedAt = columns.StartedAt.UTC(), instant(ended)
-	run.StartSequence, run.FirstMessage, run.Before = columns.StartSequence, columns.FirstMessage, columns.Before
-	return run, nil
+	err := readJSON(rows, "run", &runData{Run: &run}, &run.Turn, &run.ID, &run.StartedAt, &ended, &run.StartSequence,
+		&run.FirstMessage, &run.Before.CheckpointID, &run.Before.StatePosition)
+	run.StartedAt, run.EndedAt = run.StartedAt.UTC(), instant(ended)
+	return run, err
 }
 
 // Runs implements store.Store.

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,6 +64,11 @@ func (s *stepper) next() *store.Commit {
 
 func (s *stepper) step() error {
 	row, err := s.st.Commit(s.tb.Context(), s.row.ID, s.next())
+	for errors.Is(err, cairn.ErrStale) { // another process has added to the session
+		if s.row, err = store.Load(s.tb.Context(), s.st, s.row.ID); err == nil {
+			row, err = s.st.Commit(s.tb.Context(), s.row.ID, s.next())
+		}
+	}
 	if err == nil {
 		s.row = row
 		s.n++

@@ -1,0 +1,82 @@
+package pgstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/jackc/pgx/v5"
+)
+
+// stored returns the bytes of each table with its indexes, without room for what is dead.
+func stored(t *testing.T, s *Store) map[string]int64 {
+	t.Helper()
+	if err := execAt(t, testenv.FastPostgres(t), "SET search_path TO "+s.opts.Schema, "VACUUM"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := s.pool.Query(t.Context(), `SELECT relname::text, pg_total_relation_size(oid) FROM pg_class
+		WHERE relkind = 'r' AND relnamespace = $1::regnamespace`, s.opts.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int64{}
+	var name string
+	var size int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &size}, func() error { out[name] = size; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what they take
+// to what is said in them.
+func TestStorageOfAConversation(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	const turns, question, result, answer = 300, 100, 1000, 150
+	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
+	type input struct{}
+	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
+		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
+		Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+			if r.Messages[len(r.Messages)-1].Role == cairn.RoleTool {
+				return scripted.Text(said(answer))
+			}
+			return scripted.Call("look_up", input{})
+		})}
+	eng := must(engine.New(s, []*cairn.Agent{agent}, nil))
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	turn := func() {
+		run, err := eng.Execute(t.Context(), "session", "bot", cairn.Text(said(question)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn()
+	before := stored(t, s)
+	for range turns {
+		turn()
+	}
+	after := stored(t, s)
+	var sum float64
+	for name, size := range after {
+		if name == "events" || name == "logs" {
+			continue
+		}
+		grown := float64(size-before[name]) / (turns * (question + result + answer))
+		sum += grown
+		if grown > 0.01 {
+			t.Logf("%.2f bytes of %s per byte of conversation", grown, name)
+		}
+	}
+	if sum > 3.2 {
+		t.Errorf("%.2f bytes are stored per byte of conversation, beside the event log", sum)
+	}
+}
