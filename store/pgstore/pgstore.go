@@ -1,8 +1,9 @@
 // Package pgstore keeps sessions and events in a PostgreSQL schema. Any number of processes may share it. It needs
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
-// A commit is one statement, and durable when it is acknowledged, as far as the server's synchronous_commit says. So are
-// events, unless Options.LazyEvents is set. Times come from the database's clock.
+// A commit is one statement, alone or with steps of other sessions that wait at the same moment, and durable when it is
+// acknowledged, as far as the server's synchronous_commit says. So are events, unless Options.LazyEvents is set. Times come
+// from the database's clock.
 package pgstore
 
 import (
