@@ -34,8 +34,8 @@ type write struct {
 	left   *knownSession // the session as the write left it
 }
 
-// Commit implements store.Store. It is one statement and one round trip if the session is known, one more if it is not. A
-// commit that is refused, rewinds, or changes a queue that has turns in it takes more.
+// Commit implements store.Store. It is one statement and one round trip if the session is known, one more if it is
+// not. A commit that is refused, rewinds, or changes a queue that has turns in it takes more.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -56,9 +56,9 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.result, nil
 }
 
-// CommitTx does what Commit does as part of a transaction of the caller's, so that rows of the caller's are written if and
-// only if the step is. The session's row stays locked until the transaction ends: end it soon. Nothing is tried again. A
-// conflict leaves the transaction usable, any other error may not.
+// CommitTx does what Commit does as part of a transaction of the caller's, so that rows of the caller's are written if
+// and only if the step is. The session's row stays locked until the transaction ends: end it soon. Nothing is tried
+// again. A conflict leaves the transaction usable, any other error may not.
 func (s *Store) CommitTx(ctx context.Context, tx pgx.Tx, id string, c *store.Commit) (*cairn.Session, error) {
 	if s.closed.Load() {
 		return nil, errClosed
@@ -129,8 +129,8 @@ func (w *write) repeat() repeat {
 	return once
 }
 
-// commit does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is read
-// for it. A commit that meets another writer then, or is of several statements, holds the session's row.
+// commit does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is
+// read for it. A commit that meets another writer then, or is of several statements, holds the session's row.
 func (s *Store) commit(ctx context.Context, w *write) error {
 	rewinds := w.c.Rewind != "" || w.c.RewindRun != ""
 	if !rewinds {
@@ -148,8 +148,8 @@ func (s *Store) commit(ctx context.Context, w *write) error {
 	})
 }
 
-// commitKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row is
-// not as it was, or not enough.
+// commitKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row
+// is not as it was, or not enough.
 func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	seen := plan.Seen{ID: w.id}
 	_, known := s.known.Get(w.id)

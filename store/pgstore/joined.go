@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlJoined commits steps of several sessions, each if its own conditions hold. It does not wait for sessions that another
-// writer is at, for two such statements would wait for each other; who is not in the answer is tried alone. A session is
-// in it once. The arguments are columns, one after the other: of the heads, the messages, the checkpoints, the changes of
-// state, and the runs that begin and end. By the keys of heads and runs, by sessions_id, and by staged_key.
+// sqlJoined commits steps of several sessions, each if its own conditions hold. It does not wait for sessions that
+// another writer is at, for two such statements would wait for each other; who is not in the answer is tried alone. A
+// session is in it once. The arguments are columns, one after the other: of the heads, the messages, the checkpoints,
+// the changes of state, and the runs that begin and end. By the keys of heads and runs, by sessions_id, and by
+// staged_key.
 const sqlJoined = `
 WITH step AS MATERIALIZED (
 	SELECT *
@@ -80,13 +81,15 @@ SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
 FROM head h`
 
 const (
-	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step goes alone.
+	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step goes
+	// alone.
 	mostJoined    = 64
 	largestJoined = 64 << 10
 )
 
-// joiner puts steps of different sessions that wait at the same moment into one statement. It adds no delay: a step that
-// finds a collector free goes at once, alone; the others go, together, when one is done, those first that came first.
+// joiner puts steps of different sessions that wait at the same moment into one statement. It adds no delay: a step
+// that finds a collector free goes at once, alone; the others go, together, when one is done, those first that came
+// first.
 type joiner struct {
 	s *Store
 
@@ -228,9 +231,9 @@ func (j *joiner) wait() {
 	<-idle
 }
 
-// write writes the steps of a batch and tells their callers. A step whose session another writer is at, or whose conditions
-// do not hold, is tried alone, and so is each if the server refuses the statement: one of them may have a value that it
-// cannot keep. Whether a step has happened whose answer was lost is for its caller to find out.
+// write writes the steps of a batch and tells their callers. A step whose session another writer is at, or whose
+// conditions do not hold, is tried alone, and so is each if the server refuses the statement: one of them may have a
+// value that it cannot keep. Whether a step has happened whose answer was lost is for its caller to find out.
 func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 	var err error
 	if len(b.steps) == 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlLook reads a session's row with what commits may depend on beside it: by runs_id, checkpoints_step, the key of queue
-// and the key of calls.
+// sqlLook reads a session's row with what commits may depend on beside it: by runs_id, checkpoints_step, the key of
+// queue and the key of calls.
 const sqlLook = `
 	SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE),
 		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $2)
@@ -83,11 +83,12 @@ func (l *look) answer(n plan.Needs, c *store.Commit, seen *plan.Seen) bool {
 	return c.RewindRun == "" && n.Checkpoint == "" && !n.State && (len(n.Calls) == 0 || n.Root == l.root)
 }
 
-// looksLocked bounds how often a commit that holds the session's row, or finds none, looks again because time has passed or
-// another writer has made the session.
+// looksLocked bounds how often a commit that holds the session's row, or finds none, looks again because time has
+// passed or another writer has made the session.
 const looksLocked = 10
 
-// runLocked does the commit in a transaction that holds the session's row, so that what it depends on stays as it is read.
+// runLocked does the commit in a transaction that holds the session's row, so that what it depends on stays as it is
+// read.
 func (w *write) runLocked(ctx context.Context, c *conn) error {
 	for range looksLocked {
 		if _, err := c.exec(ctx, sqlLockSession, w.id); err != nil {

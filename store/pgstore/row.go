@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ownColumns and headColumns are the columns of a session's row, as record reads them; the last one is the server's time.
+// ownColumns and headColumns are the columns of a session's row, as record reads them; the last one is the server's
+// time.
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
@@ -30,8 +31,8 @@ const (
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1`
 
-	// By sessions_id and the key of heads. The statements that follow see what the writer that was waited for has left, and
-	// nobody else writes the session until the transaction ends.
+	// By sessions_id and the key of heads. The statements that follow see what the writer that was waited for has
+	// left, and nobody else writes the session until the transaction ends.
 	sqlLockSession = `
 		SELECT h.session
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key

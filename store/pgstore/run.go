@@ -66,8 +66,8 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 		func(run *cairn.Run) string { return strconv.Itoa(run.Turn) })
 }
 
-// readHistory reads one page of a session's runs or checkpoints. The statements take the session's id, the number of the
-// last item given and how many to read; the cursor is that number.
+// readHistory reads one page of a session's runs or checkpoints. The statements take the session's id, the number of
+// the last item given and how many to read; the cursor is that number.
 func readHistory[T any](ctx context.Context, s *Store, doing, id string, q store.PageQuery, oldest, newest string,
 	read func(pgx.Rows) (T, error), cursor func(*T) string) (store.Page[T], error) {
 	last, err := backend.NumberCursor(q)

@@ -32,8 +32,8 @@ func stored(t *testing.T, s *Store) map[string]int64 {
 	return out
 }
 
-// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what they take
-// to what is said in them.
+// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what
+// they take to what is said in them.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
