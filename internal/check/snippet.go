@@ -11,7 +11,7 @@ import (
 
 var outputComment = regexp.MustCompile(`(?i)^\s*(?:unordered )?output:`)
 
-// source returns the text that a code mark names: file or file#declaration.
+// source returns the text that a code mark names: file or file#declaration, where a method is Type.Method.
 func (t *tree) source(ref string) (string, error) {
 	name, decl, partial := strings.Cut(ref, "#")
 	if !t.exists(name) {
@@ -40,7 +40,7 @@ func (t *tree) source(ref string) (string, error) {
 func declares(d ast.Decl, name string) bool {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		return d.Recv == nil && d.Name.Name == name
+		return receiver(d)+d.Name.Name == name
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			switch spec := spec.(type) {
@@ -56,6 +56,19 @@ func declares(d ast.Decl, name string) bool {
 		}
 	}
 	return false
+}
+
+// receiver returns the name of a method's type with a period; empty for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	switch t := d.Recv.List[0].Type.(type) {
+	case *ast.StarExpr:
+		return fmt.Sprintf("%s.", t.X)
+	default:
+		return fmt.Sprintf("%s.", t)
+	}
 }
 
 // exampleBody returns the statements of an example as they read outside a function, without the Output comment.

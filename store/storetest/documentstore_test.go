@@ -110,8 +110,11 @@ func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) 
 		if err == nil && done {
 			done, err = s.put(doc, version)
 		}
-		if done || err != nil {
-			return row, err
+		switch {
+		case err != nil:
+			return nil, err
+		case done:
+			return row, nil
 		}
 	}
 }
