@@ -11,6 +11,8 @@ FUZZTIME = 10s
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # The race detector needs cgo. Without its option each process sleeps for a second before it exits, and tests start hundreds.
 RACE_ENV = CGO_ENABLED=1 GORACE=atexit_sleep_ms=0
+# Tests of stores and hosts mostly wait: twice as many run at once as there are processors, of packages and within each.
+ATONCE = n=$$((2 * $$(getconf _NPROCESSORS_ONLN))) && set -- -p=$$n -parallel=$$n
 HOUSE = go run ./internal/check
 ARGS =
 KILLS =
@@ -28,7 +30,8 @@ build: ## Build bin/cairn
 
 test: ## Run every test of every module with the race detector; installs what is missing (TIMEOUT=20m per package)
 	sh internal/testenv/ensure.sh
-	packages=$$($(HOUSE) -packages) && $(RACE_ENV) go test $(RACE) -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
+	$(ATONCE) && packages=$$($(HOUSE) -packages) && \
+		$(RACE_ENV) go test $(RACE) "$$@" -shuffle=on -timeout=$(TIMEOUT) $(ARGS) $$packages
 
 # First the matrix, with the race detector; then torture without it, for which processes that are to be stopped would take
 # their time to start; then what is outside the workspace. ARGS=-run narrows the matrix down, ARGS=-skip the torture.

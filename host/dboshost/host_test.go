@@ -142,6 +142,9 @@ func TestLateStartIsFenced(t *testing.T) {
 		t.Fatalf("the late start: %v", err)
 	}
 	s.outcome(eng, "s")
+	for s.workflows()["cairn/worker/s/1"].Status == dbos.WorkflowStatusPending { // for a moment after its outcome
+		time.Sleep(10 * time.Millisecond)
+	}
 	if list := s.workflows(); len(list) != 1 || list["cairn/worker/s/1"].Status != dbos.WorkflowStatusSuccess {
 		t.Errorf("the workflows are %+v", list)
 	}

@@ -25,7 +25,7 @@ func (s *scene) idle(p *process) {
 	p.turn("s", "do it")
 	soon := s.soon
 	if s.place.OwnClock {
-		soon *= 5
+		soon *= 3
 	}
 	p.turn("gone", "do it", engine.WithExpiry(s.now().Add(soon)))
 }
