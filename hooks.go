@@ -38,7 +38,8 @@ type Hooks struct {
 	// TextDelta is called for each piece of text as it arrives.
 	TextDelta func(ctx context.Context, step *Step, text string)
 
-	// BeforeTool is called with the validated arguments; an error becomes the call's result.
+	// BeforeTool is called with the validated arguments, also of calls that consult other agents; an error becomes the call's
+	// result.
 	BeforeTool func(ctx context.Context, call *Call) error
 	// OnStateChange is called after a tool that wrote state.
 	OnStateChange func(ctx context.Context, call *Call, ops []Op)

@@ -141,7 +141,7 @@ type Usage struct {
 	ToolErrors       int64 `json:"tool_errors,omitempty"`
 	// ToolCacheHits counts the ToolCalls that were answered from a tool's cache.
 	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
-	// SubAgentRuns counts the consultations of sub-agents; what those used is in their own sessions.
+	// SubAgentRuns counts the calls that had a sub-agent or companion run; what those used is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
 	// Custom holds what tools recorded with Call.RecordUsage, by name.
 	Custom map[string]float64 `json:"custom,omitempty"`

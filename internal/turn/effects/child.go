@@ -57,7 +57,13 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.C
 			return turn.ChildOut{}, err
 		}
 	}
-	result, err := v.take(in)
+	var result *cairn.ToolResult
+	if began == nil && in.Driven == "" && c.Row == nil && c.Delegates() {
+		result, err = v.open()
+	}
+	if result == nil && err == nil {
+		result, err = v.take(in)
+	}
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
@@ -113,10 +119,36 @@ type visit struct {
 	run       *cairn.Run        // what the other session came to, if it did
 }
 
+// open tells the log and the hooks that the call begins, unless the run that suspended did. A result is why it does not.
+func (v *visit) open() (*cairn.ToolResult, error) {
+	if !v.l.step.Carried {
+		v.l.emit.Event(journal.CallBegan(v.l.step, v.c))
+		if err := v.l.emit.Lost(); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkInput(v.c); err != nil {
+		return failure(v.c.Use, err), nil
+	}
+	if v.l.step.Carried {
+		return nil, nil
+	}
+	err := v.fx.veto(v.work, v.l, v.a, "BeforeTool", v.s, func(h *cairn.Hooks) hook {
+		if h.BeforeTool == nil {
+			return nil
+		}
+		return callHook(v.c, h.BeforeTool)
+	})
+	if err != nil {
+		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
+	}
+	return nil, nil
+}
+
 // begin tells the hooks and the log that an agent is about to be consulted. A result is the hooks' veto.
 func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	v.agent = agent
-	if v.c.Started() != nil { // by an earlier attempt
+	if v.c.Announced() { // by an earlier attempt
 		return nil, nil
 	}
 	if v.l.step.Carried { // by the run that suspended
@@ -139,21 +171,22 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 
 // start notes that the call has begun to consult the other agent.
 func (v *visit) start() {
-	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Writes: v.s.writes()})
+	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.writes()})
 }
 
 // handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
 func (v *visit) handOver() error {
-	return v.fx.put(v.ctx, v.a, v.l, &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Run: v.drive, Writes: v.s.writes()}, false)
+	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: v.drive, Writes: v.s.writes()}
+	return v.fx.put(v.ctx, v.a, v.l, f, false)
 }
 
 // end makes a result of what the call came to, and tells the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
-	f := &step.Result{Result: result}
-	if v.c.Started() == nil {
+	f := &step.Result{Result: result, Began: !v.l.step.Carried}
+	if !v.c.Announced() {
 		return f
 	}
-	f.Consulted = consulted(v.c)
+	f.Consulted = consulted(v.l, v.c)
 	if v.run != nil {
 		f.Consulted.Status = v.run.Status
 	}
@@ -162,12 +195,12 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 }
 
 // consulted says which agent a call has consulted.
-func consulted(c *step.Call) *step.Consulted {
+func consulted(l *live, c *step.Call) *step.Consulted {
 	if s := c.Started(); s != nil {
 		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
 	}
 	if c.Tool != nil && c.Tool.Agent() != nil { // the run that suspended has begun it
-		return &step.Consulted{Agent: c.Tool.Agent().Name}
+		return &step.Consulted{Agent: c.Tool.Agent().Name, ChildID: childID(l.row, c.Use.CallID)}
 	}
 	return &step.Consulted{}
 }
@@ -190,9 +223,6 @@ func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	v.child = childID(v.l.row, c.Use.CallID)
-	if err := checkInput(c); err != nil {
-		return failure(c.Use, err), nil
-	}
 	if veto, err := v.begin(c.Tool.Agent().Name); veto != nil || err != nil {
 		return veto, err
 	}

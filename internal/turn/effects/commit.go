@@ -59,13 +59,17 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 	if err != nil {
 		return turn.Committed{}, err
 	}
-	if len(out.patch) > 0 {
-		l.emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.patch})
+	if out.end != nil && !out.waits && st.Delegates() {
+		// Those that wait go first: should the process die now, the next lease holder finds them ended. What they say then comes
+		// before the end of the calls that consulted them.
+		if err := l.emit.Flush(ctx); err != nil {
+			return turn.Committed{}, err
+		}
+		if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
+			return turn.Committed{}, err
+		}
 	}
-	if out.counts {
-		usage := out.usage
-		l.emit.Event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
-	}
+	out.tell(l, st)
 	if out.end == nil && !st.Carried && !a.Durability.Due(out.at.Sub(l.lastCommit), out.checkpoint) {
 		e := &step.Ended{Messages: out.messages, Ops: out.ops, Usage: out.usage}
 		e.Cache, e.CacheDrop = l.results.writes()
@@ -78,12 +82,6 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 	if err := l.emit.Flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
-	if out.end != nil && !out.waits && st.Delegates() {
-		// Those that wait go first: should the process die now, whoever takes over finds them ended.
-		if err := fx.leaveChildren(ctx, l.row, time.Time{}); err != nil {
-			return turn.Committed{}, err
-		}
-	}
 	opening := fx.opening(l, st, out)
 	if err := fx.write(ctx, l, st, out); unkeepable(err) {
 		return fx.forgo(ctx, a, l, st, err)
@@ -95,6 +93,22 @@ func (fx *Effects) commit(ctx context.Context, l *live, a *cairn.Agent, at turn.
 	}
 	tell := fx.ended(ctx, a, l, out.end, fx.opened(ctx, l, opening, out))
 	return turn.Committed{Ended: true, Status: out.end.Status, Tell: tell}, nil
+}
+
+// tell puts on the log what the step came to, its calls that were closed first.
+func (out *outcome) tell(l *live, st *step.Step) {
+	for _, c := range st.Calls {
+		if c.Result != nil && c.Result.Closed {
+			journal.Call(l.emit.Event, st, c, journal.Begun)
+		}
+	}
+	if len(out.patch) > 0 {
+		l.emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.patch})
+	}
+	if out.counts {
+		usage := out.usage
+		l.emit.Event(cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
+	}
 }
 
 // conclude works out what the step comes to, with what user code made of it.
@@ -246,18 +260,17 @@ func (fx *Effects) close(l *live, st *step.Step, c *step.Call, out *outcome) {
 		why = "not executed: the run was stopped"
 	}
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
-	if c.Consults() && (c.Started() != nil || st.Carried) {
-		f.Consulted = consulted(c)
+	if c.Consults() && (c.Announced() || st.Carried) {
+		f.Consulted = consulted(l, c)
 	}
 	st.Add(f)
-	l.emit.Event(journal.Result(st.Number, f.Result))
 }
 
 // count adds a call that has its result to the step's usage, and to the tool's cache.
 func (out *outcome) count(l *live, a *cairn.Agent, st *step.Step, c *step.Call) {
 	out.usage.ToolCalls++
 	out.usage.ToolCacheHits += l.remember(a, c, out.at)
-	if c.Consults() && (c.Started() != nil || c.Result.Consulted != nil || st.Carried) { // else it was refused, or closed before it began
+	if st.RanChild(c) {
 		out.usage.SubAgentRuns++
 	}
 	if c.Result.Result.IsError {

@@ -42,9 +42,6 @@ type companionStatus struct {
 // when the run was stopped.
 func (v *visit) talk() (*cairn.ToolResult, error) {
 	use := v.c.Use
-	if err := checkInput(v.c); err != nil {
-		return failure(use, err), nil
-	}
 	var args companionArgs
 	if err := json.Unmarshal(use.Input, &args); err != nil {
 		return failure(use, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)), nil

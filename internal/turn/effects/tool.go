@@ -155,6 +155,7 @@ func (t *trial) carriedOn() (over bool, err error) {
 			return false, nil
 		}
 		f = v.end(result)
+		f.Began = false // its tool was not called
 	default:
 		return false, nil
 	}

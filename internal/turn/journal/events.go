@@ -75,7 +75,7 @@ func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		for _, r := range messages[i].ToolResults() {
-			list = append(list, Result(number, r))
+			list = append(list, result(number, r))
 		}
 	}
 	return list
@@ -163,11 +163,11 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, told Progress) {
 			say(Consults(st, c, f.Consulted.Agent, f.Consulted.ChildID))
 		}
 	}
-	if by := f.Consulted; by != nil {
+	if by := f.Consulted; by != nil && by.ChildID != "" {
 		say(cairn.Event{Type: cairn.EventSubagentEnd, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool,
 			ChildID: by.ChildID, Name: by.Agent, Status: by.Status, IsError: f.Result.IsError})
 	}
-	ev := Result(st.Number, f.Result)
+	ev := result(st.Number, f.Result)
 	ev.Cached = f.Hit
 	say(ev)
 }
@@ -182,8 +182,8 @@ func Consults(st *step.Step, c *step.Call, agent, childID string) cairn.Event {
 	return cairn.Event{Type: cairn.EventSubagentStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, ChildID: childID, Name: agent, Data: c.Use.Input}
 }
 
-// Result says that a call has ended with a result.
-func Result(number int, r *cairn.ToolResult) cairn.Event {
+// result says that a call has ended with a result.
+func result(number int, r *cairn.ToolResult) cairn.Event {
 	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError}
 	if r.Private {
 		ev.Data = json.RawMessage(cairn.PrivateError)

@@ -87,6 +87,32 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	}
 }
 
+// What may have been trimmed counts as told, and what may have been begun is taken back.
+func TestMissingInATrimmedLog(t *testing.T) {
+	t.Parallel()
+	past := journal.Past{Run: &cairn.Run{Status: cairn.RunInterrupted}, Steps: 2, Checkpoint: "cp2", Made: true}
+	trimmed := func() *journal.Seen {
+		seen := journal.NewSeen(2)
+		seen.Trimmed = true
+		return seen
+	}
+	if got := types(past.Missing(trimmed())); got != "step_discarded" {
+		t.Errorf("of a run under way %q is missing", got)
+	}
+	past.End = true
+	if got := types(past.Missing(trimmed())); got != "" {
+		t.Errorf("of a run that ended long ago %q is missing", got)
+	}
+	past.Fresh = true
+	if got := types(past.Missing(trimmed())); got != "step_discarded, run_end" {
+		t.Errorf("of a run that has just ended %q is missing", got)
+	}
+	past.Unmarked = true
+	if got := types(past.Missing(trimmed())); got != "step_committed, checkpoint, run_end" {
+		t.Errorf("of a run whose last commit has no mark %q is missing", got)
+	}
+}
+
 func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 	t.Parallel()
 	seen := journal.NewSeen(0)

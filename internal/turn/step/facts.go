@@ -59,14 +59,17 @@ type Reply struct {
 	Sequence int64 `json:"sequence,omitempty"`
 }
 
-// Started is a call that has begun to consult another agent.
+// Started is a call that has begun with the session of another agent.
 type Started struct {
 	CallID  string `json:"call_id"`
 	Agent   string `json:"agent"`
 	ChildID string `json:"child_id"`
+	// Announced says that hooks and the log know that the agent is consulted. A call that only waits for a companion has
+	// nothing to announce.
+	Announced bool `json:"announced,omitempty"`
 	// Run is a run of that agent's session that was handed over to be driven, if one was.
 	Run *turn.Begun `json:"run,omitempty"`
-	// Writes are those of the hooks before the consultation.
+	// Writes are those of the hooks before the call.
 	Writes Writes `json:"writes"`
 }
 

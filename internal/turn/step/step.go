@@ -310,6 +310,18 @@ func (c *Call) Started() *Started {
 	return nil
 }
 
+// Announced reports whether hooks and the log know that the call consults another agent.
+func (c *Call) Announced() bool {
+	return slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Announced })
+}
+
+// RanChild reports whether the call, which has its result, has another agent's session run, or had it in an earlier run.
+func (s *Step) RanChild(c *Call) bool {
+	return c.Consults() && (s.Carried && c.Row == nil || c.Result.Result.Background != "" ||
+		c.Result.Consulted != nil && c.Result.Consulted.Status != "" ||
+		slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Run != nil }))
+}
+
 // HandedOver returns the run of an id that was handed over to be driven, or nil.
 func (c *Call) HandedOver(runID string) *turn.Begun {
 	for _, s := range c.Starts {

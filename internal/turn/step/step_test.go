@@ -141,6 +141,34 @@ func TestWhatACallSees(t *testing.T) {
 	}
 }
 
+func TestWhetherACallRanAnotherAgent(t *testing.T) {
+	t.Parallel()
+	run := &turn.Begun{Position: turn.Position{RunID: "r"}}
+	with := func(change func(*step.Result)) *step.Result { r := result("a"); change(r); return r }
+	for name, c := range map[string]struct {
+		facts []step.Fact
+		want  bool
+	}{
+		"vetoed":               {[]step.Fact{result("a")}, false},
+		"could not begin":      {[]step.Fact{&step.Started{CallID: "a", Announced: true}, result("a")}, false},
+		"handed over":          {[]step.Fact{&step.Started{CallID: "a", Run: run}, result("a")}, true},
+		"came to an end":       {[]step.Fact{with(func(r *step.Result) { r.Consulted = &step.Consulted{Status: cairn.RunFailed} })}, true},
+		"is in the background": {[]step.Fact{with(func(r *step.Result) { r.Result.Background = "child" })}, true},
+	} {
+		s := of(append([]step.Fact{reply("a", "helper")}, c.facts...)...)
+		if got := s.RanChild(s.Call("a")); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	m := reply("a", "helper").Message
+	s := step.New("next", 1, tools, nil)
+	s.Carry(m, m.ToolUses())
+	s.Add(result("a"))
+	if !s.RanChild(s.Call("a")) {
+		t.Error("what a call waited for has run")
+	}
+}
+
 // every is one fact of each kind, with every field set.
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
@@ -151,7 +179,7 @@ func every() []step.Fact {
 	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
-		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
+		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
 		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, ChildID: "child", Writes: w},
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
 			Closed: true, Completion: done, Failed: failed, Feedback: "f", Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
