@@ -344,10 +344,14 @@ func (s *scene) interruptCrashedTree() {
 	one.die()
 	one.leave() // else it would go on until its lease runs out
 	s.awaitDeath(run)
+	child := s.child("s")
+	s.await("the leases of the dead process to run out", func() bool { // the child's may be the later one
+		root, row := s.row("s"), s.row(child)
+		return root.Crashed(root.AsOf) && row.Crashed(row.AsOf)
+	})
 	two := s.process()
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	two.work()
-	child := s.child("s")
 	s.hear("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
 }
 
