@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,18 +49,20 @@ func TestProcessesOpenANewDatabaseAtOnce(t *testing.T) {
 	}
 }
 
-// working has a process work until the test is over.
-func working(t *testing.T, eng *engine.Engine) {
+// working has a process work until rest is called, or the test is over.
+func working(t *testing.T, eng *engine.Engine) (rest func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	worked := make(chan error, 1)
 	go func() { worked <- eng.Work(ctx) }()
-	t.Cleanup(func() {
+	rest = sync.OnceFunc(func() {
 		cancel()
 		if err := <-worked; err != nil && !errors.Is(err, cairn.ErrClosed) {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(rest)
+	return rest
 }
 
 // token returns that of the session's lease.
@@ -121,8 +124,9 @@ func TestTurnIsLeftInTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.token()
-	working(t, front)
+	rest := working(t, front)
 	time.Sleep(500 * time.Millisecond)
+	rest() // once another process has taken the turn from the queue, only its lease says that it is driven
 	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, &dboshost.Options{PollInterval: 10 * time.Millisecond})
 	s.outcome(eng, "s")
 	if list := s.workflows(); s.token() != first || len(list) != 1 {
