@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,16 +261,16 @@ func TestWhatIsKept(t *testing.T) {
 func TestTimeoutIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runs := 0
+		var runs atomic.Int64 // the second does not wait for the first, which is given up
 		slow := tool("slow", func(ctx context.Context, _ *cairn.Call, _ in) (string, error) {
-			if runs++; runs == 1 {
+			if runs.Add(1) == 1 {
 				<-ctx.Done()
 			}
 			return "late", ctx.Err()
 		}, cairn.Cache(cairn.CachePolicy{}), cairn.Timeout(time.Second))
 		res := says(t, open(t, tapOn(nil), bot(obey(), slow)), "slow:x slow:x slow:x")
-		if runs != 2 || res.Usage.ToolCacheHits != 1 || res.Usage.ToolErrors != 1 {
-			t.Errorf("run %d times, usage %+v", runs, res.Usage)
+		if runs.Load() != 2 || res.Usage.ToolCacheHits != 1 || res.Usage.ToolErrors != 1 {
+			t.Errorf("run %d times, usage %+v", runs.Load(), res.Usage)
 		}
 	})
 }
