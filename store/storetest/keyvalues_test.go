@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
@@ -100,6 +101,6 @@ func TestDocumentStore(t *testing.T) {
 				return db.failed
 			}
 		},
-		Brief: true,
+		Brief: !testenv.Soak(),
 	})
 }
