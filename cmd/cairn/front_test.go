@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func newFront(t *testing.T, config *tls.Config, headers map[string]string) *fron
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: testenv.Temporal(t)})
 	behind.Transport, behind.FlushInterval = &http.Transport{Protocols: &protocols}, -1
 	behind.ErrorLog = log.New(io.Discard, "", 0)
+	behind.ModifyResponse = withTrailers
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
 			if r.Header.Get(name) != value {
@@ -63,6 +65,21 @@ func newFront(t *testing.T, config *tls.Config, headers map[string]string) *fron
 	})
 	f.address = server.Listener.Addr().String()
 	return f
+}
+
+// withTrailers moves the status of a call that failed at once, which gRPC has in the header of a response without a body,
+// into a trailer. The proxy may flush the header before it sees the end, and then the status counts only in a trailer.
+func withTrailers(r *http.Response) error {
+	for name, values := range r.Header {
+		if name == "Grpc-Message" || strings.HasPrefix(name, "Grpc-Status") {
+			if r.Trailer == nil {
+				r.Trailer = http.Header{}
+			}
+			r.Trailer[name] = values
+			delete(r.Header, name)
+		}
+	}
+	return nil
 }
 
 // authority signs certificates, and keeps them in a directory: its own in ca.pem, others in NAME.pem with NAME.key.

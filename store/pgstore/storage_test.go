@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stored returns the bytes of each table with its indexes, without room for what is dead. The one head has as many dead
-// versions as there were commits while other tests' transactions kept them, so its table is written anew.
-func stored(t *testing.T, s *Store) map[string]int64 {
+// stored returns the bytes of each table with its indexes after a VACUUM. The one head has as many dead versions as there
+// were commits since the last, so its table is written anew.
+func stored(t *testing.T, url string, s *Store) map[string]int64 {
 	t.Helper()
-	if err := execAt(t, testenv.FastPostgres(t), "SET search_path TO "+s.opts.Schema, "VACUUM", "VACUUM FULL heads"); err != nil {
+	if err := execAt(t, url, "SET search_path TO "+s.opts.Schema, "VACUUM", "VACUUM FULL heads"); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := s.pool.Query(t.Context(), `SELECT relname::text, pg_total_relation_size(oid) FROM pg_class
@@ -34,10 +34,16 @@ func stored(t *testing.T, s *Store) map[string]int64 {
 }
 
 // TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what
-// they take to what is said in them.
+// they take to what is said in them. It has a database of its own, since what other tests' transactions may still see
+// would be stored too.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
-	s := openNew(t)
+	server := testenv.FastPostgres(t)
+	if err := execAt(t, server, "CREATE DATABASE conversation"); err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(server, "/postgres?", "/conversation?", 1)
+	s := openAt(t, url, &Options{Schema: newSchema()})
 	const turns, question, result, answer = 300, 100, 1000, 150
 	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
 	type input struct{}
@@ -61,11 +67,11 @@ func TestStorageOfAConversation(t *testing.T) {
 		}
 	}
 	turn()
-	before := stored(t, s)
+	before := stored(t, url, s)
 	for range turns {
 		turn()
 	}
-	after := stored(t, s)
+	after := stored(t, url, s)
 	var sum float64
 	for name, size := range after {
 		if name == "events" || name == "logs" {
