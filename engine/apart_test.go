@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -243,5 +244,36 @@ func TestProcessesReadEachMessageOnce(t *testing.T) {
 			}
 			wantSound(t, tapOn(st.Store), "s")
 		})
+	}
+}
+
+// The log of a run has its beginning, though the log was away when the process that began the run handed it to the host.
+func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
+	t.Parallel()
+	for _, host := range []hosttest.Host{hosttest.Cold, hosttest.Alternating} {
+		for _, turns := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/turn %d", host.Name, turns), func(t *testing.T) {
+				t.Parallel()
+				st := tapOn(nil)
+				eng := host.Start(t, st, []*cairn.Agent{bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+					return scripted.Text("Yes.")
+				}))}, &engine.Options{})
+				for n := 1; n <= turns; n++ {
+					away := n == turns
+					st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+						if away && len(events) > 0 && events[0].Type == cairn.EventRunStart {
+							away = false
+							return cairn.Errorf(cairn.CodeInternal, "the disk is full")
+						}
+						return nil
+					})
+					wantStatus(t, turn(t, eng, "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
+					if away {
+						t.Fatal("the log did not fail")
+					}
+				}
+				wantSound(t, st, "s")
+			})
+		}
 	}
 }

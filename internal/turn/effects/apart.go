@@ -263,7 +263,8 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 // takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
 func (fx *Effects) takeBack(ctx context.Context, l *live) error {
 	_, last, err := fx.Log.Bounds(ctx, l.row.Log())
-	if err == nil && last != l.logLast { // else nobody has written since this process did
+	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.
+	if err == nil && (last != l.logLast || last <= l.run.StartSequence) {
 		p := pastOf(l.row, l.run)
 		p.Deferred = len(l.deferred.steps)
 		last, err = fx.reconcile(ctx, l.row, p)
