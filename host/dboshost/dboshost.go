@@ -11,6 +11,7 @@ package dboshost
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -171,14 +172,17 @@ func (h *Host) Serve(eng *engine.Engine) error {
 
 // Close lets go of the workflows that this process drives, where they stand, and closes the connection to the database. It
 // is called after the engine's own Close; effects that are still under way are cut off. A process of the same executor goes
-// on with the workflows, or else a worker takes their runs over. The error says that something did not stop before ctx's
-// deadline.
+// on with the workflows, or else a worker takes their runs over. The error, context.DeadlineExceeded, says what did not stop
+// before ctx's deadline.
 func (h *Host) Close(ctx context.Context) error {
 	limit := time.Duration(math.MaxInt64)
 	if until, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(until), 0)
 	}
-	return dbos.Shutdown(h.dbos, limit)
+	if err := dbos.Shutdown(h.dbos, limit); err != nil { // which waits for each part in turn, and fails in no other way
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return nil
 }
 
 // served returns the engine that carries out effects; nil if this process does not.

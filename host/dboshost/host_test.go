@@ -216,6 +216,28 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// A host that is closed while a tool does not stop says so with the deadline's own error.
+func TestCloseAtItsDeadline(t *testing.T) {
+	s := newSite(t)
+	working, enough := make(chan struct{}), make(chan struct{})
+	agent := worker(func(context.Context) (string, error) {
+		close(working)
+		<-enough
+		return "worked", nil
+	})
+	eng, h := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, nil)
+	if _, err := eng.Execute(t.Context(), "s", "worker", cairn.Text("Go.")); err != nil {
+		t.Fatal(err)
+	}
+	<-working
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := h.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("close: %v", err)
+	}
+	close(enough)
+}
+
 // DBOS is told ids, and nothing of what was said or done.
 func TestRecordsHoldIDsOnly(t *testing.T) {
 	s := newSite(t)
