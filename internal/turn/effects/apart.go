@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -127,7 +128,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	if err != nil {
 		return nil, err
 	}
-	l.hooks = hooksOf(ctx)
+	fx.runs(l, a, hooksOf(ctx))
 	l.lastCommit = l.row.UpdatedAt
 	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.log.Attempt(ctx, l.row, at.RunID, l.logLast, attempt), seen: l.row.Version}
 	l.emit, l.sink = g.emit, remote{fx}
@@ -174,7 +175,7 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: fx.tells(&live{hooks: hooksOf(ctx)}, a, run)}}, nil
+	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: tells(user.HooksOf(fx.Hooks, a, hooksOf(ctx)), run)}}, nil
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -287,8 +288,8 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.
 func (fx *Effects) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := userCall{what: "the state type", code: cairn.CodeState, limit: fx.HookTimeout, agent: a.Name}
-	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
+	u := user.Code{What: "the state type", Err: cairn.CodeState, Limit: fx.HookTimeout, Agent: a.Name}
+	_, err := user.Call(ctx, &fx.user, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
 	return err
 }
 
@@ -426,7 +427,8 @@ func (l *live) append(messages []cairn.Message) {
 // started makes a session driven, once its run is recorded.
 func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
 	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
-	l.run, l.hooks = run, hooks
+	l.run = run
+	fx.runs(l, a, hooks)
 	l.lastCommit = l.row.UpdatedAt
 	l.emit = fx.log.Emitter(ctx, l.row, run.ID, l.logLast)
 	l.sink = local{fx}
@@ -453,7 +455,7 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) error {
 		return err
 	}
 	previous := l.run.PreviousRunID
-	pick := func(h *cairn.Hooks) hook {
+	pick := func(h *cairn.Hooks) user.Hook {
 		switch {
 		case previous != "" && h.RunResumed != nil:
 			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
@@ -462,15 +464,15 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) error {
 		}
 		return nil
 	}
-	if !fx.anyHook(l, a, func(h *cairn.Hooks) bool { return pick(h) != nil }) {
+	if !l.Hooks().Any(func(h *cairn.Hooks) bool { return pick(h) != nil }) {
 		return nil
 	}
 	opening := fx.newScope(l, 0)
-	fx.observe(work, l, a, "run's", opening, pick)
+	opening.Observe(work, "run's", pick)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fx.put(ctx, a, l, &step.Opening{Writes: opening.end()}, false)
+	return fx.put(ctx, a, l, &step.Opening{Writes: opening.End()}, false)
 }
 
 func (l *live) begun() turn.Begun {

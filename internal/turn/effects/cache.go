@@ -116,6 +116,7 @@ func (c *cache) get(id string) *live {
 // park moves a session from the driven to the idle ones.
 func (c *cache) park(l *live) {
 	l.drives("")
+	l.agent, l.given, l.all = nil, nil, nil
 	l.run, l.hooks, l.emit, l.sink, l.step, l.judged, l.deferred = nil, nil, nil, nil, nil, nil, deferred{}
 	c.mu.Lock()
 	defer c.mu.Unlock()

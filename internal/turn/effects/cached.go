@@ -164,9 +164,9 @@ func (t *trial) cached() *cairn.ToolResult {
 		t.hit = true
 		return &cairn.ToolResult{CallID: t.c.Use.CallID, Tool: t.c.Use.Tool, Output: e.Output}
 	}
-	before := t.s.effects()
+	before := t.s.Effects()
 	result := t.invoke()
-	if result != nil && t.s.effects() == before {
+	if result != nil && t.s.Effects() == before {
 		t.made = t.fx.now(t.l)
 	}
 	return result

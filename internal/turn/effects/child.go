@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -50,7 +51,7 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.C
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.newScope(l, l.step.Number, l.step.Below(nil)...), driven: in.Driven}
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
-		v.s.resume(began.Writes)
+		v.s.Resume(began.Writes)
 	}
 	if in.Failed != nil {
 		if err := v.endDriven(); err != nil {
@@ -69,12 +70,12 @@ func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.C
 	}
 	if result == nil {
 		if v.waiting != nil {
-			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, ChildID: v.child, Writes: v.s.writes()}, false)
+			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, ChildID: v.child, Writes: v.s.Writes()}, false)
 		}
 		return turn.ChildOut{ToolOut: toolOut(c), Drive: v.drive}, err
 	}
 	f := v.end(result)
-	f.Writes = v.s.end()
+	f.Writes = v.s.End()
 	err = fx.concluded(ctx, a, l, f)
 	return turn.ChildOut{ToolOut: toolOut(c)}, err
 }
@@ -110,7 +111,7 @@ type visit struct {
 	a         *cairn.Agent
 	l         *live
 	c         *step.Call
-	s         *scope
+	s         *user.Scope
 	child     string // the session of the other agent
 	agent     string
 	driven    string            // the run that was driven for this call since it was last asked
@@ -133,7 +134,7 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 	if v.l.step.Carried {
 		return nil, nil
 	}
-	err := v.fx.veto(v.work, v.l, v.a, "BeforeTool", v.s, func(h *cairn.Hooks) hook {
+	err := v.s.Veto(v.work, "BeforeTool", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeTool == nil {
 			return nil
 		}
@@ -155,7 +156,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		v.start()
 		return nil, nil
 	}
-	err := v.fx.veto(v.work, v.l, v.a, "BeforeSubAgent", v.s, func(h *cairn.Hooks) hook {
+	err := v.s.Veto(v.work, "BeforeSubAgent", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeSubAgent == nil {
 			return nil
 		}
@@ -171,12 +172,12 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 
 // start notes that the call has begun to consult the other agent.
 func (v *visit) start() {
-	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.writes()})
+	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
 }
 
 // handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
 func (v *visit) handOver() error {
-	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: v.drive, Writes: v.s.writes()}
+	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: v.drive, Writes: v.s.Writes()}
 	return v.fx.put(v.ctx, v.a, v.l, f, false)
 }
 
@@ -205,8 +206,8 @@ func consulted(l *live, c *step.Call) *step.Consulted {
 	return &step.Consulted{}
 }
 
-func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, f *step.Result, s *scope) {
-	fx.observe(ctx, l, a, "AfterSubAgent", s, func(h *cairn.Hooks) hook {
+func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, f *step.Result, s *user.Scope) {
+	s.Observe(ctx, "AfterSubAgent", func(h *cairn.Hooks) user.Hook {
 		if h.AfterSubAgent == nil {
 			return nil
 		}

@@ -531,9 +531,9 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *live, run *cair
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.row.ID, "run", run.ID, "error", err)
 	}
-	tell = fx.tells(l, a, run)
+	tell = tells(l.all, run)
 	if tell && !fx.Apart {
-		fx.tellEnd(ctx, a, l, run)
+		fx.tellEnd(ctx, l, run)
 	}
 	l.logLast = l.emit.Position()
 	l.emit.Close()

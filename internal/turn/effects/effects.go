@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -73,13 +74,13 @@ type Effects struct {
 	untoldEnds sync.Map
 	// companions are the companion tools by agent, since making them costs.
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
-	// abandoned counts the calls of user code that were given up and have not returned.
-	abandoned atomic.Int64
+	user       user.Caller
 }
 
 // NewEffects returns effects over a configuration whose every field is set.
 func NewEffects(c Config) *Effects {
 	fx := &Effects{Config: c, cache: newCache(c.CacheSessions, c.CacheBytes), log: journal.NewLog()}
+	fx.user.Go, fx.user.Logger, fx.user.StopGrace, fx.user.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
 	fx.log.Log, fx.log.Now, fx.log.Coalesce, fx.log.Logger = c.Log, c.Now, c.Coalesce, c.Logger
 	return fx
 }
@@ -154,17 +155,20 @@ func (fx *Effects) companionTools(a *cairn.Agent) []cairn.Tool {
 	return list.([]cairn.Tool)
 }
 
-// tool returns the tool of the given name that an agent has or is given, or nil.
-func (fx *Effects) tool(a *cairn.Agent, name string) *cairn.Tool {
-	for _, list := range [...][]cairn.Tool{a.Tools, fx.companionTools(a)} {
-		for i := range list {
-			if list[i].Name() == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
+// runs says which agent drives a session in memory from now on, with the hooks of the call that began the run.
+func (fx *Effects) runs(l *live, a *cairn.Agent, call *cairn.Hooks) {
+	l.agent, l.given, l.hooks, l.all = a, fx.companionTools(a), call, user.HooksOf(fx.Hooks, a, call)
 }
+
+// newScope returns a scope for user code that is called in a step of a session.
+func (fx *Effects) newScope(l *live, number int, below ...*step.Writes) *user.Scope {
+	s := new(user.Scope)
+	s.Init(&fx.user, l, l.emit, number, below)
+	return s
+}
+
+// Abandoned returns how many calls of user code were abandoned and have not returned yet.
+func (fx *Effects) Abandoned() int { return fx.user.Abandoned() }
 
 // stopped is the cause with which a run's work is cancelled on request.
 type stopped struct{ cairn.Stop }

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
 // Judge calls the user code that has a say in how the step ends, after its tools and before its commit: OnMessage and
@@ -42,7 +43,7 @@ func (fx *Effects) judge(ctx context.Context, l *live, a *cairn.Agent, at turn.P
 	if givenUp == nil {
 		fx.announce(work, a, l, st, out, after)
 	}
-	j.Writes = after.end()
+	j.Writes = after.End()
 	_ = fx.fold(l, out, &j.Writes) // logged
 	if givenUp == nil {
 		fx.decide(work, a, l, st, out, j)
@@ -64,14 +65,14 @@ func (fx *Effects) judges(l *live, a *cairn.Agent, st *step.Step) bool {
 	if len(st.Calls) == 0 && !st.Carried {
 		decides = a.Guard != nil && a.Output == nil
 	}
-	return decides || fx.anyHook(l, a, func(h *cairn.Hooks) bool {
+	return decides || l.Hooks().Any(func(h *cairn.Hooks) bool {
 		return h.OnMessage != nil || h.AfterTool != nil || h.AfterSubAgent != nil && slices.ContainsFunc(st.Calls, (*step.Call).Consults)
 	})
 }
 
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
 // write is part of the step.
-func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, out *outcome, after *scope) {
+func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, out *outcome, after *user.Scope) {
 	if out.reply == nil {
 		return
 	}
@@ -91,10 +92,10 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *st
 }
 
 // announceResult calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
-func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, message string, s *scope) {
+func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, message string, s *user.Scope) {
 	part := cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result}
 	fx.onMessage(ctx, l, a, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}}, s)
-	fx.observe(ctx, l, a, "AfterTool", s, func(h *cairn.Hooks) hook {
+	s.Observe(ctx, "AfterTool", func(h *cairn.Hooks) user.Hook {
 		if h.AfterTool == nil {
 			return nil
 		}
@@ -103,8 +104,8 @@ func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, 
 	})
 }
 
-func (fx *Effects) onMessage(ctx context.Context, l *live, a *cairn.Agent, m *cairn.Message, s *scope) {
-	fx.observe(ctx, l, a, "OnMessage", s, func(h *cairn.Hooks) hook {
+func (fx *Effects) onMessage(ctx context.Context, l *live, a *cairn.Agent, m *cairn.Message, s *user.Scope) {
+	s.Observe(ctx, "OnMessage", func(h *cairn.Hooks) user.Hook {
 		if h.OnMessage == nil {
 			return nil
 		}
@@ -154,8 +155,8 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *st
 	if a.StopWhen == nil {
 		return false
 	}
-	u := userCall{what: "the stop condition", code: cairn.CodeHook, limit: fx.HookTimeout}
-	stop, err := lent(ctx, fx, l, u, fx.frozenScope(l, st.Number, "by a stop condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
+	u := user.Code{What: "the stop condition", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+	stop, err := user.Lent(ctx, fx.newScope(l, st.Number).Freeze("by a stop condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return a.StopWhen(ctx, step), nil
 	})
 	if err != nil {

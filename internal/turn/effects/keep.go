@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -24,7 +25,7 @@ func unkeepable(err error) bool {
 func (fx *Effects) count(l *live, out *outcome, w *step.Writes) {
 	for name, n := range w.Usage {
 		uncommitted := l.deferred.usage.Custom[name] + out.usage.Custom[name] + n
-		problem := unaccountable(n, out.usage.Custom[name]+n, uncommitted, l.row.Usage.Custom[name]+uncommitted, l.row.RunUsage.Custom[name]+uncommitted)
+		problem := user.Unaccountable(n, out.usage.Custom[name]+n, uncommitted, l.row.Usage.Custom[name]+uncommitted, l.row.RunUsage.Custom[name]+uncommitted)
 		if problem != "" {
 			fx.Logger.Warn("usage not recorded: the name "+problem, "session", l.row.ID, "name", name, "amount", n)
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -42,7 +43,10 @@ type live struct {
 	spoiled bool  // what is here is not what was committed
 	untold  bool  // the last run's process may have died before it told the log of its end
 
+	agent    *cairn.Agent // whose run drives the session, whatever is registered since
+	given    []cairn.Tool // what the agent has beside its own
 	hooks    *cairn.Hooks // of the call that began the run
+	all      user.Hooks   // the engine's, the agent's and the call's
 	emit     *journal.Emitter
 	sink     sink
 	unopened bool // the hooks for the run's beginning have not run
@@ -117,6 +121,38 @@ func (l *live) grow(fx *Effects, snap *store.Snapshot) error {
 func (l *live) transcript() []cairn.Message {
 	n := len(l.messages)
 	return append(l.messages[:n:n], l.deferred.messages...)
+}
+
+// Info implements user.Session.
+func (l *live) Info(step int) cairn.StepInfo {
+	return cairn.StepInfo{SessionID: l.row.ID, RunID: l.run.ID, Agent: l.row.Agent, UserID: l.row.UserID, Turn: l.run.Turn, Number: step}
+}
+
+// Hooks implements user.Session.
+func (l *live) Hooks() user.Hooks { return l.all }
+
+// HasTool implements user.Session.
+func (l *live) HasTool(name string) bool { return named(name, l.agent.Tools, l.given) }
+
+// View implements user.Session.
+func (l *live) View(on ...*step.Writes) (json.RawMessage, error) {
+	l.mu.Lock()
+	raw := l.doc.Raw()
+	l.mu.Unlock()
+	var lists [][]cairn.Op
+	for _, w := range on {
+		if len(w.Ops) > 0 {
+			lists = append(lists, w.Ops)
+		}
+	}
+	if len(lists) == 0 {
+		return raw, nil
+	}
+	raw, err := ops.Fold(raw, lists...)
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	return raw, nil
 }
 
 // work returns a context for something a stop request ends, and a key to release it by.

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
 // hold returns the session an effect works on, which this process must be driving under the position's lease.
@@ -75,7 +76,7 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at turn.Po
 	if ctx.Err() != nil {
 		return turn.Planned{}, context.Cause(ctx)
 	}
-	if r.Writes = s.end(); r.Message != nil {
+	if r.Writes = s.End(); r.Message != nil {
 		r.Message.ID = l.step.ID + "/reply"
 	}
 	if err := fx.replied(ctx, a, l, r); err != nil {
@@ -109,7 +110,7 @@ func (fx *Effects) planned(l *live, a *cairn.Agent, run bool) turn.Planned {
 
 // ask makes the model call and leaves its outcome in the reply. heard is what companions have come to. An error fails the
 // run; what user code fails with because the run was stopped is none.
-func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *scope, to *step.Reply, heard []cairn.Message) error {
+func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *user.Scope, to *step.Reply, heard []cairn.Message) error {
 	number := l.step.Number
 	req, err := fx.request(ctx, a, l, s, to, heard)
 	switch {
@@ -150,7 +151,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *scope, t
 	if to.Message == nil {
 		to.Message = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
 	}
-	fx.observe(ctx, l, a, "AfterModel", s, func(h *cairn.Hooks) hook {
+	s.Observe(ctx, "AfterModel", func(h *cairn.Hooks) user.Hook {
 		if h.AfterModel == nil {
 			return nil
 		}
@@ -176,16 +177,16 @@ func take(to *step.Reply, r *reply, partial bool) error {
 
 // request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
 // providers can cache its prefix.
-func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *scope, to *step.Reply, heard []cairn.Message) (*cairn.Request, error) {
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *user.Scope, to *step.Reply, heard []cairn.Message) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
-		u := userCall{what: "the function", code: cairn.CodeHook, limit: fx.HookTimeout}
-		if req.System, err = lent(ctx, fx, l, u, s, a.InstructionsFunc); err != nil {
+		u := user.Code{What: "the function", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+		if req.System, err = user.Lent(ctx, s, u, a.InstructionsFunc); err != nil {
 			return nil, cairn.Errorf(cairn.CodeHook, "agent %q: instructions: %w", a.Name, err)
 		}
 	}
-	if err := fx.stepContext(ctx, a, l, s, to); err != nil {
+	if err := stepContext(ctx, l, s, to, fx.HookTimeout); err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
 	to.Context = append(to.Context, heard...)
@@ -203,12 +204,12 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *scop
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if s.number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.run.ID) {
+		if l.step.Number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.run.ID) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
 	own := false
-	err := fx.veto(ctx, l, a, "BeforeModel", s, func(h *cairn.Hooks) hook {
+	err := s.Veto(ctx, "BeforeModel", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeModel == nil {
 			return nil
 		}
@@ -225,13 +226,13 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *scop
 }
 
 // stepContext adds to the step what hooks want the model to know.
-func (fx *Effects) stepContext(ctx context.Context, a *cairn.Agent, l *live, s *scope, to *step.Reply) error {
-	for h := range fx.allHooks(l, a) {
+func stepContext(ctx context.Context, l *live, s *user.Scope, to *step.Reply, limit time.Duration) error {
+	for _, h := range l.Hooks() {
 		if h.StepContext == nil {
 			continue
 		}
-		u := userCall{what: "a StepContext hook", code: cairn.CodeHook, limit: fx.HookTimeout}
-		texts, err := lent(ctx, fx, l, u, s, h.StepContext)
+		u := user.Code{What: "a StepContext hook", Err: cairn.CodeHook, Limit: limit}
+		texts, err := user.Lent(ctx, s, u, h.StepContext)
 		if err != nil {
 			return err
 		}
@@ -294,10 +295,10 @@ func trimID(id string) string {
 }
 
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
-func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *scope, req *cairn.Request) error {
-	u := userCall{what: "the model", code: cairn.CodeInternal, idle: fx.ModelIdle, pulse: newPulse(), session: l.row.ID, agent: a.Name}
-	listens := fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.TextDelta != nil })
-	_, err := callUser(ctx, fx, u, func(ctx context.Context) (struct{}, error) {
+func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *user.Scope, req *cairn.Request) error {
+	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.row.ID, Agent: a.Name}
+	listens := l.Hooks().Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
+	_, err := user.Call(ctx, &fx.user, u, func(ctx context.Context) (struct{}, error) {
 		none := struct{}{}
 		for chunk, err := range a.Model.Stream(ctx, req) {
 			if ctx.Err() != nil {
@@ -306,14 +307,14 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply
 			if err != nil {
 				return none, err
 			}
-			u.pulse.busy()
+			u.Pulse.Busy()
 			if err := r.take(&chunk); err != nil {
 				return none, err
 			}
 			if listens && chunk.Type == cairn.ChunkText {
-				fx.tellDelta(ctx, a, l, r, s, chunk.Text)
+				tellDelta(ctx, l, r, s, chunk.Text)
 			}
-			u.pulse.beat()
+			u.Pulse.Beat()
 		}
 		return none, nil
 	})
@@ -330,17 +331,16 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply
 }
 
 // tellDelta calls the hooks that hear every piece of text. One that takes too long hears no more of this reply.
-func (fx *Effects) tellDelta(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *scope, text string) {
-	n := -1
-	for h := range fx.allHooks(l, a) {
-		if n++; h.TextDelta == nil || r.deaf[n] {
+func tellDelta(ctx context.Context, l *live, r *reply, s *user.Scope, text string) {
+	for n, h := range l.Hooks() {
+		if h.TextDelta == nil || r.deaf[n] {
 			continue
 		}
-		err := fx.hook(ctx, l, "TextDelta", s, func(ctx context.Context, step *cairn.Step) error { h.TextDelta(ctx, step, text); return nil })
+		err := s.Hook(ctx, "TextDelta", func(ctx context.Context, step *cairn.Step) error { h.TextDelta(ctx, step, text); return nil })
 		if err == nil {
 			continue
 		}
-		fx.Logger.Warn("hook failed", "session", l.row.ID, "agent", a.Name, "hook", "TextDelta", "error", err)
+		s.Failed("TextDelta", err)
 		if errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
 			if r.deaf == nil {
 				r.deaf = map[int]bool{}

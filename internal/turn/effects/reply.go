@@ -23,7 +23,6 @@ type reply struct {
 	logger *slog.Logger
 	parts  []*part
 	usage  cairn.Usage
-	stop   cairn.StopReason
 	ended  bool
 	said   bool // something was emitted
 	size   int  // of everything so far, in bytes
@@ -199,7 +198,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 		r.usage = c.Usage
 	case cairn.ChunkFinish:
-		r.stop, r.ended = cairn.StopReason(limits.Clean(string(c.Stop))), true
+		r.ended = true
 	default:
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -42,8 +43,8 @@ func (fx *Effects) asksFirst(ctx context.Context, l *live, c *step.Call) (asks b
 		return false
 	}
 	info, tool, input := callInfo(c), c.Tool, c.Use.Input
-	u := userCall{what: "the condition of an approval", code: cairn.CodeHook, limit: fx.HookTimeout, call: &info}
-	asks, err := lent(ctx, fx, l, u, fx.frozenScope(l, l.step.Number, "by a condition"), func(ctx context.Context, step *cairn.Step) (bool, error) {
+	u := user.Code{What: "the condition of an approval", Err: cairn.CodeHook, Limit: fx.HookTimeout, Call: &info}
+	asks, err := user.Lent(ctx, fx.newScope(l, l.step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
 	})
 	if err != nil {

@@ -1,18 +1,14 @@
 package effects
 
 import (
+	"slices"
+
 	"github.com/cairn-agents/cairn"
 )
 
 // HasTool reports whether an agent has or is given a tool of some name.
 func (fx *Effects) HasTool(a *cairn.Agent, name string) bool {
-	return fx.tool(a, name) != nil
-}
-
-// HasTool implements cairn.ToolEnv.
-func (s *scope) HasTool(name string) bool {
-	a, err := s.fx.agent(s.live.row.Agent)
-	return err == nil && s.fx.HasTool(a, name)
+	return named(name, a.Tools, fx.companionTools(a))
 }
 
 // unforce takes back that the model must call a tool that is off.
@@ -34,4 +30,11 @@ func (l *live) refused(m *cairn.Message) (list []string) {
 		}
 	}
 	return list
+}
+
+// named reports whether there is a tool of some name.
+func named(name string, lists ...[]cairn.Tool) bool {
+	return slices.ContainsFunc(lists, func(list []cairn.Tool) bool {
+		return slices.ContainsFunc(list, func(t cairn.Tool) bool { return t.Name() == name })
+	})
 }

@@ -100,7 +100,7 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 		return nil, err
 	}
 	row := l.row
-	l.hooks = hooks
+	fx.runs(l, a, hooks)
 	if l.run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
 		return nil, err
 	}

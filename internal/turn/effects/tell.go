@@ -8,16 +8,17 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // tells reports whether hooks are to hear of a run's end or suspension.
-func (fx *Effects) tells(l *live, a *cairn.Agent, run *cairn.Run) bool {
-	return fx.anyHook(l, a, func(h *cairn.Hooks) bool { return endHook(h, run) != nil })
+func tells(hooks user.Hooks, run *cairn.Run) bool {
+	return hooks.Any(func(h *cairn.Hooks) bool { return endHook(h, run) != nil })
 }
 
 // endHook returns the hook for the way in which a run came to its end, or nil.
-func endHook(h *cairn.Hooks, run *cairn.Run) hook {
+func endHook(h *cairn.Hooks, run *cairn.Run) user.Hook {
 	var fn func(context.Context, *cairn.Step, *cairn.Result)
 	switch {
 	case run.Status == cairn.RunCompleted:
@@ -37,16 +38,16 @@ func endHook(h *cairn.Hooks, run *cairn.Run) hook {
 }
 
 // tellEnd tells the hooks of a run's end, which was committed.
-func (fx *Effects) tellEnd(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run) {
-	s := fx.frozenScope(l, run.Steps, "after the run has ended")
-	fx.observe(ctx, l, a, "run's end", s, func(h *cairn.Hooks) hook { return endHook(h, run) })
+func (fx *Effects) tellEnd(ctx context.Context, l *live, run *cairn.Run) {
+	s := fx.newScope(l, run.Steps).Freeze("after the run has ended")
+	s.Observe(ctx, "run's end", func(h *cairn.Hooks) user.Hook { return endHook(h, run) })
 }
 
 // tellClosed calls the hooks for a run that was ended without being driven to its end, and for the results with which
 // its calls were closed. It is committed already, so what goes wrong is only logged. The agent may be unknown here.
 func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
 	a, err := fx.agent(row.Agent)
-	if err != nil || !fx.anyHook(&live{}, a, func(h *cairn.Hooks) bool {
+	if err != nil || !user.HooksOf(fx.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {
 		return endHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil)
 	}) {
 		return
@@ -58,8 +59,9 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 	l, err := fx.over(ctx, row, run.ID, from)
 	if err == nil {
 		defer l.emit.Close()
+		fx.runs(l, a, nil)
 		fx.announceClosed(ctx, a, l, results)
-		fx.tellEnd(ctx, a, l, l.run)
+		fx.tellEnd(ctx, l, l.run)
 		err = l.emit.Flush(ctx)
 	}
 	if err != nil {
@@ -70,7 +72,7 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 // tellBefore calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
 // calls.
 func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live) error {
-	if id := l.run.Abandoned; id != "" && fx.anyHook(l, a, func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
+	if id := l.run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
 		run, err := store.FindRun(ctx, fx.Store, l.row.ID, id)
 		if err != nil {
 			return err
@@ -85,7 +87,7 @@ func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live
 
 // announceClosed calls OnMessage and AfterTool for the results with which calls were closed.
 func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, results []cairn.Message) {
-	s := fx.frozenScope(l, l.run.Steps, "after the run has ended")
+	s := fx.newScope(l, l.run.Steps).Freeze("after the run has ended")
 	for i := range results {
 		for _, r := range results[i].ToolResults() {
 			fx.announceResult(ctx, l, a, &step.Call{Use: transcript.Use(l.messages, r), Result: &step.Result{Result: r}}, results[i].ID, s)
@@ -134,11 +136,11 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 		return err
 	}
 	defer l.emit.Close()
-	l.hooks = hooksOf(ctx)
+	fx.runs(l, a, hooksOf(ctx))
 	if givenUp != nil {
 		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
 	} else {
-		fx.tellEnd(ctx, a, l, l.run)
+		fx.tellEnd(ctx, l, l.run)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
 // Tool runs one call of the step. A call that has a result already is left alone.
@@ -45,7 +46,7 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn
 	}
 	below := l.step.Below(c)
 	t := &trial{fx: fx, ctx: ctx, a: a, l: l, c: c, below: below}
-	t.s.init(fx, l, l.step.Number, below)
+	t.s.Init(&fx.user, l, l.emit, l.step.Number, below)
 	var key int
 	t.work, key = l.work(ctx)
 	defer l.release(key)
@@ -88,7 +89,7 @@ type trial struct {
 	a         *cairn.Agent
 	l         *live
 	c         *step.Call
-	s         scope
+	s         user.Scope
 	below     []*step.Writes
 	began     bool // the tool was called
 	waits     bool // for an answer from outside
@@ -99,7 +100,7 @@ type trial struct {
 // wait makes the call one that waits for an answer.
 func (t *trial) wait() error {
 	row := t.fx.pend(t.l, t.c)
-	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: row.ID, Pending: row, Writes: t.s.end()}, false)
+	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: row.ID, Pending: row, Writes: t.s.End()}, false)
 }
 
 // conclude makes the result what the call came to, unless the process goes away or the run was stopped before there was one.
@@ -117,7 +118,7 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 	if result == nil { // stopped before there was one
 		return nil
 	}
-	f := &step.Result{Result: result, Began: t.began, Hit: t.hit, Made: t.made, Writes: t.s.end()}
+	f := &step.Result{Result: result, Began: t.began, Hit: t.hit, Made: t.made, Writes: t.s.End()}
 	below := t.below
 	if !f.Writes.Empty() {
 		below = append(below, &f.Writes)
@@ -126,7 +127,7 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 		return cause
 	}
 	if len(f.Writes.Ops) > 0 {
-		t.fx.observe(t.work, t.l, t.a, "OnStateChange", t.fx.frozenScope(t.l, t.l.step.Number, "here", below...), func(h *cairn.Hooks) hook {
+		t.fx.newScope(t.l, t.l.step.Number, below...).Freeze("here").Observe(t.work, "OnStateChange", func(h *cairn.Hooks) user.Hook {
 			if h.OnStateChange == nil {
 				return nil
 			}
@@ -159,7 +160,7 @@ func (t *trial) carriedOn() (over bool, err error) {
 	default:
 		return false, nil
 	}
-	f.Writes = t.s.end()
+	f.Writes = t.s.End()
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
@@ -211,7 +212,7 @@ func callInfo(c *step.Call) cairn.CallInfo {
 }
 
 // callHook makes a hook of a function that is given a call.
-func callHook(c *step.Call, fn func(context.Context, *cairn.Call) error) hook {
+func callHook(c *step.Call, fn func(context.Context, *cairn.Call) error) user.Hook {
 	info := callInfo(c)
 	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
 }
@@ -238,7 +239,7 @@ func (t *trial) execute() *cairn.ToolResult {
 	if err := checkInput(c); err != nil {
 		return failure(c.Use, err)
 	}
-	err := fx.veto(t.work, l, a, "BeforeTool", &t.s, func(h *cairn.Hooks) hook {
+	err := t.s.Veto(t.work, "BeforeTool", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeTool == nil {
 			return nil
 		}
@@ -273,8 +274,8 @@ func unknownTool(l *live, a *cairn.Agent, name string) string {
 // invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
 func (t *trial) invoke() *cairn.ToolResult {
 	info, tool := callInfo(t.c), t.c.Tool
-	u := userCall{what: "the tool", code: cairn.CodeToolPanic, limit: tool.Timeout(), call: &info}
-	output, err := lent(t.work, t.fx, t.l, u, &t.s, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
+	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout(), Call: &info}
+	output, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
 		return tool.Run(ctx, cairn.NewCall(step, info), info.Input)
 	})
 	switch {
@@ -301,8 +302,8 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 
 // checkOutput reports whether a text is of the agent's output type, which may decode itself.
 func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := userCall{what: "the output type", code: cairn.CodeOutput, limit: fx.HookTimeout, agent: a.Name}
-	_, err := callUser(ctx, fx, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
+	u := user.Code{What: "the output type", Err: cairn.CodeOutput, Limit: fx.HookTimeout, Agent: a.Name}
+	_, err := user.Call(ctx, &fx.user, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
 	return err
 }
 
@@ -357,8 +358,8 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number 
 	if a.Guard == nil {
 		return verdict{}, nil
 	}
-	u := userCall{what: "the completion guard", code: cairn.CodeRejected, limit: fx.HookTimeout}
-	v, err := lent(ctx, fx, l, u, fx.frozenScope(l, number, "by a guard", below...), func(ctx context.Context, step *cairn.Step) (verdict, error) {
+	u := user.Code{What: "the completion guard", Err: cairn.CodeRejected, Limit: fx.HookTimeout}
+	v, err := user.Lent(ctx, fx.newScope(l, number, below...).Freeze("by a guard"), u, func(ctx context.Context, step *cairn.Step) (verdict, error) {
 		decision, err := a.Guard(ctx, step, done)
 		if err == nil {
 			err = decision.Err
@@ -374,7 +375,7 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number 
 			}
 		}
 		if err != nil {
-			err = cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", tamed(err))
+			err = cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", user.Tamed(err))
 		}
 		return verdict{decision}, err
 	})

@@ -273,5 +273,8 @@ func (e *Emitter) At(last int64) { e.last = last }
 // Attempt names the writer: no other attempt at an effect has the same.
 func (e *Emitter) Attempt() string { return e.writer.ID }
 
-// Put says of an event whose it is.
-func (e *Emitter) Put(ev *cairn.Event) { e.ids.put(ev) }
+// Check reports why the log would refuse an event, with room for the sequence and the time.
+func (e *Emitter) Check(ev cairn.Event) error {
+	e.ids.put(&ev)
+	return store.CheckEvent(&ev, e.g.MaxEvent()-64)
+}

@@ -1,0 +1,108 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// printed returns a panic's value in words, whatever the value does when it is printed.
+func printed(v any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T that cannot be printed", v)
+		}
+	}()
+	return strings.ToValidUTF8(fmt.Sprint(v), "\uFFFD")
+}
+
+// Tamed returns an error of user code as one that can be printed, compared and unwrapped without calling user code in a
+// way that could do harm. It is called in the user code's own goroutine.
+func Tamed(err error) error { return tame(err, 0) }
+
+// maxCauses bounds how many causes an error keeps, since they may go round in a circle.
+const maxCauses = 16
+
+func tame(err error, depth int) error {
+	switch e, ours := err.(*cairn.Error); {
+	case err == nil || depth > maxCauses:
+		return nil
+	case ours && e != nil && e.Cause == nil:
+		return e
+	case ours && e != nil:
+		safe := *e
+		safe.Cause = tame(e.Cause, depth+1)
+		return &safe
+	}
+	t := &foreignError{err: err, text: errorText(err)}
+	var known *cairn.Error
+	if asked(func() bool { return errors.As(err, &known) }) && known != nil {
+		t.known, _ = tame(known, depth+1).(*cairn.Error)
+	}
+	for i, target := range contextErrors {
+		t.context[i] = asked(func() bool { return errors.Is(err, target) })
+	}
+	return t
+}
+
+var contextErrors = [...]error{context.Canceled, context.DeadlineExceeded}
+
+// errorText returns what an error says.
+func errorText(err error) (text string) {
+	defer func() {
+		if v := recover(); v != nil {
+			if r := reflect.ValueOf(err); r.Kind() == reflect.Pointer && r.IsNil() {
+				text = fmt.Sprintf("a nil %T as an error, which has no message; return nil of type error where there is none", err)
+			} else {
+				text = fmt.Sprintf("an error of type %T, whose Error method panicked: %s", err, printed(v))
+			}
+		}
+	}()
+	return strings.ToValidUTF8(err.Error(), "\uFFFD")
+}
+
+// asked calls a method of an error. One that panics has said no.
+func asked(fn func() bool) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+	return fn()
+}
+
+// foreignError is an error of user code. What the engine asks of errors it knows already.
+type foreignError struct {
+	err     error
+	text    string
+	known   *cairn.Error // that err is or wraps; nil if there is none
+	context [len(contextErrors)]bool
+}
+
+func (e *foreignError) Error() string { return e.text }
+
+func (e *foreignError) Is(target error) bool {
+	if _, ours := target.(*cairn.Error); ours {
+		return e.known != nil && errors.Is(e.known, target)
+	}
+	for i, known := range contextErrors {
+		if target == known {
+			return e.context[i]
+		}
+	}
+	return asked(func() bool { return errors.Is(e.err, target) })
+}
+
+func (e *foreignError) As(target any) bool {
+	if into, ours := target.(**cairn.Error); ours {
+		if e.known != nil {
+			*into = e.known
+		}
+		return e.known != nil
+	}
+	return asked(func() bool { return errors.As(e.err, target) })
+}

@@ -1,0 +1,77 @@
+package user
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// handle is what a cairn.Step has of a scope for as long as the function that it was given to runs. It implements
+// cairn.Env and cairn.ToolEnv.
+type handle struct {
+	s    *Scope
+	mu   sync.RWMutex // held for reading while the scope is used
+	over bool
+}
+
+// end makes the handle useless, once what it does at the moment is done.
+func (h *handle) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+}
+
+// use calls fn with the scope, unless the handle has ended.
+func (h *handle) use(fn func(*Scope) error) error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.over {
+		return errEnded
+	}
+	return fn(h.s)
+}
+
+func (h *handle) State() (raw json.RawMessage, err error) {
+	err = h.use(func(s *Scope) error {
+		raw, err = s.State()
+		return err
+	})
+	return raw, err
+}
+
+func (h *handle) Update(list []cairn.Op) error {
+	return h.use(func(s *Scope) error { return s.Update(list) })
+}
+
+func (h *handle) Emit(name string, data json.RawMessage) error {
+	return h.use(func(s *Scope) error { return s.Emit(name, data) })
+}
+
+func (h *handle) AddContext(m cairn.Message) {
+	_ = h.use(func(s *Scope) error { s.AddContext(m); return nil })
+}
+
+func (h *handle) RecordUsage(name string, amount float64) {
+	_ = h.use(func(s *Scope) error { s.RecordUsage(name, amount); return nil })
+}
+
+func (h *handle) Checkpoint() {
+	_ = h.use(func(s *Scope) error { s.Checkpoint(); return nil })
+}
+
+func (h *handle) HasTool(name string) (has bool) {
+	_ = h.use(func(s *Scope) error { has = s.HasTool(name); return nil })
+	return has
+}
+
+// Lent calls user code with a handle over a scope, which is good until the code returns or is abandoned.
+func Lent[T any](ctx context.Context, s *Scope, u Code, fn func(context.Context, *cairn.Step) (T, error)) (T, error) {
+	h := &handle{s: s}
+	defer h.end()
+	info := s.session.Info(s.number)
+	step := cairn.NewStep(info, h)
+	u.Session, u.Agent = info.SessionID, info.Agent
+	return Call(ctx, s.by, u, func(ctx context.Context) (T, error) { return fn(ctx, step) })
+}

@@ -1,0 +1,193 @@
+package user
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+)
+
+// Session is what handles need of the session that user code is called for.
+type Session interface {
+	// Info identifies the session and its run to code that is called in a step.
+	Info(step int) cairn.StepInfo
+	// View returns the session's state with writes on top that are not committed yet.
+	View(on ...*step.Writes) (json.RawMessage, error)
+	// HasTool reports whether the session's agent has or is given a tool.
+	HasTool(name string) bool
+	// Hooks are those of the session's run, in the order in which they are called.
+	Hooks() Hooks
+}
+
+// Scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
+// until the step is committed. It implements cairn.Env and cairn.ToolEnv.
+type Scope struct {
+	by      *Caller
+	session Session
+	emit    *journal.Emitter
+	number  int
+	below   []*step.Writes // what the scope's own writes go on top of, beside the session's state
+	// frozen says why writes are refused; empty while they are not.
+	frozen string
+
+	mu      sync.Mutex
+	w       step.Writes
+	view    json.RawMessage // the state with w's operations; nil if it must be made anew
+	emitted int             // events
+	ended   bool
+}
+
+// Init makes a scope that of a step of a session, whose events go to an emitter. Its writes go on top of those below it.
+func (s *Scope) Init(by *Caller, session Session, emit *journal.Emitter, number int, below []*step.Writes) {
+	s.by, s.session, s.emit, s.number, s.below = by, session, emit, number, below
+}
+
+// Freeze has the scope refuse writes, and say why: it is for functions that only read.
+func (s *Scope) Freeze(why string) *Scope {
+	s.frozen = why
+	return s
+}
+
+// errEnded is what the handle answers to a function that goes on after it was given up or has returned.
+var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
+
+// State implements cairn.Env.
+func (s *Scope) State() (json.RawMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errEnded
+	}
+	if s.view != nil {
+		return s.view, nil
+	}
+	raw, err := s.session.View(s.below...)
+	if err == nil && len(s.w.Ops) > 0 {
+		if raw, err = ops.Fold(raw, s.w.Ops); err != nil {
+			err = cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.view = raw
+	return raw, nil
+}
+
+// Update implements cairn.Env.
+func (s *Scope) Update(list []cairn.Op) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.frozen != "":
+		return cairn.Errorf(cairn.CodeState, "state cannot be written %s", s.frozen)
+	case s.ended:
+		return errEnded
+	}
+	s.w.Ops = append(s.w.Ops, list...)
+	s.view = nil
+	return nil
+}
+
+// Emit implements cairn.Env.
+func (s *Scope) Emit(name string, data json.RawMessage) error {
+	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
+	if err := s.emit.Check(ev); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errEnded
+	}
+	s.emit.Event(ev)
+	s.emitted++
+	return nil
+}
+
+// AddContext implements cairn.Env.
+func (s *Scope) AddContext(m cairn.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.w.Context = append(s.w.Context, m)
+	}
+}
+
+// RecordUsage implements cairn.Env.
+func (s *Scope) RecordUsage(name string, amount float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	problem := ids.Check(name)
+	if problem == "" {
+		problem = Unaccountable(amount, s.w.Usage[name]+amount)
+	}
+	if problem != "" {
+		s.by.Logger.Warn("usage not recorded: the name "+problem, "session", s.session.Info(s.number).SessionID, "amount", amount)
+		return
+	}
+	if s.w.Usage == nil {
+		s.w.Usage = map[string]float64{}
+	}
+	s.w.Usage[name] += amount
+}
+
+// Unaccountable returns what is wrong with amounts, of which one is the sum of others, or "".
+func Unaccountable(amounts ...float64) string {
+	for _, n := range amounts {
+		if limits.Number(n) != "" {
+			return "has an amount or a sum that is not a finite number"
+		}
+	}
+	return ""
+}
+
+// HasTool implements cairn.ToolEnv.
+func (s *Scope) HasTool(name string) bool { return s.session.HasTool(name) }
+
+// Checkpoint implements cairn.Env.
+func (s *Scope) Checkpoint() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w.Checkpoint = true
+}
+
+// End closes the scope and returns what was written: what user code that was abandoned still does has no effect.
+func (s *Scope) End() step.Writes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return s.w
+}
+
+// Writes returns what was written so far.
+func (s *Scope) Writes() step.Writes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.w
+	w.Usage = maps.Clone(w.Usage)
+	return w
+}
+
+// Resume has the scope begin with what was written before.
+func (s *Scope) Resume(w step.Writes) *Scope {
+	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage), Checkpoint: w.Checkpoint}
+	return s
+}
+
+// Effects counts what the scope's function did that a cached result would not do again.
+func (s *Scope) Effects() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.w.Ops) + len(s.w.Context) + s.emitted
+}
