@@ -216,12 +216,12 @@ func (c *PendingCall) Validate() error {
 		err = cmp.Or(err, CheckText("call.reviewers", name))
 	}
 	if a := c.Answer; a != nil {
-		err = cmp.Or(err, CheckText("call.answer.verdict", a.Verdict), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
+		err = cmp.Or(err, CheckText("call.answer.verdict", string(a.Kind)), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
 			CheckText("call.answer.reviewer", a.Reviewer), checkTime("call.answer.at", a.At))
 	}
 	for i := range c.Trail {
 		d := &c.Trail[i]
-		err = cmp.Or(err, CheckText("call.trail", d.ID), CheckText("call.trail", d.Step), CheckText("call.trail", d.Decision),
+		err = cmp.Or(err, CheckText("call.trail", d.ID), CheckText("call.trail", d.Step), CheckText("call.trail", string(d.Kind)),
 			CheckText("call.trail", d.Reviewer), CheckText("call.trail", d.Notes), checkTime("call.trail", d.At))
 	}
 	return err

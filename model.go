@@ -103,29 +103,29 @@ const (
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
 	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
-	ChunkFinish    ChunkType = "finish"     // the reply is complete; Stop says why
+	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason says why
 )
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
-	Type     ChunkType
-	Text     string
-	CallID   string
-	Tool     string
-	Provider json.RawMessage
-	File     *File
-	Usage    Usage
-	Stop     StopReason
+	Type         ChunkType
+	Text         string
+	CallID       string
+	Tool         string
+	Provider     json.RawMessage
+	File         *File
+	Usage        Usage
+	FinishReason FinishReason
 }
 
-// StopReason says why a reply ended.
-type StopReason string
+// FinishReason says why a reply ended.
+type FinishReason string
 
 const (
-	StopEnd     StopReason = "end"     // the model was done
-	StopTools   StopReason = "tools"   // the model wants tools to be called
-	StopLength  StopReason = "length"  // the output limit was reached
-	StopOnWords StopReason = "stopped" // a stop sequence was met
+	FinishReasonEnd          FinishReason = "end"     // the model was done
+	FinishReasonTools        FinishReason = "tools"   // the model wants tools to be called
+	FinishReasonLength       FinishReason = "length"  // the output limit was reached
+	FinishReasonStopSequence FinishReason = "stopped" // a stop sequence was met
 )
 
 // Usage counts what a run consumed. Tokens are the provider's own figures: InputTokens includes CachedTokens and

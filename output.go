@@ -85,9 +85,9 @@ func Accept() Verdict { return Verdict{} }
 // SendBack has the model go on, told what is wrong.
 func SendBack(feedback string) Verdict { return Verdict{Feedback: feedback} }
 
-// Reject fails the run.
-func Reject(err error) Verdict { return Verdict{Err: err} }
+// Fail fails the run with the error.
+func Fail(err error) Verdict { return Verdict{Err: err} }
 
-// Guard decides about what would end a turn. An error counts as Reject. It may be asked again about the same
+// Guard decides about what would end a turn. An error of its own counts as [Fail]. It may be asked again about the same
 // completion after a crash.
 type Guard func(ctx context.Context, step *Step, c Completion) (Verdict, error)

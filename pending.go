@@ -93,22 +93,24 @@ const (
 	MostReviewers Quorum = "majority"
 )
 
-// Verdicts of [CallAnswer] and [Decision]. An answer has one of the first five.
+// DecisionKind says what was decided about a pending call, or done with it. A [CallAnswer] has one of the first five.
+type DecisionKind string
+
 const (
-	VerdictApproved = "approved"
-	VerdictDenied   = "denied"
-	VerdictResult   = "result"  // a client tool's result
-	VerdictError    = "error"   // a client tool's failure
-	VerdictTimeout  = "timeout" // nobody answered in time
-	VerdictLate     = "late"    // an answer after the deadline
-	VerdictClaimed  = "claimed"
-	VerdictReleased = "released"
-	VerdictDropped  = "dropped"
+	DecisionApproved DecisionKind = "approved" // the tool may run
+	DecisionDenied   DecisionKind = "denied"   // the tool may not run
+	DecisionResult   DecisionKind = "result"   // a client tool's result
+	DecisionError    DecisionKind = "error"    // a client tool's failure
+	DecisionTimeout  DecisionKind = "timeout"  // no answer came before the deadline
+	DecisionLate     DecisionKind = "late"     // an answer came after the deadline
+	DecisionClaimed  DecisionKind = "claimed"  // a reviewer reserved the call
+	DecisionReleased DecisionKind = "released" // a reviewer gave up a claim
+	DecisionDropped  DecisionKind = "dropped"  // the call was closed without an answer
 )
 
 // CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
 type CallAnswer struct {
-	Verdict string `json:"verdict"`
+	Kind DecisionKind `json:"verdict"`
 	// Value is a client tool's result, or the input that an approval changed the call's to; empty otherwise.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Text is the reason of a denial or the message of an error.
@@ -120,12 +122,11 @@ type CallAnswer struct {
 // Decision is one entry of a call's audit trail.
 type Decision struct {
 	// ID is the submission's own, so that one whose acknowledgement was lost is not taken for a second one.
-	ID   string `json:"id,omitempty"`
-	Step string `json:"step"`
-	// Decision is one of the verdicts.
-	Decision string    `json:"decision"`
-	Reviewer string    `json:"reviewer,omitempty"`
-	At       time.Time `json:"timestamp"`
+	ID       string       `json:"id,omitempty"`
+	Step     string       `json:"step"`
+	Kind     DecisionKind `json:"decision"`
+	Reviewer string       `json:"reviewer,omitempty"`
+	At       time.Time    `json:"timestamp"`
 	// Notes are the words of the decision: a reason, an error's message; of a late answer, first what it said.
 	Notes string `json:"notes,omitempty"`
 }

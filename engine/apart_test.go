@@ -205,7 +205,7 @@ type counting struct {
 	messages int
 }
 
-func (s *counting) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *counting) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	snap, err := s.Store.Read(ctx, id, want)
 	if err == nil {
 		s.messages += len(snap.Messages)

@@ -15,17 +15,17 @@ import (
 type OnBusy int
 
 const (
-	// Reject refuses with ErrAlreadyRunning. The default.
-	Reject OnBusy = iota
-	// Enqueue keeps the turn in the store and begins it when the turns before it have come to their end. A session that
+	// BusyReject refuses with ErrAlreadyRunning. The default.
+	BusyReject OnBusy = iota
+	// BusyEnqueue keeps the turn in the store and begins it when the turns before it have come to their end. A session that
 	// waits for people is not busy, and while it waits the queue does. The process that drives the turn before begins it;
 	// if that dies a worker does.
-	Enqueue
-	// Interrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
-	Interrupt
-	// Rollback stops the run, takes back what it did to the session's messages and state, and begins the turn. What its
+	BusyEnqueue
+	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
+	BusyInterrupt
+	// BusyRollback stops the run, takes back what it did to the session's messages and state, and begins the turn. What its
 	// tools did to the world stays, and so does the record of the run. A run that came to its end in time is kept.
-	Rollback
+	BusyRollback
 )
 
 // WithOnBusy says what Execute does while another run holds the session.
@@ -40,21 +40,21 @@ func (e *Engine) busy(ctx context.Context, in effects.BeginIn, input *cairn.Inpu
 		}
 		var err error
 		switch o.busy {
-		case Enqueue:
+		case BusyEnqueue:
 			var run *Run
 			if run, err = e.enqueue(ctx, in.SessionID, input, try > 0); run != nil {
 				return run, nil
 			}
-		case Interrupt:
+		case BusyInterrupt:
 			err = e.Interrupt(ctx, in.SessionID, "another turn takes its place")
-		case Rollback:
+		case BusyRollback:
 			err = e.rollback(ctx, in.SessionID)
 		}
 		if err != nil && !isConflict(err) && !outrun(err) && !errors.Is(err, cairn.ErrNotFound) { // else begin says whether it is gone
 			return nil, err
 		}
 		run, err := e.begin(ctx, in, input, o)
-		if !outrun(err) && (o.busy == Reject || !errors.Is(err, cairn.ErrAlreadyRunning)) {
+		if !outrun(err) && (o.busy == BusyReject || !errors.Is(err, cairn.ErrAlreadyRunning)) {
 			return run, err
 		}
 	}

@@ -44,9 +44,9 @@ func TestOnBusy(t *testing.T) {
 		said     string
 		state    string
 	}{
-		{"enqueue", engine.Enqueue, []cairn.RunStatus{cairn.RunCompleted, cairn.RunCompleted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
-		{"interrupt", engine.Interrupt, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
-		{"rollback", engine.Rollback, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "three", `{"notes":["three"]}`},
+		{"enqueue", engine.BusyEnqueue, []cairn.RunStatus{cairn.RunCompleted, cairn.RunCompleted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
+		{"interrupt", engine.BusyInterrupt, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "one two three", `{"notes":["one","two","three"]}`},
+		{"rollback", engine.BusyRollback, []cairn.RunStatus{cairn.RunInterrupted, cairn.RunInterrupted, cairn.RunCompleted}, "three", `{"notes":["three"]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestOnBusy(t *testing.T) {
 					if res := wait(t, run); res.Status != c.statuses[i] || res.Turn != i+1 {
 						t.Errorf("turn %d: %+v", i+1, res)
 					}
-					if c.busy == engine.Enqueue {
+					if c.busy == engine.BusyEnqueue {
 						wantOwnEvents(t, run)
 					}
 				}
@@ -75,7 +75,7 @@ func TestOnBusy(t *testing.T) {
 				if row := load(t, st, "s"); row.Queued != 0 {
 					t.Errorf("%d turns are still queued", row.Queued)
 				}
-				if c.busy != engine.Rollback { // the log tells of what was taken back
+				if c.busy != engine.BusyRollback { // the log tells of what was taken back
 					wantSound(t, st, "s")
 				}
 			})
@@ -110,7 +110,7 @@ func TestRejectIsTheDefault(t *testing.T) {
 		wantError(t, err, cairn.ErrAlreadyRunning)
 		_, err = eng.Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(9))
 		wantError(t, err, cairn.ErrInvalid)
-		_, err = eng.Resume(t.Context(), "s", engine.WithOnBusy(engine.Interrupt))
+		_, err = eng.Resume(t.Context(), "s", engine.WithOnBusy(engine.BusyInterrupt))
 		wantError(t, err, cairn.ErrInvalid)
 		wait(t, run)
 	})
@@ -123,7 +123,7 @@ func TestAWorkerBeginsTheQueueOfADeadProcess(t *testing.T) {
 		dead := open(t, st, bot(talker(), note()))
 		start(t, dead, "s", "one")
 		time.Sleep(time.Second)
-		queued := start(t, dead, "s", "two", engine.WithOnBusy(engine.Enqueue))
+		queued := start(t, dead, "s", "two", engine.WithOnBusy(engine.BusyEnqueue))
 		leave(t, dead)
 		eng := open(t, st, bot(talker(), note()), named("b"))
 		go func() { _ = eng.Work(t.Context()) }()
@@ -176,7 +176,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 // was committed all the same.
 func TestTurnBeginsBeforeTheEndIsTold(t *testing.T) {
 	t.Parallel()
-	for name, busy := range map[string]engine.OnBusy{"interrupt": engine.Interrupt, "rollback": engine.Rollback} {
+	for name, busy := range map[string]engine.OnBusy{"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

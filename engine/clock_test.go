@@ -124,8 +124,8 @@ func TestResumeWaitsForTheStoresClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
-		if c := rowOf(t, st, call); c.Answer.Verdict != cairn.VerdictTimeout {
-			t.Errorf("the call is %s, %s", c.Status, c.Answer.Verdict)
+		if c := rowOf(t, st, call); c.Answer.Kind != cairn.DecisionTimeout {
+			t.Errorf("the call is %s, %s", c.Status, c.Answer.Kind)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestEnqueueByTheStoresClock(t *testing.T) {
 		first := start(t, open(t, st, bot(scripted.New(scripted.Reply(scripted.Pause(5*time.Second), scripted.Text("one"))))), "s", "one")
 		theirs := tapOn(st.Store)
 		other := open(t, theirs, bot(scripted.New(scripted.Text("two"))), named("b"), clock)
-		run, err := other.Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(engine.Enqueue))
+		run, err := other.Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(engine.BusyEnqueue))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -363,7 +363,7 @@ func TestModelThatFallsSilentIsAskedAgain(t *testing.T) {
 							return
 						}
 					}
-					yield(cairn.Chunk{Type: cairn.ChunkFinish, Stop: cairn.StopEnd}, nil)
+					yield(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: cairn.FinishReasonEnd}, nil)
 				})
 				begun := time.Now()
 				res := turn(t, open(t, st, bot(model)), "s", "go")

@@ -135,7 +135,7 @@ type unreadable struct {
 	tries int
 }
 
-func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	if want.State && s.which(id) {
 		s.tries++
 		return nil, s.err

@@ -58,7 +58,7 @@ func WithExpiry(at time.Time) RunOption {
 }
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
-// takes the run over does not have them. So a turn that may be queued, see [Enqueue], cannot have any: the error is
+// takes the run over does not have them. So a turn that may be queued, see [BusyEnqueue], cannot have any: the error is
 // ErrInvalid.
 func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
 
@@ -97,9 +97,9 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, cairn.Invalid("options", "WithInput is for Resume and Retry")
 	case o.checkpoint != "":
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
-	case o.busy < Reject || o.busy > Rollback:
+	case o.busy < BusyReject || o.busy > BusyRollback:
 		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
-	case o.busy == Enqueue && o.hooks != nil:
+	case o.busy == BusyEnqueue && o.hooks != nil:
 		return nil, cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that may be queued cannot have them")
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
@@ -108,7 +108,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	}
 	begin := effects.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
 	run, err := e.begin(ctx, begin, &in, o)
-	if outrun(err) || o.busy != Reject && errors.Is(err, cairn.ErrAlreadyRunning) {
+	if outrun(err) || o.busy != BusyReject && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return e.busy(ctx, begin, &in, o)
 	}
 	return run, err
@@ -243,7 +243,7 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 
 func (e *Engine) check(sessionID string, o *runOptions) error {
 	switch {
-	case o.busy != Reject:
+	case o.busy != BusyReject:
 		return cairn.Invalid("options", "WithOnBusy is for Execute")
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])

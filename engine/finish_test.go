@@ -67,7 +67,7 @@ func TestGuardDecidesAboutWhatEndsATurn(t *testing.T) {
 			return cairn.Accept(), nil
 		}, 2, "", "yes"},
 		"rejects": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
-			return cairn.Reject(bad), nil
+			return cairn.Fail(bad), nil
 		}, 1, cairn.CodeRejected, ""},
 		"fails": {func(context.Context, *cairn.Step, cairn.Completion) (cairn.Verdict, error) {
 			return cairn.Accept(), bad

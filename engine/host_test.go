@@ -259,7 +259,7 @@ func TestQueueOnAHost(t *testing.T) {
 	eng := hosttest.Cold.Start(t, st, []*cairn.Agent{bot(model)}, &engine.Options{})
 	t.Cleanup(func() { leave(t, eng) })
 	first := start(t, eng, "s", "first")
-	second := start(t, eng, "s", "second", engine.WithOnBusy(engine.Enqueue))
+	second := start(t, eng, "s", "second", engine.WithOnBusy(engine.BusyEnqueue))
 	close(gate)
 	wantStatus(t, wait(t, first), cairn.RunCompleted, cairn.ReasonReply)
 	if res := wait(t, second); res.Text != "two" {

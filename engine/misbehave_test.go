@@ -129,7 +129,7 @@ var kinds = map[string]kind{
 	"a guard's verdict": {func(do func(context.Context) error) *cairn.Agent {
 		a := bot(counter(2), note())
 		a.Guard = func(ctx context.Context, _ *cairn.Step, _ cairn.Completion) (cairn.Verdict, error) {
-			return cairn.Reject(do(ctx)), nil
+			return cairn.Fail(do(ctx)), nil
 		}
 		return a
 	}, []cairn.Code{cairn.CodeRejected, cairn.CodeTimeout}},

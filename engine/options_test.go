@@ -36,7 +36,7 @@ func TestOptionsAreHonouredOrRefused(t *testing.T) {
 		for name, option := range map[string]engine.RunOption{
 			"WithUser": engine.WithUser("ann"), "WithTags": engine.WithTags("x"), "WithMetadata": engine.WithMetadata(map[string]string{"k": "v"}),
 			"WithTraceParent": engine.WithTraceParent("00-1-2-01"), "WithExpiry": engine.WithExpiry(time.Now().Add(time.Hour)),
-			"WithOnBusy": engine.WithOnBusy(engine.Enqueue),
+			"WithOnBusy": engine.WithOnBusy(engine.BusyEnqueue),
 		} {
 			for verb, do := range verbs {
 				_, err := do(option)
@@ -50,7 +50,7 @@ func TestOptionsAreHonouredOrRefused(t *testing.T) {
 		}
 		for name, options := range map[string][]engine.RunOption{
 			"WithInput": {engine.WithInput(cairn.Text("x"))}, "FromCheckpoint": {engine.FromCheckpoint("cp")},
-			"WithHooks": {engine.WithHooks(&cairn.Hooks{}), engine.WithOnBusy(engine.Enqueue)},
+			"WithHooks": {engine.WithHooks(&cairn.Hooks{}), engine.WithOnBusy(engine.BusyEnqueue)},
 		} {
 			if _, err := execute(options...); !errors.Is(err, cairn.ErrInvalid) || !strings.Contains(fmt.Sprint(err), name) {
 				t.Errorf("Execute with %s: %v", name, err)
@@ -115,7 +115,7 @@ func TestTurnsInPlaceOfEachOther(t *testing.T) {
 					switch {
 					case err == nil:
 						_, _ = run.Wait(t.Context())
-					case busy != engine.Reject || !errors.Is(err, cairn.ErrAlreadyRunning):
+					case busy != engine.BusyReject || !errors.Is(err, cairn.ErrAlreadyRunning):
 						t.Errorf("turn %d: %v", i, err)
 					}
 				})
@@ -206,7 +206,7 @@ func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 				}
 				return nil
 			})
-			run, err := open(t, st, done()).Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(engine.Rollback))
+			run, err := open(t, st, done()).Execute(t.Context(), "s", "bot", cairn.Text("two"), engine.WithOnBusy(engine.BusyRollback))
 			if err != nil {
 				t.Fatal(err)
 			}

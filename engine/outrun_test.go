@@ -27,7 +27,7 @@ type moment struct{ atomic.Int64 }
 
 func (m *moment) take() time.Duration { return time.Duration(m.Swap(0)) }
 
-func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	snap, err := s.tap.Read(ctx, id, want)
 	switch {
 	case want.Queue:
@@ -64,7 +64,7 @@ func TestQueuedTurnIsBegunOnce(t *testing.T) {
 					worker = open(t, st, bot(talker(), note()), named("two"))
 				}
 				start(t, one, "s", "first")
-				second := start(t, one, "s", "second", engine.WithOnBusy(engine.Enqueue))
+				second := start(t, one, "s", "second", engine.WithOnBusy(engine.BusyEnqueue))
 				slow.queue.Store(int64(5 * time.Second))
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()

@@ -21,7 +21,7 @@ type asked struct {
 	n atomic.Int64
 }
 
-func (a *asked) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (a *asked) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	if !want.Messages {
 		a.n.Add(1)
 	}

@@ -82,8 +82,8 @@ func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Se
 	return through(s, ctx, "Commit", func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
-	return through(s, ctx, nameOf(want), func() (*store.Snapshot, error) { return s.Store.Read(ctx, id, want) })
+func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+	return through(s, ctx, nameOf(want), func() (*store.Contents, error) { return s.Store.Read(ctx, id, want) })
 }
 
 // nameOf returns what a reading is called in the list of operations.

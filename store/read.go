@@ -47,8 +47,8 @@ func (w *Want) Size() int {
 	return w.Limit
 }
 
-// Snapshot is a session at one point in time: its row, and what was asked for.
-type Snapshot struct {
+// Contents is a session at one point in time: its row, and what of it was asked for.
+type Contents struct {
 	Session    *cairn.Session
 	Messages   []cairn.Message
 	Checkpoint *cairn.Checkpoint

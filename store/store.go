@@ -27,7 +27,7 @@ type Store interface {
 	Commit(ctx context.Context, id string, c *Commit) (*cairn.Session, error)
 	// Read returns a session's row and what else want asks for, all of it from one point in time. A run or checkpoint that want
 	// names and the session does not have is ErrNotFound.
-	Read(ctx context.Context, id string, want Want) (*Snapshot, error)
+	Read(ctx context.Context, id string, want Want) (*Contents, error)
 	// Runs pages through a session's runs by turn.
 	Runs(ctx context.Context, id string, q PageQuery) (Page[cairn.Run], error)
 	// Checkpoints pages through a session's checkpoints in order of writing.

@@ -104,13 +104,13 @@ func sentence(r cairn.Receipt) string {
 	case r.Outcome == cairn.OutcomeAlreadyCompleted && c.Answer == nil:
 		return fmt.Sprintf("Nothing was changed: you have voted on %s before, and other reviewers have not yet.", what)
 	case r.Outcome == cairn.OutcomeAlreadyCompleted:
-		return fmt.Sprintf("Nothing was changed: %s was %s.", what, verdict(c))
+		return fmt.Sprintf("Nothing was changed: %s was %s.", what, decision(c))
 	case c.Answer == nil:
 		return fmt.Sprintf("Your vote on %s is counted. Others have to vote too: %s.", what, assigned(c))
 	case !r.Ready:
-		return fmt.Sprintf("%s: %s. The session waits for other calls too.", what, verdict(c))
+		return fmt.Sprintf("%s: %s. The session waits for other calls too.", what, decision(c))
 	}
-	return fmt.Sprintf("%s: %s. The session can go on now.", what, verdict(c))
+	return fmt.Sprintf("%s: %s. The session can go on now.", what, decision(c))
 }
 
 type claimCmd struct {

@@ -142,7 +142,7 @@ func callStatus(c *cairn.PendingCall) string {
 	if c.Answer == nil {
 		return string(c.Status)
 	}
-	return string(c.Status) + ", " + c.Answer.Verdict
+	return string(c.Status) + ", " + string(c.Answer.Kind)
 }
 
 type inboxShowCmd struct{ aCall }
@@ -162,7 +162,7 @@ func (cmd *inboxShowCmd) Run(a *app, all *inboxCmd) error {
 		}
 		fmt.Fprintln(a.stdout)
 		return list(a, false, each(call.Trail), []string{"DECISION", "REVIEWER", "AT", "STEP", "NOTES"}, func(d *cairn.Decision) []string {
-			return []string{d.Decision, d.Reviewer, stamp(d.At), d.Step, oneLine(d.Notes, 0)}
+			return []string{string(d.Kind), d.Reviewer, stamp(d.At), d.Step, oneLine(d.Notes, 0)}
 		})
 	})
 }
@@ -177,15 +177,15 @@ func callFields(c *cairn.PendingCall, now time.Time) [][2]string {
 		fields = slices.Insert(fields, 2, [2]string{"sub-agent", c.SessionID})
 	}
 	if a := c.Answer; a != nil {
-		fields = append(fields, [2]string{"answer", verdict(c)}, [2]string{"value", string(a.Value)}, [2]string{"words", oneLine(a.Text, 0)})
+		fields = append(fields, [2]string{"answer", decision(c)}, [2]string{"value", string(a.Value)}, [2]string{"words", oneLine(a.Text, 0)})
 	}
 	return fields
 }
 
-// verdict says what was decided about a call, by whom and when.
-func verdict(c *cairn.PendingCall) string {
-	words := map[string]string{cairn.VerdictResult: "answered", cairn.VerdictError: "answered with an error", cairn.VerdictTimeout: "out of time"}
-	text := orElse(words[c.Answer.Verdict], c.Answer.Verdict)
+// decision says what was decided about a call, by whom and when.
+func decision(c *cairn.PendingCall) string {
+	words := map[cairn.DecisionKind]string{cairn.DecisionResult: "answered", cairn.DecisionError: "answered with an error", cairn.DecisionTimeout: "out of time"}
+	text := orElse(words[c.Answer.Kind], string(c.Answer.Kind))
 	if c.Answer.Reviewer != "" {
 		text += " by " + c.Answer.Reviewer
 	}

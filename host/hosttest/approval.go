@@ -165,10 +165,10 @@ func (s *scene) doubleAnswer() {
 	call := s.open("s", "refund")
 	one.submit("s", cairn.Deny(call, "no").By("ann"), cairn.OutcomeAccepted)
 	second := two.submit("s", cairn.Approve(call).By("bob"), cairn.OutcomeAlreadyCompleted)
-	s.say("the first decision: %s by %s", second.Call.Answer.Verdict, second.Call.Answer.Reviewer)
+	s.say("the first decision: %s by %s", second.Call.Answer.Kind, second.Call.Answer.Reviewer)
 	two.resume("s")
 	third := one.submit("s", cairn.Approve(call).By("bob"), cairn.OutcomeAlreadyCompleted)
-	s.say("the first decision: %s by %s", third.Call.Answer.Verdict, third.Call.Answer.Reviewer)
+	s.say("the first decision: %s by %s", third.Call.Answer.Kind, third.Call.Answer.Reviewer)
 }
 
 // Of many answers at the same moment, from several processes, one is the first.

@@ -86,7 +86,7 @@ func (s *scene) busyReject() {
 // enqueue puts a turn of the bot behind those before it.
 func (p *process) enqueue(text string) *engine.Run {
 	p.s.Helper()
-	return p.start("s", text, engine.WithOnBusy(engine.Enqueue))
+	return p.start("s", text, engine.WithOnBusy(engine.BusyEnqueue))
 }
 
 // Turns that come in between follow in their order, whichever process they came to.
@@ -152,14 +152,14 @@ func (s *scene) busyInterrupt() {
 	s.occupied(s.note())
 	one, two := s.process(), s.process()
 	run := s.occupy(one)
-	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.Interrupt)))
+	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.BusyInterrupt)))
 	s.outcome(run)
 }
 
 // So is the sub-agent's session, which ends with the run that consulted it.
-func (s *scene) busyInterruptChild() { s.busyChild(engine.Interrupt) }
+func (s *scene) busyInterruptChild() { s.busyChild(engine.BusyInterrupt) }
 
-func (s *scene) busyRollbackChild() { s.busyChild(engine.Rollback) }
+func (s *scene) busyRollbackChild() { s.busyChild(engine.BusyRollback) }
 
 func (s *scene) busyChild(way engine.OnBusy) {
 	helper := agent("helper", plays(asks("c1", "note", "n"), asks("c2", "slow", "")), s.note(), s.slow())
@@ -186,7 +186,7 @@ func (s *scene) busyRollback() {
 	one, two := s.process(), s.process()
 	one.turn("s", "hello")
 	run := s.occupy(one)
-	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.Rollback)))
+	s.outcome(two.start("s", "two", engine.WithOnBusy(engine.BusyRollback)))
 	s.outcome(run)
 	one.turn("s", "three")
 }
@@ -196,6 +196,6 @@ func (s *scene) busyRollbackFirst() {
 	s.occupied(s.note())
 	p := s.process()
 	run := s.occupy(p)
-	s.outcome(p.start("s", "two", engine.WithOnBusy(engine.Rollback)))
+	s.outcome(p.start("s", "two", engine.WithOnBusy(engine.BusyRollback)))
 	s.outcome(run)
 }

@@ -180,7 +180,7 @@ func callLine(c *cairn.PendingCall) string {
 		fmt.Fprintf(&b, ", claimed by %s", c.ClaimedBy)
 	}
 	if a := c.Answer; a != nil {
-		fmt.Fprintf(&b, "; %s%s", a.Verdict, by(a.Reviewer))
+		fmt.Fprintf(&b, "; %s%s", a.Kind, by(a.Reviewer))
 		if a.Value != nil {
 			fmt.Fprintf(&b, " %s", brief(a.Value))
 		}
@@ -189,7 +189,7 @@ func callLine(c *cairn.PendingCall) string {
 		}
 	}
 	for _, d := range c.Trail {
-		fmt.Fprintf(&b, "\n    %s: %s%s", d.Step, d.Decision, by(d.Reviewer))
+		fmt.Fprintf(&b, "\n    %s: %s%s", d.Step, d.Kind, by(d.Reviewer))
 		if d.Notes != "" {
 			fmt.Fprintf(&b, " %q", d.Notes)
 		}

@@ -62,7 +62,7 @@ func (s *scene) guardRejects() {
 		asks("c1", "refund", "42"), scripted.Text("So what."), scripted.Text("I am sorry.")), s.refund())}
 	s.agents[0].Guard = func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
 		if strings.HasPrefix(c.Text, "So") {
-			return cairn.Reject(errors.New("bad manners")), nil
+			return cairn.Fail(errors.New("bad manners")), nil
 		}
 		return cairn.Accept(), nil
 	}

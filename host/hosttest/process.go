@@ -174,8 +174,8 @@ func (s *tap) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Se
 	return through(s, operation{"Commit", id, c}, func() (*cairn.Session, error) { return s.Store.Commit(ctx, id, c) })
 }
 
-func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
-	return through(s, operation{name: "Read"}, func() (*store.Snapshot, error) { return s.Store.Read(ctx, id, want) })
+func (s *tap) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+	return through(s, operation{name: "Read"}, func() (*store.Contents, error) { return s.Store.Read(ctx, id, want) })
 }
 
 func (s *tap) Stage(ctx context.Context, id string, token int64, pieces ...store.Staged) error {

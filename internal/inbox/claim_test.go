@@ -28,7 +28,7 @@ func TestClaim(t *testing.T) {
 		if err != nil || got.ClaimedBy != "ann" || !got.ClaimedUntil.Equal(later) || got.Status != cairn.CallOpen {
 			t.Errorf("%s: claimed by %q until %s, %v", name, got.ClaimedBy, got.ClaimedUntil, err)
 		}
-		entry := cairn.Decision{Step: "step_1", Decision: cairn.VerdictClaimed, Reviewer: "ann", At: noon}
+		entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: noon}
 		if !slices.Equal(got.Trail, []cairn.Decision{entry}) || !reflect.DeepEqual(call, before) {
 			t.Errorf("%s: trail %+v; the caller's copy %+v", name, got.Trail, call)
 		}
@@ -54,8 +54,8 @@ func TestClaimRefused(t *testing.T) {
 		"not assigned":         {approvalCall(assigned(cairn.AnyReviewer, "bob")), "ann", time.Minute, cairn.CodeInvalid, "reviewer", `"ann"`},
 		"all decide":           {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
 		"a majority decides":   {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), "ann", time.Minute, cairn.CodeInvalid, "call_id", "together"},
-		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "answered"},
-		"settled":              {approvalCall(after(cairn.CallSettled, cairn.VerdictDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "settled"},
+		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "answered"},
+		"settled":              {approvalCall(after(cairn.CallSettled, cairn.DecisionDenied)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "settled"},
 		"dropped":              {approvalCall(dropped), "ann", time.Minute, cairn.CodeInvalid, "call_id", "dropped"},
 		"overdue":              {approvalCall(due(noon)), "ann", time.Minute, cairn.CodeInvalid, "call_id", "past its deadline"},
 	} {
@@ -67,7 +67,7 @@ func TestClaimRefused(t *testing.T) {
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	got, err := inbox.Release(approvalCall(claimedBy("ann", noon.Add(1))), "ann", noon)
-	entry := cairn.Decision{Step: "step_1", Decision: cairn.VerdictReleased, Reviewer: "ann", At: noon}
+	entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionReleased, Reviewer: "ann", At: noon}
 	if err != nil || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() || got.Status != cairn.CallOpen || !slices.Equal(got.Trail, []cairn.Decision{entry}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -80,7 +80,7 @@ func TestRelease(t *testing.T) {
 		"nobody has it":        {approvalCall(), cairn.CodeInvalid, "call_id", "not claimed"},
 		"it ran out":           {approvalCall(claimedBy("ann", noon)), cairn.CodeInvalid, "call_id", "not claimed"},
 		"somebody else has it": {approvalCall(claimedBy("bob", noon.Add(1))), cairn.CodeClaimed, "reviewer", `"bob"`},
-		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), cairn.CodeInvalid, "call_id", "answered"},
+		"answered":             {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), cairn.CodeInvalid, "call_id", "answered"},
 		"dropped":              {approvalCall(claimedBy("ann", noon.Add(1)), dropped), cairn.CodeInvalid, "call_id", "dropped"},
 		"overdue":              {approvalCall(claimedBy("ann", noon.Add(1)), due(noon)), cairn.CodeInvalid, "call_id", "past its deadline"},
 	} {

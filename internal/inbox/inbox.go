@@ -29,7 +29,7 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 		return c, cairn.OutcomeInvalid, err
 	}
 	if i := slices.IndexFunc(c.Trail, func(d cairn.Decision) bool { return id != "" && d.ID == id }); i >= 0 {
-		if c.Trail[i].Decision == cairn.VerdictLate {
+		if c.Trail[i].Kind == cairn.DecisionLate {
 			return c, cairn.OutcomeLate, nil
 		}
 		return c, cairn.OutcomeAccepted, nil
@@ -37,7 +37,7 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 	if c.Status == cairn.CallDropped {
 		return c, cairn.OutcomeInvalid, cairn.Invalid("call_id", "nobody waits for call %q any more: it was withdrawn", c.ID)
 	}
-	late := c.Overdue(now) || c.Answer != nil && c.Answer.Verdict == cairn.VerdictTimeout
+	late := c.Overdue(now) || c.Answer != nil && c.Answer.Kind == cairn.DecisionTimeout
 	if !late && (c.Status != cairn.CallOpen || hasVoted(&c, s.Reviewer)) {
 		return c, cairn.OutcomeAlreadyCompleted, nil
 	}
@@ -71,7 +71,7 @@ func claimed(c *cairn.PendingCall) error {
 
 func hasVoted(c *cairn.PendingCall, reviewer string) bool {
 	return reviewer != "" && slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool {
-		return d.Reviewer == reviewer && (d.Decision == cairn.VerdictApproved || d.Decision == cairn.VerdictDenied)
+		return d.Reviewer == reviewer && (d.Kind == cairn.DecisionApproved || d.Kind == cairn.DecisionDenied)
 	})
 }
 
@@ -92,13 +92,13 @@ func answerOf(s *cairn.Submission, now time.Time) *cairn.CallAnswer {
 	a := &cairn.CallAnswer{Reviewer: s.Reviewer, At: now}
 	switch {
 	case s.Type == cairn.SubmitApproval && s.Approved:
-		a.Verdict, a.Value, a.Text = cairn.VerdictApproved, s.Input, s.Reason
+		a.Kind, a.Value, a.Text = cairn.DecisionApproved, s.Input, s.Reason
 	case s.Type == cairn.SubmitApproval:
-		a.Verdict, a.Text = cairn.VerdictDenied, s.Reason
+		a.Kind, a.Text = cairn.DecisionDenied, s.Reason
 	case s.Error != "":
-		a.Verdict, a.Text = cairn.VerdictError, s.Error
+		a.Kind, a.Text = cairn.DecisionError, s.Error
 	default:
-		a.Verdict, a.Value = cairn.VerdictResult, s.Result
+		a.Kind, a.Value = cairn.DecisionResult, s.Result
 	}
 	return a
 }
@@ -112,7 +112,7 @@ func note(c *cairn.PendingCall, d cairn.Decision) {
 // vote counts an answer in, and closes the call if it decides.
 func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
-	note(c, cairn.Decision{ID: id, Decision: a.Verdict, Reviewer: s.Reviewer, At: now, Notes: a.Text})
+	note(c, cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text})
 	if decided(c) {
 		unclaim(c)
 		c.Status, c.Answer = cairn.CallAnswered, a
@@ -124,10 +124,10 @@ func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 func decided(c *cairn.PendingCall) bool {
 	n, yes, no := len(c.Reviewers), 0, 0
 	for _, d := range c.Trail {
-		switch d.Decision {
-		case cairn.VerdictApproved:
+		switch d.Kind {
+		case cairn.DecisionApproved:
 			yes++
-		case cairn.VerdictDenied:
+		case cairn.DecisionDenied:
 			no++
 		}
 	}
@@ -144,14 +144,14 @@ func unclaim(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "", time.Time
 
 // decideLate keeps an answer that came after the deadline; the first such answer only.
 func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
-	if slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool { return d.Decision == cairn.VerdictLate }) {
+	if slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool { return d.Kind == cairn.DecisionLate }) {
 		return c, cairn.OutcomeAlreadyCompleted, nil
 	}
 	if c.Status == cairn.CallOpen {
 		c = Expire(c, now)
 	}
 	a := answerOf(s, now)
-	note(&c, cairn.Decision{ID: id, Decision: cairn.VerdictLate, Reviewer: s.Reviewer, At: now, Notes: a.Verdict + because(a.Text)})
+	note(&c, cairn.Decision{ID: id, Kind: cairn.DecisionLate, Reviewer: s.Reviewer, At: now, Notes: string(a.Kind) + because(a.Text)})
 	return c, cairn.OutcomeLate, nil
 }
 
@@ -159,12 +159,12 @@ func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Ti
 func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
 	a := answerOf(s, time.Time{})
 	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
-	switch a.Verdict {
-	case cairn.VerdictApproved:
+	switch a.Kind {
+	case cairn.DecisionApproved:
 		return head + "approved. It was not run; call the tool again if it is still wanted."
-	case cairn.VerdictDenied:
+	case cairn.DecisionDenied:
 		return head + "denied" + because(a.Text) + "."
-	case cairn.VerdictError:
+	case cairn.DecisionError:
 		return head + "answered with an error: " + a.Text
 	}
 	return head + "answered: " + string(a.Value)
@@ -180,8 +180,8 @@ func because(reason string) string {
 // Expire closes an open call whose deadline has passed.
 func Expire(c cairn.PendingCall, now time.Time) cairn.PendingCall {
 	unclaim(&c)
-	c.Status, c.Answer = cairn.CallAnswered, &cairn.CallAnswer{Verdict: cairn.VerdictTimeout, At: now}
-	note(&c, cairn.Decision{Decision: cairn.VerdictTimeout, At: now})
+	c.Status, c.Answer = cairn.CallAnswered, &cairn.CallAnswer{Kind: cairn.DecisionTimeout, At: now}
+	note(&c, cairn.Decision{Kind: cairn.DecisionTimeout, At: now})
 	return c
 }
 
@@ -189,7 +189,7 @@ func Expire(c cairn.PendingCall, now time.Time) cairn.PendingCall {
 func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
 	unclaim(&c)
 	c.Status = cairn.CallDropped
-	note(&c, cairn.Decision{Decision: cairn.VerdictDropped, At: now, Notes: why})
+	note(&c, cairn.Decision{Kind: cairn.DecisionDropped, At: now, Notes: why})
 	return c
 }
 
@@ -217,7 +217,7 @@ func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time)
 		return c, err
 	}
 	c.ClaimedBy, c.ClaimedUntil = reviewer, now.Add(d)
-	note(&c, cairn.Decision{Decision: cairn.VerdictClaimed, Reviewer: reviewer, At: now})
+	note(&c, cairn.Decision{Kind: cairn.DecisionClaimed, Reviewer: reviewer, At: now})
 	return c, nil
 }
 
@@ -233,7 +233,7 @@ func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.Pending
 		return c, claimed(&c)
 	}
 	unclaim(&c)
-	note(&c, cairn.Decision{Decision: cairn.VerdictReleased, Reviewer: reviewer, At: now})
+	note(&c, cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: reviewer, At: now})
 	return c, nil
 }
 
@@ -251,14 +251,14 @@ func Result(c *cairn.PendingCall) *cairn.ToolResult {
 		raw, _ := json.Marshal(text) // a string always encodes
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: raw, IsError: true, Code: code}
 	}
-	switch a := c.Answer; a.Verdict {
-	case cairn.VerdictApproved:
+	switch a := c.Answer; a.Kind {
+	case cairn.DecisionApproved:
 		return nil
-	case cairn.VerdictDenied:
+	case cairn.DecisionDenied:
 		return fail(cairn.CodeDenied, "not approved by the user"+because(a.Text))
-	case cairn.VerdictError:
+	case cairn.DecisionError:
 		return fail(cairn.CodeTool, a.Text)
-	case cairn.VerdictTimeout:
+	case cairn.DecisionTimeout:
 		return fail(cairn.CodeTimeout, "nobody answered in time")
 	default:
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: a.Value}

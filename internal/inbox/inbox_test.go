@@ -53,8 +53,8 @@ func claimedBy(reviewer string, until time.Time) change {
 	return func(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = reviewer, until }
 }
 
-func after(status cairn.CallStatus, verdict string) change {
-	return func(c *cairn.PendingCall) { c.Status, c.Answer = status, &cairn.CallAnswer{Verdict: verdict} }
+func after(status cairn.CallStatus, kind cairn.DecisionKind) change {
+	return func(c *cairn.PendingCall) { c.Status, c.Answer = status, &cairn.CallAnswer{Kind: kind} }
 }
 
 func dropped(c *cairn.PendingCall) { *c = inbox.Drop(*c, "stopped", noon) }
@@ -64,7 +64,7 @@ func expired(c *cairn.PendingCall) { *c = inbox.Expire(*c, noon) }
 func settled(c *cairn.PendingCall) { *c = inbox.Settle(*c) }
 
 func toldLate(c *cairn.PendingCall) {
-	c.Trail = append(c.Trail, cairn.Decision{ID: "earlier", Decision: cairn.VerdictLate})
+	c.Trail = append(c.Trail, cairn.Decision{ID: "earlier", Kind: cairn.DecisionLate})
 }
 
 type point struct {
@@ -102,10 +102,10 @@ func TestDecide(t *testing.T) {
 		"a claim that ran out":             {approvalCall(claimedBy("ann", noon)), yes.By("bob"), cairn.OutcomeAccepted, "", ""},
 		"a claim that ran out, by no name": {approvalCall(claimedBy("ann", noon)), yes, cairn.OutcomeAccepted, "", ""},
 
-		"an answered call":          {clientCall(after(cairn.CallAnswered, cairn.VerdictResult)), here, cairn.OutcomeAlreadyCompleted, "", ""},
-		"an answer that was used":   {approvalCall(after(cairn.CallSettled, cairn.VerdictDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
-		"an answer past its time":   {approvalCall(due(past), after(cairn.CallAnswered, cairn.VerdictDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
-		"a bad value, too late":     {clientCall(after(cairn.CallAnswered, cairn.VerdictError)), cairn.Answer(client, 1), cairn.OutcomeAlreadyCompleted, "", ""},
+		"an answered call":          {clientCall(after(cairn.CallAnswered, cairn.DecisionResult)), here, cairn.OutcomeAlreadyCompleted, "", ""},
+		"an answer that was used":   {approvalCall(after(cairn.CallSettled, cairn.DecisionDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
+		"an answer past its time":   {approvalCall(due(past), after(cairn.CallAnswered, cairn.DecisionDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
+		"a bad value, too late":     {clientCall(after(cairn.CallAnswered, cairn.DecisionError)), cairn.Answer(client, 1), cairn.OutcomeAlreadyCompleted, "", ""},
 		"a second late answer":      {clientCall(expired, toldLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
 		"a third, after its result": {clientCall(expired, settled, toldLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
 
@@ -122,13 +122,13 @@ func TestDecide(t *testing.T) {
 		"a result for an approval":        {approvalCall(), here, cairn.OutcomeInvalid, "type", "approval"},
 		"an error for an approval":        {approvalCall(), cairn.AnswerError(client, "no"), cairn.OutcomeInvalid, "type", "approval"},
 		"another request's approval id":   {approvalCall(), cairn.Approve(other), cairn.OutcomeInvalid, "approval_id", `"call_2"`},
-		"another's id for an old call":    {approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), cairn.Deny(other, ""), cairn.OutcomeInvalid, "approval_id", `"call_2"`},
+		"another's id for an old call":    {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), cairn.Deny(other, ""), cairn.OutcomeInvalid, "approval_id", `"call_2"`},
 		"a result that is too little":     {clientCall(), cairn.Answer(client, map[string]int{}), cairn.OutcomeInvalid, "result", `missing "lat"; missing "lon"`},
 		"a result of another type":        {clientCall(), cairn.Answer(client, "here"), cairn.OutcomeInvalid, "result", "schema"},
 		"another input that is too much":  {approvalCall(), yes.WithInput(map[string]int{"amount": 501}), cairn.OutcomeInvalid, "input", "/amount"},
 		"another input by one of several": {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), yes.By("ann").WithInput(map[string]int{"amount": 50}), cairn.OutcomeInvalid, "input", "together"},
 		"a call that was dropped":         {clientCall(dropped), here, cairn.OutcomeInvalid, "call_id", "withdrawn"},
-		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.VerdictApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "withdrawn"},
+		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "withdrawn"},
 		"dropped after its deadline":      {approvalCall(due(past), dropped), no, cairn.OutcomeInvalid, "call_id", "withdrawn"},
 		"nobody's name":                   {approvalCall(assigned(cairn.AnyReviewer, "ann")), yes, cairn.OutcomeInvalid, "reviewer", "say who"},
 		"somebody else's name":            {clientCall(assigned(cairn.AnyReviewer, "ann")), here.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
@@ -198,25 +198,25 @@ func TestAnswers(t *testing.T) {
 		late   string
 	}{
 		"result": {clientCall(), cairn.Answer(client, point{1, 2}),
-			cairn.CallAnswer{Verdict: cairn.VerdictResult, Value: json.RawMessage(`{"lat":1,"lon":2}`)},
+			cairn.CallAnswer{Kind: cairn.DecisionResult, Value: json.RawMessage(`{"lat":1,"lon":2}`)},
 			&cairn.ToolResult{CallID: "call_1", Tool: "locate", Output: json.RawMessage(`{"lat":1,"lon":2}`)},
 			`After its deadline the call call_1 of locate was answered: {"lat":1,"lon":2}`},
 		"error": {clientCall(), cairn.AnswerError(client, `no "signal"`).By("ann"),
-			cairn.CallAnswer{Verdict: cairn.VerdictError, Text: `no "signal"`, Reviewer: "ann"},
+			cairn.CallAnswer{Kind: cairn.DecisionError, Text: `no "signal"`, Reviewer: "ann"},
 			&cairn.ToolResult{CallID: "call_1", Tool: "locate", Output: json.RawMessage(`"no \"signal\""`), IsError: true, Code: cairn.CodeTool},
 			`After its deadline the call call_1 of locate was answered with an error: no "signal"`},
 		"approval": {approvalCall(), cairn.Approve(approval),
-			cairn.CallAnswer{Verdict: cairn.VerdictApproved}, nil,
+			cairn.CallAnswer{Kind: cairn.DecisionApproved}, nil,
 			`After its deadline the call call_2 of refund was approved. It was not run; call the tool again if it is still wanted.`},
 		"approval of another input": {approvalCall(), cairn.Approve(approval).By("ann").WithInput(map[string]int{"amount": 50}),
-			cairn.CallAnswer{Verdict: cairn.VerdictApproved, Value: json.RawMessage(`{"amount":50}`), Reviewer: "ann"}, nil,
+			cairn.CallAnswer{Kind: cairn.DecisionApproved, Value: json.RawMessage(`{"amount":50}`), Reviewer: "ann"}, nil,
 			`After its deadline the call call_2 of refund was approved. It was not run; call the tool again if it is still wanted.`},
 		"denial": {approvalCall(), cairn.Deny(approval, ""),
-			cairn.CallAnswer{Verdict: cairn.VerdictDenied},
+			cairn.CallAnswer{Kind: cairn.DecisionDenied},
 			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user"`), IsError: true, Code: cairn.CodeDenied},
 			`After its deadline the call call_2 of refund was denied.`},
 		"denial with a reason": {approvalCall(), cairn.Deny(approval, "too much").By("bob"),
-			cairn.CallAnswer{Verdict: cairn.VerdictDenied, Text: "too much", Reviewer: "bob"},
+			cairn.CallAnswer{Kind: cairn.DecisionDenied, Text: "too much", Reviewer: "bob"},
 			&cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"not approved by the user: too much"`), IsError: true, Code: cairn.CodeDenied},
 			`After its deadline the call call_2 of refund was denied: too much.`},
 	} {
@@ -226,7 +226,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %s with answer %+v, %v, want %+v", name, got.Status, got.Answer, err, test.answer)
 			continue
 		}
-		entry := cairn.Decision{ID: "mine", Step: "step_1", Decision: test.answer.Verdict, Reviewer: test.given.Reviewer, At: noon, Notes: test.answer.Text}
+		entry := cairn.Decision{ID: "mine", Step: "step_1", Kind: test.answer.Kind, Reviewer: test.given.Reviewer, At: noon, Notes: test.answer.Text}
 		if !slices.Equal(got.Trail, []cairn.Decision{entry}) {
 			t.Errorf("%s: trail %+v, want %+v", name, got.Trail, entry)
 		}
@@ -247,17 +247,17 @@ func TestTimeout(t *testing.T) {
 		call cairn.PendingCall
 		note cairn.Decision
 	}{
-		"answer first": {approvalCall(due(noon)), cairn.Decision{ID: "mine", Step: "step_1", Decision: cairn.VerdictLate, Reviewer: "ann", At: noon, Notes: "denied: too much"}},
-		"expiry first": {inbox.Expire(approvalCall(due(noon)), noon), cairn.Decision{ID: "mine", Step: "step_1", Decision: cairn.VerdictLate, Reviewer: "ann", At: noon, Notes: "denied: too much"}},
+		"answer first": {approvalCall(due(noon)), cairn.Decision{ID: "mine", Step: "step_1", Kind: cairn.DecisionLate, Reviewer: "ann", At: noon, Notes: "denied: too much"}},
+		"expiry first": {inbox.Expire(approvalCall(due(noon)), noon), cairn.Decision{ID: "mine", Step: "step_1", Kind: cairn.DecisionLate, Reviewer: "ann", At: noon, Notes: "denied: too much"}},
 	} {
 		got, outcome, err := inbox.Decide(test.call, &given, "mine", noon)
 		if outcome != cairn.OutcomeLate || err != nil {
 			t.Errorf("%s: %s, %v", name, outcome, err)
 		}
-		if got.Status != cairn.CallAnswered || !reflect.DeepEqual(got.Answer, &cairn.CallAnswer{Verdict: cairn.VerdictTimeout, At: noon}) {
+		if got.Status != cairn.CallAnswered || !reflect.DeepEqual(got.Answer, &cairn.CallAnswer{Kind: cairn.DecisionTimeout, At: noon}) {
 			t.Errorf("%s: %s with answer %+v", name, got.Status, got.Answer)
 		}
-		if want := []cairn.Decision{{Step: "step_1", Decision: cairn.VerdictTimeout, At: noon}, test.note}; !slices.Equal(got.Trail, want) {
+		if want := []cairn.Decision{{Step: "step_1", Kind: cairn.DecisionTimeout, At: noon}, test.note}; !slices.Equal(got.Trail, want) {
 			t.Errorf("%s: trail %+v, want %+v", name, got.Trail, want)
 		}
 		want := &cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"nobody answered in time"`), IsError: true, Code: cairn.CodeTimeout}
@@ -314,16 +314,16 @@ func TestNamelessSubmissions(t *testing.T) {
 
 func TestDropAndSettle(t *testing.T) {
 	t.Parallel()
-	entry := cairn.Decision{Step: "step_1", Decision: cairn.VerdictDropped, At: noon, Notes: "rewound"}
+	entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionDropped, At: noon, Notes: "rewound"}
 	open := inbox.Drop(approvalCall(claimedBy("ann", noon.Add(time.Hour))), "rewound", noon)
 	if open.Status != cairn.CallDropped || open.Answer != nil || open.ClaimedBy != "" || !open.ClaimedUntil.IsZero() || !slices.Equal(open.Trail, []cairn.Decision{entry}) {
 		t.Errorf("an open call becomes %+v", open)
 	}
-	answered := inbox.Drop(approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)), "rewound", noon)
-	if answered.Status != cairn.CallDropped || answered.Answer == nil || answered.Answer.Verdict != cairn.VerdictDenied {
+	answered := inbox.Drop(approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), "rewound", noon)
+	if answered.Status != cairn.CallDropped || answered.Answer == nil || answered.Answer.Kind != cairn.DecisionDenied {
 		t.Errorf("an answered call becomes %+v", answered)
 	}
-	given := approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied))
+	given := approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied))
 	want := given
 	want.Status = cairn.CallSettled
 	if got := inbox.Settle(given); !reflect.DeepEqual(got, want) {

@@ -54,7 +54,7 @@ func checkVotes(t *testing.T, quorum cairn.Quorum, reviewers, order []string, vo
 		switch {
 		case want == "" && (c.Status != cairn.CallOpen || c.Answer != nil):
 			t.Fatalf("%s: after %d votes the call is %s, want it open", name, i+1, c.Status)
-		case want != "" && (c.Status != cairn.CallAnswered || c.Answer.Verdict != want || c.Answer.Reviewer != reviewer):
+		case want != "" && (c.Status != cairn.CallAnswered || c.Answer.Kind != want || c.Answer.Reviewer != reviewer):
 			t.Fatalf("%s: after %d votes the call is %s with %+v, want it %s by %s", name, i+1, c.Status, c.Answer, want, reviewer)
 		}
 	}
@@ -79,11 +79,11 @@ func vote(reviewer string, approved bool) cairn.Submission {
 
 // oracle says what n reviewers have decided with the votes cast so far, by trying out all that the others may do: the
 // call is decided when they cannot change it. A denial ends it at once where all must approve.
-func oracle(quorum cairn.Quorum, n int, cast []bool) string {
+func oracle(quorum cairn.Quorum, n int, cast []bool) cairn.DecisionKind {
 	if quorum == cairn.AnyReviewer {
 		cast, n = cast[:1], 1
 	}
-	outcomes := map[string]bool{}
+	outcomes := map[cairn.DecisionKind]bool{}
 	rest := n - len(cast)
 	for others := range 1 << rest {
 		all := slices.Clone(cast)
@@ -99,18 +99,18 @@ func oracle(quorum cairn.Quorum, n int, cast []bool) string {
 			}
 		}
 		if no == 0 || quorum == cairn.MostReviewers && yes > no {
-			outcomes[cairn.VerdictApproved] = true
+			outcomes[cairn.DecisionApproved] = true
 		} else {
-			outcomes[cairn.VerdictDenied] = true
+			outcomes[cairn.DecisionDenied] = true
 		}
 	}
 	if len(outcomes) == 2 {
 		return ""
 	}
-	if outcomes[cairn.VerdictApproved] {
-		return cairn.VerdictApproved
+	if outcomes[cairn.DecisionApproved] {
+		return cairn.DecisionApproved
 	}
-	return cairn.VerdictDenied
+	return cairn.DecisionDenied
 }
 
 // permutations yields every order of a list.

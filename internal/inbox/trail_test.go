@@ -78,10 +78,10 @@ func TestTrail(t *testing.T) {
 	s.submit(cairn.Approve(ref).By("ann"), "3", cairn.OutcomeAlreadyCompleted)
 	s.call = inbox.Settle(s.call)
 	s.check(
-		cairn.Decision{Decision: cairn.VerdictClaimed, Reviewer: "ann", At: minute(1)},
-		cairn.Decision{Decision: cairn.VerdictReleased, Reviewer: "ann", At: minute(3)},
-		cairn.Decision{Decision: cairn.VerdictClaimed, Reviewer: "bob", At: minute(4)},
-		cairn.Decision{ID: "2", Decision: cairn.VerdictDenied, Reviewer: "bob", At: minute(5), Notes: "too much"},
+		cairn.Decision{Kind: cairn.DecisionClaimed, Reviewer: "ann", At: minute(1)},
+		cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: "ann", At: minute(3)},
+		cairn.Decision{Kind: cairn.DecisionClaimed, Reviewer: "bob", At: minute(4)},
+		cairn.Decision{ID: "2", Kind: cairn.DecisionDenied, Reviewer: "bob", At: minute(5), Notes: "too much"},
 	)
 
 	s = &story{t, approvalCall(assigned(cairn.MostReviewers, "ann", "bob", "cat"), due(minute(3))), noon}
@@ -92,11 +92,11 @@ func TestTrail(t *testing.T) {
 	s.submit(cairn.Approve(ref).By("bob"), "4", cairn.OutcomeAlreadyCompleted)
 	s.call = inbox.Drop(s.call, "rewound", s.next())
 	s.check(
-		cairn.Decision{ID: "1", Decision: cairn.VerdictApproved, Reviewer: "ann", At: minute(1)},
-		cairn.Decision{ID: "2", Decision: cairn.VerdictDenied, Reviewer: "bob", At: minute(2)},
-		cairn.Decision{Decision: cairn.VerdictTimeout, At: minute(3)},
-		cairn.Decision{ID: "3", Decision: cairn.VerdictLate, Reviewer: "cat", At: minute(3), Notes: cairn.VerdictApproved},
-		cairn.Decision{Decision: cairn.VerdictDropped, At: minute(6), Notes: "rewound"},
+		cairn.Decision{ID: "1", Kind: cairn.DecisionApproved, Reviewer: "ann", At: minute(1)},
+		cairn.Decision{ID: "2", Kind: cairn.DecisionDenied, Reviewer: "bob", At: minute(2)},
+		cairn.Decision{Kind: cairn.DecisionTimeout, At: minute(3)},
+		cairn.Decision{ID: "3", Kind: cairn.DecisionLate, Reviewer: "cat", At: minute(3), Notes: string(cairn.DecisionApproved)},
+		cairn.Decision{Kind: cairn.DecisionDropped, At: minute(6), Notes: "rewound"},
 	)
 }
 
@@ -104,7 +104,7 @@ func TestTrail(t *testing.T) {
 // the other, nor in the row they began with.
 func TestTrailsShareNothing(t *testing.T) {
 	t.Parallel()
-	trail := append(make([]cairn.Decision, 0, 8), cairn.Decision{Decision: cairn.VerdictReleased, Reviewer: "ann"})
+	trail := append(make([]cairn.Decision, 0, 8), cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: "ann"})
 	ways := map[string]func(cairn.PendingCall) cairn.PendingCall{
 		"answer": func(c cairn.PendingCall) cairn.PendingCall {
 			given := cairn.Approve(c.CallRef).By("bob")
@@ -165,7 +165,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	calls := []cairn.PendingCall{
 		clientCall(), clientCall(ofAnyKind), approvalCall(), approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), approvalCall(claimedBy("ann", noon.Add(1))),
-		approvalCall(due(noon)), clientCall(expired), clientCall(expired, toldLate), approvalCall(dropped), approvalCall(after(cairn.CallAnswered, cairn.VerdictDenied)),
+		approvalCall(due(noon)), clientCall(expired), clientCall(expired, toldLate), approvalCall(dropped), approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)),
 	}
 	f.Fuzz(func(t *testing.T, text []byte, id string, which uint8) {
 		var given cairn.Submission
@@ -188,7 +188,7 @@ func FuzzDecide(f *testing.F) {
 		if (got.Status == cairn.CallAnswered) != (got.Answer != nil) {
 			t.Fatalf("%s with answer %+v", got.Status, got.Answer)
 		}
-		if outcome == cairn.OutcomeAccepted && got.Status == cairn.CallAnswered && got.Answer.Verdict != cairn.VerdictApproved {
+		if outcome == cairn.OutcomeAccepted && got.Status == cairn.CallAnswered && got.Answer.Kind != cairn.DecisionApproved {
 			if result := inbox.Result(&got); !json.Valid(result.Output) {
 				t.Fatalf("the model is told %s", result.Output)
 			}

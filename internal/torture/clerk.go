@@ -118,14 +118,14 @@ func (c *clerk) submit(ctx context.Context, call *cairn.PendingCall, s cairn.Sub
 	if err != nil {
 		return receipt, expected(err)
 	}
-	r := record{Kind: answered, Session: call.SessionID, Call: call.ID, Reviewer: s.Reviewer, Verdict: cairn.VerdictDenied, Outcome: receipt.Outcome}
+	r := record{Kind: answered, Session: call.SessionID, Call: call.ID, Reviewer: s.Reviewer, Decision: cairn.DecisionDenied, Outcome: receipt.Outcome}
 	switch {
 	case s.Approved:
-		r.Verdict, r.Value = cairn.VerdictApproved, s.Input
+		r.Decision, r.Value = cairn.DecisionApproved, s.Input
 	case s.Error != "":
-		r.Verdict = cairn.VerdictError
+		r.Decision = cairn.DecisionError
 	case s.Type == cairn.SubmitResult:
-		r.Verdict, r.Value = cairn.VerdictResult, s.Result
+		r.Decision, r.Value = cairn.DecisionResult, s.Result
 	}
 	c.journal.write(r)
 	return receipt, nil

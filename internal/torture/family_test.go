@@ -122,7 +122,7 @@ func soundFamily(t *testing.T) *Tree {
 	var queued []*engine.Run
 	busy = func() {
 		for _, tools := range []string{"ask", "pay per-tool-child:ask", "add"} {
-			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.Enqueue)))
+			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.BusyEnqueue)))
 		}
 	}
 	s.ends(s.say("add"), cairn.RunCompleted) // in place of the wait
@@ -144,11 +144,11 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 }
 
 // call returns the first call of a tool that has come so far, with its session.
-func (t *Tree) call(tool string, status cairn.CallStatus, verdict string) (*History, *cairn.PendingCall) {
+func (t *Tree) call(tool string, status cairn.CallStatus, kind cairn.DecisionKind) (*History, *cairn.PendingCall) {
 	for _, h := range t.Sessions {
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			if c.Tool == tool && c.Status == status && (c.Answer == nil && verdict == "" || c.Answer != nil && c.Answer.Verdict == verdict) {
+			if c.Tool == tool && c.Status == status && (c.Answer == nil && kind == "" || c.Answer != nil && c.Answer.Kind == kind) {
 				return h, c
 			}
 		}
@@ -169,13 +169,13 @@ func (h *History) told(call string) (*cairn.Message, *cairn.ToolResult) {
 }
 
 // onCall is a damage to the first call of a tool that has come so far.
-func onCall(tool string, status cairn.CallStatus, verdict string, damage func(*History, *cairn.PendingCall)) func(*Tree) {
-	return func(t *Tree) { damage(t.call(tool, status, verdict)) }
+func onCall(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*History, *cairn.PendingCall)) func(*Tree) {
+	return func(t *Tree) { damage(t.call(tool, status, kind)) }
 }
 
 // onResult is a damage to its result.
-func onResult(tool string, status cairn.CallStatus, verdict string, damage func(*cairn.ToolResult)) func(*Tree) {
-	return onCall(tool, status, verdict, func(h *History, c *cairn.PendingCall) {
+func onResult(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*cairn.ToolResult)) func(*Tree) {
+	return onCall(tool, status, kind, func(h *History, c *cairn.PendingCall) {
 		_, r := h.told(c.ID)
 		damage(r)
 	})
@@ -232,61 +232,61 @@ func (h *History) suspended() *cairn.Suspension { return h.Runs[len(h.Runs)-1].S
 // familyDamages are ways to make each invariant fail that has to do with people and families.
 var familyDamages = map[string]map[string]func(*Tree){
 	"of any number of answers one is used, once": {
-		"two were accepted": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
-			r := record{Kind: answered, Call: c.ID, Reviewer: "other", Verdict: c.Answer.Verdict, Value: c.Answer.Value, Outcome: cairn.OutcomeAccepted}
+		"two were accepted": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
+			r := record{Kind: answered, Call: c.ID, Reviewer: "other", Decision: c.Answer.Kind, Value: c.Answer.Value, Outcome: cairn.OutcomeAccepted}
 			h.Journal = append(h.Journal, r)
 		}),
-		"another one's":     onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Answer.Reviewer = "other" }),
-		"another verdict":   onCall(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictTimeout }),
-		"another value":     onCall(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Value = nil }),
-		"decided twice":     onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
-		"a vote lost":       onCall(toolVote, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = c.Trail[1:] }),
-		"voted twice":       onCall(toolVote, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
-		"decided by nobody": onCall(toolAsk, cairn.CallSettled, cairn.VerdictError, func(_ *History, c *cairn.PendingCall) { c.Trail = nil }),
-		"no answer":         onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Answer = nil }),
-		"lost by its call": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) {
+		"another one's":     onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(_ *History, c *cairn.PendingCall) { c.Answer.Reviewer = "other" }),
+		"another decision":  onCall(toolPay, cairn.CallSettled, cairn.DecisionDenied, func(_ *History, c *cairn.PendingCall) { c.Answer.Kind = cairn.DecisionTimeout }),
+		"another value":     onCall(toolPay, cairn.CallSettled, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Value = nil }),
+		"decided twice":     onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
+		"a vote lost":       onCall(toolVote, cairn.CallSettled, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = c.Trail[1:] }),
+		"voted twice":       onCall(toolVote, cairn.CallSettled, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Trail = append(c.Trail, c.Trail[0]) }),
+		"decided by nobody": onCall(toolAsk, cairn.CallSettled, cairn.DecisionError, func(_ *History, c *cairn.PendingCall) { c.Trail = nil }),
+		"no answer":         onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(_ *History, c *cairn.PendingCall) { c.Answer = nil }),
+		"lost by its call": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(_ *History, c *cairn.PendingCall) {
 			c.Status, c.Answer, c.Trail = cairn.CallDropped, nil, nil
 		}),
 		"a call lost": onRoot(func(h *History) { h.Calls = h.Calls[1:] }),
 		"completed by nobody": onCall(toolPay, cairn.CallOpen, "", func(h *History, c *cairn.PendingCall) {
 			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeAlreadyCompleted})
 		}),
-		"not told": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+		"not told": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
 			m, _ := h.told(c.ID)
 			m.Parts = slices.DeleteFunc(m.Parts, func(p cairn.Part) bool { return p.Result.CallID == c.ID })
 		}),
-		"told twice": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+		"told twice": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
 			m, _ := h.told(c.ID)
 			m.Parts = append(m.Parts, m.Parts...)
 		}),
-		"told otherwise":         onResult(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":1}`) }),
-		"told an error":          onResult(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(r *cairn.ToolResult) { r.IsError = true }),
-		"no error told":          onResult(toolAsk, cairn.CallSettled, cairn.VerdictError, func(r *cairn.ToolResult) { r.Code = cairn.CodeDenied }),
-		"denied and run":         onResult(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(r *cairn.ToolResult) { r.Code = "" }),
-		"too late and told":      onResult(toolAskSoon, cairn.CallSettled, cairn.VerdictTimeout, func(r *cairn.ToolResult) { r.Code = "" }),
-		"run with other input":   onResult(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":7}`) }),
-		"withdrawn and run":      onResult(toolPay, cairn.CallDropped, cairn.VerdictApproved, func(r *cairn.ToolResult) { r.Code = "" }),
-		"told and still open":    onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(_ *History, c *cairn.PendingCall) { c.Status = cairn.CallAnswered }),
+		"told otherwise":         onResult(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":1}`) }),
+		"told an error":          onResult(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(r *cairn.ToolResult) { r.IsError = true }),
+		"no error told":          onResult(toolAsk, cairn.CallSettled, cairn.DecisionError, func(r *cairn.ToolResult) { r.Code = cairn.CodeDenied }),
+		"denied and run":         onResult(toolPay, cairn.CallSettled, cairn.DecisionDenied, func(r *cairn.ToolResult) { r.Code = "" }),
+		"too late and told":      onResult(toolAskSoon, cairn.CallSettled, cairn.DecisionTimeout, func(r *cairn.ToolResult) { r.Code = "" }),
+		"run with other input":   onResult(toolPay, cairn.CallSettled, cairn.DecisionApproved, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":7}`) }),
+		"withdrawn and run":      onResult(toolPay, cairn.CallDropped, cairn.DecisionApproved, func(r *cairn.ToolResult) { r.Code = "" }),
+		"told and still open":    onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(_ *History, c *cairn.PendingCall) { c.Status = cairn.CallAnswered }),
 		"open with an answer":    onCall(toolPay, cairn.CallOpen, "", func(_ *History, c *cairn.PendingCall) { c.Answer = &cairn.CallAnswer{} }),
-		"withdrawn and answered": onCall(toolPay, cairn.CallDropped, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictDenied }),
+		"withdrawn and answered": onCall(toolPay, cairn.CallDropped, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Kind = cairn.DecisionDenied }),
 	},
 	"no tool runs before it is approved": {
 		"open": onCall(toolPay, cairn.CallOpen, "", func(h *History, c *cairn.PendingCall) {
 			h.Journal = append(h.Journal, record{Kind: toolStarted, Call: c.ID})
 		}),
-		"denied": onCall(toolPay, cairn.CallSettled, cairn.VerdictDenied, func(h *History, c *cairn.PendingCall) {
+		"denied": onCall(toolPay, cairn.CallSettled, cairn.DecisionDenied, func(h *History, c *cairn.PendingCall) {
 			h.Journal = append(h.Journal, record{Kind: toolStarted, Call: c.ID})
 		}),
-		"in a child": onCall(toolPay, cairn.CallSettled, cairn.VerdictApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Verdict = cairn.VerdictDenied }),
+		"in a child": onCall(toolPay, cairn.CallSettled, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Kind = cairn.DecisionDenied }),
 	},
 	"late answers are told once": {
 		"not told":   onRoot(func(h *History) { h.drop(h.late(), 1) }),
 		"told twice": onRoot(func(h *History) { h.Messages = append(h.Messages, h.Messages[h.late()]) }),
 		"of nobody":  onRoot(func(h *History) { h.Messages[h.late()].ID = "answer_other" }),
-		"lost": onCall(toolAsk, cairn.CallSettled, cairn.VerdictResult, func(h *History, c *cairn.PendingCall) {
+		"lost": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
 			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeLate})
 		}),
-		"two of a call": onCall(toolAskSoon, cairn.CallSettled, cairn.VerdictTimeout, func(_ *History, c *cairn.PendingCall) {
+		"two of a call": onCall(toolAskSoon, cairn.CallSettled, cairn.DecisionTimeout, func(_ *History, c *cairn.PendingCall) {
 			c.Trail = append(c.Trail, c.Trail[len(c.Trail)-1])
 		}),
 	},

@@ -475,7 +475,7 @@ func (n *tally) add(t *Tree) {
 			c := &h.Calls[i]
 			what := string(c.Status)
 			if c.Answer != nil {
-				what += " " + c.Answer.Verdict
+				what += " " + string(c.Answer.Kind)
 			}
 			n.calls[what]++
 		}

@@ -40,11 +40,11 @@ type record struct {
 	Call string `json:"call,omitempty"` // of a tool, whose result was staged, or that was answered
 	Key  string `json:"key,omitempty"`  // the call's idempotency key, or the key of what was staged
 
-	// Reviewer, Verdict and Value are of an answer, Outcome is what became of it.
-	Reviewer string          `json:"reviewer,omitempty"`
-	Verdict  string          `json:"verdict,omitempty"`
-	Value    json.RawMessage `json:"value,omitempty"`
-	Outcome  cairn.Outcome   `json:"outcome,omitempty"`
+	// Reviewer, Decision and Value are of an answer, Outcome is what became of it.
+	Reviewer string             `json:"reviewer,omitempty"`
+	Decision cairn.DecisionKind `json:"decision,omitempty"`
+	Value    json.RawMessage    `json:"value,omitempty"`
+	Outcome  cairn.Outcome      `json:"outcome,omitempty"`
 
 	// Digests are those of the replies that the model is asked for, or that were staged or committed.
 	Digests []string `json:"digests,omitempty"`

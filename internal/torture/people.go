@@ -43,7 +43,7 @@ func answersUsedOnce(h *History) error {
 func accepted(c *cairn.PendingCall, r *record) error {
 	n := 0
 	for _, d := range c.Trail {
-		if d.Reviewer == r.Reviewer && d.Decision == r.Verdict {
+		if d.Reviewer == r.Reviewer && d.Kind == r.Decision {
 			n++
 		}
 	}
@@ -52,8 +52,8 @@ func accepted(c *cairn.PendingCall, r *record) error {
 		return fmt.Errorf("the trail has it %d times: %+v", n, c.Trail)
 	case c.Quorum != cairn.AnyReviewer:
 		return nil
-	case c.Answer == nil || c.Answer.Reviewer != r.Reviewer || c.Answer.Verdict != r.Verdict || compact(c.Answer.Value) != compact(r.Value):
-		return fmt.Errorf("it was %s %s, the call has %+v", r.Verdict, r.Value, c.Answer)
+	case c.Answer == nil || c.Answer.Reviewer != r.Reviewer || c.Answer.Kind != r.Decision || compact(c.Answer.Value) != compact(r.Value):
+		return fmt.Errorf("it was %s %s, the call has %+v", r.Decision, r.Value, c.Answer)
 	}
 	return nil
 }
@@ -62,8 +62,8 @@ func accepted(c *cairn.PendingCall, r *record) error {
 func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	votes := map[string]int{} // decisions by reviewer
 	for _, d := range c.Trail {
-		switch d.Decision {
-		case cairn.VerdictApproved, cairn.VerdictDenied, cairn.VerdictResult, cairn.VerdictError, cairn.VerdictTimeout:
+		switch d.Kind {
+		case cairn.DecisionApproved, cairn.DecisionDenied, cairn.DecisionResult, cairn.DecisionError, cairn.DecisionTimeout:
 			who := d.Reviewer
 			if c.Quorum == cairn.AnyReviewer {
 				who = "" // the first decides
@@ -90,26 +90,26 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 		return nil
 	case c.Status == cairn.CallDropped && results[0].Code != cairn.CodeNotExecuted:
 		return fmt.Errorf("call %s was dropped, but its result is %s", c.ID, results[0].Output)
-	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Verdict != cairn.VerdictApproved:
+	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Kind != cairn.DecisionApproved:
 		return fmt.Errorf("call %s was dropped although it was answered: %+v", c.ID, c.Answer)
 	case c.Status == cairn.CallSettled && !tells(results[0], c):
-		return fmt.Errorf("call %s was answered %s %s %q, its result is %+v", c.ID, c.Answer.Verdict, c.Answer.Value, c.Answer.Text, results[0])
+		return fmt.Errorf("call %s was answered %s %s %q, its result is %+v", c.ID, c.Answer.Kind, c.Answer.Value, c.Answer.Text, results[0])
 	}
 	return nil
 }
 
 // tells reports whether a result is what an answered call comes to.
 func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
-	switch a := c.Answer; a.Verdict {
-	case cairn.VerdictResult:
+	switch a := c.Answer; a.Kind {
+	case cairn.DecisionResult:
 		return !r.IsError && compact(r.Output) == compact(a.Value)
-	case cairn.VerdictError:
+	case cairn.DecisionError:
 		return r.Code == cairn.CodeTool
-	case cairn.VerdictDenied:
+	case cairn.DecisionDenied:
 		return r.Code == cairn.CodeDenied
-	case cairn.VerdictTimeout:
+	case cairn.DecisionTimeout:
 		return r.Code == cairn.CodeTimeout
-	case cairn.VerdictApproved:
+	case cairn.DecisionApproved:
 		input, in, out := c.Input, amount{}, receipt{}
 		if len(a.Value) > 0 {
 			input = a.Value
@@ -123,7 +123,7 @@ func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 func nothingUnapproved(h *History) error {
 	for i := range h.Calls {
 		c := &h.Calls[i]
-		if c.Answer != nil && c.Answer.Verdict == cairn.VerdictApproved {
+		if c.Answer != nil && c.Answer.Kind == cairn.DecisionApproved {
 			continue
 		}
 		if slices.ContainsFunc(h.Journal, func(r record) bool { return r.Kind == toolStarted && r.Call == c.ID }) {
@@ -145,7 +145,7 @@ func lateToldOnce(h *History) error {
 		c := &h.Calls[i]
 		late := 0
 		for _, d := range c.Trail {
-			if d.Decision != cairn.VerdictLate {
+			if d.Kind != cairn.DecisionLate {
 				continue
 			}
 			if late++; late > 1 || rows[d.ID] != 1 {

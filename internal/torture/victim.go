@@ -199,9 +199,9 @@ func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engin
 		if err != nil || !row.Running(row.AsOf) {
 			continue
 		}
-		busy := engine.Enqueue
+		busy := engine.BusyEnqueue
 		if rng.IntN(3) == 0 {
-			busy = engine.Interrupt
+			busy = engine.BusyInterrupt
 		}
 		_, err = eng.Execute(ctx, id, agentOf(id), cairn.Text(fmt.Sprintf("%s, and %d", o.Name, n)), engine.WithOnBusy(busy))
 		if err != nil && !contended(err) {

@@ -247,14 +247,14 @@ func (r *reply) finish() error {
 			return err
 		}
 	}
-	stop := cairn.StopEnd
+	stop := cairn.FinishReasonEnd
 	switch {
 	case r.reason == "length":
-		stop = cairn.StopLength
+		stop = cairn.FinishReasonLength
 	case len(r.calls) > 0: // whatever the server calls it
-		stop = cairn.StopTools
+		stop = cairn.FinishReasonTools
 	}
-	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, Stop: stop})
+	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop})
 }
 
 // close begins a call that never got an id, and gives {} to one that never got arguments.

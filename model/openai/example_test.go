@@ -22,7 +22,7 @@ func ExampleModel() {
 		case chunk.Type == cairn.ChunkText:
 			fmt.Printf("%q\n", chunk.Text)
 		case chunk.Type == cairn.ChunkFinish:
-			fmt.Println(chunk.Stop)
+			fmt.Println(chunk.FinishReason)
 		}
 	}
 	// Output:

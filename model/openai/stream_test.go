@@ -73,7 +73,7 @@ func lines(chunks []cairn.Chunk, err error) string {
 			fmt.Fprintf(&b, "usage in=%d out=%d reasoning=%d cached=%d written=%d\n",
 				u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens, u.CacheWriteTokens)
 		case cairn.ChunkFinish:
-			fmt.Fprintf(&b, "finish %s\n", c.Stop)
+			fmt.Fprintf(&b, "finish %s\n", c.FinishReason)
 		case cairn.ChunkReasoning:
 			fmt.Fprintf(&b, "reasoning %q %s\n", c.Text, c.Provider)
 		default:

@@ -21,7 +21,7 @@ func show(m cairn.Model, messages ...cairn.Message) {
 		case c.Type == cairn.ChunkUsage:
 			fmt.Println("usage:", c.Usage.InputTokens, c.Usage.OutputTokens)
 		case c.Type == cairn.ChunkFinish:
-			fmt.Println("finish:", c.Stop)
+			fmt.Println("finish:", c.FinishReason)
 		case c.Type == cairn.ChunkToolStart:
 			fmt.Println("tool_start:", c.Tool)
 		default:
@@ -154,7 +154,7 @@ func ExampleChunk() {
 			Type: cairn.ChunkReasoning, Text: "Hm.", Provider: json.RawMessage(`{"signature":"x"}`),
 		}),
 		scripted.Text("Yes."),
-	).Stop(cairn.StopLength)))
+	).FinishReason(cairn.FinishReasonLength)))
 	// Output:
 	// reasoning: "Hm."
 	// text: "Yes."

@@ -151,9 +151,9 @@ func TestBeyondTheScriptIsNotRetryable(t *testing.T) {
 
 func TestFinishGivenByHandComesOnce(t *testing.T) {
 	t.Parallel()
-	step := scripted.Reply(scripted.Text("x"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFinish, Stop: cairn.StopOnWords}))
+	step := scripted.Reply(scripted.Text("x"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: cairn.FinishReasonStopSequence}))
 	chunks, err := collect(t.Context(), scripted.New(step), request("s", 1))
-	if err != nil || len(chunks) != 2 || chunks[1].Stop != cairn.StopOnWords {
+	if err != nil || len(chunks) != 2 || chunks[1].FinishReason != cairn.FinishReasonStopSequence {
 		t.Errorf("%+v %v", chunks, err)
 	}
 }
@@ -163,9 +163,9 @@ func TestReplyKeepsUsageStopAndPaceOfItsParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		m := scripted.New(scripted.Reply(
-			scripted.Text("one two").Pace(time.Second), scripted.Text("three").Usage(1, 2), scripted.Text("").Stop(cairn.StopLength)))
+			scripted.Text("one two").Pace(time.Second), scripted.Text("three").Usage(1, 2), scripted.Text("").FinishReason(cairn.FinishReasonLength)))
 		chunks, err := collect(t.Context(), m, request("s", 1))
-		if err != nil || len(chunks) != 5 || chunks[3].Usage.OutputTokens != 2 || chunks[4].Stop != cairn.StopLength {
+		if err != nil || len(chunks) != 5 || chunks[3].Usage.OutputTokens != 2 || chunks[4].FinishReason != cairn.FinishReasonLength {
 			t.Errorf("%+v %v", chunks, err)
 		}
 		if took := time.Since(start); took != 3*time.Second {

@@ -16,7 +16,7 @@ import (
 type Step struct {
 	parts []part
 	usage *cairn.Usage
-	stop  cairn.StopReason
+	stop  cairn.FinishReason
 	pace  time.Duration
 }
 
@@ -108,8 +108,9 @@ func (s Step) Usage(input, output int64) Step {
 	return s
 }
 
-// Stop returns the step with a stop reason; the default is StopTools if the reply calls a tool, else StopEnd.
-func (s Step) Stop(reason cairn.StopReason) Step {
+// FinishReason returns the step with the reason why its reply ends; the default is FinishReasonTools if the reply calls a
+// tool, else FinishReasonEnd.
+func (s Step) FinishReason(reason cairn.FinishReason) Step {
 	s.stop = reason
 	return s
 }
@@ -138,7 +139,7 @@ func (s Step) ID(callID string) Step {
 // run streams the step. It uses no goroutine, and a timer only for pauses.
 func (s *Step) run(ctx context.Context, req *cairn.Request, yield func(cairn.Chunk, error) bool) {
 	var callID string
-	calls, stop, finished := 0, cairn.StopEnd, false
+	calls, stop, finished := 0, cairn.FinishReasonEnd, false
 	for i := range s.parts {
 		p := &s.parts[i]
 		if err := p.wait(ctx); err != nil {
@@ -158,7 +159,7 @@ func (s *Step) run(ctx context.Context, req *cairn.Request, yield func(cairn.Chu
 		switch chunk.Type {
 		case cairn.ChunkToolStart:
 			calls++
-			stop = cairn.StopTools
+			stop = cairn.FinishReasonTools
 			if !p.ownID {
 				callID = makeCallID(req, calls)
 				chunk.CallID = callID
@@ -183,7 +184,7 @@ func (s *Step) run(ctx context.Context, req *cairn.Request, yield func(cairn.Chu
 	s.finish(ctx, stop, finished, yield)
 }
 
-func (s *Step) finish(ctx context.Context, stop cairn.StopReason, finished bool, yield func(cairn.Chunk, error) bool) {
+func (s *Step) finish(ctx context.Context, stop cairn.FinishReason, finished bool, yield func(cairn.Chunk, error) bool) {
 	if err := ended(ctx); err != nil {
 		yield(cairn.Chunk{}, err)
 		return
@@ -197,7 +198,7 @@ func (s *Step) finish(ctx context.Context, stop cairn.StopReason, finished bool,
 	if s.stop != "" {
 		stop = s.stop
 	}
-	yield(cairn.Chunk{Type: cairn.ChunkFinish, Stop: stop}, nil)
+	yield(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop}, nil)
 }
 
 // wait does what must happen before the part's output, and reports the end of the context.

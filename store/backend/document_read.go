@@ -15,8 +15,8 @@ import (
 )
 
 // Read answers store.Store.Read.
-func (doc *Document) Read(want store.Want) (*store.Snapshot, error) {
-	snap := &store.Snapshot{Session: doc.row()}
+func (doc *Document) Read(want store.Want) (*store.Contents, error) {
+	snap := &store.Contents{Session: doc.row()}
 	position := doc.Row.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint = doc.checkpoint(want.Checkpoint); snap.Checkpoint == nil {

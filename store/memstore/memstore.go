@@ -121,7 +121,7 @@ func copyOf[T any](v *T) *T {
 }
 
 // Read implements store.Store.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	doc, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err

@@ -8,13 +8,13 @@ import (
 )
 
 // Read implements store.Store. It is one round trip.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Snapshot, err error) {
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Contents, err error) {
 	err = s.try(ctx, "read", reads, func(ctx context.Context, c *conn) error {
 		if want == (store.Want{}) {
 			r, err := c.find(ctx, id)
 			if err == nil {
 				s.remember(r)
-				snap = &store.Snapshot{Session: r.session}
+				snap = &store.Contents{Session: r.session}
 			}
 			return err
 		}
@@ -28,8 +28,8 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 }
 
 // read reads a session's row and what is wanted beside it.
-func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Snapshot, error) {
-	snap := &store.Snapshot{}
+func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Contents, error) {
+	snap := &store.Contents{}
 	var r *record
 	var states chain
 	list := []reading{{sqlSession, []any{id}, func(rows pgx.Rows) error {
@@ -59,7 +59,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Sn
 }
 
 // pastReadings read what is wanted of where a session has been.
-func pastReadings(id string, want *store.Want, snap *store.Snapshot, states *chain) (list []reading) {
+func pastReadings(id string, want *store.Want, snap *store.Contents, states *chain) (list []reading) {
 	if want.Checkpoint != "" {
 		list = append(list, reading{sqlCheckpoint, []any{id, want.Checkpoint}, func(rows pgx.Rows) error {
 			cp, err := readCheckpoint(rows, id)
@@ -87,7 +87,7 @@ func pastReadings(id string, want *store.Want, snap *store.Snapshot, states *cha
 }
 
 // otherReadings read what else is wanted.
-func otherReadings(id string, want *store.Want, snap *store.Snapshot) (list []reading) {
+func otherReadings(id string, want *store.Want, snap *store.Contents) (list []reading) {
 	switch {
 	case want.Staged && want.StagedStep != "":
 		list = append(list, reading{sqlStagedOfStep, []any{id, want.StagedStep}, into(&snap.Staged, readPiece)})

@@ -15,7 +15,7 @@ import (
 var scriptRead = aboutReading("read", "read")
 
 // Read implements store.Store. It is one script.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	from := max(want.From, 0)
 	r, err := s.ask(ctx, scriptRead, id, letters(&want), want.Checkpoint, want.Run, from, from+want.Size()-1)
 	switch {
@@ -26,7 +26,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Sn
 	case r.word() == "run":
 		return nil, store.UnknownRun(id, want.Run)
 	}
-	snap := &store.Snapshot{}
+	snap := &store.Contents{}
 	if snap.Session, err = readRow(id, r.list(1)); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func letters(want *store.Want) string {
 }
 
 // readPast reads what was wanted of where a session has been.
-func readPast(snap *store.Snapshot, want *store.Want, r reply) (err error) {
+func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
 	id := snap.Session.ID
 	if want.Checkpoint != "" {
 		if snap.Checkpoint, err = readCheckpoint(id, want.Checkpoint, r.text(2)); err != nil {

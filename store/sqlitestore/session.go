@@ -28,7 +28,7 @@ var sqlDelete = []string{
 }
 
 // Read implements store.Store.
-func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Snapshot, err error) {
+func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *store.Contents, err error) {
 	read := s.readers.view
 	if want == (store.Want{}) { // one statement is a view of its own
 		read = s.readers.read
@@ -38,7 +38,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 		if err != nil {
 			return err
 		}
-		snap = &store.Snapshot{Session: r.session}
+		snap = &store.Contents{Session: r.session}
 		if err := r.past(ctx, c, &want, snap); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 }
 
 // past reads what is wanted of where a session has been.
-func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *store.Snapshot) (err error) {
+func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	position := r.session.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint, err = findCheckpoint(c, r, want.Checkpoint); err != nil {
@@ -76,7 +76,7 @@ func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *stor
 }
 
 // beside reads what else is wanted.
-func (r *record) beside(ctx context.Context, c *conn, want *store.Want, snap *store.Snapshot) (err error) {
+func (r *record) beside(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	if want.Staged {
 		if snap.Staged, err = readStaged(ctx, c, r.key, want.StagedStep); err != nil {
 			return err

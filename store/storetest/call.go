@@ -37,8 +37,8 @@ func asks(id, step string, reviewers ...string) store.CallWrite {
 func answers(c *cairn.PendingCall, reviewer string) store.CallWrite {
 	w := store.CallWrite{Call: *c, Seen: c.Version}
 	w.Call.Status = cairn.CallAnswered
-	w.Call.Answer = &cairn.CallAnswer{Verdict: cairn.VerdictApproved, Reviewer: reviewer, At: at(1)}
-	w.Call.Trail = append(slices.Clip(c.Trail), cairn.Decision{ID: "submission", Decision: cairn.VerdictApproved, Reviewer: reviewer, At: at(1)})
+	w.Call.Answer = &cairn.CallAnswer{Kind: cairn.DecisionApproved, Reviewer: reviewer, At: at(1)}
+	w.Call.Trail = append(slices.Clip(c.Trail), cairn.Decision{ID: "submission", Kind: cairn.DecisionApproved, Reviewer: reviewer, At: at(1)})
 	return w
 }
 
@@ -103,8 +103,8 @@ func callFields(h *harness) {
 		CallRef: cairn.CallRef{ID: "call", RootID: "wrong", SessionID: "wrong", Kind: cairn.CallClientTool, Tool: "ask", ApprovalID: "approval"},
 		UserID:  "wrong", Agent: "wrong", RunID: "run", StepID: "step", Input: json.RawMessage(`{"a":[1,"é"]}`), Schema: json.RawMessage(`{"type":"string"}`),
 		Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, Deadline: at(1), Status: cairn.CallOpen,
-		Answer:    &cairn.CallAnswer{Verdict: cairn.VerdictDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
-		ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Decision: cairn.VerdictClaimed, Reviewer: "ann", At: at(4), Notes: "n"}},
+		Answer:    &cairn.CallAnswer{Kind: cairn.DecisionDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
+		ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n"}},
 		Version: 99, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(2, 0)}
 	s := h.write("child", store.CallWrite{Call: given})
 	want := given
@@ -237,7 +237,7 @@ func callsAgain(h *harness) {
 func callsInSnapshot(h *harness) {
 	h.create("session")
 	h.tree("child", "session")
-	suspend := func(step string) *store.Snapshot {
+	suspend := func(step string) *store.Contents {
 		h.Helper()
 		h.commit("session", &store.Commit{Suspend: &store.Suspend{StepID: step, OpenCalls: 1}})
 		snap, err := h.st.Read(h.Context(), "session", store.ToDrive(0))

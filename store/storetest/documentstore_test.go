@@ -153,7 +153,7 @@ func (s *documentStore) claim(id string, keys map[string]int64) (done bool, err 
 
 func callKey(root, id string) string { return callKeys + root + "\x00" + id }
 
-func (s *documentStore) Read(ctx context.Context, id string, want store.Want) (*store.Snapshot, error) {
+func (s *documentStore) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
 	doc, _, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err

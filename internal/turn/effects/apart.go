@@ -206,7 +206,7 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 
 // refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
 // since only.
-func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Snapshot, error) {
+func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Contents, error) {
 	if known != nil {
 		snap, err := fx.Store.Read(ctx, id, store.ToDrive(len(known.messages)))
 		if err != nil {

@@ -71,7 +71,7 @@ type deferred struct {
 }
 
 // newLive returns a session in memory as a snapshot that was just read has it.
-func (fx *Effects) newLive(snap *store.Snapshot) (*live, error) {
+func (fx *Effects) newLive(snap *store.Contents) (*live, error) {
 	l := &live{known: known{results: newResults(snap.Cache), calls: snap.Calls}}
 	l.sees(fx, snap.Session)
 	if err := l.load(snap.State, snap.Messages); err != nil {
@@ -101,7 +101,7 @@ func (l *live) grewInto(row *cairn.Session) bool {
 }
 
 // grow brings l up to a snapshot that has the messages since.
-func (l *live) grow(fx *Effects, snap *store.Snapshot) error {
+func (l *live) grow(fx *Effects, snap *store.Contents) error {
 	doc, err := ops.NewDoc(snap.State)
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.row.ID, err)

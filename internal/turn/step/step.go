@@ -366,7 +366,7 @@ func (c *Call) AtMost() time.Duration {
 
 // Input is what the call's tool runs with: the model's arguments, unless the reviewer who approved the call changed them.
 func (c *Call) Input() json.RawMessage {
-	if c.Row != nil && c.Row.Answer != nil && c.Row.Answer.Verdict == cairn.VerdictApproved && len(c.Row.Answer.Value) > 0 {
+	if c.Row != nil && c.Row.Answer != nil && c.Row.Answer.Kind == cairn.DecisionApproved && len(c.Row.Answer.Value) > 0 {
 		return c.Row.Answer.Value
 	}
 	return c.Use.Input

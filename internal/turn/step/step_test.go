@@ -112,7 +112,7 @@ func TestCarriedStepHasTheOpenCallsOnly(t *testing.T) {
 	s := step.New("next", 1, tools, nil)
 	s.Carry(m, m.ToolUses()[1:])
 	s.Attach([]cairn.PendingCall{{CallRef: cairn.CallRef{ID: "a"}}, {CallRef: cairn.CallRef{ID: "b"}, Status: cairn.CallAnswered,
-		Answer: &cairn.CallAnswer{Verdict: cairn.VerdictApproved, Value: []byte(`{"edited":true}`)}}})
+		Answer: &cairn.CallAnswer{Kind: cairn.DecisionApproved, Value: []byte(`{"edited":true}`)}}})
 	if !s.Carried || !s.Planned() || s.Call("a") != nil || s.Call("b").Row == nil {
 		t.Fatalf("carried: %+v", s)
 	}
