@@ -47,6 +47,8 @@ type Session struct {
 	// Incarnation tells the session's tree from others that had, or will have, the root's id: it names the tree's event log
 	// beside that. It is made with the root, and the other sessions of the tree have it from there.
 	Incarnation string `json:"incarnation,omitempty"`
+	// Kind says what the session is to its parent; empty for a root.
+	Kind ChildKind `json:"kind,omitempty"`
 	// Name is what the parent calls the session, if it is a companion.
 	Name string `json:"name,omitempty"`
 	// Secret is what ids of children and pending calls are derived from. It is given out by nothing but the store.
@@ -86,6 +88,16 @@ type Session struct {
 	// judged by that and not by the clock of the process. It is not part of what is kept.
 	AsOf time.Time `json:"-"`
 }
+
+// ChildKind is what a session is to its parent.
+type ChildKind string
+
+const (
+	// ChildSubAgent is a session for one call: see [SubAgent].
+	ChildSubAgent ChildKind = "sub_agent"
+	// ChildCompanion is a session with a name that is kept between calls: see [Companion].
+	ChildCompanion ChildKind = "companion"
+)
 
 // Log returns the name of the event log that the session's tree writes to.
 func (s *Session) Log() string { return LogName(s.RootID, s.Incarnation) }

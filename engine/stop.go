@@ -91,7 +91,7 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
 		err := e.fx.Withdraw(ctx, row.ID, stop)
-		if err == nil && row.ParentID != "" && row.Name == "" {
+		if err == nil && row.Kind == cairn.ChildSubAgent {
 			return e.tellParent(ctx, row.ParentID)
 		}
 		if !isConflict(err) {

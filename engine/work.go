@@ -277,7 +277,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
-	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Name != "" && e.fx.Awaits(parent, child) {
+	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion && e.fx.Awaits(parent, child) {
 		err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {
@@ -293,7 +293,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 // worksAlone reports whether a child is a companion that goes on by itself. One that is waited for is its parent's to go
 // on with, also while the parent is just about to.
 func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, error) {
-	if child.Name == "" {
+	if child.Kind != cairn.ChildCompanion {
 		return false, nil
 	}
 	if awaited, err := e.awaited(ctx, child); err != nil || awaited {

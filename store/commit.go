@@ -23,7 +23,7 @@ type Commit struct {
 	Guard Guard
 
 	// Create makes the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TTL, TraceParent,
-	// ParentID, RootID, Incarnation, Name and Secret are taken from it, everything else begins at zero. RootID defaults to ID,
+	// ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it, everything else begins at zero. RootID defaults to ID,
 	// Secret and, of a root, Incarnation to random ones; TTL is kept in microseconds, a negative one as 0. A new session has
 	// Status idle. The id of a session that was removed, or has expired, is refused like any other use of it, see [Sweeper].
 	// Create is ignored if the session exists, unless Guard.New is set.

@@ -22,7 +22,7 @@ func (c *Commit) newRow(row *cairn.Session, id string, now time.Time) {
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: from.ExpiresAt, TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
-		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Name: from.Name, Secret: from.Secret,
+		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
 		Lease: cairn.Lease{Token: now.UnixMicro()}, CreatedAt: now, UpdatedAt: now, AsOf: now,
 	}
 	if row.Secret == "" {

@@ -80,7 +80,8 @@ func (c *Commit) Validate() error {
 
 // validateRow checks what a row brings that no commit works out.
 func validateRow(row *cairn.Session) error {
-	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("name", row.Name), cairn.CheckText("secret", row.Secret),
+	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
+		cairn.CheckText("secret", row.Secret),
 		cairn.CheckText("parent_id", row.ParentID), cairn.CheckText("root_id", row.RootID), row.ValidateContext())
 }
 

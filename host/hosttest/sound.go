@@ -235,7 +235,7 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 		}
 	}
 	for _, child := range t.sessions {
-		if child.row.ParentID == r.row.ID && child.row.Name == "" && child.row.Status == cairn.SessionPaused {
+		if child.row.ParentID == r.row.ID && child.row.Kind == cairn.ChildSubAgent && child.row.Status == cairn.SessionPaused {
 			waiting++
 		}
 	}
@@ -284,7 +284,7 @@ func (t *tree) strayed(r *record) (problems []string) {
 		}
 	}
 	for _, child := range t.sessions {
-		if child.row.ParentID == r.row.ID && child.row.Name == "" {
+		if child.row.ParentID == r.row.ID && child.row.Kind == cairn.ChildSubAgent {
 			problems = append(problems, t.outside(r.row.ID, child.row.ID)...)
 			if n := begun[child.row.ID]; n > 1 {
 				problems = append(problems, fmt.Sprintf("the log tells %d times of the beginning of %s", n, child.row.ID))

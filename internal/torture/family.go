@@ -49,7 +49,7 @@ func childrenBelong(t *Tree) error {
 				return fmt.Errorf("session %s of %s was begun by %s for %s", s.ID, s.ParentID, ev.SessionID, ev.Name)
 			}
 		}
-		if len(by) == 0 || len(by) > 1 && s.Name == "" {
+		if len(by) == 0 || len(by) > 1 && s.Kind != cairn.ChildCompanion {
 			return fmt.Errorf("session %s was begun by %d calls of its parent %s", s.ID, len(by), s.ParentID)
 		}
 	}
@@ -64,7 +64,7 @@ func nobodyWaitsInVain(t *Tree) error {
 	}
 	for _, h := range t.Sessions[1:] {
 		parent := t.session(h.Session.ParentID)
-		if h.Session.Name != "" || parent == nil || parent.awaits(h.Session.ID) {
+		if h.Session.Kind == cairn.ChildCompanion || parent == nil || parent.awaits(h.Session.ID) {
 			continue
 		}
 		if s := h.Session.Status; s == cairn.SessionPaused || s == cairn.SessionActive {
@@ -78,7 +78,7 @@ func nobodyWaitsInVain(t *Tree) error {
 func childrenHeard(t *Tree) error {
 	children := map[string]*History{} // by call
 	for id, list := range t.callsOf() {
-		if h := t.session(id); h != nil && h.Session.Name == "" {
+		if h := t.session(id); h != nil && h.Session.Kind != cairn.ChildCompanion {
 			for _, ev := range list {
 				children[ev.CallID] = h
 			}

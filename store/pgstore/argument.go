@@ -82,6 +82,7 @@ var arguments = map[string]func(*write) any{
 	"trace_parent": func(w *write) any { return w.d.Row.TraceParent },
 	"parent_id":    func(w *write) any { return w.d.Row.ParentID },
 	"incarnation":  func(w *write) any { return w.d.Row.Incarnation },
+	"kind":         func(w *write) any { return string(w.d.Row.Kind) },
 	"name":         func(w *write) any { return w.d.Row.Name },
 	"secret":       func(w *write) any { return w.d.Row.Secret },
 	"initial":      func(w *write) any { return string(w.d.Initial) },

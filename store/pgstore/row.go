@@ -15,7 +15,7 @@ import (
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
-	s.name, s.secret, s.created_at`
+	s.kind, s.name, s.secret, s.created_at`
 
 	headColumns = `
 	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.next_deadline, h.stop_run, h.stop,
@@ -74,6 +74,7 @@ type headData struct {
 	ParentID      struct{} `json:"parent_id,omitzero"`
 	RootID        struct{} `json:"root_id,omitzero"`
 	Incarnation   struct{} `json:"incarnation,omitzero"`
+	Kind          struct{} `json:"kind,omitzero"`
 	Name          struct{} `json:"name,omitzero"`
 	Version       struct{} `json:"version,omitzero"`
 	RunID         struct{} `json:"run_id,omitzero"`
@@ -134,7 +135,7 @@ type ownRow struct {
 // columns returns where ownColumns are read to.
 func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Incarnation, &s.Name, &s.Secret, &s.CreatedAt}
+		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt}
 }
 
 // finish gives what was read from ownColumns its form.

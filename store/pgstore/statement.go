@@ -65,10 +65,10 @@ FROM head h`
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
-		root_id, incarnation, name, secret, created_at)
+		root_id, incarnation, kind, name, secret, created_at)
 	VALUES (@id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
 		least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), @trace_parent::text, @parent_id::text,
-		@root_id::text, @incarnation::text, @name::text, @secret::text, statement_timestamp())
+		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp())
 	ON CONFLICT (id) DO NOTHING
 	RETURNING key, created_at
 ), head AS (

@@ -15,7 +15,7 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: stored(from.ExpiresAt), TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
-		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Name: from.Name, Secret: from.Secret,
+		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
 	}
 	if row.Secret == "" {
 		row.Secret = ids.New("secret")

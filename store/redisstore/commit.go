@@ -268,7 +268,7 @@ func (p *plan) create(id string, c *store.Commit) error {
 	row := c.NewRow(id, time.Time{})
 	p.rare.Create = map[string]any{"root": row.RootID, "secret": row.Secret, "agent": row.Agent}
 	for name, value := range map[string]string{"user": row.UserID, "trace": row.TraceParent, "parent": row.ParentID, "name": row.Name,
-		"incarnation": row.Incarnation} {
+		"incarnation": row.Incarnation, "kind": string(row.Kind)} {
 		if value != "" {
 			p.rare.Create[name] = value
 		}

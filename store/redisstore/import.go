@@ -381,6 +381,7 @@ func packBase(row *cairn.Session, secret string) ([]byte, error) {
 	p.someText("user", row.UserID)
 	p.someText("trace", row.TraceParent)
 	p.someText("parent", row.ParentID)
+	p.someText("kind", string(row.Kind))
 	p.someText("name", row.Name)
 	p.someText("incarnation", row.Incarnation)
 	p.some("expires", micros(row.ExpiresAt))

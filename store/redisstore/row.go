@@ -96,6 +96,8 @@ func (r *record) readField(field string, u *unpacker) {
 		s.RootID = u.text()
 	case "incarnation":
 		s.Incarnation = u.text()
+	case "kind":
+		s.Kind = cairn.ChildKind(u.text())
 	case "name":
 		s.Name = u.text()
 	case "secret":

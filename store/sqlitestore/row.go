@@ -12,7 +12,7 @@ import (
 // sessionColumns are the columns of a session's row, as readSession reads them.
 var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
-	s.root_id, s.incarnation, s.name, s.secret, s.created_at,
+	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at,
 	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
@@ -40,8 +40,8 @@ const (
 
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
-			name, secret, created_at, incarnation)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+			name, secret, created_at, incarnation, kind)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -107,7 +107,7 @@ func readSession(c *columns) *record {
 	}
 	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
-	s.Incarnation, s.Name, s.Secret, s.CreatedAt = c.text(), c.text(), c.text(), c.time()
+	s.Incarnation, s.Kind, s.Name, s.Secret, s.CreatedAt = c.text(), cairn.ChildKind(c.text()), c.text(), c.text(), c.time()
 	r.sweep = c.int64()
 
 	s.Status = cairn.SessionStatus(c.text())
@@ -193,7 +193,7 @@ func (r *record) insert(c *conn) error {
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
 		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), r.sweep,
-		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation); err != nil {
+		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind)); err != nil {
 		return err
 	}
 	c.wrote = true

@@ -84,22 +84,23 @@ func createNothingElse(h *harness) {
 // nameAndSecret checks that what a session is given stays, that each has a secret of its own otherwise, and that no JSON
 // of a row shows it.
 func nameAndSecret(h *harness) {
-	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Name: "helper ✓", Secret: "hush hush"}, nil)
+	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Kind: cairn.ChildCompanion, Name: "helper ✓", Secret: "hush hush"}, nil)
 	h.must(err)
 	user := "user"
 	secrets := map[string]string{}
 	for _, row := range []*cairn.Session{given, h.load("given"), h.commit("given", &store.Commit{Context: &store.ContextChange{UserID: &user}}),
 		h.commit("given", &store.Commit{Create: &cairn.Session{Agent: agentName, Name: "other", Secret: "other"}}), h.load("given")} {
-		if row.Name != "helper ✓" || row.Secret != "hush hush" {
-			h.Fatalf("the name is %q and the secret %q, want those that were given", row.Name, row.Secret)
+		if row.Kind != cairn.ChildCompanion || row.Name != "helper ✓" || row.Secret != "hush hush" {
+			h.Fatalf("the kind is %q, the name %q and the secret %q, want those that were given", row.Kind, row.Name, row.Secret)
 		}
 		secrets[row.Secret] = row.ID
 	}
 	branch, err := h.st.Branch(h.Context(), "given", store.BranchPoint{}, &cairn.Session{ID: "branch", Agent: agentName})
 	h.must(err)
 	for _, row := range []*cairn.Session{h.create("a"), h.create("b"), branch} {
-		if other, taken := secrets[row.Secret]; taken || len(row.Secret) < 26 || row.Name != "" {
-			h.Fatalf("%q has the secret %q (%q has it too) and the name %q, want a secret of its own and no name", row.ID, row.Secret, other, row.Name)
+		if other, taken := secrets[row.Secret]; taken || len(row.Secret) < 26 || row.Kind != "" || row.Name != "" {
+			h.Fatalf("%q has the secret %q (%q has it too), the kind %q and the name %q, want a secret of its own and neither", row.ID, row.Secret, other,
+				row.Kind, row.Name)
 		}
 		if loaded := h.load(row.ID); loaded.Secret != row.Secret {
 			h.Fatalf("%q has the secret %q, later %q", row.ID, row.Secret, loaded.Secret)

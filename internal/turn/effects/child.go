@@ -232,7 +232,7 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 		if err != nil {
 			return turn.Begun{}, err
 		}
-		return v.create(c.Tool.Agent(), "", v.fx.NewID("run"), in)
+		return v.create(c.Tool.Agent(), cairn.ChildSubAgent, "", v.fx.NewID("run"), in)
 	})
 }
 
@@ -242,7 +242,7 @@ func childID(parent *cairn.Session, call string) string {
 }
 
 // create begins a child's session. The error is ErrExists if an earlier try did.
-func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (turn.Begun, error) {
+func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input) (turn.Begun, error) {
 	row := v.l.row
 	unlock, err := v.fx.growing.lock(v.ctx, row.RootID)
 	if err != nil {
@@ -258,7 +258,7 @@ func (v *visit) create(agent *cairn.Agent, name, runID string, in cairn.Input) (
 	l, err := v.fx.create(v.ctx, BeginIn{
 		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
 		LogLast: v.l.emit.Position(),
-		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Name: name,
+		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
 	return v.fx.part(v.ctx, l, err)

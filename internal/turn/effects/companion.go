@@ -106,7 +106,7 @@ func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn 
 			return err
 		}
 		for i := range page.Items {
-			if row := &page.Items[i]; row.Name != "" && !fn(row) {
+			if row := &page.Items[i]; row.Kind == cairn.ChildCompanion && !fn(row) {
 				return nil
 			}
 		}
@@ -249,7 +249,9 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 		return transcript.Failed(v.c.Use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
 	v.child = childID(v.l.row, v.c.Use.CallID)
-	return v.converse(kind, name, func() (turn.Begun, error) { return v.create(kind.Agent, name, v.runID(), cairn.Text(args.Message)) })
+	return v.converse(kind, name, func() (turn.Begun, error) {
+		return v.create(kind.Agent, cairn.ChildCompanion, name, v.runID(), cairn.Text(args.Message))
+	})
 }
 
 // runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a

@@ -312,7 +312,7 @@ func (fx *Effects) withdrawChildren(ctx context.Context, row *cairn.Session, sto
 		for i := range page.Items {
 			child := &page.Items[i]
 			since := child.CreatedAt
-			if child.Name != "" { // it may have been consulted again since
+			if child.Kind == cairn.ChildCompanion { // it may have been consulted again since
 				since = child.UpdatedAt
 			}
 			if !before.IsZero() && !since.Before(before) || !fx.Awaits(row, child) {
@@ -404,7 +404,7 @@ func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
 // Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
 // its own account.
 func (fx *Effects) Awaits(parent, child *cairn.Session) bool {
-	if child.Name == "" {
+	if child.Kind != cairn.ChildCompanion {
 		return true
 	}
 	a, ok := fx.Agents(parent.Agent)

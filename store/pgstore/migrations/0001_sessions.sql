@@ -20,6 +20,7 @@ CREATE TABLE {schema}.sessions (
     parent_id    text        COLLATE "C" NOT NULL,
     root_id      text        COLLATE "C" NOT NULL,
     incarnation  text        NOT NULL, -- tells a tree from others that had its root's id
+    kind         text        NOT NULL, -- what it is to its parent; empty for a root
     name         text        COLLATE "C" NOT NULL,
     secret       text        NOT NULL,
     created_at   timestamptz NOT NULL
