@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/internal/ops"
 )
 
 // EventType names what happened.
@@ -50,8 +49,13 @@ const (
 	EventSessionRestored EventType = "session_restored"
 )
 
-// PatchOp is one operation of an RFC 6902 JSON Patch.
-type PatchOp = ops.Patch
+// PatchOp is one operation of an RFC 6902 JSON Patch: "add", "replace" or "remove".
+type PatchOp struct {
+	Op string `json:"op"`
+	// Path is a JSON Pointer (RFC 6901) into the state. The token "-" is the place behind an array's last item.
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
 
 // Event is one entry of an event log. Which fields beyond the first block are set follows from Type. Events are
 // immutable.

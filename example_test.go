@@ -80,7 +80,8 @@ type env struct {
 }
 
 func (e *env) State() (json.RawMessage, error)              { return e.state, nil }
-func (e *env) Update(ops []cairn.Op) error                  { e.ops = append(e.ops, ops...); return nil }
+func (e *env) Update(op cairn.Op) error                     { e.ops = append(e.ops, op); return nil }
+func (e *env) Change(before, after json.RawMessage) error   { return nil }
 func (e *env) Emit(name string, data json.RawMessage) error { return nil }
 func (e *env) AddContext(cairn.Message)                     {}
 func (e *env) RecordUsage(string, float64)                  {}
@@ -89,10 +90,7 @@ func (e *env) Checkpoint()                                  {}
 func ExampleNewStep() {
 	e := &env{state: json.RawMessage(`{"issued": [41]}`)}
 	step := cairn.NewStep(cairn.StepInfo{SessionID: "s1", Number: 1}, e)
-	type refunds struct {
-		Issued []int `json:"issued"`
-	}
-	err := cairn.UpdateState(step, func(s *refunds) { s.Issued = append(s.Issued, 42) })
+	err := step.Append([]string{"issued"}, 42)
 	fmt.Println(err, e.ops[0].Kind, e.ops[0].Path, string(e.ops[0].Items[0]))
 	// Output:
 	// <nil> append /issued 42

@@ -8,18 +8,29 @@ import (
 	"reflect"
 
 	"github.com/cairn-agents/cairn/internal/decode"
-	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// Op is one write to a session's state: Append, Replace or Delete at a JSON Pointer whose tokens name object members.
-type Op = ops.Op
+// OpKind says what an [Op] does.
+type OpKind string
 
-// The kinds of [Op].
 const (
-	OpAppend  = ops.Append
-	OpReplace = ops.Replace
-	OpDelete  = ops.Delete
+	// OpAppend adds Items to the end of the array at Path; a missing or null value counts as an empty array.
+	OpAppend OpKind = "append"
+	// OpReplace puts Value at Path and creates the objects on the way; the last write wins.
+	OpReplace OpKind = "replace"
+	// OpDelete removes the member at Path; a missing member is not an error.
+	OpDelete OpKind = "delete"
 )
+
+// Op is one write to a session's state.
+type Op struct {
+	Kind OpKind `json:"op"`
+	// Path is a JSON Pointer (RFC 6901) whose every token names a member of an object; "" is the whole state, which only
+	// OpReplace may address.
+	Path  string            `json:"path"`
+	Items []json.RawMessage `json:"items,omitempty"`
+	Value json.RawMessage   `json:"value,omitempty"`
+}
 
 // StateType declares the Go type of an agent's state and the value a new session begins with.
 type StateType struct {
@@ -107,14 +118,7 @@ func UpdateState[S any](h Handle, change func(*S)) error {
 	if err != nil {
 		return Errorf(CodeState, "state does not encode: %w", err)
 	}
-	list, err := ops.Diff(before, after)
-	if err != nil {
-		return Errorf(CodeState, "state: %w", err)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return h.step().update(list...)
+	return h.step().env.Change(before, after)
 }
 
 var (

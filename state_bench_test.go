@@ -48,9 +48,13 @@ func (h *held) State() (json.RawMessage, error) {
 	return h.raw, nil
 }
 
-func (h *held) Update(list []cairn.Op) error {
+func (h *held) Change(before, after json.RawMessage) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	list, err := ops.Diff(before, after)
+	if err != nil || len(list) == 0 {
+		return err
+	}
 	raw, err := ops.Fold(h.raw, list)
 	h.raw, h.ops = raw, list
 	return err

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
 // StepInfo says which step of which run somebody is in.
@@ -29,8 +29,10 @@ type Step struct {
 type Env interface {
 	// State returns the state as this handle sees it.
 	State() (json.RawMessage, error)
-	// Update records writes.
-	Update([]Op) error
+	// Update records a write. What a state cannot keep is a CodeState error.
+	Update(Op) error
+	// Change records the writes that turn one version of the state into another, as JSON.
+	Change(before, after json.RawMessage) error
 	// Emit puts a custom event on the log.
 	Emit(name string, data json.RawMessage) error
 	// AddContext records a hidden message for the step's commit.
@@ -48,7 +50,7 @@ func (s *Step) step() *Step { return s }
 
 // Append adds items, encoded as JSON, to the array at the path, a list of member names. A missing array is made.
 func (s *Step) Append(path []string, items ...any) error {
-	op := Op{Kind: OpAppend, Path: ops.Pointer(path...)}
+	op := Op{Kind: OpAppend, Path: pointer.Join(path...)}
 	for _, item := range items {
 		raw, err := json.Marshal(item)
 		if err != nil {
@@ -56,31 +58,21 @@ func (s *Step) Append(path []string, items ...any) error {
 		}
 		op.Items = append(op.Items, raw)
 	}
-	return s.update(op)
+	return s.env.Update(op)
 }
 
 // Set puts a value, encoded as JSON, at the path, a list of member names.
 func (s *Step) Set(path []string, value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return Errorf(CodeState, "set %s: %w", ops.Pointer(path...), err)
+		return Errorf(CodeState, "set %s: %w", pointer.Join(path...), err)
 	}
-	return s.update(Op{Kind: OpReplace, Path: ops.Pointer(path...), Value: raw})
+	return s.env.Update(Op{Kind: OpReplace, Path: pointer.Join(path...), Value: raw})
 }
 
 // Delete removes the member at the path.
 func (s *Step) Delete(path ...string) error {
-	return s.update(Op{Kind: OpDelete, Path: ops.Pointer(path...)})
-}
-
-// update records writes. What cannot be kept of a state is a CodeState error, and nothing is written.
-func (s *Step) update(list ...Op) error {
-	for _, op := range list {
-		if err := op.Validate(); err != nil {
-			return Errorf(CodeState, "state: %w", err)
-		}
-	}
-	return s.env.Update(list)
+	return s.env.Update(Op{Kind: OpDelete, Path: pointer.Join(path...)})
 }
 
 // Emit puts a custom event with data, encoded as JSON, on the session's event log.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ops"
 )
 
 // Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
@@ -96,7 +97,7 @@ func validateMessages(list []cairn.Message) error {
 
 func (c *StateChange) validate() error {
 	for _, op := range c.Ops {
-		if err := op.Validate(); err != nil {
+		if err := ops.Validate(&op); err != nil {
 			return cairn.Invalid("state", "%v", err)
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
 // Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
@@ -56,12 +58,12 @@ func (d *Doc) Raw() json.RawMessage {
 
 // Apply performs the operations in order, all or none, and returns them as a JSON Patch against the document as it
 // was. An operation that does not fit (a member of a scalar, an append to something that is not an array) is an error.
-func (d *Doc) Apply(list []Op) ([]Patch, error) {
+func (d *Doc) Apply(list []cairn.Op) ([]cairn.PatchOp, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	var undo []func()
-	patch := make([]Patch, 0, len(list))
+	patch := make([]cairn.PatchOp, 0, len(list))
 	for _, op := range list {
 		p, err := d.apply(op, &undo)
 		if err != nil {
@@ -78,18 +80,18 @@ func (d *Doc) Apply(list []Op) ([]Patch, error) {
 	return patch, nil
 }
 
-func (d *Doc) apply(op Op, undo *[]func()) ([]Patch, error) {
-	if err := op.Validate(); err != nil {
+func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
+	if err := Validate(&op); err != nil {
 		return nil, err
 	}
 	if op.Path == "" {
 		old := d.root
 		*undo = append(*undo, func() { d.root = old })
 		d.root = &node{raw: op.Value}
-		return []Patch{{Op: "replace", Path: "", Value: op.Value}}, nil
+		return []cairn.PatchOp{{Op: "replace", Path: "", Value: op.Value}}, nil
 	}
-	path := tokens(op.Path)
-	parent, patch, err := d.parent(path, op.Kind != Delete, undo)
+	path := pointer.Split(op.Path)
+	parent, patch, err := d.parent(path, op.Kind != cairn.OpDelete, undo)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", op.Kind, op.Path, err)
 	}
@@ -106,21 +108,21 @@ func (d *Doc) apply(op Op, undo *[]func()) ([]Patch, error) {
 		}
 	}
 	switch op.Kind {
-	case Replace:
+	case cairn.OpReplace:
 		*undo = append(*undo, restore)
 		parent.fields[key] = &node{raw: op.Value}
 		verb := "add"
 		if exists {
 			verb = "replace"
 		}
-		return append(patch, Patch{Op: verb, Path: op.Path, Value: op.Value}), nil
-	case Delete:
+		return append(patch, cairn.PatchOp{Op: verb, Path: op.Path, Value: op.Value}), nil
+	case cairn.OpDelete:
 		if !exists {
 			return nil, nil
 		}
 		*undo = append(*undo, restore)
 		delete(parent.fields, key)
-		return []Patch{{Op: "remove", Path: op.Path}}, nil
+		return []cairn.PatchOp{{Op: "remove", Path: op.Path}}, nil
 	}
 
 	if !exists || old.kind() == nullKind {
@@ -130,7 +132,7 @@ func (d *Doc) apply(op Op, undo *[]func()) ([]Patch, error) {
 		if exists {
 			verb = "replace"
 		}
-		return append(patch, Patch{Op: verb, Path: op.Path, Value: renderItems(op.Items)}), nil
+		return append(patch, cairn.PatchOp{Op: verb, Path: op.Path, Value: renderItems(op.Items)}), nil
 	}
 	if err := old.expandArray(); err != nil {
 		return nil, fmt.Errorf("append %s: %w", op.Path, err)
@@ -139,19 +141,19 @@ func (d *Doc) apply(op Op, undo *[]func()) ([]Patch, error) {
 	*undo = append(*undo, func() { old.items = old.items[:n] })
 	old.items = append(old.items, op.Items...)
 	for _, item := range op.Items {
-		patch = append(patch, Patch{Op: "add", Path: op.Path + "/-", Value: item})
+		patch = append(patch, cairn.PatchOp{Op: "add", Path: op.Path + "/-", Value: item})
 	}
 	return patch, nil
 }
 
 // parent walks to the object that holds the last token of path. Missing objects are made if create is set; the
 // patch names each that was.
-func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []Patch, error) {
-	var patch []Patch
+func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []cairn.PatchOp, error) {
+	var patch []cairn.PatchOp
 	at := d.root
 	for i := 0; ; i++ {
 		if err := at.expandObject(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", Pointer(path[:i]...), err)
+			return nil, nil, fmt.Errorf("%s: %w", pointer.Join(path[:i]...), err)
 		}
 		if i == len(path)-1 {
 			return at, patch, nil
@@ -175,7 +177,7 @@ func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []Patch
 			if ok {
 				verb = "replace"
 			}
-			patch = append(patch, Patch{Op: verb, Path: Pointer(path[:i+1]...), Value: json.RawMessage("{}")})
+			patch = append(patch, cairn.PatchOp{Op: verb, Path: pointer.Join(path[:i+1]...), Value: json.RawMessage("{}")})
 		}
 		at = next
 	}
@@ -260,7 +262,7 @@ func renderItems(items []json.RawMessage) json.RawMessage {
 }
 
 // Fold applies a list of operation lists, oldest first, to a document and returns the result.
-func Fold(raw json.RawMessage, changes ...[]Op) (json.RawMessage, error) {
+func Fold(raw json.RawMessage, changes ...[]cairn.Op) (json.RawMessage, error) {
 	d, err := NewDoc(raw)
 	if err != nil {
 		return nil, err

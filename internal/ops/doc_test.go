@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -37,28 +38,28 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, before, after string
-		ops                 []ops.Op
+		ops                 []cairn.Op
 		patch               string
 	}{
 		{"nothing", `{"a":1}`, `{"a":1}`, nil, `[]`},
-		{"replace", `{"a":1}`, `{"a":2}`, []ops.Op{replace("/a", "2")}, `[{"op":"replace","path":"/a","value":2}]`},
-		{"new member", `{}`, `{"a":2}`, []ops.Op{replace("/a", "2")}, `[{"op":"add","path":"/a","value":2}]`},
-		{"objects on the way", `{}`, `{"a":{"b":{"c":1}}}`, []ops.Op{replace("/a/b/c", "1")},
+		{"replace", `{"a":1}`, `{"a":2}`, []cairn.Op{replace("/a", "2")}, `[{"op":"replace","path":"/a","value":2}]`},
+		{"new member", `{}`, `{"a":2}`, []cairn.Op{replace("/a", "2")}, `[{"op":"add","path":"/a","value":2}]`},
+		{"objects on the way", `{}`, `{"a":{"b":{"c":1}}}`, []cairn.Op{replace("/a/b/c", "1")},
 			`[{"op":"add","path":"/a","value":{}},{"op":"add","path":"/a/b","value":{}},{"op":"add","path":"/a/b/c","value":1}]`},
-		{"null on the way", `{"a":null}`, `{"a":{"b":1}}`, []ops.Op{replace("/a/b", "1")},
+		{"null on the way", `{"a":null}`, `{"a":{"b":1}}`, []cairn.Op{replace("/a/b", "1")},
 			`[{"op":"replace","path":"/a","value":{}},{"op":"add","path":"/a/b","value":1}]`},
-		{"the whole", `{"a":1}`, `{"b":2}`, []ops.Op{replace("", `{"b":2}`)}, `[{"op":"replace","path":"","value":{"b":2}}]`},
-		{"append", `{"a":[1]}`, `{"a":[1,2,3]}`, []ops.Op{appendTo("/a", "2", "3")},
+		{"the whole", `{"a":1}`, `{"b":2}`, []cairn.Op{replace("", `{"b":2}`)}, `[{"op":"replace","path":"","value":{"b":2}}]`},
+		{"append", `{"a":[1]}`, `{"a":[1,2,3]}`, []cairn.Op{appendTo("/a", "2", "3")},
 			`[{"op":"add","path":"/a/-","value":2},{"op":"add","path":"/a/-","value":3}]`},
-		{"append to nothing", `{}`, `{"a":{"b":[1]}}`, []ops.Op{appendTo("/a/b", "1")},
+		{"append to nothing", `{}`, `{"a":{"b":[1]}}`, []cairn.Op{appendTo("/a/b", "1")},
 			`[{"op":"add","path":"/a","value":{}},{"op":"add","path":"/a/b","value":[1]}]`},
-		{"append to null", `{"a":null}`, `{"a":[1]}`, []ops.Op{appendTo("/a", "1")}, `[{"op":"replace","path":"/a","value":[1]}]`},
-		{"append nothing to nothing", `{}`, `{"a":[]}`, []ops.Op{appendTo("/a")}, `[{"op":"add","path":"/a","value":[]}]`},
-		{"delete", `{"a":1,"b":2}`, `{"b":2}`, []ops.Op{remove("/a")}, `[{"op":"remove","path":"/a"}]`},
-		{"delete what is not there", `{"a":null}`, `{"a":null}`, []ops.Op{remove("/x"), remove("/x/y"), remove("/a/b")}, `[]`},
-		{"one after the other", `{}`, `{"a":{"c":[4]}}`, []ops.Op{replace("/a/b", "1"), remove("/a/b"), appendTo("/a/c", "4")},
+		{"append to null", `{"a":null}`, `{"a":[1]}`, []cairn.Op{appendTo("/a", "1")}, `[{"op":"replace","path":"/a","value":[1]}]`},
+		{"append nothing to nothing", `{}`, `{"a":[]}`, []cairn.Op{appendTo("/a")}, `[{"op":"add","path":"/a","value":[]}]`},
+		{"delete", `{"a":1,"b":2}`, `{"b":2}`, []cairn.Op{remove("/a")}, `[{"op":"remove","path":"/a"}]`},
+		{"delete what is not there", `{"a":null}`, `{"a":null}`, []cairn.Op{remove("/x"), remove("/x/y"), remove("/a/b")}, `[]`},
+		{"one after the other", `{}`, `{"a":{"c":[4]}}`, []cairn.Op{replace("/a/b", "1"), remove("/a/b"), appendTo("/a/c", "4")},
 			`[{"op":"add","path":"/a","value":{}},{"op":"add","path":"/a/b","value":1},{"op":"remove","path":"/a/b"},{"op":"add","path":"/a/c","value":[4]}]`},
-		{"escaped names", `{"a/b":{"~1":1}}`, `{"a/b":{"~1":2}}`, []ops.Op{replace("/a~1b/~01", "2")}, `[{"op":"replace","path":"/a~1b/~01","value":2}]`},
+		{"escaped names", `{"a/b":{"~1":1}}`, `{"a/b":{"~1":2}}`, []cairn.Op{replace("/a~1b/~01", "2")}, `[{"op":"replace","path":"/a~1b/~01","value":2}]`},
 	} {
 		d := newDoc(t, test.before)
 		patch, err := d.Apply(test.ops)
@@ -69,7 +70,7 @@ func TestApply(t *testing.T) {
 		if got := d.Raw(); !equal(got, json.RawMessage(test.after)) {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.after)
 		}
-		if got := encode(append([]ops.Patch{}, patch...)); !equal(got, json.RawMessage(test.patch)) {
+		if got := encode(append([]cairn.PatchOp{}, patch...)); !equal(got, json.RawMessage(test.patch)) {
 			t.Errorf("%s: patch %s, want %s", test.name, got, test.patch)
 		}
 	}
@@ -79,9 +80,9 @@ func TestApply(t *testing.T) {
 func TestApplyIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const before = `{"text":"x","list":[1],"null":null,"m":{"inner":[{"x":1}]},"gone":1}`
-	good := []ops.Op{appendTo("/list", "2"), replace("/m/new/deep", "1"), appendTo("/m/inner", "2"), remove("/gone"), replace("/null/x", "1"),
+	good := []cairn.Op{appendTo("/list", "2"), replace("/m/new/deep", "1"), appendTo("/m/inner", "2"), remove("/gone"), replace("/null/x", "1"),
 		replace("/gone", `{"back":1}`), appendTo("/new", "1"), remove("/m"), replace("", `{"text":"whole"}`), appendTo("/list", "9")}
-	bad := map[string]ops.Op{
+	bad := map[string]cairn.Op{
 		"a member of a scalar":     replace("/text/x", "1"),
 		"a deletion in a scalar":   remove("/text/x"),
 		"an append to a scalar":    appendTo("/text", "1"),
@@ -93,18 +94,18 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 				d := newDoc(t, before)
 				want := json.RawMessage(before)
 				if used {
-					if _, err := d.Apply([]ops.Op{appendTo("/list", "0"), replace("/m/x", "0")}); err != nil {
+					if _, err := d.Apply([]cairn.Op{appendTo("/list", "0"), replace("/m/x", "0")}); err != nil {
 						t.Fatal(err)
 					}
 					want = json.RawMessage(`{"text":"x","list":[1,0],"null":null,"m":{"inner":[{"x":1}],"x":0},"gone":1}`)
 				}
-				if _, err := d.Apply(append(append([]ops.Op{}, good[:n]...), op)); err == nil {
+				if _, err := d.Apply(append(append([]cairn.Op{}, good[:n]...), op)); err == nil {
 					t.Fatalf("%s after %d good operations: no error", name, n)
 				}
 				if got := d.Raw(); !equal(got, want) {
 					t.Fatalf("%s after %d good operations left %s, want %s", name, n, got, want)
 				}
-				if _, err := d.Apply([]ops.Op{appendTo("/list", "5"), appendTo("/m/inner", "6")}); err != nil {
+				if _, err := d.Apply([]cairn.Op{appendTo("/list", "5"), appendTo("/m/inner", "6")}); err != nil {
 					t.Fatalf("after a failure: %v", err)
 				}
 				if got := string(d.Raw()); !strings.Contains(got, `5]`) || !strings.Contains(got, `{"x":1},6]`) {
@@ -118,7 +119,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 func TestApplyErrorsNameTheOperation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		op   ops.Op
+		op   cairn.Op
 		want []string
 	}{
 		{replace("/text/x", "1"), []string{"replace /text/x", "/text: not an object"}},
@@ -126,7 +127,7 @@ func TestApplyErrorsNameTheOperation(t *testing.T) {
 		{appendTo("/text", "1"), []string{"append /text", "not an array"}},
 		{appendTo("/m", "1"), []string{"append /m", "not an array"}},
 	} {
-		_, err := newDoc(t, `{"text":"x","list":[1],"m":{}}`).Apply([]ops.Op{test.op})
+		_, err := newDoc(t, `{"text":"x","list":[1],"m":{}}`).Apply([]cairn.Op{test.op})
 		for _, want := range test.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %s: error %v, want one with %q", test.op.Kind, test.op.Path, err, want)
@@ -138,14 +139,14 @@ func TestApplyErrorsNameTheOperation(t *testing.T) {
 // TestOperationsAreNotKept applies one list to two documents and changes it afterwards.
 func TestOperationsAreNotKept(t *testing.T) {
 	t.Parallel()
-	list := []ops.Op{appendTo("/list", "1", "2")}
+	list := []cairn.Op{appendTo("/list", "1", "2")}
 	one, two := newDoc(t, `{}`), newDoc(t, `{}`)
 	for _, d := range []*ops.Doc{one, two} {
 		if _, err := d.Apply(list); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := one.Apply([]ops.Op{appendTo("/list", "3")}); err != nil {
+	if _, err := one.Apply([]cairn.Op{appendTo("/list", "3")}); err != nil {
 		t.Fatal(err)
 	}
 	list[0].Items[0] = json.RawMessage("9")
@@ -164,7 +165,7 @@ func TestRawIsStable(t *testing.T) {
 	var seen []json.RawMessage
 	for i := range 20 {
 		seen = append(seen, d.Raw())
-		if _, err := d.Apply([]ops.Op{appendTo("/list", fmt.Sprint(i+1))}); err != nil {
+		if _, err := d.Apply([]cairn.Op{appendTo("/list", fmt.Sprint(i+1))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,14 +182,14 @@ func TestFoldErrors(t *testing.T) {
 	if got, err := ops.Fold(json.RawMessage(`[]`)); err == nil {
 		t.Errorf("folding an array gives %s", got)
 	}
-	if got, err := ops.Fold(json.RawMessage(`{"a":1}`), []ops.Op{replace("/b", "1")}, []ops.Op{appendTo("/a", "1")}); err == nil {
+	if got, err := ops.Fold(json.RawMessage(`{"a":1}`), []cairn.Op{replace("/b", "1")}, []cairn.Op{appendTo("/a", "1")}); err == nil {
 		t.Errorf("folding what does not fit gives %s", got)
 	}
 }
 
-func randomOps(random *rand.Rand) []ops.Op {
+func randomOps(random *rand.Rand) []cairn.Op {
 	paths := []string{"/a", "/b", "/c", "/a/a", "/a/b", "/b/c/a", "/a~1b", "/~0", "/", "/a/"}
-	var list []ops.Op
+	var list []cairn.Op
 	for range random.IntN(6) {
 		path := paths[random.IntN(len(paths))]
 		switch random.IntN(7) {
@@ -226,7 +227,7 @@ func TestPatchGivesTheSameDocument(t *testing.T) {
 }
 
 // checkPatch applies two lists to one document, and their patches to its text. ok says that both fitted.
-func checkPatch(before json.RawMessage, lists ...[]ops.Op) (ok bool, err error) {
+func checkPatch(before json.RawMessage, lists ...[]cairn.Op) (ok bool, err error) {
 	d, err := ops.NewDoc(before)
 	if err != nil {
 		return false, err
@@ -270,7 +271,7 @@ func FuzzNewDoc(f *testing.F) {
 		if !json.Valid(d.Raw()) {
 			t.Fatalf("%q becomes %q", raw, d.Raw())
 		}
-		if _, err := d.Apply([]ops.Op{replace("/new member/x", "1")}); err == nil && !json.Valid(d.Raw()) {
+		if _, err := d.Apply([]cairn.Op{replace("/new member/x", "1")}); err == nil && !json.Valid(d.Raw()) {
 			t.Fatalf("%q becomes %q", raw, d.Raw())
 		}
 	})
@@ -281,7 +282,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), []byte(`[{"op":"delete","path":"/a/b"},{"op":"replace","path":"","value":{}}]`))
 	f.Add([]byte(`{}`), []byte(`[{"op":"append","path":"/~1/~0","items":[]}]`))
 	f.Fuzz(func(t *testing.T, doc, list []byte) {
-		var parsed []ops.Op
+		var parsed []cairn.Op
 		if json.Unmarshal(list, &parsed) != nil || !isObject(doc) || !isText(list) {
 			return
 		}

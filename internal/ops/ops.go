@@ -9,40 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/pointer"
 )
-
-// Kind says what an Op does.
-type Kind string
-
-const (
-	// Append adds Items to the end of the array at Path; a missing or null value counts as an empty array.
-	Append Kind = "append"
-	// Replace puts Value at Path, creating the objects on the way; the last write wins.
-	Replace Kind = "replace"
-	// Delete removes the member at Path; a missing member is not an error.
-	Delete Kind = "delete"
-)
-
-// Op is one write. Path is a JSON Pointer (RFC 6901) whose every token names an object member; "" is the whole
-// document, which only Replace may address.
-type Op struct {
-	Kind  Kind              `json:"op"`
-	Path  string            `json:"path"`
-	Items []json.RawMessage `json:"items,omitempty"`
-	Value json.RawMessage   `json:"value,omitempty"`
-}
-
-// Patch is one operation of an RFC 6902 JSON Patch.
-type Patch struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	Value json.RawMessage `json:"value,omitempty"`
-}
 
 // Validate reports the first thing wrong with op by itself: its form, and what a session cannot keep, see package limits.
 // It does not look at any document.
-func (op Op) Validate() error {
+func Validate(op *cairn.Op) error {
 	if op.Path != "" && op.Path[0] != '/' {
 		return fmt.Errorf("path %q: a JSON Pointer starts with /", op.Path)
 	}
@@ -51,7 +25,7 @@ func (op Op) Validate() error {
 	}
 	levels := strings.Count(op.Path, "/")
 	switch op.Kind {
-	case Append:
+	case cairn.OpAppend:
 		if op.Path == "" {
 			return fmt.Errorf("append: the whole state is an object, not an array")
 		}
@@ -63,14 +37,14 @@ func (op Op) Validate() error {
 				return fmt.Errorf("append %s: item %d %s", op.Path, i, problem)
 			}
 		}
-	case Replace:
+	case cairn.OpReplace:
 		if problem := fits(op.Value, levels); problem != "" {
 			return fmt.Errorf("replace %s: the value %s", op.Path, problem)
 		}
 		if op.Path == "" && kindOf(op.Value) != objectKind {
 			return fmt.Errorf("replace: the whole state must be an object")
 		}
-	case Delete:
+	case cairn.OpDelete:
 		if op.Path == "" {
 			return fmt.Errorf("delete: the whole state cannot be deleted")
 		}
@@ -90,7 +64,7 @@ func fits(raw json.RawMessage, levels int) string {
 }
 
 // Size returns about how many bytes a document can grow by op, and no fewer.
-func (op Op) Size() int {
+func Size(op *cairn.Op) int {
 	n := 64 + 6*len(op.Path) + len(op.Value)
 	for _, item := range op.Items {
 		n += len(item) + 1
@@ -101,7 +75,7 @@ func (op Op) Size() int {
 // Diff returns the operations that turn the object before into the object after. Members that are equal as JSON
 // values yield nothing, an array that only grew yields an append, objects are compared member by member. An array or
 // object that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.
-func Diff(before, after json.RawMessage) ([]Op, error) {
+func Diff(before, after json.RawMessage) ([]cairn.Op, error) {
 	a, err := members(before)
 	if err != nil {
 		return nil, fmt.Errorf("before: %w", err)
@@ -113,22 +87,22 @@ func Diff(before, after json.RawMessage) ([]Op, error) {
 	return diffObjects(nil, "", a, b)
 }
 
-func diffObjects(list []Op, path string, a, b map[string]json.RawMessage) ([]Op, error) {
+func diffObjects(list []cairn.Op, path string, a, b map[string]json.RawMessage) ([]cairn.Op, error) {
 	for _, key := range sortedKeys(b) {
 		var err error
-		if list, err = diffValues(list, path+"/"+escape(key), a[key], b[key]); err != nil {
+		if list, err = diffValues(list, path+"/"+pointer.Escape(key), a[key], b[key]); err != nil {
 			return nil, err
 		}
 	}
 	for _, key := range sortedKeys(a) {
 		if _, ok := b[key]; !ok {
-			list = append(list, Op{Kind: Delete, Path: path + "/" + escape(key)})
+			list = append(list, cairn.Op{Kind: cairn.OpDelete, Path: path + "/" + pointer.Escape(key)})
 		}
 	}
 	return list, nil
 }
 
-func diffValues(list []Op, path string, a, b json.RawMessage) ([]Op, error) {
+func diffValues(list []cairn.Op, path string, a, b json.RawMessage) ([]cairn.Op, error) {
 	if bytes.Equal(a, b) {
 		return list, nil
 	}
@@ -145,7 +119,7 @@ func diffValues(list []Op, path string, a, b json.RawMessage) ([]Op, error) {
 			return nil, err
 		}
 		if empty && len(bm) == 0 {
-			return append(list, Op{Kind: Replace, Path: path, Value: b}), nil
+			return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 		}
 		return diffObjects(list, path, am, bm)
 	case is == arrayKind && (was == arrayKind || empty):
@@ -158,21 +132,21 @@ func diffValues(list []Op, path string, a, b json.RawMessage) ([]Op, error) {
 			return nil, err
 		}
 		if len(bs) < len(as) || (empty && len(bs) == 0) {
-			return append(list, Op{Kind: Replace, Path: path, Value: b}), nil
+			return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 		}
 		for i := range as {
 			if !equal(as[i], bs[i]) {
-				return append(list, Op{Kind: Replace, Path: path, Value: b}), nil
+				return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 			}
 		}
 		if len(bs) > len(as) {
-			list = append(list, Op{Kind: Append, Path: path, Items: bs[len(as):]})
+			list = append(list, cairn.Op{Kind: cairn.OpAppend, Path: path, Items: bs[len(as):]})
 		}
 		return list, nil
 	case equal(a, b):
 		return list, nil
 	}
-	return append(list, Op{Kind: Replace, Path: path, Value: b}), nil
+	return append(list, cairn.Op{Kind: cairn.OpReplace, Path: path, Value: b}), nil
 }
 
 type valueKind int
@@ -254,34 +228,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-var (
-	escaper   = strings.NewReplacer("~", "~0", "/", "~1")
-	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
-)
-
-func escape(token string) string { return escaper.Replace(token) }
-
-// Pointer joins object member names into a JSON Pointer.
-func Pointer(tokens ...string) string {
-	var b strings.Builder
-	for _, t := range tokens {
-		b.WriteByte('/')
-		b.WriteString(escape(t))
-	}
-	return b.String()
-}
-
-func tokens(path string) []string {
-	if path == "" {
-		return nil
-	}
-	parts := strings.Split(path[1:], "/")
-	for i, p := range parts {
-		if strings.Contains(p, "~") {
-			parts[i] = unescaper.Replace(p)
-		}
-	}
-	return parts
 }

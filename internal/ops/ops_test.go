@@ -9,28 +9,30 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-func appendTo(path string, items ...string) ops.Op {
-	op := ops.Op{Kind: ops.Append, Path: path}
+func appendTo(path string, items ...string) cairn.Op {
+	op := cairn.Op{Kind: cairn.OpAppend, Path: path}
 	for _, item := range items {
 		op.Items = append(op.Items, json.RawMessage(item))
 	}
 	return op
 }
 
-func replace(path, value string) ops.Op {
-	return ops.Op{Kind: ops.Replace, Path: path, Value: json.RawMessage(value)}
+func replace(path, value string) cairn.Op {
+	return cairn.Op{Kind: cairn.OpReplace, Path: path, Value: json.RawMessage(value)}
 }
 
-func remove(path string) ops.Op { return ops.Op{Kind: ops.Delete, Path: path} }
+func remove(path string) cairn.Op { return cairn.Op{Kind: cairn.OpDelete, Path: path} }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		op   ops.Op
+		op   cairn.Op
 		want string // part of the error; empty if there is none
 	}{
 		{"append", appendTo("/a", "1"), ""},
@@ -45,16 +47,16 @@ func TestValidate(t *testing.T) {
 		{"append to the whole", appendTo("", "1"), "append"},
 		{"bad item", appendTo("/a", "1", "{"), "item 1"},
 		{"empty item", appendTo("/a", ""), "item 0"},
-		{"no value", ops.Op{Kind: ops.Replace, Path: "/a"}, "replace /a"},
+		{"no value", cairn.Op{Kind: cairn.OpReplace, Path: "/a"}, "replace /a"},
 		{"bad value", replace("/a", "nul"), "replace /a"},
 		{"two values", replace("/a", "1 2"), "replace /a"},
 		{"whole that is an array", replace("", "[]"), "object"},
 		{"whole that is null", replace("", "null"), "object"},
 		{"delete the whole", remove(""), "delete"},
-		{"no kind", ops.Op{Path: "/a"}, "unknown operation"},
-		{"unknown kind", ops.Op{Kind: "move", Path: "/a"}, `"move"`},
+		{"no kind", cairn.Op{Path: "/a"}, "unknown operation"},
+		{"unknown kind", cairn.Op{Kind: "move", Path: "/a"}, `"move"`},
 	} {
-		err := test.op.Validate()
+		err := ops.Validate(&test.op)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
 		}
@@ -65,31 +67,31 @@ func TestDiff(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, before, after string
-		want                []ops.Op
+		want                []cairn.Op
 	}{
 		{"equal", `{"a":1}`, `{"a":1}`, nil},
 		{"equal in other words", `{"a":{"x":1,"y":[1, 2]}}`, `{"a":{"y":[1,2],"x":1}}`, nil},
 		{"nothing to nothing", ``, `null`, nil},
-		{"scalar", `{"a":1,"b":2}`, `{"a":1,"b":3}`, []ops.Op{replace("/b", "3")}},
-		{"new member", `{}`, `{"a":"x"}`, []ops.Op{replace("/a", `"x"`)}},
-		{"member gone", `{"a":1,"b":2}`, `{"b":2}`, []ops.Op{remove("/a")}},
-		{"only what changed in an object", `{"a":{"x":1,"y":2}}`, `{"a":{"x":1,"y":3}}`, []ops.Op{replace("/a/y", "3")}},
-		{"array that grew", `{"a":[1]}`, `{"a":[1,2,3]}`, []ops.Op{appendTo("/a", "2", "3")}},
-		{"array that grew, in other words", `{"a":[{"x":1,"y":2}]}`, `{"a":[{"y":2, "x":1},3]}`, []ops.Op{appendTo("/a", "3")}},
-		{"array that shrank", `{"a":[1,2]}`, `{"a":[1]}`, []ops.Op{replace("/a", "[1]")}},
-		{"array that changed", `{"a":[1,2]}`, `{"a":[3,2,1]}`, []ops.Op{replace("/a", "[3,2,1]")}},
-		{"array from nothing", `{}`, `{"a":[1]}`, []ops.Op{appendTo("/a", "1")}},
-		{"array from null", `{"a":null}`, `{"a":[1]}`, []ops.Op{appendTo("/a", "1")}},
-		{"empty array from null", `{"a":null}`, `{"a":[]}`, []ops.Op{replace("/a", "[]")}},
-		{"object from null", `{"a":null}`, `{"a":{"x":1}}`, []ops.Op{replace("/a/x", "1")}},
-		{"empty object from nothing", `{}`, `{"a":{}}`, []ops.Op{replace("/a", "{}")}},
-		{"object of nulls from null", `{"a":null}`, `{"a":{"x":null}}`, []ops.Op{replace("/a/x", "null")}},
-		{"null from nothing", `{"a":{}}`, `{"a":{"x":null}}`, []ops.Op{replace("/a/x", "null")}},
-		{"null from an array", `{"a":[1]}`, `{"a":null}`, []ops.Op{replace("/a", "null")}},
-		{"array to object", `{"a":[1]}`, `{"a":{"x":1}}`, []ops.Op{replace("/a", `{"x":1}`)}},
-		{"object to array", `{"a":{"x":1}}`, `{"a":[1]}`, []ops.Op{replace("/a", "[1]")}},
-		{"names that need escaping", `{}`, `{"a/b":{"~":1}}`, []ops.Op{replace("/a~1b/~0", "1")}},
-		{"number in another spelling", `{"a":1}`, `{"a":1.0}`, []ops.Op{replace("/a", "1.0")}},
+		{"scalar", `{"a":1,"b":2}`, `{"a":1,"b":3}`, []cairn.Op{replace("/b", "3")}},
+		{"new member", `{}`, `{"a":"x"}`, []cairn.Op{replace("/a", `"x"`)}},
+		{"member gone", `{"a":1,"b":2}`, `{"b":2}`, []cairn.Op{remove("/a")}},
+		{"only what changed in an object", `{"a":{"x":1,"y":2}}`, `{"a":{"x":1,"y":3}}`, []cairn.Op{replace("/a/y", "3")}},
+		{"array that grew", `{"a":[1]}`, `{"a":[1,2,3]}`, []cairn.Op{appendTo("/a", "2", "3")}},
+		{"array that grew, in other words", `{"a":[{"x":1,"y":2}]}`, `{"a":[{"y":2, "x":1},3]}`, []cairn.Op{appendTo("/a", "3")}},
+		{"array that shrank", `{"a":[1,2]}`, `{"a":[1]}`, []cairn.Op{replace("/a", "[1]")}},
+		{"array that changed", `{"a":[1,2]}`, `{"a":[3,2,1]}`, []cairn.Op{replace("/a", "[3,2,1]")}},
+		{"array from nothing", `{}`, `{"a":[1]}`, []cairn.Op{appendTo("/a", "1")}},
+		{"array from null", `{"a":null}`, `{"a":[1]}`, []cairn.Op{appendTo("/a", "1")}},
+		{"empty array from null", `{"a":null}`, `{"a":[]}`, []cairn.Op{replace("/a", "[]")}},
+		{"object from null", `{"a":null}`, `{"a":{"x":1}}`, []cairn.Op{replace("/a/x", "1")}},
+		{"empty object from nothing", `{}`, `{"a":{}}`, []cairn.Op{replace("/a", "{}")}},
+		{"object of nulls from null", `{"a":null}`, `{"a":{"x":null}}`, []cairn.Op{replace("/a/x", "null")}},
+		{"null from nothing", `{"a":{}}`, `{"a":{"x":null}}`, []cairn.Op{replace("/a/x", "null")}},
+		{"null from an array", `{"a":[1]}`, `{"a":null}`, []cairn.Op{replace("/a", "null")}},
+		{"array to object", `{"a":[1]}`, `{"a":{"x":1}}`, []cairn.Op{replace("/a", `{"x":1}`)}},
+		{"object to array", `{"a":{"x":1}}`, `{"a":[1]}`, []cairn.Op{replace("/a", "[1]")}},
+		{"names that need escaping", `{}`, `{"a/b":{"~":1}}`, []cairn.Op{replace("/a~1b/~0", "1")}},
+		{"number in another spelling", `{"a":1}`, `{"a":1.0}`, []cairn.Op{replace("/a", "1.0")}},
 	} {
 		got, err := ops.Diff(json.RawMessage(test.before), json.RawMessage(test.after))
 		if err != nil {
@@ -102,9 +104,9 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, list []ops.Op) string {
+func text(t *testing.T, list []cairn.Op) string {
 	t.Helper()
-	raw, err := json.Marshal(append([]ops.Op{}, list...))
+	raw, err := json.Marshal(append([]cairn.Op{}, list...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func TestDiffsOfOneBaseMerge(t *testing.T) {
 		{`{"m":{"x":1,"y":1}}`, `{"m":{"x":2,"y":1}}`, `{"m":{"x":1}}`, `{"m":{"x":2}}`},
 		{`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":3}`},
 	} {
-		var lists [2][]ops.Op
+		var lists [2][]cairn.Op
 		for i, after := range []string{test.one, test.two} {
 			var err error
 			if lists[i], err = ops.Diff(json.RawMessage(test.base), json.RawMessage(after)); err != nil {
@@ -223,13 +225,13 @@ func TestPointer(t *testing.T) {
 		tokens []string
 		want   string
 	}{{nil, ""}, {[]string{"a", "b"}, "/a/b"}, {[]string{""}, "/"}, {[]string{"a/b", "~", "~1"}, "/a~1b/~0/~01"}} {
-		if got := ops.Pointer(test.tokens...); got != test.want {
-			t.Errorf("Pointer(%q) = %q, want %q", test.tokens, got, test.want)
+		if got := pointer.Join(test.tokens...); got != test.want {
+			t.Errorf("Join(%q) = %q, want %q", test.tokens, got, test.want)
 		}
 		if len(test.tokens) == 0 {
 			continue
 		}
-		doc, err := ops.Fold(nil, []ops.Op{replace(ops.Pointer(test.tokens...), "7")})
+		doc, err := ops.Fold(nil, []cairn.Op{replace(pointer.Join(test.tokens...), "7")})
 		if err != nil {
 			t.Fatal(err)
 		}

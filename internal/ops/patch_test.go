@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn"
 )
 
 // applyPatch applies a JSON Patch to a document as RFC 6902 says, as far as ops makes use of it: add, replace and
 // remove. It shares nothing with the package.
-func applyPatch(doc json.RawMessage, patch []ops.Patch) (json.RawMessage, error) {
+func applyPatch(doc json.RawMessage, patch []cairn.PatchOp) (json.RawMessage, error) {
 	tree, err := decode(doc)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func applyPatch(doc json.RawMessage, patch []ops.Patch) (json.RawMessage, error)
 	return json.Marshal(tree)
 }
 
-func applyOne(tree any, p ops.Patch) (any, error) {
+func applyOne(tree any, p cairn.PatchOp) (any, error) {
 	var value any
 	if p.Op != "remove" {
 		var err error

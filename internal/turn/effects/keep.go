@@ -55,7 +55,7 @@ func (l *live) room(out *outcome, list []cairn.Op) error {
 	most := at.KeyframeBytes + at.ChangeBytes
 	for _, some := range [...][]cairn.Op{l.deferred.ops, out.ops, list} {
 		for i := range some {
-			most += int64(some[i].Size())
+			most += int64(ops.Size(&some[i]))
 		}
 	}
 	if most <= limits.Bytes {

@@ -41,8 +41,12 @@ func (h *handle) State() (raw json.RawMessage, err error) {
 	return raw, err
 }
 
-func (h *handle) Update(list []cairn.Op) error {
-	return h.use(func(s *Scope) error { return s.Update(list) })
+func (h *handle) Update(op cairn.Op) error {
+	return h.use(func(s *Scope) error { return s.Update(op) })
+}
+
+func (h *handle) Change(before, after json.RawMessage) error {
+	return h.use(func(s *Scope) error { return s.Change(before, after) })
 }
 
 func (h *handle) Emit(name string, data json.RawMessage) error {

@@ -82,7 +82,27 @@ func (s *Scope) State() (json.RawMessage, error) {
 }
 
 // Update implements cairn.Env.
-func (s *Scope) Update(list []cairn.Op) error {
+func (s *Scope) Update(op cairn.Op) error { return s.update(op) }
+
+// Change implements cairn.Env.
+func (s *Scope) Change(before, after json.RawMessage) error {
+	list, err := ops.Diff(before, after)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeState, "state: %w", err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.update(list...)
+}
+
+// update records operations. One that a state cannot keep is a CodeState error, and none is recorded.
+func (s *Scope) update(list ...cairn.Op) error {
+	for i := range list {
+		if err := ops.Validate(&list[i]); err != nil {
+			return cairn.Errorf(cairn.CodeState, "state: %w", err)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

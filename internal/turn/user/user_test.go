@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -137,9 +138,40 @@ func appended(v string) []cairn.Op {
 	return []cairn.Op{{Kind: cairn.OpAppend, Path: "/list", Items: []json.RawMessage{json.RawMessage(v)}}}
 }
 
+func TestWritesThatAStateCannotKeepAreRefused(t *testing.T) {
+	s := scopeOf(&room{state: `{"list":[1]}`})
+	one := json.RawMessage("1")
+	for name, op := range map[string]cairn.Op{
+		"append to the whole":      {Kind: cairn.OpAppend, Items: []json.RawMessage{one}},
+		"set the whole":            {Kind: cairn.OpReplace, Value: one},
+		"delete the whole":         {Kind: cairn.OpDelete},
+		"a name that is not UTF-8": {Kind: cairn.OpReplace, Path: "/\xff", Value: one},
+	} {
+		if err := s.Update(op); !errors.Is(err, cairn.ErrState) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if err := s.Change(json.RawMessage(`[]`), json.RawMessage(`{}`)); !errors.Is(err, cairn.ErrState) {
+		t.Errorf("a change of what is no object: error %v", err)
+	}
+	if w := s.End(); len(w.Ops) != 0 {
+		t.Errorf("mistakes wrote %v", w.Ops)
+	}
+}
+
+func TestAChangeIsWrittenAsOperations(t *testing.T) {
+	s := scopeOf(&room{state: `{"list":[1],"same":2}`})
+	if err := s.Change(json.RawMessage(`{"list":[1],"same":2}`), json.RawMessage(`{"list":[1,3],"same":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.End(); !reflect.DeepEqual(w.Ops, appended("3")) {
+		t.Errorf("it wrote %v", w.Ops)
+	}
+}
+
 func TestWritesAreSeenOnTopOfThoseBelow(t *testing.T) {
 	s := scopeOf(&room{state: `{"list":[1]}`}, &step.Writes{Ops: appended("2")})
-	if err := s.Update(appended("3")); err != nil {
+	if err := s.update(appended("3")...); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err := s.State(); err != nil || string(raw) != `{"list":[1,2,3]}` {
@@ -148,7 +180,7 @@ func TestWritesAreSeenOnTopOfThoseBelow(t *testing.T) {
 	if w := s.End(); len(w.Ops) != 1 {
 		t.Errorf("it wrote %v, want its own operation only", w.Ops)
 	}
-	if err := scopeOf(&room{state: "{}"}).Freeze("by a guard").Update(appended("1")); !errors.Is(err, cairn.ErrState) {
+	if err := scopeOf(&room{state: "{}"}).Freeze("by a guard").Update(appended("1")[0]); !errors.Is(err, cairn.ErrState) {
 		t.Errorf("a frozen scope answers a write with %v", err)
 	}
 }

@@ -1,0 +1,36 @@
+// Package pointer reads and writes JSON Pointers (RFC 6901) whose tokens name members of objects.
+package pointer
+
+import "strings"
+
+var (
+	escaper   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// Escape returns a member's name as it stands in a pointer.
+func Escape(name string) string { return escaper.Replace(name) }
+
+// Join returns the pointer to a member, by the names on the way to it. No names make the pointer to the whole document.
+func Join(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteByte('/')
+		b.WriteString(Escape(name))
+	}
+	return b.String()
+}
+
+// Split returns the names that a pointer consists of; none for the whole document.
+func Split(p string) []string {
+	if p == "" {
+		return nil
+	}
+	names := strings.Split(p[1:], "/")
+	for i, name := range names {
+		if strings.Contains(name, "~") {
+			names[i] = unescaper.Replace(name)
+		}
+	}
+	return names
+}
