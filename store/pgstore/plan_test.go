@@ -18,9 +18,9 @@ import (
 // sqlFill makes 5,000 sessions of which few are active, due, stale or to be stopped, with 40,000 calls of which few are open,
 // and a log of 10,000 events. The last session has a long history. As many sessions are removed and not purged.
 const sqlFill = `
-	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, name, secret, created_at)
+	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, kind, name, secret, created_at)
 	SELECT 'session-' || n, CASE n % 10 WHEN 0 THEN now() - n * interval '1 second' END, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
-		'session-' || n % 100, '', '', '', now() - n * interval '1 second'
+		'session-' || n % 100, '', '', '', '', now() - n * interval '1 second'
 	FROM generate_series(1, 5000) n;
 	INSERT INTO {schema}.heads (session, version, lease_token, updated_at, lease_until, due_at, agent, status, run_id, suspended_step,
 		due, stop_run, data)
