@@ -3,12 +3,11 @@ package effects
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -98,7 +97,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 type guest struct {
 	fx      *Effects
 	a       *cairn.Agent
-	l       *live // of this effect alone
+	l       *session.Live // of this effect alone
 	emit    *journal.Emitter
 	session string
 	seen    int64 // the session's version at first
@@ -108,7 +107,7 @@ type guest struct {
 
 // join returns what an effect works with: the session as the store has it, with what was staged under the lease.
 func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
-	defer fx.expect(at.SessionID, at.RunID)()
+	defer fx.cache.Expect(at.SessionID, at.RunID)()
 	a, err := fx.agent(at.Agent)
 	if err != nil {
 		return nil, err
@@ -129,32 +128,32 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 		return nil, err
 	}
 	fx.runs(l, a, hooksOf(ctx))
-	l.lastCommit = l.row.UpdatedAt
-	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.log.Attempt(ctx, l.row, at.RunID, l.logLast, attempt), seen: l.row.Version}
-	l.emit, l.sink = g.emit, remote{fx}
+	l.LastCommit = l.Row.UpdatedAt
+	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.log.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
+	l.Emit, l.Sink = g.emit, remote{fx}
 	over, err := fx.rejoin(l, a, staged, at.Step)
 	if over || err != nil {
 		g.leave()
 		return &guest{over: &turn.Committed{}}, err
 	}
-	l.drives(at.RunID)
+	l.Drives(at.RunID)
 	if stop != nil {
-		l.requestStop(*stop)
+		l.RequestStop(*stop)
 	}
-	fx.cache.join(l)
+	fx.cache.Join(l)
 	return g, nil
 }
 
 // rejoin makes the step that an effect is of the one under way, and reports whether that has ended already.
-func (fx *Effects) rejoin(l *live, a *cairn.Agent, staged []store.Staged, step int) (over bool, err error) {
-	if err := l.restoreDeferred(staged); err != nil {
+func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged, step int) (over bool, err error) {
+	if err := l.RestoreDeferred(staged); err != nil {
 		return false, err
 	}
-	switch next := l.row.Step + len(l.deferred.steps) + 1; {
+	switch next := l.Row.Step + len(l.Deferred.Steps) + 1; {
 	case step < next:
 		return true, nil
 	case step > next:
-		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.row.ID, step, next)
+		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.Row.ID, step, next)
 	}
 	return false, fx.restore(l, a, staged)
 }
@@ -179,11 +178,11 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
-func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*live, []store.Staged, error) {
-	known := fx.cache.peek(row.ID)
-	if l := known; l != nil && l.row.Version == row.Version && l.row.Lease.Token == at.Token && l.run != nil && l.run.ID == at.RunID {
+func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*session.Live, []store.Staged, error) {
+	known := fx.cache.Peek(row.ID)
+	if l := known; l != nil && l.Row.Version == row.Version && l.Row.Lease.Token == at.Token && l.Run != nil && l.Run.ID == at.RunID {
 		staged, err := store.StagedOf(ctx, fx.Store, row.ID, "")
-		l.sees(fx, row)
+		l.Sees(row, fx.Now())
 		return l, staged, err
 	}
 	l, snap, err := fx.refresh(ctx, row.ID, known)
@@ -193,42 +192,42 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
 		return nil, nil, err
 	}
-	if l.run, err = store.FindRun(ctx, fx.Store, row.ID, at.RunID); err != nil {
+	if l.Run, err = store.FindRun(ctx, fx.Store, row.ID, at.RunID); err != nil {
 		return nil, nil, err
 	}
-	base, err := l.fork()
+	base, err := l.Fork()
 	if err != nil {
 		return nil, nil, err
 	}
-	fx.cache.keep(base)
+	fx.cache.Keep(base)
 	return l, snap.Staged, nil
 }
 
 // refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
 // since only.
-func (fx *Effects) refresh(ctx context.Context, id string, known *live) (*live, *store.Contents, error) {
+func (fx *Effects) refresh(ctx context.Context, id string, known *session.Live) (*session.Live, *store.Contents, error) {
 	if known != nil {
-		snap, err := fx.Store.Read(ctx, id, store.ToDrive(len(known.messages)))
+		snap, err := fx.Store.Read(ctx, id, store.ToDrive(len(known.Messages)))
 		if err != nil {
 			return nil, nil, err
 		}
-		if known.grewInto(snap.Session) {
-			return known, snap, known.grow(fx, snap)
+		if known.GrewInto(snap.Session) {
+			return known, snap, known.Grow(snap, fx.Now())
 		}
 	}
 	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := fx.newLive(snap)
+	l, err := session.New(snap, fx.Now())
 	return l, snap, err
 }
 
 // hear makes the emitter leave out what an earlier try of an effect of the step has told.
 func (g *guest) hear(ctx context.Context) error {
 	l := g.l
-	after := l.row.LogSequence
-	if r := l.step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
+	after := l.Row.LogSequence
+	if r := l.Step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
 		after = r.Sequence
 	}
 	return g.emit.Hear(ctx, after)
@@ -236,7 +235,7 @@ func (g *guest) hear(ctx context.Context) error {
 
 // takeBack prepares the step's first effect: unless its reply is there, what dead attempts of it have told is taken back.
 func (g *guest) takeBack(ctx context.Context) error {
-	if g.l.step.Planned() {
+	if g.l.Step.Planned() {
 		return nil
 	}
 	return g.fx.takeBack(ctx, g.l)
@@ -248,40 +247,40 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 	if err != nil || out.Drive == nil {
 		return out, err
 	}
-	stop, err := g.fx.Store.Renew(ctx, g.l.row.ID, g.l.row.Lease.Token, g.fx.LeaseTTL)
+	stop, err := g.fx.Store.Renew(ctx, g.l.Row.ID, g.l.Row.Lease.Token, g.fx.LeaseTTL)
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
 	if stop != nil {
-		g.l.requestStop(*stop)
+		g.l.RequestStop(*stop)
 	}
-	work, key := g.l.work(ctx)
-	defer g.l.release(key)
+	work, key := g.l.Work(ctx)
+	defer g.l.Release(key)
 	g.fx.passStop(ctx, work, out.Drive.SessionID, out.Drive.RunID)
 	return out, nil
 }
 
 // takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
-func (fx *Effects) takeBack(ctx context.Context, l *live) error {
-	_, last, err := fx.Log.Bounds(ctx, l.row.Log())
+func (fx *Effects) takeBack(ctx context.Context, l *session.Live) error {
+	_, last, err := fx.Log.Bounds(ctx, l.Row.Log())
 	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.
-	if err == nil && (last != l.logLast || last <= l.run.StartSequence) {
-		p := pastOf(l.row, l.run)
-		p.Deferred = len(l.deferred.steps)
-		last, err = fx.reconcile(ctx, l.row, p)
+	if err == nil && (last != l.LogLast || last <= l.Run.StartSequence) {
+		p := pastOf(l.Row, l.Run)
+		p.Deferred = len(l.Deferred.Steps)
+		last, err = fx.reconcile(ctx, l.Row, p)
 	}
-	l.emit.At(last)
+	l.Emit.At(last)
 	return err
 }
 
 // keep remembers the session as the effect has left it, if it committed a step and the run goes on.
 func (g *guest) keep(out any) {
-	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.row.Version == g.seen {
+	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
 		return
 	}
-	g.l.logLast = g.emit.Position()
-	if base, err := g.l.fork(); err == nil { // else the next effect loads it
-		g.fx.cache.keep(base)
+	g.l.LogLast = g.emit.Position()
+	if base, err := g.l.Fork(); err == nil { // else the next effect loads it
+		g.fx.cache.Keep(base)
 	}
 }
 
@@ -290,47 +289,33 @@ func (g *guest) leave() {
 		return
 	}
 	g.emit.Leave(max(g.fx.CacheSessions, 1))
-	g.fx.cache.leave(g.session, g.l) // the session may be another run's by now
+	g.fx.cache.Leave(g.session, g.l) // the session may be another run's by now
 }
 
 // part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
 // have taken the run over from itself.
-func (fx *Effects) part(ctx context.Context, l *live, err error) (turn.Begun, error) {
+func (fx *Effects) part(ctx context.Context, l *session.Live, err error) (turn.Begun, error) {
 	if err != nil || l == nil {
 		return turn.Begun{}, err
 	}
-	b := l.begun()
+	b := l.Begun()
 	if !fx.Apart {
 		return b, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
 	defer cancel()
-	fx.cache.drop(l)
-	defer l.emit.Close()
-	if err := l.emit.Flush(ctx); err != nil {
+	fx.cache.Drop(l)
+	defer l.Emit.Close()
+	if err := l.Emit.Flush(ctx); err != nil {
 		fx.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
 	}
-	l.logLast = l.emit.Position()
-	base, err := l.fork()
+	l.LogLast = l.Emit.Position()
+	base, err := l.Fork()
 	if err != nil {
 		return turn.Begun{}, err
 	}
-	fx.cache.keep(base)
+	fx.cache.Keep(base)
 	return b, nil
-}
-
-// fork returns a copy of a session as it was committed, which shares only what nobody changes.
-func (l *live) fork() (*live, error) {
-	l.mu.Lock()
-	doc, err := ops.NewDoc(l.doc.Raw())
-	l.mu.Unlock()
-	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: state: %w", l.row.ID, err)
-	}
-	f := &live{known: l.known}
-	f.doc, f.messages, f.calls = doc, slices.Clip(l.messages), slices.Clone(l.calls)
-	f.index, f.results = l.index.Clone(), l.results.clone()
-	return f, nil
 }
 
 // hooksKey is that of the hooks of the call that began a run, in a context.

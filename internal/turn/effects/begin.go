@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -57,13 +58,13 @@ const beginTries = 16
 // Begin starts a run: one write that takes the lease, records the run and adds its messages. A session that this
 // process drove last costs no read.
 func (fx *Effects) Begin(ctx context.Context, in BeginIn) (turn.Begun, error) {
-	defer fx.expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
+	defer fx.cache.Expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
 	l, err := fx.tryBegin(ctx, in)
 	return fx.part(ctx, l, err)
 }
 
-func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
-	known, current := fx.cache.take(in.SessionID)
+func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) {
+	known, current := fx.cache.Take(in.SessionID)
 	if current {
 		err := fx.begin(ctx, known, in)
 		if !fx.outdated(err) && !refused(err) {
@@ -77,7 +78,7 @@ func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*live, error) {
 	}
 	var err error
 	for range beginTries {
-		var l *live
+		var l *session.Live
 		if l, err = fx.read(ctx, in.SessionID, known); err != nil {
 			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
 				return fx.create(ctx, in)
@@ -115,25 +116,25 @@ func refused(err error) bool {
 }
 
 // read loads a session that this process does not have in memory as it is, but perhaps as it was.
-func (fx *Effects) read(ctx context.Context, id string, known *live) (*live, error) {
+func (fx *Effects) read(ctx context.Context, id string, known *session.Live) (*session.Live, error) {
 	var err error
 	if known != nil {
-		if known, err = known.fork(); err != nil { // others may be copying it
+		if known, err = known.Fork(); err != nil { // others may be copying it
 			return nil, err
 		}
-		known.run = nil
+		known.Run = nil
 	}
 	l, snap, err := fx.refresh(ctx, id, known)
 	if err != nil {
 		return nil, err
 	}
-	l.untold = snap.Session.Status != cairn.SessionActive
-	_, l.logLast, err = fx.Log.Bounds(ctx, snap.Session.Log())
+	l.Untold = snap.Session.Status != cairn.SessionActive
+	_, l.LogLast, err = fx.Log.Bounds(ctx, snap.Session.Log())
 	return l, err
 }
 
 // create begins the first run of a session that should not exist yet.
-func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
+func (fx *Effects) create(ctx context.Context, in BeginIn) (*session.Live, error) {
 	a, err := fx.agent(in.Agent)
 	if err != nil {
 		return nil, err
@@ -154,13 +155,13 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (*live, error) {
 	if row.Version != 1 { // our own commit, whose answer was lost, came first
 		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
 	}
-	l := &live{known: known{logLast: in.LogLast}}
-	l.sees(fx, row)
-	dated(c.Messages, row)
+	session.Dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
-	if err := l.load(c.InitialState, messages); err != nil {
+	l, err := session.New(&store.Contents{Session: row, State: c.InitialState, Messages: messages}, fx.Now())
+	if err != nil {
 		return nil, err
 	}
+	l.LogLast = in.LogLast
 	fx.started(ctx, a, l, c.StartRun, in.Hooks)
 	return l, nil
 }
@@ -188,9 +189,9 @@ func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
 }
 
 // begin starts a run on a session in memory. On an error the caller forgets the session.
-func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
-	row := l.row
-	l.logLast = max(l.logLast, in.LogLast)
+func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error {
+	row := l.Row
+	l.LogLast = max(l.LogLast, in.LogLast)
 	if in.Agent == "" {
 		in.Agent = row.Agent
 	}
@@ -204,11 +205,11 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	if err != nil {
 		return err
 	}
-	if a.State != nil && !l.checked {
-		if err := fx.checkState(ctx, a, l.doc.Raw()); err != nil {
+	if a.State != nil && !l.Checked {
+		if err := fx.checkState(ctx, a, l.Doc.Raw()); err != nil {
 			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
-		l.checked = true
+		l.Checked = true
 	}
 	crashed := row.Crashed(row.AsOf)
 	if crashed {
@@ -228,7 +229,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
 	}
-	c := fx.beginning(in, l.logLast)
+	c := fx.beginning(in, l.LogLast)
 	var withdrawn []cairn.Message
 	if row.SuspendedStep != "" {
 		withdrawn = fx.goOn(l, c, in.Kind)
@@ -249,15 +250,15 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	if err != nil {
 		return err
 	}
-	l.sees(fx, begun)
-	l.append(c.Messages)
-	l.wrote(c.Calls)
+	l.Sees(begun, fx.Now())
+	l.Append(c.Messages)
+	l.Wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
-	if l.untold {
+	if l.Untold {
 		if err := fx.tellTree(ctx, a, row); err != nil {
 			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
-		l.untold = false
+		l.Untold = false
 	}
 	if crashed || row.SuspendedStep != "" && in.Kind != cairn.RunResume {
 		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
@@ -268,12 +269,12 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	}
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
-		p.End, p.Fresh, p.token = true, true, l.row.Lease.Token
+		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
 		if row.Step == 0 { // it may have died before it told of those before it
-			err = fx.tellEnds(ctx, l.row, row.Turn-1)
+			err = fx.tellEnds(ctx, l.Row, row.Turn-1)
 		}
 		if err == nil {
-			l.logLast, err = fx.reconcile(ctx, row, p)
+			l.LogLast, err = fx.reconcile(ctx, row, p)
 		}
 		if err != nil {
 			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
@@ -281,7 +282,7 @@ func (fx *Effects) begin(ctx context.Context, l *live, in BeginIn) error {
 	}
 	fx.started(ctx, a, l, c.StartRun, in.Hooks)
 	for _, ev := range journal.Results(0, withdrawn) {
-		l.emit.Event(ev)
+		l.Emit.Event(ev)
 	}
 	return nil
 }
@@ -313,34 +314,21 @@ func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) 
 
 // goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
 // carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
-func (fx *Effects) goOn(l *live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
+func (fx *Effects) goOn(l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		fx.withdraw(c, l.row, l.messages, l.calls, "the conversation went on")
+		fx.withdraw(c, l.Row, l.Messages, l.Calls, "the conversation went on")
 		withdrawn = c.Messages
 		c.Messages = slices.Concat(withdrawn, messages)
 		return withdrawn
 	}
-	for _, call := range l.calls {
-		if now := l.row.AsOf; call.Overdue(now) {
+	for _, call := range l.Calls {
+		if now := l.Row.AsOf; call.Overdue(now) {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
 	return nil
-}
-
-// wrote takes over rows of calls that were committed.
-func (l *live) wrote(list []store.CallWrite) {
-	l.calls = slices.Clone(l.calls)
-	for _, w := range list {
-		for i := range l.calls {
-			if l.calls[i].ID == w.Call.ID {
-				l.calls[i] = w.Call
-				l.calls[i].Version = w.Seen + 1
-			}
-		}
-	}
 }
 
 // allowed says whether a run of some kind may begin on a session.
@@ -386,75 +374,53 @@ func Resumable(row *cairn.Session) (ok bool, why string) {
 
 // openers are the messages a run puts ahead of its own: answers to calls that were left open, and, where a run is to go
 // on from a reply, words that ask for it, because a model expects somebody else to have spoken last.
-func openers(l *live, in BeginIn) []cairn.Message {
+func openers(l *session.Live, in BeginIn) []cairn.Message {
 	var list []cairn.Message
-	if l.damaged {
-		if m := transcript.Closing(l.messages); m != nil {
+	if l.Damaged {
+		if m := transcript.Closing(l.Messages); m != nil {
 			list = append(list, *m)
 		}
 	}
-	if len(in.Messages)+len(list) > 0 || len(l.messages) == 0 {
+	if len(in.Messages)+len(list) > 0 || len(l.Messages) == 0 {
 		return list
 	}
-	if l.messages[len(l.messages)-1].Role == cairn.RoleAssistant {
+	if l.Messages[len(l.Messages)-1].Role == cairn.RoleAssistant {
 		list = append(list, cairn.Context("Continue where you stopped."))
 	}
 	return list
 }
 
-// dated gives messages the time of the commit that wrote them, which has left the row behind.
-func dated(messages []cairn.Message, row *cairn.Session) {
-	for i := range messages {
-		if messages[i].CreatedAt.IsZero() {
-			messages[i].CreatedAt = row.UpdatedAt
-		}
-	}
-}
-
-// append takes over messages that were committed.
-func (l *live) append(messages []cairn.Message) {
-	dated(messages, l.row)
-	for i := range messages {
-		l.index.Add(&messages[i])
-	}
-	l.messages = append(l.messages, messages...)
-	l.bytes += sizeOf(messages)
-	if l.damaged {
-		l.damaged = !transcript.Balanced(l.messages)
-	}
-}
-
 // started makes a session driven, once its run is recorded.
-func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *live, run *cairn.Run, hooks *cairn.Hooks) {
-	run.SessionID, run.Turn, run.StartedAt = l.row.ID, l.row.Turn, l.row.UpdatedAt
-	l.run = run
+func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *session.Live, run *cairn.Run, hooks *cairn.Hooks) {
+	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
+	l.Run = run
 	fx.runs(l, a, hooks)
-	l.lastCommit = l.row.UpdatedAt
-	l.emit = fx.log.Emitter(ctx, l.row, run.ID, l.logLast)
-	l.sink = local{fx}
-	l.drives(run.ID)
-	fx.cache.drive(l)
-	l.emit.Event(journal.Begin(run, l.row.MessageCount))
-	l.unopened = true
-	if l.row.SuspendedStep == "" {
+	l.LastCommit = l.Row.UpdatedAt
+	l.Emit = fx.log.Emitter(ctx, l.Row, run.ID, l.LogLast)
+	l.Sink = local{fx}
+	l.Drives(run.ID)
+	fx.cache.Drive(l)
+	l.Emit.Event(journal.Begin(run, l.Row.MessageCount))
+	l.Unopened = true
+	if l.Row.SuspendedStep == "" {
 		return
 	}
-	if st := fx.newStep(l, a, l.row.Step+1); l.reopen(st) {
-		l.step = st
-		l.emit.Event(journal.StepStart(st.Number))
+	if st := fx.newStep(l, a, l.Row.Step+1); l.Reopen(st) {
+		l.Step = st
+		l.Emit.Event(journal.StepStart(st.Number))
 	}
 }
 
 // open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
 // that step.
-func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) error {
-	l.unopened = false
-	work, key := l.work(ctx)
-	defer l.release(key)
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) error {
+	l.Unopened = false
+	work, key := l.Work(ctx)
+	defer l.Release(key)
 	if err := fx.tellBefore(ctx, work, a, l); err != nil {
 		return err
 	}
-	previous := l.run.PreviousRunID
+	previous := l.Run.PreviousRunID
 	pick := func(h *cairn.Hooks) user.Hook {
 		switch {
 		case previous != "" && h.RunResumed != nil:
@@ -475,23 +441,8 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *live) error {
 	return fx.put(ctx, a, l, &step.Opening{Writes: opening.End()}, false)
 }
 
-func (l *live) begun() turn.Begun {
-	return turn.Begun{
-		Position: turn.Position{SessionID: l.row.ID, Agent: l.row.Agent, RunID: l.run.ID, Token: l.row.Lease.Token, Step: l.row.Step},
-		RootID:   l.row.RootID, Incarnation: l.row.Incarnation, Turn: l.run.Turn, StartSequence: l.run.StartSequence,
-	}
-}
-
 // Evict drops what is kept in memory of the sessions of a tree that nobody drives.
-func (fx *Effects) Evict(root string) { fx.cache.evict(root) }
+func (fx *Effects) Evict(root string) { fx.cache.Evict(root) }
 
 // Forget drops a session that is no longer driven here without having come to an end.
-func (fx *Effects) Forget(at turn.Position) {
-	// This process may have taken the session over from itself.
-	if l := fx.cache.get(at.SessionID); l != nil && l.row.Lease.Token == at.Token {
-		if l.emit != nil {
-			l.emit.Close()
-		}
-		fx.cache.drop(l)
-	}
-}
+func (fx *Effects) Forget(at turn.Position) { fx.cache.Forget(at) }

@@ -1,154 +1,9 @@
 package effects
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-	"time"
-
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/internal/ops"
-	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 )
-
-// results is a session's tool-result cache in memory: what the store holds, with what the steps since the last commit
-// have changed. Only whoever drives the session changes it, and between the tools of two steps, so that it needs no lock
-// and is right on top of whatever others have done to the session meanwhile.
-type results struct {
-	entries map[string]store.CacheEntry // by key
-	// changed holds the keys whose entries the store does not have as they are here, and whether it has one at all.
-	changed map[string]bool
-	latest  time.Time // at which an entry was used
-}
-
-func newResults(list []store.CacheEntry) (r results) {
-	for _, e := range list {
-		r.set(e)
-	}
-	return r
-}
-
-func (r *results) set(e store.CacheEntry) {
-	if r.entries == nil {
-		r.entries = map[string]store.CacheEntry{}
-	}
-	r.entries[e.Key] = e
-	if e.UsedAt.After(r.latest) {
-		r.latest = e.UsedAt
-	}
-}
-
-// get returns the entry of a key if it is still good.
-func (r *results) get(key string, now time.Time) (store.CacheEntry, bool) {
-	e, ok := r.entries[key]
-	return e, ok && now.Before(e.ExpiresAt)
-}
-
-// put keeps an entry and drops those that it displaces: all that are no longer good, and the least recently used that are
-// more than max.
-func (r *results) put(e store.CacheEntry, max int, now time.Time) {
-	r.touched(e.Key)
-	e.UsedAt = r.tick(now)
-	r.set(e)
-	for key, other := range r.entries {
-		if !now.Before(other.ExpiresAt) {
-			r.drop(key)
-		}
-	}
-	if len(r.entries) <= max {
-		return
-	}
-	oldest := slices.SortedFunc(maps.Values(r.entries), func(a, b store.CacheEntry) int {
-		return cmp.Or(a.UsedAt.Compare(b.UsedAt), cmp.Compare(a.Key, b.Key))
-	})
-	for _, other := range oldest[:len(oldest)-max] {
-		r.drop(other.Key)
-	}
-}
-
-// use makes an entry the most recently used one. That is to be written only if it was not so before: nothing else follows
-// from the time.
-func (r *results) use(key string, now time.Time) {
-	e, ok := r.entries[key]
-	if !ok {
-		return
-	}
-	for _, other := range r.entries {
-		if other.UsedAt.After(e.UsedAt) {
-			r.touched(key)
-			e.UsedAt = r.tick(now)
-			r.set(e)
-			return
-		}
-	}
-}
-
-// tick returns a time later than that of every use before. Stores may keep it to the microsecond.
-func (r *results) tick(now time.Time) time.Time {
-	now = now.UTC().Truncate(time.Microsecond)
-	if !now.After(r.latest) {
-		now = r.latest.Add(time.Microsecond)
-	}
-	return now
-}
-
-func (r *results) drop(key string) {
-	r.touched(key)
-	delete(r.entries, key)
-	if !r.changed[key] {
-		delete(r.changed, key)
-	}
-}
-
-// touched notes that an entry is about to change.
-func (r *results) touched(key string) {
-	if _, ok := r.changed[key]; ok {
-		return
-	}
-	if r.changed == nil {
-		r.changed = map[string]bool{}
-	}
-	_, r.changed[key] = r.entries[key]
-}
-
-// writes lists what the store has to put and to drop.
-func (r *results) writes() (puts []store.CacheEntry, drops []string) {
-	if len(r.changed) == 0 {
-		return nil, nil
-	}
-	for _, key := range slices.Sorted(maps.Keys(r.changed)) {
-		if e, ok := r.entries[key]; ok {
-			puts = append(puts, e)
-		} else {
-			drops = append(drops, key)
-		}
-	}
-	return puts, drops
-}
-
-// take takes over what another process has changed.
-func (r *results) take(puts []store.CacheEntry, drops []string) {
-	for _, e := range puts {
-		r.touched(e.Key)
-		r.set(e)
-	}
-	for _, key := range drops {
-		r.drop(key)
-	}
-}
-
-// clone returns a copy that shares nothing with r but that it has no changes.
-func (r *results) clone() results {
-	return results{entries: maps.Clone(r.entries), latest: r.latest}
-}
-
-// resultKey names a call's result in the cache. ok is false if the arguments have no canonical form.
-func resultKey(c *step.Call) (key string, ok bool) {
-	args, err := ops.Canonical(c.Input())
-	return ids.Derive("result", c.Use.Tool, string(args)), err == nil
-}
 
 // cached returns the result that the tool's cache has of the call, or else that of the tool. What is to be kept of it goes into
 // the cache with the step's end: until then other processes could not know of it, and this one would have to forget it.
@@ -156,34 +11,18 @@ func (t *trial) cached() *cairn.ToolResult {
 	if t.c.Tool.Cache() == nil {
 		return t.invoke()
 	}
-	key, ok := resultKey(t.c)
+	key, ok := session.ResultKey(t.c)
 	if !ok {
 		return t.invoke()
 	}
-	if e, ok := t.l.results.get(key, t.fx.now(t.l)); ok {
+	if e, ok := t.l.Results.Get(key, t.l.Now(t.fx.Now())); ok {
 		t.hit = true
 		return &cairn.ToolResult{CallID: t.c.Use.CallID, Tool: t.c.Use.Tool, Output: e.Output}
 	}
 	before := t.s.Effects()
 	result := t.invoke()
 	if result != nil && t.s.Effects() == before {
-		t.made = t.fx.now(t.l)
+		t.made = t.l.Now(t.fx.Now())
 	}
 	return result
-}
-
-// remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may
-// have become an error since the tool ran, if what a hook wrote for it did not fit.
-func (l *live) remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
-	f := c.Result
-	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache() == nil {
-		return 0
-	}
-	key, _ := resultKey(c)
-	if f.Hit {
-		l.results.use(key, now)
-		return 1
-	}
-	l.results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(c.Tool.Cache().Lifetime())}, a.CachedResults(), now)
-	return 0
 }

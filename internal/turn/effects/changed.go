@@ -60,7 +60,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 
 // consulted returns the session that the call began or waited for when it was made, or nil.
 func (v *visit) consulted() (*cairn.Session, error) {
-	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.row, v.c.Use.CallID))
+	row, err := store.Load(v.ctx, v.fx.Store, childID(v.l.Row, v.c.Use.CallID))
 	if !errors.Is(err, cairn.ErrNotFound) {
 		return row, err
 	}
@@ -68,7 +68,7 @@ func (v *visit) consulted() (*cairn.Session, error) {
 	if !strings.HasPrefix(v.c.Use.Tool, "companion__") || json.Unmarshal(v.c.Use.Input, &args) != nil || args.Name == "" {
 		return nil, nil
 	}
-	row, err = v.fx.companion(v.ctx, v.l.row, args.Name)
+	row, err = v.fx.companion(v.ctx, v.l.Row, args.Name)
 	if err != nil || row == nil || row.Status != cairn.SessionPaused { // at work, it is not this call that it works for
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
 	case errors.Is(err, cairn.ErrNotFound):
 	case err != nil:
 		return nil, err
-	case row.Status == cairn.SessionPaused && v.l.step.Carried:
+	case row.Status == cairn.SessionPaused && v.l.Step.Carried:
 		if err := v.fx.withdrawChild(v.ctx, row, leaving); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -28,27 +29,27 @@ func (fx *Effects) Child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, e
 	return fx.child(ctx, l, a, in)
 }
 
-func (fx *Effects) child(ctx context.Context, l *live, a *cairn.Agent, in turn.ChildIn) (turn.ChildOut, error) {
-	c, err := l.calling(in.ToolIn)
+func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn) (turn.ChildOut, error) {
+	c, err := l.Calling(in.ToolIn)
 	if err != nil {
 		return turn.ChildOut{}, err
 	}
 	switch {
 	case c.Result != nil:
-		if l.emit.Again() {
-			journal.Call(l.emit.Event, l.step, c, journal.Begun)
+		if l.Emit.Again() {
+			journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
 		}
 		return turn.ChildOut{}, nil
 	case c.Waits():
 		return turn.ChildOut{ToolOut: turn.ToolOut{Waits: true}}, nil
 	}
-	work, key := l.work(ctx)
-	defer l.release(key)
+	work, key := l.Work(ctx)
+	defer l.Release(key)
 	began := c.Started()
 	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
 		return turn.ChildOut{}, nil
 	}
-	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.newScope(l, l.step.Number, l.step.Below(nil)...), driven: in.Driven}
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.newScope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
 		v.s.Resume(began.Writes)
@@ -109,7 +110,7 @@ type visit struct {
 	fx        *Effects
 	ctx, work context.Context // of the effect; work ends when the run is stopped
 	a         *cairn.Agent
-	l         *live
+	l         *session.Live
 	c         *step.Call
 	s         *user.Scope
 	child     string // the session of the other agent
@@ -122,16 +123,16 @@ type visit struct {
 
 // open tells the log and the hooks that the call begins, unless the run that suspended did. A result is why it does not.
 func (v *visit) open() (*cairn.ToolResult, error) {
-	if !v.l.step.Carried {
-		v.l.emit.Event(journal.CallBegan(v.l.step, v.c))
-		if err := v.l.emit.Lost(); err != nil {
+	if !v.l.Step.Carried {
+		v.l.Emit.Event(journal.CallBegan(v.l.Step, v.c))
+		if err := v.l.Emit.Lost(); err != nil {
 			return nil, err
 		}
 	}
 	if err := checkInput(v.c); err != nil {
 		return failure(v.c.Use, err), nil
 	}
-	if v.l.step.Carried {
+	if v.l.Step.Carried {
 		return nil, nil
 	}
 	err := v.s.Veto(v.work, "BeforeTool", func(h *cairn.Hooks) user.Hook {
@@ -152,7 +153,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	if v.c.Announced() { // by an earlier attempt
 		return nil, nil
 	}
-	if v.l.step.Carried { // by the run that suspended
+	if v.l.Step.Carried { // by the run that suspended
 		v.start()
 		return nil, nil
 	}
@@ -166,13 +167,13 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
 	}
 	v.start()
-	v.l.emit.Event(journal.Consults(v.l.step, v.c, v.agent, v.child))
-	return nil, v.l.emit.Flush(v.ctx) // a companion that works by itself may say something at once
+	v.l.Emit.Event(journal.Consults(v.l.Step, v.c, v.agent, v.child))
+	return nil, v.l.Emit.Flush(v.ctx) // a companion that works by itself may say something at once
 }
 
 // start notes that the call has begun to consult the other agent.
 func (v *visit) start() {
-	v.l.step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
+	v.l.Step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
 }
 
 // handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
@@ -183,7 +184,7 @@ func (v *visit) handOver() error {
 
 // end makes a result of what the call came to, and tells the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
-	f := &step.Result{Result: result, Began: !v.l.step.Carried}
+	f := &step.Result{Result: result, Began: !v.l.Step.Carried}
 	if !v.c.Announced() {
 		return f
 	}
@@ -196,17 +197,17 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 }
 
 // consulted says which agent a call has consulted.
-func consulted(l *live, c *step.Call) *step.Consulted {
+func consulted(l *session.Live, c *step.Call) *step.Consulted {
 	if s := c.Started(); s != nil {
 		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
 	}
 	if c.Tool != nil && c.Tool.Agent() != nil { // the run that suspended has begun it
-		return &step.Consulted{Agent: c.Tool.Agent().Name, ChildID: childID(l.row, c.Use.CallID)}
+		return &step.Consulted{Agent: c.Tool.Agent().Name, ChildID: childID(l.Row, c.Use.CallID)}
 	}
 	return &step.Consulted{}
 }
 
-func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, f *step.Result, s *user.Scope) {
+func (fx *Effects) afterSubAgent(ctx context.Context, l *session.Live, a *cairn.Agent, c *step.Call, f *step.Result, s *user.Scope) {
 	s.Observe(ctx, "AfterSubAgent", func(h *cairn.Hooks) user.Hook {
 		if h.AfterSubAgent == nil {
 			return nil
@@ -223,7 +224,7 @@ func (fx *Effects) afterSubAgent(ctx context.Context, l *live, a *cairn.Agent, c
 // the run was stopped.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
-	v.child = childID(v.l.row, c.Use.CallID)
+	v.child = childID(v.l.Row, c.Use.CallID)
 	if veto, err := v.begin(c.Tool.Agent().Name); veto != nil || err != nil {
 		return veto, err
 	}
@@ -243,7 +244,7 @@ func childID(parent *cairn.Session, call string) string {
 
 // create begins a child's session. The error is ErrExists if an earlier try did.
 func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input) (turn.Begun, error) {
-	row := v.l.row
+	row := v.l.Row
 	unlock, err := v.fx.growing.lock(v.ctx, row.RootID)
 	if err != nil {
 		return turn.Begun{}, err
@@ -256,8 +257,8 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		return turn.Begun{}, err
 	}
 	l, err := v.fx.create(v.ctx, BeginIn{
-		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.hooks,
-		LogLast: v.l.emit.Position(),
+		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
+		LogLast: v.l.Emit.Position(),
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
@@ -267,15 +268,15 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 // advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
 // be driven or waits.
 func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
-	if v.l.step.Carried {
+	if v.l.Step.Carried {
 		begin = nil // the run that suspended did
 	}
-	if err := v.l.emit.Flush(v.ctx); err != nil { // what the child says comes after what was said here
+	if err := v.l.Emit.Flush(v.ctx); err != nil { // what the child says comes after what was said here
 		return nil, err
 	}
 	run, err := v.further(begin)
 	switch {
-	case isStopped(err):
+	case session.IsStopped(err):
 		return nil, nil
 	case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
 		return nil, err
@@ -301,9 +302,9 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 
 // listen asks the store whether the run is to stop. Its child may have heard of that first.
 func (v *visit) listen() error {
-	stop, err := v.fx.Store.Renew(v.ctx, v.l.row.ID, v.l.row.Lease.Token, v.fx.LeaseTTL)
+	stop, err := v.fx.Store.Renew(v.ctx, v.l.Row.ID, v.l.Row.Lease.Token, v.fx.LeaseTTL)
 	if stop != nil {
-		v.l.requestStop(*stop)
+		v.l.RequestStop(*stop)
 	}
 	return err
 }
@@ -366,8 +367,8 @@ func (fx *Effects) driveChild(ctx context.Context, of turn.ToolIn, b turn.Begun)
 	if err != nil {
 		return err
 	}
-	work, key := l.work(ctx)
-	defer l.release(key)
+	work, key := l.Work(ctx)
+	defer l.Release(key)
 	defer context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })()
 	return fx.Drive(ctx, b)
 }
@@ -387,7 +388,7 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 		}
 		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	case row.Status == cairn.SessionActive:
-		b, err := fx.Recover(ctx, child, v.l.hooks)
+		b, err := fx.Recover(ctx, child, v.l.CallHooks)
 		return b, nil, err
 	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
 		what, err := fx.WaitsFor(ctx, row)
@@ -395,8 +396,8 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 			return turn.Begun{}, nil, err
 		}
 		if what == "" {
-			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.hooks,
-				LogLast: v.l.emit.Position()})
+			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
+				LogLast: v.l.Emit.Position()})
 			return b, nil, err
 		}
 	}
@@ -419,7 +420,7 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 
 // passStop hands a stop request on to a child's run.
 func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
-	var s *stopped
+	var s *session.Stopped
 	if !errors.As(context.Cause(work), &s) {
 		return
 	}

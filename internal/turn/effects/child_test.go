@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -21,9 +22,9 @@ func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	e := fx.log.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)
-	v := &visit{fx: fx, ctx: ctx, work: work, l: &live{emit: e, step: &step.Step{}}, c: &step.Call{}}
+	v := &visit{fx: fx, ctx: ctx, work: work, l: &session.Live{Emit: e, Step: &step.Step{}}, c: &step.Call{}}
 	result, err := v.advance(func() (turn.Begun, error) {
-		stop(&stopped{cairn.Stop{Kind: cairn.StopInterrupt}})
+		stop(&session.Stopped{Stop: cairn.Stop{Kind: cairn.StopInterrupt}})
 		cancel(cairn.ErrClosed)
 		return turn.Begun{}, context.Cause(work)
 	})

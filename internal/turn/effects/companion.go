@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -54,7 +55,7 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 	case cairn.CompanionSpawn:
 		return v.spawn(args)
 	}
-	if row, err = v.fx.companion(v.ctx, v.l.row, args.Name); err != nil {
+	if row, err = v.fx.companion(v.ctx, v.l.Row, args.Name); err != nil {
 		return nil, err
 	}
 	if row == nil {
@@ -138,7 +139,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 func (v *visit) list() (*cairn.ToolResult, error) {
 	var rows []*cairn.Session // the latest of each name, and in its place one that has not failed
 	at := map[string]int{}
-	err := v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
+	err := v.fx.eachCompanion(v.ctx, v.l.Row, func(row *cairn.Session) bool {
 		switch i, seen := at[row.Name]; {
 		case !seen:
 			at[row.Name] = len(rows)
@@ -188,11 +189,11 @@ func (c *company) name(args companionArgs) string {
 func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
 	siblings := map[string]bool{}
-	for _, c := range v.l.step.Calls {
-		siblings[childID(v.l.row, c.Use.CallID)] = true
+	for _, c := range v.l.Step.Calls {
+		siblings[childID(v.l.Row, c.Use.CallID)] = true
 	}
-	mine := childID(v.l.row, v.c.Use.CallID)
-	err = v.fx.eachCompanion(v.ctx, v.l.row, func(row *cairn.Session) bool {
+	mine := childID(v.l.Row, v.c.Use.CallID)
+	err = v.fx.eachCompanion(v.ctx, v.l.Row, func(row *cairn.Session) bool {
 		switch {
 		case row.ID == mine:
 			begun = row
@@ -201,7 +202,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 		}
 		return true
 	})
-	for _, c := range v.l.step.Calls {
+	for _, c := range v.l.Step.Calls {
 		if c == v.c {
 			break
 		}
@@ -237,7 +238,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 		return transcript.Failed(v.c.Use, cairn.CodeExists, fmt.Sprintf("another call is starting companion %q; send it a message", name)), nil
 	default:
 		v.child = there.ID
-		if there == begun || v.l.step.Carried {
+		if there == begun || v.l.Step.Carried {
 			return v.converse(kind, there.Name, nil)
 		}
 		return v.send(there, args.Message)
@@ -248,7 +249,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	if n := all.alive[args.Agent]; n >= kind.Limit() {
 		return transcript.Failed(v.c.Use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
-	v.child = childID(v.l.row, v.c.Use.CallID)
+	v.child = childID(v.l.Row, v.c.Use.CallID)
 	return v.converse(kind, name, func() (turn.Begun, error) {
 		return v.create(kind.Agent, cairn.ChildCompanion, name, v.runID(), cairn.Text(args.Message))
 	})
@@ -256,7 +257,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 
 // runID is the id of the run that the call begins: the same when the call is tried again. The companion is in it because a
 // step that is done again may give another one's call the same id.
-func (v *visit) runID() string { return ids.Derive("run", v.l.row.Secret, v.child, v.c.Use.CallID) }
+func (v *visit) runID() string { return ids.Derive("run", v.l.Row.Secret, v.child, v.c.Use.CallID) }
 
 // send gives a companion a message, interrupting what it does.
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
@@ -279,7 +280,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 			return turn.Begun{}, err
 		}
 		return v.fx.Begin(v.ctx, BeginIn{SessionID: row.ID, Child: true, Kind: cairn.RunExecute, RunID: v.runID(),
-			Messages: cairn.Text(message).Messages, Hooks: v.l.hooks, LogLast: v.l.emit.Position()})
+			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()})
 	})
 }
 
@@ -295,7 +296,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 		b, err := begin()
 		switch {
 		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
-		case isStopped(err):
+		case session.IsStopped(err):
 			return nil, nil
 		case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
 			return nil, err
@@ -362,12 +363,12 @@ func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 }
 
 // hear returns what companions that work by themselves have come to, as context for the model.
-func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *live) ([]cairn.Message, error) {
+func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *session.Live) ([]cairn.Message, error) {
 	if len(a.Companions) == 0 {
 		return nil, nil
 	}
 	var heard []cairn.Message
-	for _, session := range slices.Sorted(maps.Keys(l.index.Away())) {
+	for _, session := range slices.Sorted(maps.Keys(l.Index.Away())) {
 		row, err := store.Load(ctx, fx.Store, session)
 		if errors.Is(err, cairn.ErrNotFound) {
 			continue

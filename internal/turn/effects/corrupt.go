@@ -22,7 +22,7 @@ func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) erro
 	case row.Crashed(row.AsOf):
 		c.Guard.Lapsed = true
 		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner} // fences the dead process off, should it still live
-	case row.Status == cairn.SessionActive && row.Lease.Owner == fx.Owner && fx.cache.get(id) == nil: // taken to be driven, in vain
+	case row.Status == cairn.SessionActive && row.Lease.Owner == fx.Owner && fx.cache.Get(id) == nil: // taken to be driven, in vain
 		c.Guard.Token = row.Lease.Token
 		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
 	case row.Status == cairn.SessionPaused:

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
@@ -66,8 +67,7 @@ type Config struct {
 // Effects carries out what the loop asks for. It is safe for concurrent use.
 type Effects struct {
 	Config
-	cache   *cache
-	early   early
+	cache   *session.Cache
 	log     *journal.Log
 	growing growing
 	// untoldEnds are sub-agents' sessions whose last run has ended here without the log being told.
@@ -79,7 +79,7 @@ type Effects struct {
 
 // NewEffects returns effects over a configuration whose every field is set.
 func NewEffects(c Config) *Effects {
-	fx := &Effects{Config: c, cache: newCache(c.CacheSessions, c.CacheBytes), log: journal.NewLog()}
+	fx := &Effects{Config: c, cache: session.NewCache(c.CacheSessions, c.CacheBytes), log: journal.NewLog()}
 	fx.user.Go, fx.user.Logger, fx.user.StopGrace, fx.user.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
 	fx.log.Log, fx.log.Now, fx.log.Coalesce, fx.log.Logger = c.Log, c.Now, c.Coalesce, c.Logger
 	return fx
@@ -156,31 +156,22 @@ func (fx *Effects) companionTools(a *cairn.Agent) []cairn.Tool {
 }
 
 // runs says which agent drives a session in memory from now on, with the hooks of the call that began the run.
-func (fx *Effects) runs(l *live, a *cairn.Agent, call *cairn.Hooks) {
-	l.agent, l.given, l.hooks, l.all = a, fx.companionTools(a), call, user.HooksOf(fx.Hooks, a, call)
+func (fx *Effects) runs(l *session.Live, a *cairn.Agent, call *cairn.Hooks) {
+	l.Runs(a, fx.companionTools(a), fx.Hooks, call)
 }
 
 // newScope returns a scope for user code that is called in a step of a session.
-func (fx *Effects) newScope(l *live, number int, below ...*step.Writes) *user.Scope {
+func (fx *Effects) newScope(l *session.Live, number int, below ...*step.Writes) *user.Scope {
 	s := new(user.Scope)
-	s.Init(&fx.user, l, l.emit, number, below)
+	s.Init(&fx.user, l, l.Emit, number, below)
 	return s
 }
 
+// RequestStop makes a run stop at once if this process drives it.
+func (fx *Effects) RequestStop(id string, stop cairn.Stop) { fx.cache.RequestStop(id, stop) }
+
 // Abandoned returns how many calls of user code were abandoned and have not returned yet.
 func (fx *Effects) Abandoned() int { return fx.user.Abandoned() }
-
-// stopped is the cause with which a run's work is cancelled on request.
-type stopped struct{ cairn.Stop }
-
-func (s *stopped) Error() string { return "stop requested: " + string(s.Kind) }
-
-// isStopped reports whether work was left because the run is to stop, whatever else has ended since. It is never the error
-// of an effect: the step's commit deals with the request.
-func isStopped(err error) bool {
-	var s *stopped
-	return errors.As(err, &s)
-}
 
 // persist calls the store, again if storage is unavailable for a moment.
 func (fx *Effects) persist(ctx context.Context, call func() error) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
@@ -21,11 +22,11 @@ func (fx *Effects) Judge(ctx context.Context, at turn.Position) (turn.Judged, er
 }
 
 // judge calls no user code if the host has given that up.
-func (fx *Effects) judge(ctx context.Context, l *live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Judged, error) {
-	st := l.step
+func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Judged, error) {
+	st := l.Step
 	switch {
 	case st == nil || st.Number != at.Step:
-		if l.row.Step >= at.Step {
+		if l.Row.Step >= at.Step {
 			return turn.Judged{}, nil
 		}
 		return turn.Judged{}, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", at.Step)
@@ -36,15 +37,15 @@ func (fx *Effects) judge(ctx context.Context, l *live, a *cairn.Agent, at turn.P
 	if err != nil {
 		return turn.Judged{}, err
 	}
-	work, key := l.work(ctx)
-	defer l.release(key)
+	work, key := l.Work(ctx)
+	defer l.Release(key)
 	j := &step.Judgement{Failed: givenUp}
 	after := fx.newScope(l, st.Number)
 	if givenUp == nil {
 		fx.announce(work, a, l, st, out, after)
 	}
 	j.Writes = after.End()
-	_ = fx.fold(l, out, &j.Writes) // logged
+	_ = l.Fold(out, &j.Writes) // logged
 	if givenUp == nil {
 		fx.decide(work, a, l, st, out, j)
 	}
@@ -52,12 +53,12 @@ func (fx *Effects) judge(ctx context.Context, l *live, a *cairn.Agent, at turn.P
 	if ctx.Err() != nil {
 		return turn.Judged{}, context.Cause(ctx)
 	}
-	l.judged = out
+	l.Judged = out
 	return turn.Judged{}, fx.put(ctx, a, l, j, false)
 }
 
 // judges reports whether user code has a say in how the step ends.
-func (fx *Effects) judges(l *live, a *cairn.Agent, st *step.Step) bool {
+func (fx *Effects) judges(l *session.Live, a *cairn.Agent, st *step.Step) bool {
 	if st.Message() == nil || st.Failed() != nil {
 		return false
 	}
@@ -72,27 +73,27 @@ func (fx *Effects) judges(l *live, a *cairn.Agent, st *step.Step) bool {
 
 // announce calls OnMessage for the reply, then OnMessage and AfterTool for each result, in call order. What the hooks
 // write is part of the step.
-func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, out *outcome, after *user.Scope) {
-	if out.reply == nil {
+func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, out *session.Outcome, after *user.Scope) {
+	if out.Reply == nil {
 		return
 	}
 	if !st.Carried {
-		fx.onMessage(ctx, l, a, out.reply, after)
+		fx.onMessage(ctx, l, a, out.Reply, after)
 	}
-	if out.results == nil {
+	if out.Results == nil {
 		return
 	}
-	for i := range out.results.Parts {
-		c := st.Call(out.results.Parts[i].Result.CallID)
+	for i := range out.Results.Parts {
+		c := st.Call(out.Results.Parts[i].Result.CallID)
 		if c.Result.Closed && c.Result.Consulted != nil {
 			fx.afterSubAgent(ctx, l, a, c, c.Result, after)
 		}
-		fx.announceResult(ctx, l, a, c, out.results.ID, after)
+		fx.announceResult(ctx, l, a, c, out.Results.ID, after)
 	}
 }
 
 // announceResult calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
-func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, c *step.Call, message string, s *user.Scope) {
+func (fx *Effects) announceResult(ctx context.Context, l *session.Live, a *cairn.Agent, c *step.Call, message string, s *user.Scope) {
 	part := cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result}
 	fx.onMessage(ctx, l, a, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}}, s)
 	s.Observe(ctx, "AfterTool", func(h *cairn.Hooks) user.Hook {
@@ -104,7 +105,7 @@ func (fx *Effects) announceResult(ctx context.Context, l *live, a *cairn.Agent, 
 	})
 }
 
-func (fx *Effects) onMessage(ctx context.Context, l *live, a *cairn.Agent, m *cairn.Message, s *user.Scope) {
+func (fx *Effects) onMessage(ctx context.Context, l *session.Live, a *cairn.Agent, m *cairn.Message, s *user.Scope) {
 	s.Observe(ctx, "OnMessage", func(h *cairn.Hooks) user.Hook {
 		if h.OnMessage == nil {
 			return nil
@@ -116,13 +117,13 @@ func (fx *Effects) onMessage(ctx context.Context, l *live, a *cairn.Agent, m *ca
 
 // decide asks the stop condition whether the turn is to end, and the guard about what would end it. A call that ended
 // the turn was judged when it ran.
-func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step.Step, out *outcome, j *step.Judgement) {
-	if ctx.Err() != nil || out.final != nil || st.Failed() != nil || out.waits {
+func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, out *session.Outcome, j *step.Judgement) {
+	if ctx.Err() != nil || out.Final != nil || st.Failed() != nil || out.Waits {
 		return
 	}
 	done := cairn.Completion{Reason: cairn.ReasonReply}
 	switch {
-	case out.answers(st):
+	case out.Answers(st):
 		if a.Output != nil { // which is still owed
 			return
 		}
@@ -151,7 +152,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *live, st *step
 }
 
 // stopWhen asks the agent's stop condition. One that fails does not hold.
-func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *step.Step) bool {
+func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) bool {
 	if a.StopWhen == nil {
 		return false
 	}
@@ -160,7 +161,7 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *live, st *st
 		return a.StopWhen(ctx, step), nil
 	})
 	if err != nil {
-		fx.Logger.Warn("the stop condition failed; it does not hold", "session", l.row.ID, "agent", a.Name, "error", err)
+		fx.Logger.Warn("the stop condition failed; it does not hold", "session", l.Row.ID, "agent", a.Name, "error", err)
 	}
 	return stop && err == nil
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
 
 // hold returns the session an effect works on, which this process must be driving under the position's lease.
-func (fx *Effects) hold(at turn.Position) (*live, *cairn.Agent, error) {
-	l := fx.cache.get(at.SessionID)
-	if l == nil || l.row.Lease.Token != at.Token || l.run.ID != at.RunID {
+func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
+	l := fx.cache.Get(at.SessionID)
+	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
 		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
 	}
 	a, err := fx.agent(at.Agent)
@@ -39,16 +40,16 @@ func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, er
 }
 
 // plan does not ask the model if the host has given that up.
-func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Planned, error) {
-	if l.step == nil || l.step.Number != at.Step {
-		l.step = fx.newStep(l, a, at.Step)
+func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Planned, error) {
+	if l.Step == nil || l.Step.Number != at.Step {
+		l.Step = fx.newStep(l, a, at.Step)
 	}
-	if l.unopened && givenUp == nil {
+	if l.Unopened && givenUp == nil {
 		if err := fx.open(ctx, a, l); err != nil {
 			return turn.Planned{}, err
 		}
 	}
-	if l.step.Planned() {
+	if l.Step.Planned() {
 		return fx.planned(l, a, true), nil
 	}
 	var heard []cairn.Message
@@ -58,15 +59,15 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at turn.Po
 			return turn.Planned{}, err
 		}
 	}
-	l.emit.Event(journal.StepStart(at.Step))
-	if err := l.emit.Lost(); err != nil {
+	l.Emit.Event(journal.StepStart(at.Step))
+	if err := l.Emit.Lost(); err != nil {
 		return turn.Planned{}, err
 	}
 
-	work, key := l.work(ctx)
-	defer l.release(key)
+	work, key := l.Work(ctx)
+	defer l.Release(key)
 	r := &step.Reply{Failed: givenUp}
-	s := fx.newScope(l, at.Step, l.step.Below(nil)...)
+	s := fx.newScope(l, at.Step, l.Step.Below(nil)...)
 	if givenUp == nil {
 		if err := fx.ask(work, a, l, s, r, heard); err != nil {
 			r.Failed = cairn.AsError(err)
@@ -77,41 +78,41 @@ func (fx *Effects) plan(ctx context.Context, l *live, a *cairn.Agent, at turn.Po
 		return turn.Planned{}, context.Cause(ctx)
 	}
 	if r.Writes = s.End(); r.Message != nil {
-		r.Message.ID = l.step.ID + "/reply"
+		r.Message.ID = l.Step.ID + "/reply"
 	}
 	if err := fx.replied(ctx, a, l, r); err != nil {
 		return turn.Planned{}, err
 	}
-	return fx.planned(l, a, l.step.Failed() == nil && l.stopRequest() == nil), nil
+	return fx.planned(l, a, l.Step.Failed() == nil && l.StopRequest() == nil), nil
 }
 
 // replied adds the reply to the step. Of one that is broken, by a failure or a stop, nothing is promised: it is kept for the
 // step's commit only.
-func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *live, r *step.Reply) error {
+func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
 	// Without the reply another attempt would begin other children. What follows steps that are put off is repeated with them.
-	lasts := r.Failed == nil && l.stopRequest() == nil && len(l.deferred.steps) == 0 && (a.Durability.Stages() || l.step.WouldDelegate(r))
+	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (a.Durability.Stages() || l.Step.WouldDelegate(r))
 	err := fx.put(ctx, a, l, r, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
-		l.step = fx.newStep(l, a, l.step.Number)
+		l.Step = fx.newStep(l, a, l.Step.Number)
 		err = fx.put(ctx, a, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
 	}
 	return err
 }
 
 // planned says what is to be done of the step under way: nothing but its end if its calls are not to run.
-func (fx *Effects) planned(l *live, a *cairn.Agent, run bool) turn.Planned {
+func (fx *Effects) planned(l *session.Live, a *cairn.Agent, run bool) turn.Planned {
 	var p turn.Planned
 	if run {
-		p = l.step.Plan()
+		p = l.Step.Plan()
 	}
-	p.Judge = fx.judges(l, a, l.step)
+	p.Judge = fx.judges(l, a, l.Step)
 	return p
 }
 
 // ask makes the model call and leaves its outcome in the reply. heard is what companions have come to. An error fails the
 // run; what user code fails with because the run was stopped is none.
-func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *user.Scope, to *step.Reply, heard []cairn.Message) error {
-	number := l.step.Number
+func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, heard []cairn.Message) error {
+	number := l.Step.Number
 	req, err := fx.request(ctx, a, l, s, to, heard)
 	switch {
 	case ctx.Err() != nil:
@@ -130,24 +131,24 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *live, s *user.Sco
 			return take(to, r, true)
 		}
 		if r.said {
-			l.emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
+			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
 		}
 		wait, failed := retryWait(a.Retry, err, n)
 		if failed != nil {
 			return cairn.AsError(failed)
 		}
-		fx.Logger.Warn("model call failed, trying again", "session", l.row.ID, "step", number, "error", err, "wait", wait)
+		fx.Logger.Warn("model call failed, trying again", "session", l.Row.ID, "step", number, "error", err, "wait", wait)
 		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
 		if r.said {
-			l.emit.Event(journal.StepStart(number))
+			l.Emit.Event(journal.StepStart(number))
 		}
 	}
 	if err := take(to, r, false); err != nil {
 		return err
 	}
-	to.Refused = l.refused(to.Message)
+	to.Refused = l.Refused(to.Message)
 	if to.Message == nil {
 		to.Message = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
 	}
@@ -177,8 +178,8 @@ func take(to *step.Reply, r *reply, partial bool) error {
 
 // request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
 // providers can cache its prefix.
-func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *user.Scope, to *step.Reply, heard []cairn.Message) (*cairn.Request, error) {
-	req := &cairn.Request{SessionID: l.row.ID, System: a.Instructions, Settings: a.Settings}
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, heard []cairn.Message) (*cairn.Request, error) {
+	req := &cairn.Request{SessionID: l.Row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
 		u := user.Code{What: "the function", Err: cairn.CodeHook, Limit: fx.HookTimeout}
@@ -190,8 +191,8 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *user
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
 	to.Context = append(to.Context, heard...)
-	messages := l.transcript()
-	if l.damaged {
+	messages := l.Transcript()
+	if l.Damaged {
 		messages = transcript.Heal(messages)
 	}
 	req.Messages = append(messages, to.Context...)
@@ -204,7 +205,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *user
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if l.step.Number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.run.ID) {
+		if l.Step.Number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.Run.ID) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
@@ -226,7 +227,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *live, s *user
 }
 
 // stepContext adds to the step what hooks want the model to know.
-func stepContext(ctx context.Context, l *live, s *user.Scope, to *step.Reply, limit time.Duration) error {
+func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.Reply, limit time.Duration) error {
 	for _, h := range l.Hooks() {
 		if h.StepContext == nil {
 			continue
@@ -267,7 +268,7 @@ func shownMessage(m *cairn.Message) *cairn.Message {
 func (r *reply) callID(provider, tool string) string {
 	if t, ok := r.agent.Tool(tool); ok && (t.Waits() != "" || t.Agent() != nil) || !ok && step.ConsultsCompanion(tool) {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
-		provider = ids.Derive("call", r.live.row.Secret, r.live.row.ID, r.live.run.ID, provider)
+		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}
 	id := provider
 	for n := 1; !r.usable(id); n++ {
@@ -280,7 +281,7 @@ func (r *reply) usable(id string) bool {
 	if len(id) > 64 || ids.Check(id) != "" {
 		return false
 	}
-	if r.live.index.Taken(id) {
+	if r.live.Index.Taken(id) {
 		return false
 	}
 	return !slices.ContainsFunc(r.parts, func(p *part) bool { return p.Type == cairn.PartToolUse && p.ToolUse.CallID == id })
@@ -295,8 +296,8 @@ func trimID(id string) string {
 }
 
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
-func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply, s *user.Scope, req *cairn.Request) error {
-	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.row.ID, Agent: a.Name}
+func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
+	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
 	listens := l.Hooks().Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
 	_, err := user.Call(ctx, &fx.user, u, func(ctx context.Context) (struct{}, error) {
 		none := struct{}{}
@@ -331,7 +332,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *live, r *reply
 }
 
 // tellDelta calls the hooks that hear every piece of text. One that takes too long hears no more of this reply.
-func tellDelta(ctx context.Context, l *live, r *reply, s *user.Scope, text string) {
+func tellDelta(ctx context.Context, l *session.Live, r *reply, s *user.Scope, text string) {
 	for n, h := range l.Hooks() {
 		if h.TextDelta == nil || r.deaf[n] {
 			continue

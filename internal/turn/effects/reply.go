@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
@@ -19,7 +20,7 @@ import (
 type reply struct {
 	step   int
 	agent  *cairn.Agent
-	live   *live
+	live   *session.Live
 	logger *slog.Logger
 	parts  []*part
 	usage  cairn.Usage
@@ -133,7 +134,7 @@ func (r *reply) bounds(c *cairn.Chunk) error {
 
 func (r *reply) say(ev cairn.Event) {
 	r.said = true
-	r.live.emit.Event(ev)
+	r.live.Emit.Event(ev)
 }
 
 // add takes one chunk, whose text it makes one that can be kept. An error says that the model's stream is not a reply, or
@@ -193,7 +194,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
 	case cairn.ChunkUsage:
 		if err := c.Usage.Validate(); err != nil {
-			r.logger.Warn("the model's usage is left out", "session", r.live.row.ID, "step", r.step, "error", err)
+			r.logger.Warn("the model's usage is left out", "session", r.live.Row.ID, "step", r.step, "error", err)
 			return nil
 		}
 		r.usage = c.Usage

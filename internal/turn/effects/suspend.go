@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -19,36 +20,28 @@ import (
 )
 
 // pend makes the row of a call that waits from now on. The step's commit writes it.
-func (fx *Effects) pend(l *live, c *step.Call) *cairn.PendingCall {
+func (fx *Effects) pend(l *session.Live, c *step.Call) *cairn.PendingCall {
 	row := c.Tool.Pending()
-	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.row.RootID, l.row.ID, c.Use.Input
-	row.RunID, row.StepID = l.run.ID, l.suspendedStep(l.step)
+	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
+	row.RunID, row.StepID = l.Run.ID, l.SuspendedStep(l.Step)
 	if row.Kind == cairn.CallApproval {
-		row.ApprovalID = ids.Derive("approval", l.row.Secret, l.row.ID, row.ID)
+		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
 	}
 	return &row
 }
 
-// suspendedStep is the step under whose id the calls of st wait: that which opened them.
-func (l *live) suspendedStep(st *step.Step) string {
-	if st.Carried {
-		return l.row.SuspendedStep
-	}
-	return st.ID
-}
-
 // asksFirst reports whether a call has to be approved before its tool may run.
-func (fx *Effects) asksFirst(ctx context.Context, l *live, c *step.Call) (asks bool) {
+func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks bool) {
 	if c.Tool == nil || c.Tool.Waits() != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
 		return false
 	}
 	info, tool, input := callInfo(c), c.Tool, c.Use.Input
 	u := user.Code{What: "the condition of an approval", Err: cairn.CodeHook, Limit: fx.HookTimeout, Call: &info}
-	asks, err := user.Lent(ctx, fx.newScope(l, l.step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
+	asks, err := user.Lent(ctx, fx.newScope(l, l.Step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
 	})
 	if err != nil {
-		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.row.ID, "tool", c.Use.Tool, "error", err)
+		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.Row.ID, "tool", c.Use.Tool, "error", err)
 		return true
 	}
 	return asks
@@ -70,38 +63,9 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 	return nil
 }
 
-// waiting works out what the session's row tells of a step that waits.
-func (l *live) waiting(st *step.Step) *store.Suspend {
-	s := &store.Suspend{StepID: l.suspendedStep(st)}
-	for _, c := range st.Calls {
-		if !c.Waits() {
-			continue
-		}
-		s.OpenCalls++
-		switch p := c.Row; {
-		case p == nil:
-		case p.Version > 0:
-			s.NextDeadline = earlier(s.NextDeadline, p.Deadline)
-		default:
-			if in := c.AtMost(); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
-				s.DeadlineIn = in
-			}
-		}
-	}
-	return s
-}
-
-// earlier returns the earlier of two times, of which zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
 // the step goes on waiting, the others dropped.
-func (fx *Effects) callWrites(l *live, st *step.Step, waits bool) []store.CallWrite {
+func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
 	for _, c := range st.Calls {
 		p := c.Row
@@ -114,7 +78,7 @@ func (fx *Effects) callWrites(l *live, st *step.Step, waits bool) []store.CallWr
 		case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
 		case !waits:
-			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.row.AsOf), Seen: p.Version})
+			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
 		}
 	}
 	return list
@@ -187,7 +151,7 @@ func (fx *Effects) Expire(ctx context.Context, id string) (bool, error) {
 				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 				c.Suspend.OpenCalls--
 			case call.Status == cairn.CallOpen:
-				c.Suspend.NextDeadline = earlier(c.Suspend.NextDeadline, call.Deadline)
+				c.Suspend.NextDeadline = session.Earlier(c.Suspend.NextDeadline, call.Deadline)
 			}
 		}
 		return c, nil
@@ -360,11 +324,11 @@ func (fx *Effects) withdrawChild(ctx context.Context, child *cairn.Session, stop
 // Forsake ends the wait of the sub-agents of a run that this process drove until somebody else took its session. Whoever did
 // that may have looked for them before they began to wait.
 func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
-	l := fx.cache.get(at.SessionID)
-	if l == nil || l.row.Lease.Token != at.Token || l.step == nil {
+	l := fx.cache.Get(at.SessionID)
+	if l == nil || l.Row.Lease.Token != at.Token || l.Step == nil {
 		return nil
 	}
-	for _, c := range l.step.Calls {
+	for _, c := range l.Step.Calls {
 		if !c.AwaitsChild() {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -30,7 +31,7 @@ func (fx *Effects) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (
 }
 
 // takeOver returns nothing if it has failed the run.
-func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*live, error) {
+func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*session.Live, error) {
 	row, err := store.Load(ctx, fx.Store, id)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (fx *Effects) giveBack(ctx context.Context, taken *cairn.Session) {
 }
 
 // assume reads what a dead process left, once its lease was taken, and takes back what it did not commit.
-func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*live, error) {
+func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
 	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
@@ -95,19 +96,19 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
 		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
-	l, err := fx.newLive(snap)
+	l, err := session.New(snap, fx.Now())
 	if err != nil {
 		return nil, err
 	}
-	row := l.row
+	row := l.Row
 	fx.runs(l, a, hooks)
-	if l.run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
+	if l.Run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
 		return nil, err
 	}
 	if err := fx.restore(l, a, snap.Staged); err != nil {
 		return nil, err
 	}
-	p := pastOf(row, l.run)
+	p := pastOf(row, l.Run)
 	if row.Step == 0 {
 		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
 			return nil, err
@@ -117,26 +118,26 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 	if err != nil {
 		return nil, err
 	}
-	if l.run.Kind != cairn.RunResume { // the dead process may not have come to it
-		if err := fx.leaveChildren(ctx, row, l.run.StartedAt); err != nil {
+	if l.Run.Kind != cairn.RunResume { // the dead process may not have come to it
+		if err := fx.leaveChildren(ctx, row, l.Run.StartedAt); err != nil {
 			return nil, err
 		}
 	}
-	l.lastCommit = fx.now(l)
-	l.emit = fx.log.Emitter(ctx, row, l.run.ID, last)
-	l.sink = local{fx}
-	l.drives(l.run.ID)
-	fx.cache.drive(l)
+	l.LastCommit = l.Now(fx.Now())
+	l.Emit = fx.log.Emitter(ctx, row, l.Run.ID, last)
+	l.Sink = local{fx}
+	l.Drives(l.Run.ID)
+	fx.cache.Drive(l)
 	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
 	if err != nil {
-		fx.cache.drop(l)
+		fx.cache.Drop(l)
 		return nil, err
 	}
 	if stop != nil {
-		l.requestStop(*stop)
+		l.RequestStop(*stop)
 	}
-	if l.step.Planned() {
-		journal.Step(l.emit.Event, l.step)
+	if l.Step.Planned() {
+		journal.Step(l.Emit.Event, l.Step)
 	}
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -38,7 +39,7 @@ func endHook(h *cairn.Hooks, run *cairn.Run) user.Hook {
 }
 
 // tellEnd tells the hooks of a run's end, which was committed.
-func (fx *Effects) tellEnd(ctx context.Context, l *live, run *cairn.Run) {
+func (fx *Effects) tellEnd(ctx context.Context, l *session.Live, run *cairn.Run) {
 	s := fx.newScope(l, run.Steps).Freeze("after the run has ended")
 	s.Observe(ctx, "run's end", func(h *cairn.Hooks) user.Hook { return endHook(h, run) })
 }
@@ -58,11 +59,11 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 	}
 	l, err := fx.over(ctx, row, run.ID, from)
 	if err == nil {
-		defer l.emit.Close()
+		defer l.Emit.Close()
 		fx.runs(l, a, nil)
 		fx.announceClosed(ctx, a, l, results)
-		fx.tellEnd(ctx, l, l.run)
-		err = l.emit.Flush(ctx)
+		fx.tellEnd(ctx, l, l.Run)
+		err = l.Emit.Flush(ctx)
 	}
 	if err != nil {
 		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", run.ID, "error", err)
@@ -71,49 +72,49 @@ func (fx *Effects) tellClosed(ctx context.Context, row *cairn.Session, run *cair
 
 // tellBefore calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
 // calls.
-func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *live) error {
-	if id := l.run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
-		run, err := store.FindRun(ctx, fx.Store, l.row.ID, id)
+func (fx *Effects) tellBefore(ctx, work context.Context, a *cairn.Agent, l *session.Live) error {
+	if id := l.Run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
+		run, err := store.FindRun(ctx, fx.Store, l.Row.ID, id)
 		if err != nil {
 			return err
 		}
-		fx.tellClosed(ctx, l.row, run, nil)
+		fx.tellClosed(ctx, l.Row, run, nil)
 	}
-	if i := l.run.FirstMessage; i < len(l.messages) && l.messages[i].Origin == cairn.OriginWithdrawn {
-		fx.announceClosed(work, a, l, l.messages[i:i+1])
+	if i := l.Run.FirstMessage; i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
+		fx.announceClosed(work, a, l, l.Messages[i:i+1])
 	}
 	return nil
 }
 
 // announceClosed calls OnMessage and AfterTool for the results with which calls were closed.
-func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *live, results []cairn.Message) {
-	s := fx.newScope(l, l.run.Steps).Freeze("after the run has ended")
+func (fx *Effects) announceClosed(ctx context.Context, a *cairn.Agent, l *session.Live, results []cairn.Message) {
+	s := fx.newScope(l, l.Run.Steps).Freeze("after the run has ended")
 	for i := range results {
 		for _, r := range results[i].ToolResults() {
-			fx.announceResult(ctx, l, a, &step.Call{Use: transcript.Use(l.messages, r), Result: &step.Result{Result: r}}, results[i].ID, s)
+			fx.announceResult(ctx, l, a, &step.Call{Use: transcript.Use(l.Messages, r), Result: &step.Result{Result: r}}, results[i].ID, s)
 		}
 	}
 }
 
 // over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the
 // emitter.
-func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, from int) (*live, error) {
+func (fx *Effects) over(ctx context.Context, row *cairn.Session, runID string, from int) (*session.Live, error) {
 	snap, err := fx.Store.Read(ctx, row.ID, store.ToDrive(from))
 	if err != nil {
 		return nil, err
 	}
-	l, err := fx.newLive(snap)
+	l, err := session.New(snap, fx.Now())
 	if err != nil {
 		return nil, err
 	}
-	if l.run, err = store.FindRun(ctx, fx.Store, row.ID, runID); err != nil {
+	if l.Run, err = store.FindRun(ctx, fx.Store, row.ID, runID); err != nil {
 		return nil, err
 	}
 	_, last, err := fx.Log.Bounds(ctx, row.Log())
 	if err != nil {
 		return nil, err
 	}
-	l.emit = fx.log.Emitter(ctx, l.row, runID, last)
+	l.Emit = fx.log.Emitter(ctx, l.Row, runID, last)
 	return l, nil
 }
 
@@ -135,18 +136,18 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 	if err != nil {
 		return err
 	}
-	defer l.emit.Close()
+	defer l.Emit.Close()
 	fx.runs(l, a, hooksOf(ctx))
 	if givenUp != nil {
 		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
 	} else {
-		fx.tellEnd(ctx, l, l.run)
+		fx.tellEnd(ctx, l, l.Run)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if fx.Ended != nil {
-		fx.Ended(ctx, l.run, l.row)
+		fx.Ended(ctx, l.Run, l.Row)
 	}
-	return l.emit.Flush(ctx)
+	return l.Emit.Flush(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -30,31 +31,31 @@ func (fx *Effects) Tool(ctx context.Context, in turn.ToolIn) (turn.ToolOut, erro
 }
 
 // perform does not call the tool if the host has given that up.
-func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn.ToolIn, givenUp *cairn.Error) (turn.ToolOut, error) {
-	c, err := l.calling(in)
+func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ToolIn, givenUp *cairn.Error) (turn.ToolOut, error) {
+	c, err := l.Calling(in)
 	if err != nil {
 		return turn.ToolOut{}, err
 	}
 	switch {
 	case c.Result != nil:
-		if l.emit.Again() {
-			journal.Call(l.emit.Event, l.step, c, journal.Begun)
+		if l.Emit.Again() {
+			journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
 		}
 		return toolOut(c), nil
 	case c.Waits():
 		return toolOut(c), nil
 	}
-	below := l.step.Below(c)
+	below := l.Step.Below(c)
 	t := &trial{fx: fx, ctx: ctx, a: a, l: l, c: c, below: below}
-	t.s.Init(&fx.user, l, l.emit, l.step.Number, below)
+	t.s.Init(&fx.user, l, l.Emit, l.Step.Number, below)
 	var key int
-	t.work, key = l.work(ctx)
-	defer l.release(key)
+	t.work, key = l.Work(ctx)
+	defer l.Release(key)
 	result := answered(c)
 	if result == nil && ctx.Err() == nil && t.work.Err() != nil { // the run was stopped before the call began
 		return turn.ToolOut{}, nil
 	}
-	if result == nil && (l.step.Carried || c.Delegates()) { // by another version of the agent, perhaps
+	if result == nil && (l.Step.Carried || c.Delegates()) { // by another version of the agent, perhaps
 		if over, err := t.carriedOn(); over || err != nil {
 			return turn.ToolOut{}, err
 		}
@@ -65,8 +66,8 @@ func (fx *Effects) perform(ctx context.Context, l *live, a *cairn.Agent, in turn
 			return toolOut(c), err
 		}
 		t.began = true
-		l.emit.Event(journal.CallBegan(l.step, c))
-		if err := l.emit.Lost(); err != nil {
+		l.Emit.Event(journal.CallBegan(l.Step, c))
+		if err := l.Emit.Lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
 		if givenUp != nil {
@@ -87,7 +88,7 @@ type trial struct {
 	fx        *Effects
 	ctx, work context.Context // of the effect; work ends when the run is stopped
 	a         *cairn.Agent
-	l         *live
+	l         *session.Live
 	c         *step.Call
 	s         user.Scope
 	below     []*step.Writes
@@ -107,7 +108,7 @@ func (t *trial) wait() error {
 func (t *trial) conclude(result *cairn.ToolResult) error {
 	cause := context.Cause(t.ctx)
 	if cause != nil { // the process is going away
-		if !t.l.sink.lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
+		if !t.l.Sink.Lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
 			return cause // another attempt will make the call again, or does
 		}
 		var cancel context.CancelFunc
@@ -127,7 +128,7 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 		return cause
 	}
 	if len(f.Writes.Ops) > 0 {
-		t.fx.newScope(t.l, t.l.step.Number, below...).Freeze("here").Observe(t.work, "OnStateChange", func(h *cairn.Hooks) user.Hook {
+		t.fx.newScope(t.l, t.l.Step.Number, below...).Freeze("here").Observe(t.work, "OnStateChange", func(h *cairn.Hooks) user.Hook {
 			if h.OnStateChange == nil {
 				return nil
 			}
@@ -167,18 +168,6 @@ func (t *trial) carriedOn() (over bool, err error) {
 // toolOut is what the loop hears of a call.
 func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
 
-// calling returns the call that an effect works on.
-func (l *live) calling(in turn.ToolIn) (*step.Call, error) {
-	if l.step == nil || l.step.Number != in.Step {
-		return nil, cairn.Errorf(cairn.CodeInternal, "step %d is not under way", in.Step)
-	}
-	c := l.step.Call(in.CallID)
-	if c == nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "step %d has no call %q", in.Step, in.CallID)
-	}
-	return c, nil
-}
-
 // answered returns the result that a call has from outside, or nil.
 func answered(c *step.Call) *cairn.ToolResult {
 	if c.Row == nil || c.Row.Answer == nil {
@@ -188,9 +177,9 @@ func answered(c *step.Call) *cairn.ToolResult {
 }
 
 // concluded adds the result of a call to the step and says on the log what stands.
-func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, f *step.Result) error {
+func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
 	f.Result.Private = f.Result.Private && !a.ShowToolErrors
-	c := l.step.Call(f.Result.CallID)
+	c := l.Step.Call(f.Result.CallID)
 	lasts := a.Durability.Stages()
 	err := fx.put(ctx, a, l, f, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
@@ -199,7 +188,7 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *live, f *st
 	if err != nil || c.Result == nil {
 		return err
 	}
-	journal.Call(l.emit.Event, l.step, c, journal.Begun)
+	journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
 	return nil
 }
 
@@ -255,10 +244,10 @@ func (t *trial) execute() *cairn.ToolResult {
 	return t.cached()
 }
 
-func unknownTool(l *live, a *cairn.Agent, name string) string {
+func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	var names []string
 	for _, t := range a.Tools {
-		if !l.index.Off(t.Name()) {
+		if !l.Index.Off(t.Name()) {
 			names = append(names, t.Name())
 		}
 	}
@@ -320,10 +309,10 @@ func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
 			return true
 		}
 	}
-	if m := t.l.step.Message(); m != nil {
+	if m := t.l.Step.Message(); m != nil {
 		done.Text = m.Text()
 	}
-	verdict, err := t.fx.verdict(t.work, a, t.l, t.l.step.Number, done, state...)
+	verdict, err := t.fx.verdict(t.work, a, t.l, t.l.Step.Number, done, state...)
 	switch {
 	case err != nil && t.work.Err() != nil:
 		return false
@@ -354,7 +343,7 @@ func (v verdict) apply(c *cairn.Completion) {
 }
 
 // verdict asks the agent's guard about a completion. The error is what fails the run.
-func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *live, number int, done cairn.Completion, below ...*step.Writes) (verdict, *cairn.Error) {
+func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live, number int, done cairn.Completion, below ...*step.Writes) (verdict, *cairn.Error) {
 	if a.Guard == nil {
 		return verdict{}, nil
 	}

@@ -1,4 +1,4 @@
-package effects
+package session
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // kept does to a session's results what words say: "+a1" puts an entry of the tool a, "a1" uses it; there are no more
 // than two. It returns the keys, least recently used first.
-func kept(r *results, words ...string) string {
+func kept(r *Results, words ...string) string {
 	for _, w := range words {
 		key, put := strings.CutPrefix(w, "+")
 		if put {
@@ -34,8 +34,8 @@ func kept(r *results, words ...string) string {
 }
 
 // written tells what the store has to do.
-func written(r *results) string {
-	puts, drops := r.writes()
+func written(r *Results) string {
+	puts, drops := r.Writes()
 	var words []string
 	for _, e := range puts {
 		words = append(words, "+"+e.Key)
@@ -68,7 +68,7 @@ func TestResultsKeepTheMostRecentlyUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var r results
+			var r Results
 			kept(&r, strings.Fields(c.before)...)
 			r.changed = nil
 			if got := kept(&r, strings.Fields(c.words)...); got != c.want {
@@ -87,7 +87,7 @@ func TestResultsAreGoodForATime(t *testing.T) {
 		{Key: "a1", Tool: "a", UsedAt: noon, ExpiresAt: noon.Add(time.Minute)},
 		{Key: "b1", Tool: "b", UsedAt: noon, ExpiresAt: noon.Add(time.Hour)}})
 	for after, want := range map[time.Duration]bool{0: true, time.Minute - 1: true, time.Minute: false, time.Hour: false} {
-		if _, got := r.get("a1", noon.Add(after)); got != want {
+		if _, got := r.Get("a1", noon.Add(after)); got != want {
 			t.Errorf("after %s: %t, want %t", after, got, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestResultsAreGoodForATime(t *testing.T) {
 func TestResultsAndTheStoreAgree(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	var r results
+	var r Results
 	stored := map[string]store.CacheEntry{}
 	now := noon
 	for range 2000 {
@@ -116,7 +116,7 @@ func TestResultsAndTheStoreAgree(t *testing.T) {
 			}
 			now = now.Add(time.Duration(random.IntN(60)) * time.Second)
 		}
-		puts, drops := r.writes()
+		puts, drops := r.Writes()
 		for _, e := range puts {
 			stored[e.Key] = e
 		}

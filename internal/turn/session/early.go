@@ -1,4 +1,4 @@
-package effects
+package session
 
 import (
 	"sync"
@@ -6,21 +6,21 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// RequestStop tells a run to stop, at once, if this process drives it.
-func (fx *Effects) RequestStop(id string, stop cairn.Stop) {
-	fx.early.put(stop)
-	for _, l := range fx.cache.working(id) {
-		l.requestStop(stop)
+// RequestStop makes a run stop at once if this process drives it.
+func (c *Cache) RequestStop(id string, stop cairn.Stop) {
+	c.early.put(stop)
+	for _, l := range c.working(id) {
+		l.RequestStop(stop)
 	}
 }
 
-// expect has stop requests for a run be kept that this process is about to have in memory. The function that it returns
+// Expect has stop requests for a run be kept that this process is about to have in memory. The function that it returns
 // hands them on, and is called when that is so, or will not be.
-func (fx *Effects) expect(id, run string) (arrived func()) {
-	fx.early.expect(run)
+func (c *Cache) Expect(id, run string) (arrived func()) {
+	c.early.expect(run)
 	return func() {
-		if stop := fx.early.take(run); stop != nil {
-			fx.RequestStop(id, *stop)
+		if stop := c.early.take(run); stop != nil {
+			c.RequestStop(id, *stop)
 		}
 	}
 }

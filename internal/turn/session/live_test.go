@@ -1,4 +1,4 @@
-package effects
+package session
 
 import (
 	"slices"
@@ -12,30 +12,30 @@ import (
 
 func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 	t.Parallel()
-	c := newCache(2, -1)
-	sessions := map[string]*live{}
+	c := NewCache(2, -1)
+	sessions := map[string]*Live{}
 	park := func(id string) {
 		if sessions[id] == nil {
-			sessions[id] = &live{known: known{row: &cairn.Session{ID: id}}}
+			sessions[id] = &Live{known: known{Row: &cairn.Session{ID: id}}}
 		}
-		c.drive(sessions[id])
-		c.park(sessions[id])
+		c.Drive(sessions[id])
+		c.Park(sessions[id])
 	}
 	park("a")
 	park("b")
 	park("a")
 	park("c")
 	for id, want := range map[string]bool{"a": true, "b": false, "c": true} {
-		if got, _ := c.take(id); (got != nil) != want {
+		if got, _ := c.Take(id); (got != nil) != want {
 			t.Errorf("session %s is kept: %t, want %t", id, got != nil, want)
 		}
 	}
-	if got, _ := c.take("a"); got != nil || c.get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
+	if got, _ := c.Take("a"); got != nil || c.Get("a") != nil || len(c.idle)+len(c.driven)+c.order.Len() != 0 {
 		t.Errorf("left over: %d idle, %d driven, %d in order", len(c.idle), len(c.driven), c.order.Len())
 	}
-	none := newCache(-1, -1)
-	none.park(sessions["a"])
-	if got, _ := none.take("a"); got != nil {
+	none := NewCache(-1, -1)
+	none.Park(sessions["a"])
+	if got, _ := none.Take("a"); got != nil {
 		t.Error("a cache without room kept a session")
 	}
 }
@@ -43,56 +43,56 @@ func TestCacheKeepsTheMostRecentlyUsed(t *testing.T) {
 func TestCacheIsBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	session := func(id string, bytes int64) *live {
-		return &live{known: known{row: &cairn.Session{ID: id}, messages: make([]cairn.Message, 0), bytes: bytes}}
+	session := func(id string, bytes int64) *Live {
+		return &Live{known: known{Row: &cairn.Session{ID: id}, Messages: make([]cairn.Message, 0), bytes: bytes}}
 	}
-	c := newCache(100, 4*mib)
+	c := NewCache(100, 4*mib)
 	keeps := func(what string, want ...string) {
 		t.Helper()
 		var ids []string
 		held := int64(0)
 		for e := c.order.Back(); e != nil; e = e.Prev() {
-			l := e.Value.(*live)
-			ids, held = append(ids, l.row.ID), held+l.weight()
+			l := e.Value.(*Live)
+			ids, held = append(ids, l.Row.ID), held+l.weight()
 		}
 		if !slices.Equal(ids, want) || len(c.idle) != len(want) || c.held != held {
 			t.Fatalf("%s: kept are %v with %d bytes, want %v with %d", what, ids, c.held, want, held)
 		}
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		c.park(session(id, mib))
+		c.Park(session(id, mib))
 	}
 	keeps("three that fit", "a", "b", "c")
-	c.park(session("d", 2*mib))
+	c.Park(session("d", 2*mib))
 	keeps("one more, of twice the size", "c", "d")
-	c.park(session("e", 5*mib))
+	c.Park(session("e", 5*mib))
 	keeps("one that is too large by itself", "c", "d")
-	c.park(session("d", mib))
+	c.Park(session("d", mib))
 	keeps("one that became smaller", "c", "d")
-	c.park(session("d", 5*mib))
+	c.Park(session("d", 5*mib))
 	keeps("one that became too large", "c")
 	busy := session("f", 5*mib)
-	busy.run = &cairn.Run{}
-	c.keep(busy)
+	busy.Run = &cairn.Run{}
+	c.Keep(busy)
 	keeps("a large one at work", "f")
-	c.park(session("g", mib))
+	c.Park(session("g", mib))
 	keeps("another one", "g")
-	if got, _ := c.take("g"); got == nil || c.held != 0 {
+	if got, _ := c.Take("g"); got == nil || c.held != 0 {
 		t.Fatalf("%d bytes are held by nobody", c.held)
 	}
 	grown := session("h", 0)
-	if err := grown.load(nil, []cairn.Message{cairn.User(cairn.TextPart(strings.Repeat("x", mib)))}); err != nil {
+	if err := grown.Load(nil, []cairn.Message{cairn.User(cairn.TextPart(strings.Repeat("x", mib)))}); err != nil {
 		t.Fatal(err)
 	}
-	grown.append([]cairn.Message{cairn.User(cairn.FilePart(cairn.File{Data: make([]byte, mib)}))})
-	grown.row.State = cairn.StatePosition{KeyframeBytes: mib, ChangeBytes: 1}
-	grown.results.set(store.CacheEntry{Key: "k", Output: make([]byte, mib)})
+	grown.Append([]cairn.Message{cairn.User(cairn.FilePart(cairn.File{Data: make([]byte, mib)}))})
+	grown.Row.State = cairn.StatePosition{KeyframeBytes: mib, ChangeBytes: 1}
+	grown.Results.set(store.CacheEntry{Key: "k", Output: make([]byte, mib)})
 	if w := grown.weight(); w < 4*mib || w > 4*mib+16<<10 {
 		t.Errorf("a session with 4 MiB weighs %d", w)
 	}
-	unbounded := newCache(100, -1)
-	unbounded.park(session("a", 1<<60))
-	if got, _ := unbounded.take("a"); got == nil {
+	unbounded := NewCache(100, -1)
+	unbounded.Park(session("a", 1<<60))
+	if got, _ := unbounded.Take("a"); got == nil {
 		t.Error("a cache without a bound did not keep a large session")
 	}
 }
@@ -100,18 +100,18 @@ func TestCacheIsBoundedByBytes(t *testing.T) {
 // A session that was taken over from this process by itself is not dropped or parked by its former driver.
 func TestFormerDriverLeavesItsSuccessorAlone(t *testing.T) {
 	t.Parallel()
-	fx := NewEffects(Config{CacheSessions: 1})
-	old := &live{known: known{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 1}}}}
-	successor := &live{known: known{row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 2}}}}
-	fx.cache.drive(old)
-	fx.cache.drive(successor)
-	fx.Forget(turn.Position{SessionID: "s", Token: 1})
-	fx.cache.drop(old)
-	if fx.cache.get("s") != successor {
+	c := NewCache(1, -1)
+	old := &Live{known: known{Row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 1}}}}
+	successor := &Live{known: known{Row: &cairn.Session{ID: "s", Lease: cairn.Lease{Token: 2}}}}
+	c.Drive(old)
+	c.Drive(successor)
+	c.Forget(turn.Position{SessionID: "s", Token: 1})
+	c.Drop(old)
+	if c.Get("s") != successor {
 		t.Error("the successor was forgotten")
 	}
-	fx.Forget(turn.Position{SessionID: "s", Token: 2})
-	if fx.cache.get("s") != nil {
+	c.Forget(turn.Position{SessionID: "s", Token: 2})
+	if c.Get("s") != nil {
 		t.Error("the successor was not forgotten when it was its turn")
 	}
 }

@@ -1,0 +1,150 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+)
+
+// Outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
+type Outcome struct {
+	Logger     *slog.Logger
+	At         time.Time // when it was worked out, by the session's clock
+	Stop       *cairn.Stop
+	Final      *step.Call // the one that ends the turn, if any
+	Reply      *cairn.Message
+	Results    *cairn.Message // of the calls
+	Messages   []cairn.Message
+	Ops        []cairn.Op
+	Patch      []cairn.PatchOp
+	Usage      cairn.Usage
+	Checkpoint bool // one was asked for
+	Counts     bool // the step has something to keep
+	Waits      bool // calls are pending
+	End        *cairn.Run
+	Version    int64 // of the session once the step was written
+}
+
+// Say adds a message.
+func (out *Outcome) Say(m cairn.Message) {
+	out.Counts = true
+	out.Messages = append(out.Messages, m)
+}
+
+// Hear adds what user code wrote for the model.
+func (out *Outcome) Hear(w *step.Writes) {
+	if w == nil {
+		return
+	}
+	for _, m := range w.Context {
+		out.Say(m)
+	}
+}
+
+// Fold applies writes to the state. What does not fit what other calls of the step wrote is an error of the call, and none of
+// its writes are kept.
+func (l *Live) Fold(out *Outcome, w *step.Writes) error {
+	l.account(out, w)
+	out.Checkpoint = out.Checkpoint || w.Checkpoint
+	if len(w.Ops) == 0 {
+		return nil
+	}
+	var patch []cairn.PatchOp
+	err := l.room(out, w.Ops)
+	if err == nil {
+		l.mu.Lock()
+		patch, err = l.Doc.Apply(w.Ops)
+		l.mu.Unlock()
+	}
+	if err != nil {
+		out.Logger.Warn("state writes dropped", "session", l.Row.ID, "error", err)
+		return cairn.Errorf(cairn.CodeState, "the state could not be written: %w", err)
+	}
+	out.Ops = append(out.Ops, w.Ops...)
+	out.Patch = append(out.Patch, patch...)
+	return nil
+}
+
+// Answers reports whether the step is an answer that calls no tools.
+func (out *Outcome) Answers(st *step.Step) bool { return len(st.Calls) == 0 && !st.Carried }
+
+// Count adds a call that has its result to the step's usage, and to the tool's cache.
+func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) {
+	out.Usage.ToolCalls++
+	out.Usage.ToolCacheHits += l.Remember(a, c, out.At)
+	if st.RanChild(c) {
+		out.Usage.SubAgentRuns++
+	}
+	if c.Result.Result.IsError {
+		out.Usage.ToolErrors++
+	}
+}
+
+// account adds what a scope recorded as usage. An amount with which a total of the session would not be finite is left out.
+func (l *Live) account(out *Outcome, w *step.Writes) {
+	for name, n := range w.Usage {
+		uncommitted := l.Deferred.Usage.Custom[name] + out.Usage.Custom[name] + n
+		problem := user.Unaccountable(n, out.Usage.Custom[name]+n, uncommitted, l.Row.Usage.Custom[name]+uncommitted, l.Row.RunUsage.Custom[name]+uncommitted)
+		if problem != "" {
+			out.Logger.Warn("usage not recorded: the name "+problem, "session", l.Row.ID, "name", name, "amount", n)
+			continue
+		}
+		out.Usage = out.Usage.Add(cairn.Usage{Custom: map[string]float64{name: n}})
+	}
+}
+
+// Bound leaves the model's counts out of a step's usage if a total of the session would be too large with them.
+func (l *Live) Bound(out *Outcome) {
+	sum := l.Deferred.Usage.Add(out.Usage)
+	for _, total := range [...]cairn.Usage{l.Row.Usage, l.Row.RunUsage} {
+		total = total.Add(sum)
+		if err := total.Validate(); err != nil {
+			out.Logger.Warn("the model's usage is left out", "session", l.Row.ID, "error", err)
+			u := &out.Usage
+			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens, u.CacheWriteTokens = 0, 0, 0, 0, 0
+			return
+		}
+	}
+}
+
+// room reports that the state would be too large with some operations. What the store's chain of states holds since its
+// last keyframe is no less than the state, so that this costs nothing unless the state is large.
+func (l *Live) room(out *Outcome, list []cairn.Op) error {
+	at := l.Row.State
+	most := at.KeyframeBytes + at.ChangeBytes
+	for _, some := range [...][]cairn.Op{l.Deferred.Ops, out.Ops, list} {
+		for i := range some {
+			most += int64(ops.Size(&some[i]))
+		}
+	}
+	if most <= limits.Bytes {
+		return nil
+	}
+	l.mu.Lock()
+	raw, err := ops.Fold(l.Doc.Raw(), list)
+	l.mu.Unlock()
+	if err != nil {
+		return nil // the caller meets it, too
+	}
+	if problem := limits.Size(len(raw)); problem != "" {
+		return cairn.Errorf(cairn.CodeTooLarge, "the state %s", problem)
+	}
+	return nil
+}
+
+// Include folds what a call wrote, if there is room for its result in the message with those of the step.
+func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) error {
+	size := len(f.Result.Output)
+	for i := range results.Parts {
+		size += len(results.Parts[i].Result.Output)
+	}
+	if limits.Size(size) != "" {
+		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
+	}
+	return l.Fold(out, &f.Writes)
+}
