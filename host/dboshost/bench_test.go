@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// BenchmarkStep measures what one more step costs, a model call and a tool: turns of 21 steps in memory, against those of
-// one, in goroutines and on DBOS.
+// BenchmarkStep measures the cost of one more step, a model call and a tool: turns of 21 steps in memory against turns
+// of one, in goroutines and on DBOS.
 func BenchmarkStep(b *testing.B) {
 	b.Run("inprocess", func(b *testing.B) {
 		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{busy()}, nil)
@@ -37,7 +37,7 @@ func BenchmarkStep(b *testing.B) {
 	})
 }
 
-// busy returns an agent that calls its tool as often as the user says.
+// busy returns an agent that calls its tool as often as the user's text says.
 func busy() *cairn.Agent {
 	agent := worker(func(context.Context) (string, error) { return "worked", nil })
 	agent.MaxSteps = moreSteps + 10

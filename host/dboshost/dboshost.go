@@ -1,12 +1,12 @@
-// Package dboshost drives runs on DBOS Transact, which keeps track of workflows in a PostgreSQL or SQLite database. A turn is
-// a workflow, each effect a step of it, and the runs of sub-agents are child workflows. What DBOS records is ids; messages,
+// Package dboshost drives runs on DBOS Transact, which records workflows in a PostgreSQL or SQLite database. A turn is
+// a workflow, an effect is a step of it, and the run of a sub-agent is a child workflow. DBOS records ids; messages,
 // state and results are in Cairn's store only.
 //
 //	h, err := dboshost.Open(ctx, "postgres://…", &dboshost.Options{Executor: "worker-1"})
 //	eng, err := engine.New(st, agents, &engine.Options{Host: h})
 //	err = h.Serve(eng)
 //
-// See docs/DBOS.md for when to choose it, and what it promises.
+// See docs/DBOS.md for its guarantees and when to choose it.
 package dboshost
 
 import (
@@ -28,39 +28,39 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// LoopVersion is the version of the agent loop, as far as it matters to what is recorded of a workflow: it changes when the
-// loop asks for other effects, or in another order. Agents may change at will.
+// LoopVersion is the version of the agent loop that recorded workflows depend on. It changes when the loop asks for
+// other effects or in another order. Agents may change at will.
 const LoopVersion = "cairn-loop-1"
 
-// WorkflowName is that of every workflow of a Host.
+// WorkflowName is the name of every workflow of a Host.
 const WorkflowName = "cairn.turn"
 
 // Options tune a Host. The zero value and nil mean the defaults.
 type Options struct {
-	// App is the application that the workflows belong to; "" means "cairn". Applications on one database leave each other's
-	// workflows alone.
+	// App is the application that the workflows belong to; "" means "cairn". Applications on one database do not touch
+	// each other's workflows.
 	App string
-	// Version is the version of the application; "" means LoopVersion. DBOS lets a workflow be recovered only by a process of
-	// the version that it began on. DBOS's own default is a hash of the binary, so that no rebuilt one would recover anything;
-	// but what must not change under a workflow is the loop, and not the agents. Runs of a version that no process has any
-	// more are taken over by [engine.Engine.Work] when their lease has run out.
+	// Version is the version of the application; "" means LoopVersion. DBOS recovers a workflow only in a process of
+	// the version that it began on. DBOS's own default is a hash of the binary, so that no rebuilt process would
+	// recover anything; but only the loop must not change under a workflow, agents may. [engine.Engine.Work] takes over
+	// runs of a version that no process has, once their lease has lapsed.
 	Version string
-	// Executor is the process's name to DBOS. A process that is started again under the name of one that died goes on with its
-	// workflows at once, so two that live at the same time must not share one. "" means a new name each time; then the
-	// workflows of a dead process are left to [engine.Engine.Work]. (DBOS's own default is "local" for all.)
+	// Executor is the process's name in DBOS. A process restarted under the name of a dead one resumes its workflows at
+	// once, so two live processes must not share a name. "" means a new name each time; [engine.Engine.Work] then takes
+	// over the runs of a dead process. (DBOS's own default is "local" for all.)
 	Executor string
 	// Schema is the schema of DBOS's tables in PostgreSQL; "" means "dbos".
 	Schema string
 	// Queue is the queue of turns that do not start in the process that began them; "" means "cairn".
 	Queue string
-	// Concurrency is how many turns that somebody began this process drives at once, not counting those of sub-agents; the
-	// others wait in the queue, for any process that serves it. 0 means no limit: then a process that serves drives the turns
-	// that it begins, without the queue. All processes of a queue should have the same; the last one to start sets it.
+	// Concurrency limits the turns that this process drives at once, without those of sub-agents; the others wait in
+	// the queue for any process that serves it. 0 means no limit: a serving process then drives the turns that it
+	// begins without the queue. All processes of a queue should have the same limit; the last one to start sets it.
 	Concurrency int
-	// PollInterval is how often a process that serves looks into the queue, and how often whoever waits for a workflow that
-	// another process drives looks at it; 0 means one second.
+	// PollInterval is how often a serving process polls the queue, and how often a caller polls a workflow that another
+	// process drives; 0 means one second.
 	PollInterval time.Duration
-	// Logger hears what DBOS has to say, and of effects that are tried again; nil is silent.
+	// Logger receives DBOS's logs and warnings about retried effects; nil is silent.
 	Logger *slog.Logger
 }
 
@@ -70,14 +70,14 @@ type Host struct {
 	dbos dbos.Context
 
 	mu     sync.Mutex
-	eng    *engine.Engine    // that carries out effects; nil until Serve
+	eng    *engine.Engine    // carries out effects; nil until Serve
 	drives map[string]*drive // workflows that this process drives, by id
 }
 
-// Open connects to a DBOS system database, a PostgreSQL URL or "sqlite:" and a path, and brings its tables up to date, one
-// process after the other: beside an SQLite file lies an empty one that they lock. A
-// deadline of ctx bounds that; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID)
-// take precedence over Version and Executor. The error names the option that is wrong.
+// Open connects to a DBOS system database, given as a PostgreSQL URL or as "sqlite:" and a path, and migrates its
+// tables. Processes migrate one at a time; for SQLite they lock an empty file next to the database. A deadline of ctx
+// bounds Open; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID) take
+// precedence over Version and Executor. The error names the invalid option.
 func Open(ctx context.Context, database string, opts *Options) (*Host, error) {
 	h := &Host{drives: map[string]*drive{}}
 	if opts != nil {
@@ -140,9 +140,10 @@ func newExecutor() string {
 	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + ids.New("executor")
 }
 
-// Serve makes the process drive workflows, carrying out their effects in eng, which was made with this Host: those that
-// a process of this name left behind, what is in the queue, and, without a limit on concurrency, the turns that it begins.
-// Without Serve a process only begins turns, for others to drive. It is called once, and returns at once.
+// Serve makes the process drive workflows and carry out their effects in eng, which must have been made with this Host:
+// the workflows that a process of this name left behind, those in the queue and, without a limit on concurrency, the
+// turns that it begins. A process that does not serve only begins turns for others to drive. Serve is called once and
+// returns at once.
 func (h *Host) Serve(eng *engine.Engine) error {
 	if eng == nil {
 		return cairn.Invalid("engine", "is required")
@@ -170,10 +171,10 @@ func (h *Host) Serve(eng *engine.Engine) error {
 	return nil
 }
 
-// Close lets go of the workflows that this process drives, where they stand, and closes the connection to the database. It
-// is called after the engine's own Close; effects that are still under way are cut off. A process of the same executor goes
-// on with the workflows, or else a worker takes their runs over. The error, context.DeadlineExceeded, says what did not stop
-// before ctx's deadline.
+// Close leaves the workflows of this process where they stand and closes the connection to the database. Call it after
+// the engine's Close; effects that are still running are cancelled. A process of the same executor resumes the
+// workflows, or a worker takes their runs over. The error, context.DeadlineExceeded, reports what did
+// not stop before ctx's deadline.
 func (h *Host) Close(ctx context.Context) error {
 	limit := time.Duration(math.MaxInt64)
 	if until, ok := ctx.Deadline(); ok {
@@ -185,21 +186,22 @@ func (h *Host) Close(ctx context.Context) error {
 	return nil
 }
 
-// served returns the engine that carries out effects; nil if this process does not.
+// served returns the engine that carries out effects, or nil before Serve.
 func (h *Host) served() *engine.Engine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.eng
 }
 
-// Name implements [engine.Keeper]. Hosts of one application are taken for one.
+// Name implements [engine.Keeper]. Hosts of one application count as one.
 func (h *Host) Name() string { return "dbos/" + strings.ReplaceAll(h.opts.App, "@", "_") }
 
-// CheckLease implements [engine.Keeper]: DBOS needs no time to miss a process, since it never does.
+// CheckLease implements [engine.Keeper]. DBOS never detects a dead process, so no lease is too short for it.
 func (h *Host) CheckLease(time.Duration) error { return nil }
 
-// Driving implements [engine.Keeper]. DBOS does not know whether a process lives, so the lease of what another one drives says
-// all there is to say. What is in the queue of this version needs nobody's help, nor does what this process drives.
+// Driving implements [engine.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
+// processes the lease alone decides. Workflows that this process drives, and queued ones of this version, need no
+// takeover.
 func (h *Host) Driving(_ context.Context, b engine.Begun) (bool, error) {
 	id := firstID(b)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id, laterID(b)))
@@ -246,7 +248,7 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 		return nil, err
 	}
 	switch free, err := h.workflowID(b); {
-	case err != nil: // the run goes on, or a worker takes it over
+	case err != nil: // it keeps running, or a worker takes it over
 		return wait, nil
 	case free != id: // a session of that id in another store was faster
 		return h.begin(ctx, free, b)
@@ -254,7 +256,7 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 	return wait, nil
 }
 
-// begin starts a workflow here, or puts it into the queue. It returns what waits for its end.
+// begin starts a workflow here or enqueues it. It returns a function that waits for its end.
 func (h *Host) begin(ctx context.Context, id string, b engine.Begun) (func(context.Context) error, error) {
 	if h.served() == nil || h.opts.Concurrency > 0 {
 		_, err := dbos.Enqueue[outcome](h.dbos, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
@@ -276,16 +278,16 @@ func named(id string, b engine.Begun) []dbos.WorkflowOption {
 	return []dbos.WorkflowOption{dbos.WithWorkflowID(id), dbos.WithWorkflowAttributes(attributes(b))}
 }
 
-// attributes are what people look workflows up by.
+// attributes are the properties that workflows can be searched by.
 func attributes(b engine.Begun) map[string]any {
 	return map[string]any{"agent": b.Agent, "session": b.SessionID, "root": b.RootID, "run": b.RunID, "token": token(b)}
 }
 
-// workflowID returns the id of the workflow that drives a run under its lease: cairn/{agent}/{session}/{turn}. DBOS runs
-// only one workflow of an id, ever. So where there is one already, because the run was taken over from whoever drove it, or
-// because the session was taken back or removed and begun anew, the run and the lease's token follow. Workflows that drove
-// the same run under an earlier lease and have not ended are cancelled: they are fenced, and their processes may never come
-// back to end them. The error is ErrFenced if one does so under a later lease.
+// workflowID returns the id of the workflow that drives a run under its lease: cairn/{agent}/{session}/{turn}. DBOS
+// never runs two workflows of one id. So if the id is taken, because the run was taken over, or the session was rewound
+// or removed and begun anew, the run and the lease's token are appended. Open workflows that drove the same run under
+// an earlier lease are cancelled: they are fenced, and their processes may never return to end them. The error is
+// ErrFenced if one drives it under a later lease.
 func (h *Host) workflowID(b engine.Begun) (string, error) {
 	id := firstID(b)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
@@ -320,12 +322,12 @@ func firstID(b engine.Begun) string {
 
 func laterID(b engine.Begun) string { return firstID(b) + "/" + b.RunID + "/" + token(b) }
 
-// drives reports whether a workflow drives a run under the same lease.
+// drives reports whether a workflow drives the run of b under the same lease.
 func drives(w *dbos.WorkflowStatus, b engine.Begun) bool {
 	return w.Attributes["run"] == b.RunID && w.Attributes["token"] == token(b)
 }
 
-// later reports whether a workflow drives its run under a lease that came after b's.
+// later reports whether a workflow drives its run under a later lease than b's.
 func later(w *dbos.WorkflowStatus, b engine.Begun) bool {
 	text, _ := w.Attributes["token"].(string)
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -334,7 +336,7 @@ func later(w *dbos.WorkflowStatus, b engine.Begun) bool {
 
 func token(b engine.Begun) string { return strconv.FormatInt(b.Token, 10) }
 
-// list lists workflows without what they were given and returned.
+// list lists workflows without their inputs and outputs.
 func (h *Host) list(which ...dbos.ListWorkflowsOption) ([]dbos.WorkflowStatus, error) {
 	found, err := dbos.ListWorkflows(h.dbos, append(which, dbos.WithFilterLoadInput(false), dbos.WithFilterLoadOutput(false))...)
 	if err != nil {

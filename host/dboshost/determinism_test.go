@@ -9,9 +9,9 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 )
 
-// replay has DBOS play again every turn that a process brought to its end, from what it recorded of each step. The process's
-// engine is closed: a loop that asked for a step that is not recorded would wait for it in vain, and one that asked for another
-// step than the recorded one is refused by DBOS.
+// replay has DBOS replay every completed turn of a process from its recorded steps. The process's engine is closed, so
+// a loop that asks for an unrecorded step would block, and DBOS refuses one that asks for another step than the
+// recorded one.
 func replay(tb testing.TB, database, schema, version string) {
 	tb.Helper()
 	if tb.Failed() {

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/valued"
 )
 
-// outcome is what DBOS records of a step or a workflow. Errors that are final are part of it, so that they keep their codes.
+// outcome is the recorded output of a step or a workflow. Final errors are part of it, so that they keep their codes.
 type outcome struct {
 	Out json.RawMessage `json:"out,omitempty"`
 	Err *cairn.Error    `json:"error,omitempty"`
@@ -22,10 +22,10 @@ type outcome struct {
 
 // drive is a workflow that this process drives.
 type drive struct {
-	done chan struct{} // closed when it does so no longer
+	done chan struct{} // closed when this process stops driving it
 	once sync.Once
 	out  outcome
-	err  error // why it did not come to its end
+	err  error // why it did not complete
 }
 
 func (d *drive) end(out outcome, err error) {
@@ -35,7 +35,7 @@ func (d *drive) end(out outcome, err error) {
 	})
 }
 
-// driving returns the drive of a workflow that is about to be started, or was.
+// driving returns the drive of a workflow, and adds it if there is none.
 func (h *Host) driving(id string) *drive {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,11 +72,12 @@ func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
 	return out, err
 }
 
-// release lets a worker take over at once what this workflow can do no more for; if that fails the lease runs out all the same.
-// A workflow whose agent this process does not have, as in a rolling deploy, ends without an error: it is somebody else's.
+// release releases the lease of a run that this workflow can no longer drive, so that a worker takes over at once; if
+// that fails, the lease lapses. If this process does not have the agent, as in a rolling deploy, the workflow ends
+// without an error, because another process has the agent.
 func (h *Host) release(ctx context.Context, b engine.Begun, why error) error {
 	if err := h.served().ReleaseRun(ctx, b.Position); err != nil {
-		h.opts.Logger.Warn("lease not released; it will run out", "session", b.SessionID, "error", err)
+		h.opts.Logger.Warn("lease not released, it will lapse", "session", b.SessionID, "error", err)
 	}
 	if unknownAgent(why) {
 		h.opts.Logger.Warn("run left to a process that has the agent", "session", b.SessionID, "agent", b.Agent)
@@ -90,7 +91,7 @@ func unknownAgent(err error) bool {
 	return errors.As(err, &e) && e.Code == cairn.CodeNotFound && e.Field == "agent"
 }
 
-// effect carries out one effect, as often as it takes. What is returned is recorded, unless ctx is done.
+// effect carries out one effect, with as many attempts as it takes. Its output is recorded unless ctx is done.
 func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMessage) (outcome, error) {
 	eng := h.served()
 	if began, ok := ctx.Value(valuesKey{}).(context.Context); ok {
@@ -103,12 +104,12 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 			return outcome{Out: out}, nil
 		case errors.Is(err, cairn.ErrClosed) || ctx.Err() != nil:
 			return outcome{}, d.leave(ctx, err)
-		case errors.Is(err, cairn.ErrNotFound) && !unknownAgent(err): // it was deleted: there is nothing left to drive
+		case errors.Is(err, cairn.ErrNotFound) && !unknownAgent(err): // deleted: nothing is left to drive
 			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrInvalid):
 			return outcome{Err: cairn.AsError(err)}, nil
 		}
-		h.opts.Logger.Warn("effect failed, trying again", "effect", name, "in", in, "error", err, "wait", wait)
+		h.opts.Logger.Warn("effect failed, retrying", "effect", name, "in", in, "error", err, "wait", wait)
 		_ = sleep(ctx, wait)
 	}
 }
@@ -118,19 +119,19 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// leave leaves a workflow where it stands, because this process can do no more for it: whoever waits for it here hears why,
-// and it stays as it is until the host is closed. Then DBOS forgets it without recording anything.
+// leave leaves a workflow where it stands, because this process can no longer drive it. Callers that wait for it here
+// get why as the error. The workflow blocks until the host is closed; DBOS then drops it without recording anything.
 func (d *drive) leave(ctx context.Context, why error) error {
 	d.end(outcome{}, why)
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// valuesKey is that of the context of the call that began a run, in a workflow's.
+// valuesKey is the key, in a workflow's context, of the context of the call that began the run.
 type valuesKey struct{}
 
-// watch waits until a workflow has ended, here if d says so, else according to the database. The error is ctx's, or says
-// that this process can no longer drive it.
+// watch waits until a workflow has ended, by d if this process drives it, otherwise by polling the database. The error
+// is ctx's, or says that this process can no longer drive it.
 func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) {
 	var here chan struct{}
 	if d != nil {
@@ -148,7 +149,7 @@ func (h *Host) watch(ctx context.Context, id string, d *drive) (outcome, error) 
 		}
 		found, err := h.list(dbos.WithFilterWorkflowIDs(id))
 		if err != nil || len(found) > 0 && goesOn(found[0].Status) {
-			continue // it may be heard of next time
+			continue // the next poll may succeed
 		}
 		out := h.recorded(id)
 		if d != nil {
@@ -162,7 +163,7 @@ func goesOn(s dbos.WorkflowStatusType) bool {
 	return s == dbos.WorkflowStatusPending || s == dbos.WorkflowStatusEnqueued || s == dbos.WorkflowStatusDelayed
 }
 
-// recorded returns what became of a workflow that has ended.
+// recorded returns the recorded outcome of a workflow that has ended.
 func (h *Host) recorded(id string) (out outcome) {
 	w, err := dbos.RetrieveWorkflow[outcome](h.dbos, id)
 	if err == nil {
@@ -178,7 +179,7 @@ func (h *Host) recorded(id string) (out outcome) {
 	return out
 }
 
-// wait returns what waits for a workflow. If that was cancelled, somebody else has taken its run over, or will.
+// wait returns a function that waits for a workflow. If the workflow was cancelled, its run was or will be taken over.
 func (h *Host) wait(id string, d *drive) func(context.Context) error {
 	return func(ctx context.Context) error {
 		out, err := h.watch(ctx, id, d)
@@ -192,8 +193,8 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 	}
 }
 
-// await waits for the workflow of a sub-agent, and keeps the lease of the run at at meanwhile. What it returns is recorded, unless
-// ctx is done.
+// await waits for the workflow of a sub-agent, and renews the lease of the run at at meanwhile. Its output is recorded
+// unless ctx is done.
 func (h *Host) await(ctx context.Context, parent *drive, at engine.Position, id string, d *drive) (out outcome, err error) {
 	eng := h.served()
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
@@ -212,7 +213,7 @@ func (h *Host) await(ctx context.Context, parent *drive, at engine.Position, id 
 		case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
 			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
 		}
-		h.opts.Logger.Warn("lease of a waiting run not renewed, trying again", "session", at.SessionID, "error", err, "wait", wait)
+		h.opts.Logger.Warn("lease of a waiting run not renewed, retrying", "session", at.SessionID, "error", err, "wait", wait)
 		if sleep(ctx, wait) != nil {
 			return outcome{}, parent.leave(ctx, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// A process that begins turns and drives them. Started again under the same name it goes on with what it was driving.
+// A process that begins turns and drives them. Restarted under the same name, it resumes its workflows.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "cairn")
 	if err != nil {

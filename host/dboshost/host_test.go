@@ -49,7 +49,7 @@ func worker(work func(context.Context) (string, error)) *cairn.Agent {
 	}
 }
 
-// crash has a process die in the middle of a turn's tool, and returns the agent, whose tool comes to an end from then on.
+// crash kills a process in the middle of a turn's tool and returns the agent, whose tool returns from then on.
 func (s *site) crash(lease time.Duration, own *dboshost.Options) *cairn.Agent {
 	s.Helper()
 	var tries atomic.Int64
@@ -67,7 +67,7 @@ func (s *site) crash(lease time.Duration, own *dboshost.Options) *cairn.Agent {
 		s.Fatal(err)
 	}
 	<-working
-	if err := h.Close(s.Context()); err != nil { // cuts the tool off, and records nothing
+	if err := h.Close(s.Context()); err != nil { // cancels the tool and records nothing
 		s.Fatal(err)
 	}
 	return agent
@@ -105,7 +105,7 @@ func (s *site) workflows() map[string]dbos.WorkflowStatus {
 	return found
 }
 
-// A process of the name of one that died goes on with its workflow: no lease has to run out for it.
+// A process of the same name as a dead one resumes its workflow at once: no lease has to lapse.
 func TestExecutorGoesOn(t *testing.T) {
 	s := newSite(t)
 	own := &dboshost.Options{Executor: "one", PollInterval: 10 * time.Millisecond}
@@ -117,7 +117,8 @@ func TestExecutorGoesOn(t *testing.T) {
 	}
 }
 
-// A process that began or took over a run, but lost it again before it could hand it over, leaves alone whoever has it.
+// A process that began or took over a run, but lost it before it could start its workflow, leaves the new holder's
+// workflow alone.
 func TestLateStartIsFenced(t *testing.T) {
 	s := newSite(t)
 	working, goOn := make(chan struct{}), make(chan struct{})
@@ -142,7 +143,7 @@ func TestLateStartIsFenced(t *testing.T) {
 		t.Fatalf("the late start: %v", err)
 	}
 	s.outcome(eng, "s")
-	for s.workflows()["cairn/worker/s/1"].Status == dbos.WorkflowStatusPending { // for a moment after its outcome
+	for s.workflows()["cairn/worker/s/1"].Status == dbos.WorkflowStatusPending { // a moment longer than its outcome
 		time.Sleep(10 * time.Millisecond)
 	}
 	if list := s.workflows(); len(list) != 1 || list["cairn/worker/s/1"].Status != dbos.WorkflowStatusSuccess {
@@ -150,7 +151,7 @@ func TestLateStartIsFenced(t *testing.T) {
 	}
 }
 
-// What began under another version is left alone by DBOS, whatever the process's name, but not by a worker.
+// DBOS never recovers a workflow of another version, whatever the process's name; a worker takes its run over.
 func TestAnotherVersionTakesOver(t *testing.T) {
 	s := newSite(t)
 	agent := s.crash(200*time.Millisecond, &dboshost.Options{Executor: "one", Version: "old"})
@@ -238,7 +239,7 @@ func TestCloseAtItsDeadline(t *testing.T) {
 	close(enough)
 }
 
-// DBOS is told ids, and nothing of what was said or done.
+// DBOS is given ids, and nothing of the conversation.
 func TestRecordsHoldIDsOnly(t *testing.T) {
 	s := newSite(t)
 	const secret = "xyzzy-plugh"

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 // processes numbers the processes of all scenes.
 var processes atomic.Int64
 
-// onDBOS returns the host whose processes each use the DBOS database they are given. Each has a version of its own, so that
-// none carries on what another left behind, unless the scene has it do so.
+// onDBOS returns a host whose processes use the DBOS database they are given. Each has its own version, so that none
+// recovers the workflows of another unless the scene has it do so.
 func onDBOS(name, schema string, database func(testing.TB) string) hosttest.Host {
 	return hosttest.Host{
 		Name:    name,
@@ -68,7 +68,7 @@ func serve(tb testing.TB, database string, st store.Store, agents []*cairn.Agent
 	return eng, h
 }
 
-// Processes have DBOS databases of their own: what they agree on is in Cairn's store.
+// Each process has its own DBOS database: what they agree on is in Cairn's store.
 func TestHostOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestHostOnSQLite(t *testing.T) {
 	})
 }
 
-// create makes DBOS's tables.
+// create creates DBOS's tables.
 func create(tb testing.TB, database, schema string) {
 	tb.Helper()
 	h, err := dboshost.Open(tb.Context(), database, &dboshost.Options{Schema: schema})
@@ -103,7 +103,7 @@ func create(tb testing.TB, database, schema string) {
 	}
 }
 
-// copied returns a copy of a database file, since making one takes a while.
+// copied returns a copy of a database file, since creating one takes long.
 func copied(tb testing.TB, path string) string {
 	tb.Helper()
 	raw, err := os.ReadFile(path)
@@ -131,7 +131,7 @@ func openSQLite(tb testing.TB, path string, opts *sqlitestore.Options) store.Sto
 	return s
 }
 
-// Processes share one DBOS database, and so do scenes.
+// All processes and scenes share one DBOS database.
 func TestHostOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	url, schema := testenv.FastPostgres(t), "dbos"+strconv.FormatInt(processes.Add(1), 10)

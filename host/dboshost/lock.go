@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lock waits until no other process brings a database's tables up to date, and keeps others from it until unlock is called or
-// this process dies. DBOS's migrations do not expect company: of those that run at once most fail, and the version that is
-// noted last may not be the latest.
+// lock waits until no other process migrates the database, and keeps others from it until unlock is called or this
+// process dies. DBOS's migrations are not safe to run concurrently: most fail, and the version recorded last may not be
+// the latest.
 func lock(ctx context.Context, database, schema string) (unlock func(), err error) {
 	if scheme, rest, ok := strings.Cut(database, ":"); ok && (strings.EqualFold(scheme, "sqlite") || strings.EqualFold(scheme, "sqlite3")) {
 		return lockFile(ctx, rest)
@@ -24,10 +24,10 @@ func lock(ctx context.Context, database, schema string) (unlock func(), err erro
 	return lockPostgres(ctx, database, schema)
 }
 
-// relock is how long a process waits before it tries again to get the lock.
+// relock is the delay between attempts to get the lock.
 const relock = 20 * time.Millisecond
 
-// lockFile locks an empty SQLite database beside the one at a path, since SQLite has locks on every system.
+// lockFile locks an empty SQLite database next to the one at path, since SQLite can lock on every system.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?")
 	path = strings.TrimPrefix(path, "file:")
@@ -63,11 +63,11 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// lockPostgres takes an advisory lock in the server's database postgres, which DBOS connects to itself to see whether its own
-// is there. It asks again and again, since a statement that waits would hold up the indexes that are made meanwhile.
+// lockPostgres takes an advisory lock in the server's database "postgres", which DBOS itself connects to in order to
+// check that its own exists. It polls, since a statement that waits would block the indexes created meanwhile.
 func lockPostgres(ctx context.Context, database, schema string) (unlock func(), err error) {
 	pool, err := pgxpool.ParseConfig(database)
-	if err != nil { // DBOS says what is wrong with it
+	if err != nil { // DBOS will report what is wrong
 		return func() {}, nil
 	}
 	config := pool.ConnConfig

@@ -49,7 +49,7 @@ func TestProcessesOpenANewDatabaseAtOnce(t *testing.T) {
 	}
 }
 
-// working has a process work until rest is called, or the test is over.
+// working runs the engine's Work until rest is called or the test ends.
 func working(t *testing.T, eng *engine.Engine) (rest func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,7 +65,7 @@ func working(t *testing.T, eng *engine.Engine) (rest func()) {
 	return rest
 }
 
-// token returns that of the session's lease.
+// token returns the fencing token of the session's lease.
 func (s *site) token() int64 {
 	s.Helper()
 	row, err := store.Load(s.Context(), s.st, "s")
@@ -94,7 +94,7 @@ func (s *site) front(agent *cairn.Agent, opts engine.Options) *engine.Engine {
 	return eng
 }
 
-// A process that does not have the agent, as in a rolling deploy, leaves a turn to one that has.
+// A process without the agent, as in a rolling deploy, leaves a turn to one that has it.
 func TestProcessWithoutTheAgent(t *testing.T) {
 	s := newSite(t)
 	agent := worker(func(context.Context) (string, error) { return "worked", nil })
@@ -115,7 +115,7 @@ func TestProcessWithoutTheAgent(t *testing.T) {
 	s.outcome(eng, "s")
 }
 
-// A turn that waits in the queue for longer than its lease is left there.
+// A turn that waits in the queue for longer than its lease stays there.
 func TestTurnIsLeftInTheQueue(t *testing.T) {
 	s := newSite(t)
 	agent := worker(func(context.Context) (string, error) { return "worked", nil })
@@ -126,7 +126,7 @@ func TestTurnIsLeftInTheQueue(t *testing.T) {
 	first := s.token()
 	rest := working(t, front)
 	time.Sleep(500 * time.Millisecond)
-	rest() // once another process has taken the turn from the queue, only its lease says that it is driven
+	rest() // once another process has dequeued the turn, only the lease shows that it is driven
 	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, &dboshost.Options{PollInterval: 10 * time.Millisecond})
 	s.outcome(eng, "s")
 	if list := s.workflows(); s.token() != first || len(list) != 1 {
@@ -134,7 +134,7 @@ func TestTurnIsLeftInTheQueue(t *testing.T) {
 	}
 }
 
-// A run keeps its lease while it waits for a sub-agent, so no other process takes it over.
+// A run keeps its lease while it waits for a sub-agent, so that no other process takes it over.
 func TestWaitingRunKeepsItsLease(t *testing.T) {
 	s := newSite(t)
 	busy := make(chan struct{})

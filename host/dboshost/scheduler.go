@@ -19,7 +19,7 @@ type scheduler struct {
 	at  engine.Position
 }
 
-// The names of steps that are not effects.
+// Names of steps that are not effects.
 const (
 	stepChild = "child-run"
 	stepNext  = "next"
@@ -50,7 +50,7 @@ func (s scheduler) effect(e engine.Effect) (<-chan dbos.StepOutcome[outcome], er
 	return s.step(e.Name, func(ctx context.Context) (outcome, error) { return s.h.effect(ctx, s.d, e.Name, in) })
 }
 
-// child begins a child workflow, and a step that waits for it.
+// child begins a child workflow and a step that waits for it.
 func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], error) {
 	id, err := s.h.workflowID(b)
 	if err != nil {
@@ -62,14 +62,14 @@ func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], erro
 		s.h.ended(id, d, outcome{}, err)
 		return nil, s.lost(err)
 	}
-	if began := w.GetWorkflowID(); began != id { // under another lease, before this workflow was replayed
+	if began := w.GetWorkflowID(); began != id { // begun under another lease, before this replay
 		s.h.ended(id, d, outcome{}, nil)
 		id, d = began, nil
 	}
 	return s.step(stepChild, func(ctx context.Context) (outcome, error) { return s.h.await(ctx, s.d, s.at, id, d) })
 }
 
-// step begins a step. It takes the workflow's next step id at once.
+// step begins a step. It takes the workflow's next step id before it returns.
 func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOutcome[outcome], error) {
 	ended, err := dbos.Go(s.ctx, do, dbos.WithStepName(name))
 	if err != nil {
@@ -78,18 +78,18 @@ func (s scheduler) step(name string, do dbos.Step[outcome]) (<-chan dbos.StepOut
 	return ended, nil
 }
 
-// lost says, of what DBOS did not do, why it did not.
+// lost says why DBOS did not do what it was asked for.
 func (s scheduler) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:
 		return cairn.Errorf(cairn.CodeClosed, "the host was closed: %w", err)
-	case errors.Is(err, dbos.ErrWorkflowCancelled): // by whoever took the run over, or by hand
+	case errors.Is(err, dbos.ErrWorkflowCancelled): // by the process that took the run over, or by hand
 		return cairn.Errorf(cairn.CodeFenced, "the workflow was cancelled: %w", err)
 	}
 	return unavailable(err)
 }
 
-// result waits for a step and returns what it came to.
+// result waits for a step and decodes its output.
 func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error {
 	step := <-ended
 	switch {
@@ -106,9 +106,9 @@ func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error
 	return nil
 }
 
-// All lets the branches run in goroutines, but gives out step ids in an order that is the same when the workflow is
-// replayed. At first that is the order of the branches. From then on it is the order in which the branches come back for
-// more, which is recorded, each time as a step of its own. Most branches are one call of a tool, and never come back.
+// All runs the branches in goroutines but hands out step ids in an order that a replay repeats: first in the order of
+// the branches, then in the order in which they ask for their next step, which is recorded as a step each time. Most
+// branches are one tool call and ask only once.
 func (s scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 	j := junction{scheduler: s, asked: make(chan ask), waiting: make([]*ask, n), live: n}
 	errs := make([]error, n)
@@ -134,24 +134,24 @@ func (s scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-// ask is what a branch says to its workflow: begin something for me, or, without begin, that it has ended.
+// ask is a branch's message to its workflow: a step to begin, or, with a nil begin, that the branch has ended.
 type ask struct {
 	branch int
 	begin  func() error
 	begun  chan error
 }
 
-// junction is where branches wait until it is their turn to take a step id.
+// junction is where branches wait for their turn to take a step id.
 type junction struct {
 	scheduler
 	asked   chan ask
 	waiting []*ask // by branch
-	count   int    // that wait
-	live    int    // that have not ended
-	err     error  // why no more is begun
+	count   int    // waiting
+	live    int    // not ended
+	err     error  // why no further step begins
 }
 
-// hear waits until a branch asks for something or ends.
+// hear waits until a branch asks for a step or ends.
 func (j *junction) hear() {
 	a := <-j.asked
 	switch {
@@ -165,7 +165,7 @@ func (j *junction) hear() {
 	}
 }
 
-// answer begins what a branch asks for, if it does.
+// answer begins the step that a branch asks for, if any.
 func (j *junction) answer(i int) {
 	if a := j.waiting[i]; a != nil {
 		j.waiting[i] = nil
@@ -174,7 +174,7 @@ func (j *junction) answer(i int) {
 	}
 }
 
-// next returns the branch whose turn it is. When replayed that branch may not have asked yet.
+// next returns the branch whose turn it is. In a replay that branch may not have asked yet.
 func (j *junction) next() int {
 	i, err := dbos.RunAsStep(j.ctx, func(context.Context) (int, error) {
 		for i, a := range j.waiting {
@@ -192,7 +192,7 @@ func (j *junction) next() int {
 	}
 	for err == nil && j.waiting[i] == nil {
 		if j.live == j.count {
-			err = cairn.Errorf(cairn.CodeInternal, "branch %d does not ask for what it asked for before", i)
+			err = cairn.Errorf(cairn.CodeInternal, "branch %d asks for another step than before", i)
 			break
 		}
 		j.hear()
@@ -226,7 +226,7 @@ func (l lane) Child(_ engine.ToolIn, b engine.Begun) error {
 	return l.await(nil, func() (<-chan dbos.StepOutcome[outcome], error) { return l.child(b) })
 }
 
-// await has a step begun when it is the branch's turn, and waits for it.
+// await begins a step when it is the branch's turn, and waits for its result.
 func (l lane) await(out any, begin func() (<-chan dbos.StepOutcome[outcome], error)) error {
 	var ended <-chan dbos.StepOutcome[outcome]
 	begun := make(chan error)

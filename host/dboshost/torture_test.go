@@ -21,12 +21,13 @@ import (
 
 func init() { torture.VictimOn(startTortured, openTortured) }
 
-// serverVariable tells the processes that are killed which PostgreSQL server they share; without it they share files.
+// serverVariable names the environment variable with the PostgreSQL server that killed processes share; without it they
+// share files.
 const serverVariable = "CAIRN_DBOSHOST_TORTURE_SERVER"
 
-// startTortured starts a process that goes on at once with what the last one of its letter was driving, unless a worker of
-// another letter is faster, since leases are short. Where the engine is as by default, so is the host: a new name for each
-// process, whose workflows are a worker's when it has died.
+// startTortured starts a process that resumes at once what the last process of its letter was driving, unless a worker
+// of another letter is faster, since leases are short. Where the engine has default settings, so has the host: each
+// process gets a new name, and a worker takes over its runs when it has died.
 func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	options := &dboshost.Options{Logger: opts.Logger}
 	if opts.LeaseTTL > 0 {
@@ -43,7 +44,7 @@ func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts
 	}
 	leave := func(ctx context.Context) error {
 		err := eng.Close(ctx)
-		if closed := h.Close(ctx); ctx.Err() == nil { // else it was cut short
+		if closed := h.Close(ctx); ctx.Err() == nil { // otherwise it was cut short
 			err = errors.Join(err, closed)
 		}
 		return err
@@ -51,7 +52,8 @@ func startTortured(dir, name string, st store.Store, agents []*cairn.Agent, opts
 	return eng, leave, h.Serve(eng)
 }
 
-// openAlone opens a host while no other process of the directory does: DBOS's migrations do not expect company.
+// openAlone opens a host while no other process of the directory does: DBOS's migrations are not safe to run
+// concurrently.
 func openAlone(dir string, opts *dboshost.Options) (*dboshost.Host, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "migrating"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -85,7 +87,7 @@ func TestTortureOnPostgres(t *testing.T) {
 	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 10, Soak: 300})
 }
 
-// The engine and the host have the settings that a user gets who sets none.
+// The engine and the host have default settings.
 func TestTortureWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
 	t.Setenv(serverVariable, testenv.FastPostgres(t))

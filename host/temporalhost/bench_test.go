@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// BenchmarkStep measures what one more step costs, a model call and a tool: turns of 21 steps in memory, against those of
-// one, in goroutines and on Temporal, whose development server keeps everything in memory as well.
+// BenchmarkStep measures the cost of one more step, a model call and a tool: turns of 21 steps in memory against turns
+// of one, in goroutines and on Temporal, whose development server keeps everything in memory as well.
 func BenchmarkStep(b *testing.B) {
 	b.Run("inprocess", func(b *testing.B) {
 		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{busy()}, nil)
@@ -45,7 +45,7 @@ func BenchmarkStep(b *testing.B) {
 	})
 }
 
-// busy returns an agent that calls its tool as often as the user says.
+// busy returns an agent that calls its tool as often as the user's text says.
 func busy() *cairn.Agent {
 	work := cairn.Func("work", "Works.", func(context.Context, *cairn.Call, in) (string, error) { return "worked", nil })
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {

@@ -18,14 +18,14 @@ import (
 	"github.com/cairn-agents/cairn/host/temporalhost"
 )
 
-// replays has the histories of a scene replayed once when it is over: whatever happened in it, the loop asks for the same
-// things in the same order again. What the histories of a turn that was cut off have so far is replayed as well.
+// replays replays the histories of a scene once when it is over: whatever happened in it, the loop must ask for the
+// same things in the same order again. An unfinished workflow's history is replayed as far as it goes.
 type replays struct {
 	c    client.Client
 	seen sync.Map // of scenes
 }
 
-// of is called for each process of a scene, before its worker is started.
+// of is called for each process of a scene, before its worker starts.
 func (r *replays) of(tb testing.TB, prefix string, h *temporalhost.Host) {
 	tb.Helper()
 	if _, ok := r.seen.LoadOrStore(prefix, true); !ok {
@@ -51,7 +51,7 @@ func (r *replays) replay(tb testing.TB, prefix string, h *temporalhost.Host) {
 	tb.Logf("%d histories replayed", len(list))
 }
 
-// history returns what a workflow run has so far.
+// history returns the events of a workflow run so far.
 func (r *replays) history(ctx context.Context, tb testing.TB, x workflow.Execution) *historypb.History {
 	tb.Helper()
 	var h historypb.History
@@ -65,7 +65,7 @@ func (r *replays) history(ctx context.Context, tb testing.TB, x workflow.Executi
 	return &h
 }
 
-// list returns the workflow runs of a scene. The server knows of them a moment after they began.
+// list returns the workflow runs of a scene. The server lists them a moment after they began.
 func (r *replays) list(ctx context.Context, tb testing.TB, prefix string) (list []workflow.Execution) {
 	tb.Helper()
 	for len(list) == 0 {
@@ -85,5 +85,5 @@ func (r *replays) list(ctx context.Context, tb testing.TB, prefix string) (list 
 	return list
 }
 
-// plain is a name of a scene that can stand in a query.
+// plain turns a scene's name into one that can stand in a query.
 func plain(name string) string { return strings.ReplaceAll(name, "/", ".") }

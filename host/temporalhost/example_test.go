@@ -48,7 +48,7 @@ func ExampleNew() {
 	// Output: How can I help? <nil>
 }
 
-// address is that of the test server.
+// address is the test server's.
 var address string
 
 func startServer() (err error) {

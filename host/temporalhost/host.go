@@ -1,6 +1,6 @@
-// Package temporalhost runs turns on Temporal: each as a workflow whose activities are the turn's effects, a model call, a
-// tool call, a sub-agent's beginning or a commit. Sub-agents are child workflows. A turn that waits for people ends its
-// workflow; the answer begins the next one, so nothing waits on the server.
+// Package temporalhost runs turns on Temporal. A turn is a workflow, and its effects are activities: a model call, a
+// tool call, the begin of a sub-agent, a commit. Sub-agents are child workflows. A suspended turn ends its workflow and
+// the answer starts the next one, so the server holds nothing for a suspended session.
 //
 //	c, err := client.Dial(client.Options{})
 //	host, err := temporalhost.New(c, nil)
@@ -8,9 +8,9 @@
 //	w := host.Worker(eng, worker.Options{})
 //	err = w.Start()
 //
-// Everything stays in the store: histories hold ids and numbers only. So a process needs no worker to begin turns, answer
-// or read, and processes with a worker, with another host and with none at all share sessions. Run [engine.Engine.Work]
-// somewhere: it keeps people's deadlines, and begins again what could not be started.
+// All data stays in the store; histories hold ids and numbers only. A process needs no worker to begin turns, answer or
+// read. Processes with a worker, with another host and with no host can share sessions. Some process must run
+// [engine.Engine.Work]: it enforces deadlines of pending calls and starts runs that failed to start.
 package temporalhost
 
 import (
@@ -40,36 +40,38 @@ import (
 type Options struct {
 	// TaskQueue is where workflows and activities are queued; empty means "cairn".
 	TaskQueue string
-	// Prefix begins the ids of workflows, which are {Prefix}/{agent}/{session}/{turn}; empty means "cairn". Stores that share a
-	// namespace have a prefix each.
+	// Prefix begins the ids of workflows, which are {Prefix}/{agent}/{session}/{turn}; empty means "cairn". Stores that
+	// share a namespace need different prefixes.
 	Prefix string
-	// SearchAttributes says that the server has the search attributes [SessionAttribute] and [AgentAttribute], keywords both,
-	// and that workflows are to have them.
+	// SearchAttributes sets the search attributes [SessionAttribute] and [AgentAttribute] on workflows. The server must
+	// have both, as keywords.
 	SearchAttributes bool
-	// Activity is how model calls, tools and sub-agents are run. Where it has no timeout, an activity may take 24 hours; where it
-	// has no HeartbeatTimeout, a worker that has died is missed after 10 seconds. An activity is tried again until it
-	// succeeds, after a second at first and a minute at most, unless RetryPolicy says otherwise. HeartbeatTimeout and the
-	// policy's InitialInterval must together be less than the engine's LeaseTTL.
+	// Activity configures the activities of model calls, tools and sub-agents. Without a timeout an activity may take
+	// 24 hours; without a HeartbeatTimeout a dead worker is detected after 10 seconds. Temporal retries an activity
+	// until it succeeds, after one second at first and at most a minute later, unless RetryPolicy says otherwise.
+	// HeartbeatTimeout plus the policy's InitialInterval must be less than the engine's LeaseTTL.
 	//
-	// A tool call or model call that has had all the tries that the policy allows has failed: the model is told that of the
-	// tool, with the code timeout if it was that; the run fails with the model's error. A try whose worker has died counts.
+	// A tool call or model call fails for good after its last attempt under the policy. A tool's failure goes to the
+	// model, with the code timeout if the attempt timed out; a model's fails the run. An attempt whose worker died
+	// counts.
 	Activity workflow.ActivityOptions
-	// Commit is how commits, which are short, are run: first as local activities. Where it has no timeout, one try may take a
-	// minute, and so may all of them. They are tried again as activities are, after 100 milliseconds at first. A commit that
-	// has not succeeded then becomes an activity, which any worker may have, under the same RetryPolicy and StartToCloseTimeout,
-	// however long that takes.
+	// Commit configures commits, which are short and run as local activities first. Without a timeout, one attempt may
+	// take a minute, and so may all of them together. They are retried like activities, after 100 milliseconds at
+	// first. A commit that fails all the same becomes an activity for any worker, with the same RetryPolicy and
+	// StartToCloseTimeout and no limit on the total time.
 	Commit workflow.LocalActivityOptions
-	// StepsPerRun is after how many steps a turn continues as a new run of its workflow; 0 means when the server suggests it.
+	// StepsPerRun is the number of steps after which a turn continues as a new run of its workflow; 0 means when the
+	// server suggests it.
 	StepsPerRun int
 }
 
-// The search attributes of workflows.
+// Search attributes of workflows.
 var (
 	SessionAttribute = temporal.NewSearchAttributeKeyKeyword("CairnSession")
 	AgentAttribute   = temporal.NewSearchAttributeKeyKeyword("CairnAgent")
 )
 
-// TurnWorkflow is the type of the workflows.
+// TurnWorkflow is the workflow type of a turn.
 const TurnWorkflow = "cairn.Turn"
 
 // Host is an [engine.Host]. It is safe for concurrent use.
@@ -79,8 +81,7 @@ type Host struct {
 	values values
 }
 
-// New returns a host that starts workflows by a client, which stays the caller's to close. The error names the option that
-// is wrong.
+// New returns a host that starts workflows through c, which the caller closes. The error names the invalid option.
 func New(c client.Client, opts *Options) (*Host, error) {
 	if c == nil {
 		return nil, cairn.Invalid("client", "is required")
@@ -113,7 +114,7 @@ func New(c client.Client, opts *Options) (*Host, error) {
 	return h, nil
 }
 
-// retries returns a copy of a retry policy with what it leaves out.
+// retries returns a copy of given with defaults for its unset fields.
 func retries(given *temporal.RetryPolicy, first time.Duration) *temporal.RetryPolicy {
 	p := temporal.RetryPolicy{MaximumInterval: time.Minute}
 	if given != nil {
@@ -125,11 +126,11 @@ func retries(given *temporal.RetryPolicy, first time.Duration) *temporal.RetryPo
 	return &p
 }
 
-// Worker returns a worker of the host's task queue for the agents of an engine, which must have this host. The caller
-// starts it, and stops it before the engine is closed.
+// Worker returns a worker of the host's task queue for the agents of eng, which must have been made with this host. The
+// caller starts it, and stops it before closing the engine.
 //
-// Unless opts say otherwise, heartbeats of activities are sent three times in Activity.HeartbeatTimeout, and what a dead process
-// has kept of a workflow is waited for two seconds.
+// Unless opts say otherwise, activities send three heartbeats per Activity.HeartbeatTimeout, and a workflow that is
+// cached by a dead process moves to another one after two seconds.
 func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
 	if opts.MaxHeartbeatThrottleInterval == 0 {
 		opts.MaxHeartbeatThrottleInterval = h.opts.Activity.HeartbeatTimeout / 3
@@ -142,7 +143,7 @@ func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
 	return w
 }
 
-// Register adds what turns need to a worker of the caller's own.
+// Register adds the workflow and activities of turns to the caller's own worker.
 func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterWorkflowWithOptions(h.turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	r.RegisterActivityWithOptions(func(ctx context.Context, at engine.Position) error {
@@ -157,21 +158,21 @@ func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	}, activity.RegisterOptions{Name: interruptActivity})
 }
 
-// Name implements [engine.Keeper]. Hosts of one prefix are taken for one.
+// Name implements [engine.Keeper]. Hosts with the same prefix count as one.
 func (h *Host) Name() string { return "temporal/" + strings.ReplaceAll(h.opts.Prefix, "@", "_") }
 
 // CheckLease implements [engine.Keeper].
 func (h *Host) CheckLease(ttl time.Duration) error {
 	beat, wait := h.opts.Activity.HeartbeatTimeout, h.opts.Activity.RetryPolicy.InitialInterval
 	if beat+wait >= ttl {
-		return cairn.Invalid("lease_ttl", "%s is not longer than it takes Temporal to try again what a dead process did: "+
+		return cairn.Invalid("lease_ttl", "%s is not longer than Temporal takes to retry the work of a dead process: "+
 			"a heartbeat timeout of %s and a retry interval of %s", ttl, beat, wait)
 	}
 	return nil
 }
 
-// Driving implements [engine.Keeper]. A workflow that runs needs nobody's help, however long it waits for a worker, unless its
-// code has failed too often, as where that no longer fits its history.
+// Driving implements [engine.Keeper]. Temporal recovers an open workflow by itself, however long it waits for a worker,
+// unless its code has failed too often, for instance because it no longer fits the history.
 func (h *Host) Driving(ctx context.Context, b engine.Begun) (bool, error) {
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), "")
 	var gone *serviceerror.NotFound
@@ -192,11 +193,11 @@ func (h *Host) Driving(ctx context.Context, b engine.Begun) (bool, error) {
 	return raw.GetPendingWorkflowTask().GetAttempt() <= maxReplays, nil
 }
 
-// maxReplays is how often the code of a workflow may fail, one time after the other, before its run is taken over.
+// maxReplays is how many times in a row a workflow's code may fail before its run is taken over.
 const maxReplays = 10
 
-// Start implements engine.Host. A workflow that drives the run already is terminated: it has lost the lease. The error is
-// ErrFenced if it is this process that has.
+// Start implements engine.Host. It terminates a workflow that already drives the run, since that one lost the lease.
+// The error is ErrFenced if this process has lost the lease.
 func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
 	h.values.put(b.RunID, ctx)
 	run, err := h.start(ctx, b)
@@ -208,14 +209,14 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 		err := run.Get(ctx, nil)
 		var terminated *temporal.TerminatedError
 		var gone *serviceerror.NotFound
-		if errors.As(err, &terminated) || errors.As(err, &gone) { // the run was taken over, or all of it is long past
+		if errors.As(err, &terminated) || errors.As(err, &gone) { // taken over, or past its retention
 			return nil
 		}
 		return inward(err)
 	}, nil
 }
 
-// start starts the workflow of a run in place of those that drove it under earlier leases.
+// start starts the workflow of a run in place of those that drive it under earlier leases.
 func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, error) {
 	opts := client.StartWorkflowOptions{
 		ID: h.workflowID(b), TaskQueue: h.opts.TaskQueue,
@@ -240,13 +241,13 @@ func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, e
 	}
 }
 
-// overtake terminates a run of the workflow, unless that drives under a later lease.
+// overtake terminates a workflow run unless it drives under a later lease.
 func (h *Host) overtake(ctx context.Context, b engine.Begun, run string) error {
 	var gone *serviceerror.NotFound
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), run)
 	if err == nil {
 		var token int64
-		if d.GetMemoValue(tokenMemo, &token) == nil && token > b.Token { // one that has none was started by an earlier version
+		if d.GetMemoValue(tokenMemo, &token) == nil && token > b.Token { // without a memo it is of an earlier version
 			return cairn.Errorf(cairn.CodeFenced, "session %q: run %s was taken over by another process", b.SessionID, b.RunID)
 		}
 		err = h.client.TerminateWorkflow(ctx, h.workflowID(b), run, "the run was taken over")
@@ -257,12 +258,12 @@ func (h *Host) overtake(ctx context.Context, b engine.Begun, run string) error {
 	return err
 }
 
-// tokenMemo is the memo of workflows that has the fencing token of the lease under which they drive.
+// tokenMemo is the workflow memo that holds the fencing token of its lease.
 const tokenMemo = "cairn.token"
 
 func memo(b engine.Begun) map[string]any { return map[string]any{tokenMemo: b.Token} }
 
-// workflowID is the same whenever a run is started, so that no two workflows drive it.
+// workflowID is the same for every start of a run, so that no two workflows drive it.
 func (h *Host) workflowID(b engine.Begun) string {
 	return fmt.Sprintf("%s/%s/%s/%s", h.opts.Prefix, b.Agent, b.SessionID, strconv.Itoa(b.Turn))
 }
@@ -274,10 +275,11 @@ func (h *Host) attributes(b engine.Begun) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(SessionAttribute.ValueSet(b.SessionID), AgentAttribute.ValueSet(b.Agent))
 }
 
-// maxValues bounds of how many runs that this process began the values are kept, if they end elsewhere.
+// maxValues bounds the number of runs begun by this process for which values are kept, should they end in another
+// process.
 const maxValues = 1024
 
-// values are those of the contexts of calls that began runs, by run, for effects that are carried out in this process.
+// values holds the context values of the calls that began runs, by run, for effects that this process carries out.
 type values struct {
 	mu    sync.Mutex
 	by    map[string]context.Context
@@ -309,7 +311,7 @@ func (v *values) drop(run string) {
 	}
 }
 
-// under returns ctx with the values of the call that began a run, if this process did.
+// under returns ctx with the values of the call that began the run, if this process made that call.
 func (v *values) under(ctx context.Context, run string) context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m, startServer) }
 
-// connect returns a client of the test server, which would spend a tenth of its time on compression.
+// connect returns a client of the test server. Compression is off: it would take a tenth of the time.
 func connect(tb testing.TB) client.Client {
 	tb.Helper()
 	c, err := client.Dial(client.Options{HostPort: testenv.Temporal(tb), Identity: "test", Logger: silent,
@@ -45,8 +45,8 @@ var silent = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 var processes atomic.Int64
 
-// onTemporal returns a host whose processes share a client. Each has a task queue of its own, since the suite says which
-// of them is to carry out what.
+// onTemporal returns a host whose processes share a client. Each has its own task queue, since the suite chooses the
+// process that carries out each effect.
 func onTemporal(name string, c client.Client) hosttest.Host {
 	replayed := &replays{c: c}
 	return hosttest.Host{Name: name, Crashes: testenv.Choose(2, 0), Start: func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
@@ -63,7 +63,8 @@ func onTemporal(name string, c client.Client) hosttest.Host {
 		}
 		replayed.of(tb, o.Prefix, h)
 		own := *opts
-		// Nobody else has the queue of a process that died, so the server cannot go on with its runs, and is not asked whether it does.
+		// No other worker serves the queue of a dead process, so the server cannot recover its runs and must not be
+		// asked whether it does.
 		own.Host = struct{ engine.Host }{h}
 		eng, err := engine.New(st, agents, &own)
 		if err != nil {
@@ -84,7 +85,7 @@ func TestHostOnSQLite(t *testing.T) {
 		Set: testenv.Choose(hosttest.OnHost, hosttest.Every)})
 }
 
-// Scenes share the servers.
+// The servers are shared by all scenes.
 func TestHostOnServers(t *testing.T) {
 	t.Parallel()
 	set := testenv.Choose(hosttest.OnPair, hosttest.Every)
@@ -120,5 +121,5 @@ func openRedis(tb testing.TB, _ func() time.Time) store.Store {
 	return st
 }
 
-// scene returns a name that no other has.
+// scene returns a unique name.
 func scene() string { return "scene" + strconv.FormatInt(processes.Add(1), 10) }

@@ -19,8 +19,8 @@ import (
 
 var record = flag.Bool("record", false, "write the histories of testdata anew")
 
-// TestRecord plays the turns whose histories are kept. They are written only when asked for: what is kept shows that code
-// of today replays what was begun before it.
+// TestRecord plays the turns of the recorded histories. It writes them only on request: the recorded ones show that
+// today's code replays workflows begun by earlier code.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	c := connect(t)

@@ -21,11 +21,11 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// mortal is a store that its process can be cut off, or that refuses the commits of steps.
+// mortal is a store that can be cut off from its process, or that refuses commits of steps.
 type mortal struct {
 	*memstore.Store
 	dead  atomic.Bool
-	steps atomic.Int64 // commits of steps that are yet to be refused
+	steps atomic.Int64 // commits of steps still to refuse
 }
 
 func (m *mortal) err() error {
@@ -59,7 +59,7 @@ func (m *mortal) Renew(ctx context.Context, id string, token int64, ttl time.Dur
 	return m.Store.Renew(ctx, id, token, ttl)
 }
 
-// player is a process of a test: an engine on a host, with a connection of its own.
+// player is a process of a test: an engine on a host with its own connection.
 type player struct {
 	*engine.Engine
 	*testing.T
@@ -69,14 +69,14 @@ type player struct {
 	w    worker.Worker
 }
 
-// quick are options with which a dead process is missed within a second.
+// quick returns options that detect a dead process within a second.
 func quick(t *testing.T) temporalhost.Options {
 	soon := &temporal.RetryPolicy{InitialInterval: 50 * time.Millisecond, MaximumInterval: time.Second}
 	return temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name(),
 		Activity: workflow.ActivityOptions{HeartbeatTimeout: time.Second, RetryPolicy: soon}, Commit: workflow.LocalActivityOptions{RetryPolicy: soon}}
 }
 
-// player starts a process without a worker. Only some processes have agents.
+// newPlayer starts a process without a worker. Only some processes have agents.
 func newPlayer(t *testing.T, st *memstore.Store, own temporalhost.Options, opts engine.Options, agents ...*cairn.Agent) *player {
 	t.Helper()
 	p := &player{T: t, c: connect(t), st: &mortal{Store: st}}
@@ -103,13 +103,13 @@ func (p *player) play() *player {
 	return p
 }
 
-// die cuts the process off its store and the server.
+// die cuts the process off from its store and the server.
 func (p *player) die() {
 	p.st.dead.Store(true)
 	p.c.Close()
 }
 
-// serve has the process work until the test is over.
+// serve runs the engine's Work until the test ends.
 func (p *player) serve() *player {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -123,7 +123,7 @@ func (p *player) serve() *player {
 	return p
 }
 
-// wantDriven checks that the first workflow of the turn came to its end, under its first lease.
+// wantDriven checks that the turn's first workflow completed under its first lease.
 func (p *player) wantDriven(token int64) {
 	p.Helper()
 	id := p.Name() + "/bot/s/1"
@@ -142,7 +142,7 @@ func (p *player) wantDriven(token int64) {
 	}
 }
 
-// token returns that of the session's lease.
+// token returns the fencing token of the session's lease.
 func (p *player) token() int64 {
 	p.Helper()
 	row, err := store.Load(p.Context(), p.st, "s")
@@ -168,7 +168,7 @@ func (p *player) settled() *cairn.Result {
 	return res
 }
 
-// laborer is an agent that calls "once", and then "slow", which does not come to an end in a process that dies.
+// laborer is an agent that calls "once", and then "slow", which never returns in a process that dies.
 type laborer struct {
 	*cairn.Agent
 	once, slow, asked atomic.Int64
@@ -202,7 +202,7 @@ func newLaborer() *laborer {
 	return l
 }
 
-// crash begins a turn and has its process die while a tool runs and another one has ended. It returns the lease's token.
+// crash begins a turn and kills its process while one tool runs and another has returned. It returns the lease's token.
 func (l *laborer) crash(p *player) int64 {
 	p.Helper()
 	if _, err := p.Execute(p.Context(), "s", "bot", cairn.Text("go")); err != nil {
@@ -214,7 +214,7 @@ func (l *laborer) crash(p *player) int64 {
 		if err != nil {
 			p.Fatal(err)
 		}
-		if len(pieces) > 1 { // the reply, and what came of the first call
+		if len(pieces) > 1 { // the reply and the first call's result
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -223,7 +223,7 @@ func (l *laborer) crash(p *player) int64 {
 	return p.token()
 }
 
-// The server has another worker go on with what a dead one did, and nobody takes the run from it.
+// The server hands a dead worker's activities to another worker, and no process takes the run over.
 func TestServerRecoversBeforeAWorkerDoes(t *testing.T) {
 	t.Parallel()
 	st, bot := memstore.New(nil), newLaborer()
@@ -241,7 +241,7 @@ func TestServerRecoversBeforeAWorkerDoes(t *testing.T) {
 	two.wantDriven(token)
 }
 
-// A run is the server's as long as its workflow runs, even if no worker serves its queue for longer than the lease.
+// An open workflow keeps its run even if no worker serves its queue for longer than the lease.
 func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 	t.Parallel()
 	st, bot := memstore.New(nil), newLaborer()
@@ -250,7 +250,7 @@ func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 	newPlayer(t, st, quick(t), opts, bot.Agent).serve()
 	token := bot.crash(one)
 	three := newPlayer(t, st, quick(t), opts, bot.Agent)
-	for range 3 { // times that the lease would run out
+	for range 3 { // lease times
 		row, err := store.Load(t.Context(), st, "s")
 		if err != nil {
 			t.Fatal(err)
@@ -264,11 +264,11 @@ func TestServerKeepsWhatNoWorkerServes(t *testing.T) {
 	three.wantDriven(token)
 }
 
-// A commit goes on for as long as the store is down, however much longer that is than its limits, and the workflow with it.
+// A commit is retried for as long as the store is down, far beyond its limits, and the workflow stays open.
 func TestCommitOutlastsTheStore(t *testing.T) {
 	t.Parallel()
 	own := quick(t)
-	own.Commit.StartToCloseTimeout = 200 * time.Millisecond // which bounds all tries of the local activity
+	own.Commit.StartToCloseTimeout = 200 * time.Millisecond // bounds all attempts of the local activity
 	agent := &cairn.Agent{Name: "bot", Model: scripted.New(scripted.Text("done"))}
 	p := newPlayer(t, memstore.New(nil), own, engine.Options{}, agent)
 	const outage = 2 * time.Second
@@ -284,7 +284,7 @@ func TestCommitOutlastsTheStore(t *testing.T) {
 	p.wantDriven(p.token())
 }
 
-// Hooks and guards may take longer than a commit may: they are no part of it.
+// Hooks and guards may take longer than a commit, because they are not part of it.
 func TestJudgeOutlastsTheCommit(t *testing.T) {
 	t.Parallel()
 	own := quick(t)
@@ -318,7 +318,8 @@ func TestJudgeOutlastsTheCommit(t *testing.T) {
 	p.wantDriven(p.token())
 }
 
-// A call runs as often as the policy says, and then has failed: a tool's for the model, the model's for the run.
+// A call runs as often as the policy allows and then fails: a tool's failure goes to the model, a model's fails the
+// run.
 func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -375,7 +376,7 @@ func TestCallHasAsManyTriesAsThePolicyGives(t *testing.T) {
 	}
 }
 
-// What a workflow can do no more for is a worker's at once, and not only when the lease has run out.
+// A failed workflow releases its run, so a worker takes it at once and not only when the lease lapses.
 func TestWorkflowThatFailsLetsGo(t *testing.T) {
 	t.Parallel()
 	own := quick(t)
@@ -383,7 +384,7 @@ func TestWorkflowThatFailsLetsGo(t *testing.T) {
 	own.Commit.RetryPolicy = &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, MaximumAttempts: 2}
 	agent := &cairn.Agent{Name: "bot", Model: rounds(0)}
 	p := newPlayer(t, memstore.New(nil), own, engine.Options{LeaseTTL: time.Hour, WorkInterval: 20 * time.Millisecond}, agent)
-	p.st.steps.Store(4) // two tries as a local activity, and two as an activity
+	p.st.steps.Store(4) // two attempts as a local activity, and two as an activity
 	p.play().serve()
 	if _, err := p.Execute(t.Context(), "s", "bot", cairn.Text("go")); err != nil {
 		t.Fatal(err)
@@ -393,7 +394,7 @@ func TestWorkflowThatFailsLetsGo(t *testing.T) {
 	}
 }
 
-// A worker that does not have the agent yet leaves a turn's activities to others, as long as that takes.
+// A worker without the agent leaves a turn's activities to other workers, however long that takes.
 func TestWorkerWithoutTheAgent(t *testing.T) {
 	t.Parallel()
 	own := quick(t)
@@ -414,7 +415,7 @@ func TestWorkerWithoutTheAgent(t *testing.T) {
 	front.wantDriven(front.token())
 }
 
-// Leases in which the server cannot have missed a dead worker are refused, with both times.
+// A lease too short for the server to detect a dead worker is refused, with both times.
 func TestLeaseThatIsTooShort(t *testing.T) {
 	t.Parallel()
 	h, err := temporalhost.New(connect(t), nil)

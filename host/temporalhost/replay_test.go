@@ -67,7 +67,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
-// A loop that does things in another order is found out.
+// Replay detects a loop that does things in another order.
 func TestChangedLoopDoesNotReplay(t *testing.T) {
 	t.Parallel()
 	for _, file := range recorded(t) {

@@ -23,15 +23,15 @@ import (
 
 func init() { torture.VictimOn(startTortured, openTortured) }
 
-// pace is how many times as long as in process a step takes.
+// pace is the factor by which a step takes longer than in process.
 const pace = 5
 
-// serverVariable tells the processes that are killed which server they share.
+// serverVariable names the environment variable with the server that killed processes share.
 const serverVariable = "CAIRN_TEMPORALHOST_TORTURE_SERVER"
 
-// startTortured starts a process with a worker. The engine's leases are longer than Temporal needs to notice that a worker has
-// died, so that activities are tried again under the lease of those that are dead, or only seem to be. Where the engine is as
-// by default, so are the host and the worker.
+// startTortured starts a process with a worker. Leases are longer than Temporal needs to detect a dead worker, so
+// activities are retried under the lease of a process that is dead, or only seems to be. Where the engine has default
+// settings, so have the host and the worker.
 func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error) {
 	c, err := eventually(func() (client.Client, error) {
 		return client.Dial(client.Options{HostPort: os.Getenv(serverVariable), Logger: silent})
@@ -71,7 +71,7 @@ func startTortured(_, _ string, st store.Store, agents []*cairn.Agent, opts *eng
 	return eng, leave, err
 }
 
-// eventually tries until there is a server. One that was killed takes long to start on a busy machine.
+// eventually retries until there is a server. After a kill it starts slowly on a busy machine.
 func eventually[T any](try func() (T, error)) (T, error) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -83,7 +83,7 @@ func eventually[T any](try func() (T, error)) (T, error) {
 	}
 }
 
-// openTortured opens a store that does not wait for the disk: it is processes that are killed here, not the machine.
+// openTortured opens a store that does not sync to disk: the test kills processes, not the machine.
 func openTortured(dir string) (store.Store, error) {
 	s, err := sqlitestore.Open(filepath.Join(dir, "cairn.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal})
 	if err != nil {
@@ -97,7 +97,7 @@ func TestTorture(t *testing.T) {
 	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace}, openTortured, torture.Numbers{Test: 10, Soak: 300})
 }
 
-// The server is killed, too, and started again at once on what it has in its file.
+// The server is killed, too, and restarted at once from its file.
 func TestTortureOfTheServer(t *testing.T) {
 	torture.NeedsSoak(t)
 	server := testenv.TemporalServer(t)
@@ -105,14 +105,14 @@ func TestTortureOfTheServer(t *testing.T) {
 	torture.RunHost(t, torture.Host{Start: startTortured, Pace: pace, Server: server}, openTortured, torture.Numbers{Soak: 60, Server: 50})
 }
 
-// The engine, the host and the worker have the settings that a user gets who sets none.
+// The engine, the host and the worker have default settings.
 func TestTortureWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
 	t.Setenv(serverVariable, testenv.Temporal(t))
 	torture.RunHost(t, torture.Host{Start: startTortured, Defaults: true}, openTortured, torture.Numbers{Soak: 300})
 }
 
-// The server is killed 50 times under processes that are stopped less often.
+// The server is killed 50 times; processes are stopped less often.
 func TestTortureOfTheServerWithDefaults(t *testing.T) {
 	torture.NeedsSoak(t)
 	server := testenv.TemporalServer(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 )
 
-// turnInput is what a workflow is started with.
+// turnInput is a workflow's input.
 type turnInput struct {
 	engine.Begun
-	// Call is the run that the call began which this one is a part of.
+	// Call is the run that the user's call began; in a child workflow it is an ancestor of the child's run.
 	Call string `json:"call"`
 }
 
-// effectInput is what an activity is started with.
+// effectInput is an activity's input.
 type effectInput struct {
 	Call string          `json:"call"`
 	In   json.RawMessage `json:"in"`
@@ -33,7 +33,7 @@ type effectInput struct {
 func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error) {
 	work, cancelWork := workflow.NewDisconnectedContext(ctx)
 	defer cancelWork()
-	// A cancelled workflow is a stop request: the turn ends as interrupted, as any other way of stopping it does.
+	// Cancelling the workflow is a stop request: the turn ends as interrupted, as by any other stop.
 	workflow.Go(work, func(work workflow.Context) {
 		if ctx.Done().Receive(work, nil); ctx.Err() != nil {
 			_ = workflow.ExecuteActivity(workflow.WithActivityOptions(work, h.opts.Activity), interruptActivity, in.SessionID).Get(work, nil)
@@ -51,7 +51,8 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 	return status, outward(context.Background(), err)
 }
 
-// release lets a worker take over at once what this workflow can do no more for. If it fails the lease runs out all the same.
+// release releases the lease of a run that this workflow can no longer drive, so that a worker takes over at once. If
+// that fails, the lease lapses.
 func (h *Host) release(ctx workflow.Context, at engine.Position) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: h.opts.Activity.HeartbeatTimeout,
 		ScheduleToCloseTimeout: time.Minute, RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: 3}})
@@ -65,7 +66,7 @@ type scheduler struct {
 	in  turnInput
 }
 
-// continues says that the rest of a turn is for the next run of the workflow.
+// continues moves the rest of a turn to the next run of the workflow.
 type continues struct{ step int }
 
 func (c *continues) Error() string { return "the turn continues as new" }
@@ -87,7 +88,7 @@ func (s *scheduler) Do(e engine.Effect) error {
 	return err
 }
 
-// soon carries an effect that is short out in this process, if it can.
+// soon carries out a short effect as a local activity in this process; if that fails, as an activity.
 func (s *scheduler) soon(e engine.Effect) error {
 	in, err := s.input(e)
 	if err != nil {
@@ -98,12 +99,12 @@ func (s *scheduler) soon(e engine.Effect) error {
 	if err == nil || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrInvalid) {
 		return err
 	}
-	// As an activity it can wait for as long as it takes, and go to another process.
+	// An activity may take as long as needed, and may move to another process.
 	try := cmp.Or(opts.StartToCloseTimeout, opts.ScheduleToCloseTimeout)
 	return s.carry(e, workflow.ActivityOptions{StartToCloseTimeout: try, HeartbeatTimeout: s.h.opts.Activity.HeartbeatTimeout, RetryPolicy: opts.RetryPolicy})
 }
 
-// carry carries an effect out as an activity. Where no worker has the agent yet, it waits for one.
+// carry carries out an effect as an activity. It waits while no worker has the agent.
 func (s *scheduler) carry(e engine.Effect, opts workflow.ActivityOptions) error {
 	in, err := s.input(e)
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *scheduler) input(e engine.Effect) (effectInput, error) {
 	return effectInput{s.in.Call, raw}, err
 }
 
-// full reports whether the workflow's history has become long enough before a step.
+// full reports whether the workflow should continue as new before this step.
 func (s *scheduler) full(at engine.Position) bool {
 	steps := at.Step - 1 - s.in.Step
 	if s.h.opts.StepsPerRun > 0 {
@@ -150,8 +151,9 @@ func (s *scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-// Child drives a child's run. If this workflow is terminated because somebody has taken its run over, the child's goes on:
-// whoever has the run finds it where it stands. If the child's is terminated, the child's session tells what is to be done.
+// Child drives a child's run. If this workflow is terminated because its run was taken over, the child's workflow keeps
+// running, and the next lease holder finds it. If the child's workflow is terminated, the parent reads the child's
+// session.
 func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 	ctx := workflow.WithChildOptions(s.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: s.h.workflowID(b),
@@ -172,7 +174,7 @@ func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 const (
 	// interruptActivity stops a run whose workflow was cancelled.
 	interruptActivity = "cairn.interrupt"
-	// releaseActivity lets go of a run that a workflow can drive no longer.
+	// releaseActivity releases the lease of a run that its workflow can no longer drive.
 	releaseActivity = "cairn.release"
 )
 
@@ -206,7 +208,7 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 	return out, outward(ctx, err)
 }
 
-// ended lets go of the values of a call whose run has ended, once hooks have heard of that.
+// ended drops the context values of a call once its run has ended and its hooks have run.
 func (h *Host) ended(call, effect string, in, out json.RawMessage) {
 	var at engine.Position
 	var end engine.Committed
@@ -232,11 +234,11 @@ func beat(ctx context.Context, every time.Duration) {
 	}
 }
 
-// unknownAgent is the type of the error of an activity whose process does not have the agent: another one may.
+// unknownAgent is the error type of an activity whose process does not have the agent; another process may have it.
 const unknownAgent = "unknown_agent"
 
-// outward makes an error one of Temporal's, of the type that is its code. Where it is no use to try again, or not here, it is
-// not retried.
+// outward converts an error into one of Temporal's, with its code as the type. An error that a retry cannot cure here
+// is not retryable.
 func outward(ctx context.Context, err error) error {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
@@ -245,7 +247,7 @@ func outward(ctx context.Context, err error) error {
 	kind, local := string(e.Code), activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
 	final := e.Code == cairn.CodeFenced || e.Code == cairn.CodeInvalid || local && e.Code == cairn.CodeClosed
 	switch {
-	case e.Code == cairn.CodeNotFound && e.Field == "session": // it was deleted: there is nothing left to drive
+	case e.Code == cairn.CodeNotFound && e.Field == "session": // deleted: nothing is left to drive
 		kind, final = string(cairn.CodeFenced), true
 	case e.Code == cairn.CodeNotFound && e.Field == "agent":
 		kind, final = unknownAgent, local
@@ -253,7 +255,7 @@ func outward(ctx context.Context, err error) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), kind, temporal.ApplicationErrorOptions{NonRetryable: final})
 }
 
-// inward makes an error of Temporal's that stands for one of Cairn's that again.
+// inward converts an error of Temporal's back into one of Cairn's.
 func inward(err error) error {
 	var app *temporal.ApplicationError
 	var late *temporal.TimeoutError

@@ -53,7 +53,7 @@ type in struct {
 	Text string `json:"text"`
 }
 
-// rounds is a model that calls the tool "note" so often and then is done.
+// rounds is a model that calls the tool "note" n times and then is done.
 func rounds(n int) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if done := len(req.Messages) / 2; done < n {
@@ -72,7 +72,7 @@ func execute(t *testing.T, eng *engine.Engine) *engine.Run {
 	return run
 }
 
-// histories returns the events of the runs of the first turn's workflow, in the order in which they began.
+// histories returns the histories of all runs of the first turn's workflow, in order.
 func histories(t *testing.T, c client.Client) [][]*historypb.HistoryEvent {
 	t.Helper()
 	var all [][]*historypb.HistoryEvent
@@ -97,8 +97,8 @@ func histories(t *testing.T, c client.Client) [][]*historypb.HistoryEvent {
 	return all
 }
 
-// A history holds ids and numbers, however large what tools and models say: that of 200 steps, some with a megabyte, is far
-// from what the server takes, which is 51200 events and 50 MB.
+// A history holds ids and numbers, however large the payloads of tools and models. With 200 steps, some of a megabyte,
+// it stays far below the server's limits of 51200 events and 50 MB.
 func TestHistoryHoldsNoPayload(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
@@ -106,7 +106,7 @@ func TestHistoryHoldsNoPayload(t *testing.T) {
 	const steps = 200
 	result := strings.Repeat(secret, 1<<20/len(secret)+1) // a megabyte
 	note := cairn.Func("note", "Notes.", func(_ context.Context, _ *cairn.Call, in in) (string, error) {
-		if strings.HasSuffix(in.Text, "0") { // every tenth; with all of them the race detector needs minutes
+		if strings.HasSuffix(in.Text, "0") { // every tenth: with all, the race detector needs minutes
 			return result, nil
 		}
 		return secret, nil
@@ -152,7 +152,7 @@ func TestLongTurnContinuesAsNew(t *testing.T) {
 	}
 }
 
-// Whoever cancels the workflow stops the turn.
+// Cancelling the workflow stops the turn.
 func TestCancelledWorkflowInterruptsTheTurn(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
@@ -170,7 +170,7 @@ func TestCancelledWorkflowInterruptsTheTurn(t *testing.T) {
 	}
 }
 
-// A process that was slow to start a workflow leaves that of whoever has taken the run over alone.
+// A process that is slow to start a workflow leaves the next lease holder's workflow alone.
 func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
@@ -203,7 +203,7 @@ func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 	}
 }
 
-// A sub-agent whose workflow somebody terminates goes on: that is no answer of the sub-agent's.
+// A sub-agent whose workflow is terminated from outside resumes: the termination is not its answer.
 func TestTerminatedWorkflowOfAChild(t *testing.T) {
 	t.Parallel()
 	c := connect(t)
