@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
 // waiting starts a demo that waits for the approval of a refund.
@@ -30,11 +31,11 @@ func TestKilledWhileItWaits(t *testing.T) {
 		want   []string
 	}{
 		"approved, then the demo": {func(t *testing.T, b *bench) {
-			b.settle(t, exitOK, "approve", "call_", "--reviewer", "carol")
+			b.settle(t, cli.ExitOK, "approve", "call_", "--reviewer", "carol")
 			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "Done: 24.50 EUR")
 		}, wholeAnswer},
 		"denied, then the demo": {func(t *testing.T, b *bench) {
-			b.settle(t, exitOK, "deny", "call_", "--reason", "no")
+			b.settle(t, cli.ExitOK, "deny", "call_", "--reason", "no")
 			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "error: not approved by the user: no", "I could not refund")
 		}, refused},
 		"the demo asks again": {func(t *testing.T, b *bench) {
@@ -48,11 +49,11 @@ func TestKilledWhileItWaits(t *testing.T) {
 		"a worker before the approval": {func(t *testing.T, b *bench) {
 			worker := b.start(t, "work")
 			readUntil(t, worker.stderr, "Ctrl-C ends.")
-			b.settle(t, exitOK, "approve", "call_")
+			b.settle(t, cli.ExitOK, "approve", "call_")
 			readUntil(t, worker.stderr, `"run ended" session=demo`)
 		}, wholeAnswer},
 		"a worker after the denial": {func(t *testing.T, b *bench) {
-			b.settle(t, exitOK, "deny", "call_", "--reason", "no")
+			b.settle(t, cli.ExitOK, "deny", "call_", "--reason", "no")
 			readUntil(t, b.start(t, "work").stderr, `"run ended" session=demo`)
 		}, refused},
 	} {
@@ -83,7 +84,7 @@ func TestKilledWhileItWaits(t *testing.T) {
 func wantSpoken(t *testing.T, p *process, parts ...string) {
 	t.Helper()
 	stdout, stderr, code := p.end()
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	at := 0
@@ -124,7 +125,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 				p = b.start(t, "demo")
 				p.until("waits for approval until")
 			}
-			b.settle(t, exitOK, "approve", "call_", "--reviewer", "carol")
+			b.settle(t, cli.ExitOK, "approve", "call_", "--reviewer", "carol")
 			if test.goOn {
 				b.start(t, "demo").end()
 			}
@@ -169,13 +170,13 @@ func TestAsksWhereItIsClaimed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := b.waiting(t)
-	b.settle(t, exitOK, "claim", "call_", "--reviewer", "carol")
+	b.settle(t, cli.ExitOK, "claim", "call_", "--reviewer", "carol")
 	p.say("y")
 	stdout, stderr, code := p.end()
-	if code != exitFailure || !strings.Contains(stderr, `is claimed by "carol" until`) || !strings.Contains(stdout, "inbox approve call_") {
+	if code != cli.ExitFailure || !strings.Contains(stderr, `is claimed by "carol" until`) || !strings.Contains(stdout, "inbox approve call_") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
-	if out := b.settle(t, exitOK, "list"); !strings.Contains(out, "carol until ") {
+	if out := b.settle(t, cli.ExitOK, "list"); !strings.Contains(out, "carol until ") {
 		t.Errorf("the refund does not wait any more:\n%s", out)
 	}
 }
@@ -188,7 +189,7 @@ func TestTerminatedWhileItWaits(t *testing.T) {
 		p := b.waiting(t)
 		p.signal(s)
 		stdout, stderr, code := p.end()
-		if code != exitOK || stderr != "" || !strings.Contains(stdout, " inbox approve call_") {
+		if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, " inbox approve call_") {
 			t.Errorf("%s: exit %d: %q\n%s", s, code, stderr, stdout)
 		}
 		if s := b.session(t); s.Status != cairn.SessionPaused {
@@ -207,7 +208,7 @@ func TestCommandsThatArePrinted(t *testing.T) {
 		"cache/go-build/ab/cd-d/cairn":    "go run ./cmd/cairn",
 		"temp/go-build123/b001/exe/cairn": "go run ./cmd/cairn",
 	} {
-		if got := called(name); got != want {
+		if got := cli.Called(name); got != want {
 			t.Errorf("%s is called as %s, want %s", name, got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
@@ -39,15 +41,15 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	a := &app{program: called(os.Args[0]), env: environmentOf(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	a.engine.HostGrace = grace
-	os.Exit(a.run(os.Args[1:]))
+	a := &cli.App{Program: cli.Called(os.Args[0]), Env: cli.Environment(os.Environ()), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	a.Engine.HostGrace = grace
+	os.Exit(perform(a, os.Args[1:]))
 }
 
 // bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
 type bench struct {
 	dir   string
-	env   environment
+	env   map[string]string
 	names map[string]string // of ids in scripts
 	// everyday has commands use the time and the ids of everyday use.
 	everyday bool
@@ -61,7 +63,7 @@ func newBench(t *testing.T) *bench {
 	dir := t.TempDir()
 	return &bench{
 		dir:   dir,
-		env:   environment{"CAIRN_DB": filepath.Join(dir, "cairn.db"), "TEMPORAL_CONFIG_FILE": os.DevNull},
+		env:   map[string]string{"CAIRN_DB": filepath.Join(dir, "cairn.db"), "TEMPORAL_CONFIG_FILE": os.DevNull},
 		clock: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
 		ids:   map[string]int{},
 	}
@@ -86,13 +88,13 @@ func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code i
 	b.clock = b.clock.Add(time.Minute)
 	b.mu.Unlock()
 	var out, errs bytes.Buffer
-	a := &app{
-		env: b.env, stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
+	a := &cli.App{
+		Env: b.env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
 	}
 	if !b.everyday {
-		a.engine = engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1}
+		a.Engine = engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1}
 	}
-	code = a.run(args)
+	code = perform(a, args)
 	return strings.ReplaceAll(out.String(), b.dir, "DIR"), strings.ReplaceAll(errs.String(), b.dir, "DIR"), code
 }
 
@@ -159,7 +161,7 @@ func play(b *bench, script string) string {
 		var args []string
 		for _, w := range word.FindAllString(command, -1) {
 			w = names.reveal(strings.ReplaceAll(strings.Trim(w, `"`), "DIR", b.dir))
-			args = append(args, orElse(b.names[w], w))
+			args = append(args, cmp.Or(b.names[w], w))
 		}
 		stdout, stderr, code := b.run(stdin.String(), args...)
 		got.WriteString(names.hide(stdout))
@@ -168,7 +170,7 @@ func play(b *bench, script string) string {
 				got.WriteString("! " + line)
 			}
 		}
-		if code != exitOK {
+		if code != cli.ExitOK {
 			fmt.Fprintf(&got, "[exit %d]\n", code)
 		}
 		fmt.Fprintln(&got)

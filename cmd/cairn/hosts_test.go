@@ -15,12 +15,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
 var queueNumber atomic.Int64
@@ -72,7 +72,7 @@ func wantDemoOnHost(t *testing.T, b *bench) {
 	p.say("Order 42 arrived broken")
 	p.say("thank you")
 	stdout, stderr, code := p.end()
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	wantWords(t, stdout, "Answers are driven by ")
@@ -98,7 +98,7 @@ func TestWorkerOnHostKilled(t *testing.T) {
 
 		worker = b.start(t, "work", "--executor", "one", "--json")
 		stdout, stderr, code := demo.end()
-		if code != exitOK || stderr != "" {
+		if code != cli.ExitOK || stderr != "" {
 			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 		}
 		wantWords(t, stdout, "  completed · ")
@@ -106,7 +106,7 @@ func TestWorkerOnHostKilled(t *testing.T) {
 		wantRefunds(t, b, 1)
 		worker.signal(syscall.SIGTERM)
 		stdout, stderr, code = worker.end()
-		if code != exitOK || stdout != "" {
+		if code != cli.ExitOK || stdout != "" {
 			t.Errorf("the worker: exit %d\n%s%s", code, stdout, stderr)
 		}
 		for line := range strings.Lines(stderr) {
@@ -128,7 +128,7 @@ func TestDemoOnHostTerminated(t *testing.T) {
 		demo.until("Let me ")
 		demo.signal(syscall.SIGTERM)
 		stdout, stderr, code := demo.end()
-		if code != exitOK || stderr != "" {
+		if code != cli.ExitOK || stderr != "" {
 			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 		}
 		wantWords(t, stdout, "Left in the middle of the answer.")
@@ -153,11 +153,11 @@ func TestWorkerOnHostTerminated(t *testing.T) {
 		worker := b.start(t, "work", "--executor", "one", "--pace", "100ms")
 		demo.until("Let me ")
 		worker.signal(syscall.SIGTERM)
-		if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {
+		if stdout, stderr, code := worker.end(); code != cli.ExitOK || stdout != "" {
 			t.Errorf("exit %d: %q\n%s", code, stdout, stderr)
 		}
 		b.start(t, "work", "--executor", "one")
-		if stdout, stderr, code := demo.end(); code != exitOK || stderr != "" {
+		if stdout, stderr, code := demo.end(); code != cli.ExitOK || stderr != "" {
 			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 		}
 		wantTranscript(t, b, wholeAnswer)
@@ -182,14 +182,14 @@ func TestWrongHosts(t *testing.T) {
 		code  int
 		words []string
 	}{
-		"nobody listens":          {"temporal://127.0.0.1:1", exitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
-		"nobody answers":          {"temporal://" + mute.Addr().String(), exitFailure, []string{"no Temporal server can be reached at "}},
-		"no such namespace":       {"temporal://" + temporal + "/nowhere", exitNotFound, []string{`has no namespace "nowhere"`}},
-		"no search attributes":    {"temporal://" + temporal + "/" + bare + "?search=true", exitFailure, []string{"CairnSession", "search-attribute create"}},
-		"no PostgreSQL":           {"dbos://ada:" + secret + "@127.0.0.1:1/db", exitFailure, []string{"127.0.0.1:1"}},
-		"PostgreSQL that is mute": {"dbos://ada:" + secret + "@" + mute.Addr().String() + "/db?sslmode=disable", exitFailure, []string{"DBOS"}},
-		"a wrong parameter":       {"dbos://ada:" + secret + "@127.0.0.1:1/db?sslmode=perhaps", exitFailure, []string{"sslmode"}},
-		"a directory":             {"dbos:sqlite:" + t.TempDir(), exitFailure, []string{"unable to open database file"}},
+		"nobody listens":          {"temporal://127.0.0.1:1", cli.ExitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
+		"nobody answers":          {"temporal://" + mute.Addr().String(), cli.ExitFailure, []string{"no Temporal server can be reached at "}},
+		"no such namespace":       {"temporal://" + temporal + "/nowhere", cli.ExitNotFound, []string{`has no namespace "nowhere"`}},
+		"no search attributes":    {"temporal://" + temporal + "/" + bare + "?search=true", cli.ExitFailure, []string{"CairnSession", "search-attribute create"}},
+		"no PostgreSQL":           {"dbos://ada:" + secret + "@127.0.0.1:1/db", cli.ExitFailure, []string{"127.0.0.1:1"}},
+		"PostgreSQL that is mute": {"dbos://ada:" + secret + "@" + mute.Addr().String() + "/db?sslmode=disable", cli.ExitFailure, []string{"DBOS"}},
+		"a wrong parameter":       {"dbos://ada:" + secret + "@127.0.0.1:1/db?sslmode=perhaps", cli.ExitFailure, []string{"sslmode"}},
+		"a directory":             {"dbos:sqlite:" + t.TempDir(), cli.ExitFailure, []string{"unable to open database file"}},
 	} {
 		for _, command := range []string{"demo", "work"} {
 			t.Run(name+"/"+command, func(t *testing.T) {

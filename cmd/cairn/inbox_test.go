@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -101,7 +102,7 @@ func TestInboxPages(t *testing.T) {
 	for cursor := ""; ; {
 		stdout, stderr, code := b.run("", "inbox", "list", "--json", "--limit", "1", "--cursor", cursor)
 		var page store.Page[cairn.PendingCall]
-		if err := json.Unmarshal([]byte(stdout), &page); code != exitOK || stderr != "" || err != nil || len(page.Items) != 1 {
+		if err := json.Unmarshal([]byte(stdout), &page); code != cli.ExitOK || stderr != "" || err != nil || len(page.Items) != 1 {
 			t.Fatalf("exit %d: %q, %v\n%s", code, stderr, err, stdout)
 		}
 		found = append(found, page.Items[0].ID)
@@ -117,18 +118,18 @@ func TestInboxPages(t *testing.T) {
 		t.Errorf("the pages have %q, want the calls %v", found, ids)
 	}
 	_, stderr, code := b.run("", "inbox", "show", "call_")
-	if code != exitUsage || !strings.HasPrefix(stderr, `cairn: call: "call_" is the beginning of `) {
+	if code != cli.ExitUsage || !strings.HasPrefix(stderr, `cairn: call: "call_" is the beginning of `) {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	stdout, _, code := b.run("", "inbox", "approve", "call_", "--json")
-	if code != exitUsage || stdout != "{\n  \"outcome\": \"invalid\"\n}\n" {
+	if code != cli.ExitUsage || stdout != "{\n  \"outcome\": \"invalid\"\n}\n" {
 		t.Errorf("exit %d: %s", code, stdout)
 	}
 	for _, id := range found {
 		if !strings.Contains(stderr, id) {
 			t.Errorf("%q does not name %s", stderr, id)
 		}
-		if stdout, _, code := b.run("", "inbox", "show", id[:len(id)-1]); code != exitOK || !strings.Contains(stdout, id) {
+		if stdout, _, code := b.run("", "inbox", "show", id[:len(id)-1]); code != cli.ExitOK || !strings.Contains(stdout, id) {
 			t.Errorf("%s is not found by its beginning: exit %d", id, code)
 		}
 	}
@@ -147,13 +148,13 @@ func TestNobodyAnswersInTime(t *testing.T) {
 		if late {
 			for _, want := range []string{"Too late: the deadline of refund of session demo passed on 2026-11-21 12:01:00.", "refund of session demo was out of time on "} {
 				stdout, stderr, code := b.run("", "inbox", "approve", "call_")
-				if code != exitDecided || stderr != "" || !strings.Contains(stdout, want) {
+				if code != cli.ExitDecided || stderr != "" || !strings.Contains(stdout, want) {
 					t.Errorf("exit %d: %q %q, want %q", code, stdout, stderr, want)
 				}
 			}
 		}
 		stdout, stderr, code := b.run("", "demo")
-		if code != exitOK || stderr != "" || !strings.Contains(stdout, "I could not refund order 42: nobody answered in time.") {
+		if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "I could not refund order 42: nobody answered in time.") {
 			t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 		}
 		wantRefunds(t, b, 0)
@@ -170,7 +171,7 @@ func TestSeveralCalls(t *testing.T) {
 		{"y\nthank you\n", "order 47 (Chess set, missing)"},
 	} {
 		stdout, stderr, code := b.run(test.says, "demo")
-		if code != exitOK || stderr != "" || strings.Count(stdout, "Approve refund of ") != 1 || !strings.Contains(stdout, test.want) {
+		if code != cli.ExitOK || stderr != "" || strings.Count(stdout, "Approve refund of ") != 1 || !strings.Contains(stdout, test.want) {
 			t.Errorf("exit %d: %q\n%s\nwant %q", code, stderr, stdout, test.want)
 		}
 		if open := strings.Count(stdout, " inbox approve "); open != 2-i {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/model/openai/openaitest"
 )
 
@@ -25,7 +27,7 @@ func TestOpenAI(t *testing.T) {
 	server.RequireKey("key-1")
 	b := newBench(t)
 	stdout, stderr, code := b.ask(server, "Order 42 arrived broken\ny\n")
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	at := 0
@@ -63,14 +65,14 @@ func TestFailedAnswer(t *testing.T) {
 	defer server.Close()
 	b := newBench(t)
 	stdout, stderr, code := b.ask(server, "hello\n")
-	if code != exitFailure || !strings.HasPrefix(stderr, "cairn: ") || strings.Count(stderr, "\n") != 1 {
+	if code != cli.ExitFailure || !strings.HasPrefix(stderr, "cairn: ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	if !strings.Contains(stdout, "error: ") || !strings.Contains(stdout, "  failed · ") {
 		t.Errorf("the failure is not shown:\n%s", stdout)
 	}
 	stdout, stderr, code = b.ask(server, "/retry\n")
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	if !strings.Contains(stdout, "Enter /retry to try again.") || !strings.Contains(stdout, "support: Hello!\n") {
@@ -88,7 +90,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 	defer server.Close()
 	b := newBench(t)
 	stdout, stderr, code := b.ask(server, "count\n")
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	if !strings.Contains(stdout, "(the answer broke off and starts again: ") || !strings.Contains(stdout, "support: One two three four.\n") {
@@ -125,8 +127,8 @@ func TestDefaultModel(t *testing.T) {
 		{"", "key", "some-model", "openai:some-model"},
 		{"http://localhost:1/v1", "", "some-model", "openai:some-model"},
 	} {
-		env := environment{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
-		if got := defaultModel(env); got != test.want {
+		env := map[string]string{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
+		if got := desk.DefaultModel(env); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}

@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/cmd/cairn/shop"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 )
 
 // process is the command in a process of its own, which can be killed.
@@ -125,7 +127,7 @@ func (b *bench) session(t *testing.T) (s cairn.Session) {
 // query runs a sessions command with --json and decodes what it prints.
 func (b *bench) query(t *testing.T, into any, args ...string) {
 	t.Helper()
-	out := b.runNow(t, exitOK, append([]string{"sessions", "--json"}, args...)...)
+	out := b.runNow(t, cli.ExitOK, append([]string{"sessions", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +201,7 @@ func wantTranscript(t *testing.T, b *bench, want []string) {
 // wantRefunds checks how many refunds the shop has paid for the dozen orders.
 func wantRefunds(t *testing.T, b *bench, want int) {
 	t.Helper()
-	s, err := shop.Open(t.Context(), (&address{place: b.env["CAIRN_DB"]}).shopPath(), nil)
+	s, err := shop.Open(t.Context(), must(filepath.Abs(strings.TrimSuffix(b.env["CAIRN_DB"], ".db")+"-shop.db")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +240,7 @@ func TestKilled(t *testing.T) {
 
 			again := b.start(t, "demo", "--yes")
 			stdout, stderr, code := again.end()
-			if code != exitOK || stderr != "" {
+			if code != cli.ExitOK || stderr != "" {
 				t.Errorf("exit %d: %s", code, stderr)
 			}
 			// What was committed is in the summary, everything else follows.
@@ -270,7 +272,7 @@ func TestInterrupted(t *testing.T) {
 	p.until("I am asking ")
 	p.signal(os.Interrupt)
 	stdout, stderr, code := p.end()
-	if code != exitFailure || stderr != "cairn: the answer was interrupted\n" || !strings.Contains(stdout, "  interrupted · ") {
+	if code != cli.ExitFailure || stderr != "cairn: the answer was interrupted\n" || !strings.Contains(stdout, "  interrupted · ") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	if s := b.session(t); s.Status != cairn.SessionInterrupted {
@@ -285,7 +287,7 @@ func TestInterrupted(t *testing.T) {
 	again := b.start(t, "demo", "--yes")
 	again.say("/resume")
 	stdout, stderr, code = again.end()
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "Enter /resume to go on") {
+	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "Enter /resume to go on") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	wantTranscript(t, b, wholeAnswer)
@@ -301,11 +303,11 @@ func TestTerminated(t *testing.T) {
 	p.until("This ")
 	p.signal(syscall.SIGTERM)
 	stdout, stderr, code := p.end()
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "Stopped in the middle of the answer.") {
+	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "Stopped in the middle of the answer.") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	again := b.start(t, "demo", "--yes")
-	if stdout, stderr, code = again.end(); code != exitOK || strings.Contains(stdout, "Another process") {
+	if stdout, stderr, code = again.end(); code != cli.ExitOK || strings.Contains(stdout, "Another process") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	wantTranscript(t, b, wholeAnswer)
@@ -320,7 +322,7 @@ func TestTerminatedAtThePrompt(t *testing.T) {
 		p.until("completed")
 		p.until("\n")
 		p.signal(s)
-		if stdout, stderr, code := p.end(); code != exitOK || stderr != "" {
+		if stdout, stderr, code := p.end(); code != cli.ExitOK || stderr != "" {
 			t.Errorf("%s: exit %d: %q\n%s", s, code, stderr, stdout)
 		}
 	}
@@ -336,7 +338,7 @@ func TestWatched(t *testing.T) {
 	second := b.start(t, "demo", "--yes")
 	second.say("thank you")
 	stdout, stderr, code := second.end()
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	if !strings.Contains(stdout, "Another process is answering") {
@@ -347,7 +349,7 @@ func TestWatched(t *testing.T) {
 			t.Errorf("%q is printed %d times:\n%s", once, n, stdout)
 		}
 	}
-	if _, stderr, code := first.end(); code != exitOK || stderr != "" {
+	if _, stderr, code := first.end(); code != cli.ExitOK || stderr != "" {
 		t.Errorf("the first: exit %d: %q", code, stderr)
 	}
 	wantTranscript(t, b, append(wholeAnswer[:len(wholeAnswer):len(wholeAnswer)],
@@ -366,7 +368,7 @@ func TestWatchedDies(t *testing.T) {
 	first.signal(syscall.SIGKILL)
 	first.end()
 	stdout, stderr, code := second.end()
-	if code != exitOK || stderr != "" || strings.Count(stdout, "The answer was cut off: its last step starts again.") != 1 {
+	if code != cli.ExitOK || stderr != "" || strings.Count(stdout, "The answer was cut off: its last step starts again.") != 1 {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	wantTranscript(t, b, wholeAnswer)
@@ -392,7 +394,7 @@ func TestStopped(t *testing.T) {
 		if b.query(t, &s, test.args...); s.Status != test.status {
 			t.Errorf("%v: the session is %s", test.args, s.Status)
 		}
-		if stdout, stderr, code := p.end(); code != exitFailure || stderr != test.stderr {
+		if stdout, stderr, code := p.end(); code != cli.ExitFailure || stderr != test.stderr {
 			t.Errorf("%v: exit %d: %q\n%s", test.args, code, stderr, stdout)
 		}
 	}
@@ -409,7 +411,7 @@ func TestFollow(t *testing.T) {
 	p.until(`"type":"run_end"`)
 	p.signal(os.Interrupt)
 	stdout, stderr, code := p.end()
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	for i, line := range strings.Split(strings.TrimSuffix(stdout, "\n"), "\n") {
@@ -432,10 +434,10 @@ func TestWork(t *testing.T) {
 
 	worker := b.start(t, "work")
 	readUntil(t, worker.stderr, "run waits\" session=demo")
-	b.settle(t, exitOK, "approve", "call_")
+	b.settle(t, cli.ExitOK, "approve", "call_")
 	readUntil(t, worker.stderr, "run ended")
 	worker.signal(syscall.SIGTERM)
-	if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {
+	if stdout, stderr, code := worker.end(); code != cli.ExitOK || stdout != "" {
 		t.Errorf("exit %d: %q %q", code, stdout, stderr)
 	}
 	if s := b.session(t); s.Status != cairn.SessionCompleted {

@@ -12,66 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
-
-// What the URL says counts before a variable, that before the profile of a file, and that before what is usual.
-func TestTemporalSettings(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "temporal.toml")
-	text := `
-[profile.default]
-address = "file:1"
-namespace = "of-file"
-
-[profile.cloud]
-address = "cloud:2"
-api_key = "key of cloud"
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	type env = environment
-	const plain, secured = false, true
-	for _, test := range []struct {
-		url  string
-		env  environment
-		want string // place, namespace and API key
-		tls  bool
-	}{
-		{"temporal:", env{"TEMPORAL_CONFIG_FILE": os.DevNull}, "localhost:7233 default", plain},
-		{"temporal:", nil, "file:1 of-file", plain},
-		{"temporal:", env{"TEMPORAL_ADDRESS": "[::1]:3", "TEMPORAL_NAMESPACE": "of-env"}, "[::1]:3 of-env", plain},
-		{"temporal://url/of-url", env{"TEMPORAL_ADDRESS": "env:3", "TEMPORAL_NAMESPACE": "of-env"}, "url:7233 of-url", plain},
-		{"temporal:///of-url", env{"TEMPORAL_ADDRESS": "env:3"}, "env:3 of-url", plain},
-		{"temporal:", env{"TEMPORAL_PROFILE": "cloud"}, "cloud:2 default key of cloud", secured},
-		{"temporal:", env{"TEMPORAL_PROFILE": "cloud", "TEMPORAL_API_KEY": "other"}, "cloud:2 default other", secured},
-		{"temporal:?tls=false", env{"TEMPORAL_PROFILE": "cloud"}, "cloud:2 default key of cloud", plain},
-		{"temporal:?tls=true", env{"TEMPORAL_TLS": "false"}, "file:1 of-file", secured},
-		{"temporal:?tls=false", env{"TEMPORAL_TLS": "true"}, "file:1 of-file", plain},
-		{"temporal:", env{"TEMPORAL_TLS": "1"}, "file:1 of-file", secured},
-		{"temporal:", env{"TEMPORAL_TLS_SERVER_NAME": "h"}, "file:1 of-file", secured},
-	} {
-		variables := environment{"TEMPORAL_CONFIG_FILE": file}
-		maps.Copy(variables, test.env)
-		at, err := parseHost("--host", test.url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newTemporalServer(at, variables)
-		if err != nil {
-			t.Errorf("%s %v: %v", test.url, test.env, err)
-			continue
-		}
-		got := strings.TrimSpace(s.opts.HostPort + " " + s.opts.Namespace + " " + s.profile.APIKey)
-		if got != test.want || (s.opts.ConnectionOptions.TLS != nil) != test.tls {
-			t.Errorf("%s %v: %s, TLS %v", test.url, test.env, got, s.opts.ConnectionOptions.TLS != nil)
-		}
-		if shown := at.String(); !strings.HasPrefix(shown, "temporal://"+s.opts.HostPort+"/"+s.opts.Namespace) || strings.Contains(shown, "key") {
-			t.Errorf("%s %v is shown as %s", test.url, test.env, shown)
-		}
-	}
-}
 
 // A whole conversation goes through a server that speaks TLS, and that wants to know who is there.
 func TestDemoOnSecuredTemporal(t *testing.T) {
@@ -83,32 +26,32 @@ func TestDemoOnSecuredTemporal(t *testing.T) {
 		strict  bool
 		headers map[string]string
 		host    string // after temporal:, with {address}
-		env     environment
+		env     map[string]string
 		file    string // of profiles, with {address}
 	}{
 		"TLS": {
-			host: "//{address}?tls=true&", env: environment{"TEMPORAL_TLS": "false", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem")},
+			host: "//{address}?tls=true&", env: map[string]string{"TEMPORAL_TLS": "false", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem")},
 		},
 		"client certificate": {
-			strict: true, host: "//{address}?", env: environment{
+			strict: true, host: "//{address}?", env: map[string]string{
 				"TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem"),
 				"TEMPORAL_TLS_CLIENT_CERT_PATH":    ours.path("client.pem"), "TEMPORAL_TLS_CLIENT_KEY_PATH": ours.path("client.key"),
 			},
 		},
 		"client certificate in variables": {
-			strict: true, host: "?", env: environment{
+			strict: true, host: "?", env: map[string]string{
 				"TEMPORAL_ADDRESS": "{address}", "TEMPORAL_TLS_SERVER_CA_CERT_DATA": read("ca.pem"),
 				"TEMPORAL_TLS_CLIENT_CERT_DATA": read("client.pem"), "TEMPORAL_TLS_CLIENT_KEY_DATA": read("client.key"),
 			},
 		},
 		"API key": {
-			headers: map[string]string{"Authorization": "Bearer s3cr3t-word"}, host: "//{address}/default?", env: environment{
+			headers: map[string]string{"Authorization": "Bearer s3cr3t-word"}, host: "//{address}/default?", env: map[string]string{
 				"TEMPORAL_API_KEY": "s3cr3t-word", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem"),
 			},
 		},
 		"profile": {
 			strict: true, headers: map[string]string{"Authorization": "Bearer s3cr3t-word", "X-Tenant": "t1", "X-Site": "s1"}, host: "?",
-			env: environment{"TEMPORAL_PROFILE": "cloud", "TEMPORAL_GRPC_META_X_SITE": "s1"},
+			env: map[string]string{"TEMPORAL_PROFILE": "cloud", "TEMPORAL_GRPC_META_X_SITE": "s1"},
 			file: fmt.Sprintf(`
 				[profile.cloud]
 				address = "{address}"
@@ -183,7 +126,7 @@ func TestWrongTemporalSettings(t *testing.T) {
 		"{key}", newFront(t, ours.server(t, false), map[string]string{"Authorization": "Bearer right"}).address,
 		"{mute}", mute.Addr().String(),
 	)
-	type env = environment
+	type env = map[string]string
 	ca := env{"TEMPORAL_TLS_SERVER_CA_CERT_PATH": ours.path("ca.pem")}
 	with := func(base, more env) env {
 		all := maps.Clone(base)
@@ -196,46 +139,46 @@ func TestWrongTemporalSettings(t *testing.T) {
 	const pairNames = "TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH: "
 	for name, test := range map[string]struct {
 		host string // after temporal:, with {places}
-		env  environment
+		env  map[string]string
 		code int
 		want []string // the first is what the line begins with
 	}{
-		"TLS without asking":        {"//{tls}", nil, exitFailure, []string{"the Temporal server at {tls} speaks TLS only, which ?tls=true or TEMPORAL_TLS=true asks for"}},
-		"TLS that wants a client":   {"//{old}", nil, exitFailure, []string{"the Temporal server at {old} speaks TLS only, "}},
-		"no TLS, asked by URL":      {"//{plain}?tls=true", nil, exitFailure, []string{"the Temporal server at {plain} speaks no TLS, which ?tls=true asks for"}},
-		"no TLS, asked by variable": {"//{plain}", ca, exitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_TLS_SERVER_CA_CERT_PATH asks for"}},
-		"no TLS, asked by key":      {"//{plain}", env{"TEMPORAL_API_KEY": secret}, exitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_API_KEY asks for"}},
-		"unknown authority": {"//{tls}?tls=true", nil, exitFailure,
+		"TLS without asking":        {"//{tls}", nil, cli.ExitFailure, []string{"the Temporal server at {tls} speaks TLS only, which ?tls=true or TEMPORAL_TLS=true asks for"}},
+		"TLS that wants a client":   {"//{old}", nil, cli.ExitFailure, []string{"the Temporal server at {old} speaks TLS only, "}},
+		"no TLS, asked by URL":      {"//{plain}?tls=true", nil, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which ?tls=true asks for"}},
+		"no TLS, asked by variable": {"//{plain}", ca, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_TLS_SERVER_CA_CERT_PATH asks for"}},
+		"no TLS, asked by key":      {"//{plain}", env{"TEMPORAL_API_KEY": secret}, cli.ExitFailure, []string{"the Temporal server at {plain} speaks no TLS, which TEMPORAL_API_KEY asks for"}},
+		"unknown authority": {"//{tls}?tls=true", nil, cli.ExitFailure,
 			[]string{"the Temporal server at {tls} is not trusted: x509: certificate signed by unknown authority (see TEMPORAL_TLS_SERVER_CA_CERT_PATH)"}},
-		"another name": {"//{tls}", with(ca, env{"TEMPORAL_TLS_SERVER_NAME": "elsewhere"}), exitFailure,
+		"another name": {"//{tls}", with(ca, env{"TEMPORAL_TLS_SERVER_NAME": "elsewhere"}), cli.ExitFailure,
 			[]string{"the Temporal server at {tls} is not trusted: x509: ", "elsewhere (see TEMPORAL_TLS_SERVER_NAME)"}},
-		"no client certificate": {"//{strict}", ca, exitFailure,
+		"no client certificate": {"//{strict}", ca, cli.ExitFailure,
 			[]string{"the Temporal server at {strict} refuses a client without TEMPORAL_TLS_CLIENT_CERT_PATH: remote error: tls: certificate required"}},
-		"no client certificate, TLS 1.2": {"//{old}", ca, exitFailure,
+		"no client certificate, TLS 1.2": {"//{old}", ca, cli.ExitFailure,
 			[]string{"the Temporal server at {old} refuses a client without TEMPORAL_TLS_CLIENT_CERT_PATH: remote error: tls: "}},
-		"client certificate of another authority": {"//{strict}", with(ca, pair(theirs.path("client.pem"), theirs.path("client.key"))), exitFailure,
+		"client certificate of another authority": {"//{strict}", with(ca, pair(theirs.path("client.pem"), theirs.path("client.key"))), cli.ExitFailure,
 			[]string{"the Temporal server at {strict} refuses the client certificate (TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH): remote error: tls: "}},
-		"wrong API key": {"//{key}", with(ca, env{"TEMPORAL_API_KEY": secret}), exitFailure,
+		"wrong API key": {"//{key}", with(ca, env{"TEMPORAL_API_KEY": secret}), cli.ExitFailure,
 			[]string{"the Temporal server at {key} refuses the API key (TEMPORAL_API_KEY): Request unauthorized."}},
-		"no API key": {"//{key}", ca, exitFailure,
+		"no API key": {"//{key}", ca, cli.ExitFailure,
 			[]string{"the Temporal server at {key} refuses a client without TEMPORAL_API_KEY: Request unauthorized."}},
-		"no namespace": {"//{tls}/nowhere", ca, exitNotFound, []string{`the Temporal server at {tls} has no namespace "nowhere"`}},
-		"nobody":       {"//127.0.0.1:1?tls=true", nil, exitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
-		"mute":         {"//{mute}?tls=true", nil, exitFailure, []string{"no Temporal server can be reached at {mute}"}},
+		"no namespace": {"//{tls}/nowhere", ca, cli.ExitNotFound, []string{`the Temporal server at {tls} has no namespace "nowhere"`}},
+		"nobody":       {"//127.0.0.1:1?tls=true", nil, cli.ExitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
+		"mute":         {"//{mute}?tls=true", nil, cli.ExitFailure, []string{"no Temporal server can be reached at {mute}"}},
 
-		"no authority's file":    {"//{tls}", env{"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "{dir}/no.pem"}, exitUsage, []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH: ", "open {dir}/no.pem: no such file"}},
-		"no authority in it":     {"//{tls}", env{"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "{dir}/text.pem"}, exitUsage, []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH: "}},
-		"no certificate's file":  {"//{tls}", with(ca, pair("{dir}/no.pem", "{dir}/client.key")), exitUsage, []string{pairNames, "open {dir}/no.pem: no such file"}},
-		"no certificate in it":   {"//{tls}", with(ca, pair("{dir}/text.pem", "{dir}/client.key")), exitUsage, []string{pairNames, "certificate input"}},
-		"key of another":         {"//{tls}", with(ca, pair("{dir}/client.pem", "{dir}/server.key")), exitUsage, []string{pairNames, "private key does not match public key"}},
-		"certificate alone":      {"//{tls}", env{"TEMPORAL_TLS_CLIENT_CERT_PATH": "{dir}/client.pem"}, exitUsage, []string{"TEMPORAL_TLS_CLIENT_CERT_PATH: ", "other must be present too"}},
-		"key as data, no key":    {"//{tls}", env{"TEMPORAL_TLS_CLIENT_CERT_DATA": secret, "TEMPORAL_TLS_CLIENT_KEY_DATA": secret}, exitUsage, []string{"TEMPORAL_TLS_CLIENT_CERT_DATA, TEMPORAL_TLS_CLIENT_KEY_DATA: "}},
-		"certificate of profile": {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/partial.toml"}, exitUsage, []string{`tls of profile "default" in {dir}/partial.toml: `, "other must be present too"}},
-		"no file":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/no.toml"}, exitUsage, []string{"TEMPORAL_CONFIG_FILE: ", "{dir}/no.toml: no such file"}},
-		"no TOML":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/broken.toml"}, exitUsage, []string{"{dir}/broken.toml: ", `line 2, at "profile.default.api_key", is not TOML`}},
-		"no profile":             {"//{tls}", env{"TEMPORAL_PROFILE": "cloud"}, exitUsage, []string{`TEMPORAL_PROFILE: there is no profile "cloud" in ` + os.DevNull}},
-		"neither true nor false": {"//{tls}", env{"TEMPORAL_TLS": "yes"}, exitUsage, []string{`TEMPORAL_TLS: "yes" is neither true nor false`}},
-		"no port":                {"", env{"TEMPORAL_ADDRESS": "localhost"}, exitUsage, []string{`TEMPORAL_ADDRESS: "localhost" is not HOST:PORT`}},
+		"no authority's file":    {"//{tls}", env{"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "{dir}/no.pem"}, cli.ExitUsage, []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH: ", "open {dir}/no.pem: no such file"}},
+		"no authority in it":     {"//{tls}", env{"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "{dir}/text.pem"}, cli.ExitUsage, []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH: "}},
+		"no certificate's file":  {"//{tls}", with(ca, pair("{dir}/no.pem", "{dir}/client.key")), cli.ExitUsage, []string{pairNames, "open {dir}/no.pem: no such file"}},
+		"no certificate in it":   {"//{tls}", with(ca, pair("{dir}/text.pem", "{dir}/client.key")), cli.ExitUsage, []string{pairNames, "certificate input"}},
+		"key of another":         {"//{tls}", with(ca, pair("{dir}/client.pem", "{dir}/server.key")), cli.ExitUsage, []string{pairNames, "private key does not match public key"}},
+		"certificate alone":      {"//{tls}", env{"TEMPORAL_TLS_CLIENT_CERT_PATH": "{dir}/client.pem"}, cli.ExitUsage, []string{"TEMPORAL_TLS_CLIENT_CERT_PATH: ", "other must be present too"}},
+		"key as data, no key":    {"//{tls}", env{"TEMPORAL_TLS_CLIENT_CERT_DATA": secret, "TEMPORAL_TLS_CLIENT_KEY_DATA": secret}, cli.ExitUsage, []string{"TEMPORAL_TLS_CLIENT_CERT_DATA, TEMPORAL_TLS_CLIENT_KEY_DATA: "}},
+		"certificate of profile": {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/partial.toml"}, cli.ExitUsage, []string{`tls of profile "default" in {dir}/partial.toml: `, "other must be present too"}},
+		"no file":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/no.toml"}, cli.ExitUsage, []string{"TEMPORAL_CONFIG_FILE: ", "{dir}/no.toml: no such file"}},
+		"no TOML":                {"//{tls}", env{"TEMPORAL_CONFIG_FILE": "{dir}/broken.toml"}, cli.ExitUsage, []string{"{dir}/broken.toml: ", `line 2, at "profile.default.api_key", is not TOML`}},
+		"no profile":             {"//{tls}", env{"TEMPORAL_PROFILE": "cloud"}, cli.ExitUsage, []string{`TEMPORAL_PROFILE: there is no profile "cloud" in ` + os.DevNull}},
+		"neither true nor false": {"//{tls}", env{"TEMPORAL_TLS": "yes"}, cli.ExitUsage, []string{`TEMPORAL_TLS: "yes" is neither true nor false`}},
+		"no port":                {"", env{"TEMPORAL_ADDRESS": "localhost"}, cli.ExitUsage, []string{`TEMPORAL_ADDRESS: "localhost" is not HOST:PORT`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/redis/go-redis/v9"
 )
@@ -51,7 +52,7 @@ func newServerBench(t *testing.T, store string) *bench {
 func (b *bench) want(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, code := b.run(stdin, args...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("cairn %q: exit %d\n%s%s", args, code, stdout, stderr)
 	}
 	return stdout
@@ -76,7 +77,7 @@ func TestServerStores(t *testing.T) {
 			shop := "--shop=" + filepath.Join(b.dir, "shop.db")
 
 			stdout, stderr, code := b.run("", "sessions", "list")
-			if code != exitFailure || stdout != "" {
+			if code != cli.ExitFailure || stdout != "" {
 				t.Errorf("list of nothing: exit %d, %s", code, stdout)
 			}
 			wantWords(t, stderr, "CAIRN_STORE: ", "has no tables of Cairn yet", "migrate up --store ")
@@ -97,7 +98,7 @@ func TestServerStores(t *testing.T) {
 			b.want(t, "", "sessions", "branch", "demo", "other")
 			b.want(t, "", "sessions", "delete", "demo", "--yes")
 			b.want(t, "", "sessions", "show", "other")
-			if _, _, code := b.run("", "sessions", "show", "demo"); code != exitNotFound {
+			if _, _, code := b.run("", "sessions", "show", "demo"); code != cli.ExitNotFound {
 				t.Errorf("after the deletion: exit %d", code)
 			}
 		})
@@ -137,7 +138,7 @@ func TestSessionMoves(t *testing.T) {
 	b.env["CAIRN_DB"] = file
 	wantWords(t, b.want(t, "", "sessions", "list"), "paused")
 	stdout, _, code := b.run("", "store", "copy", redis, file)
-	if code != exitFailure {
+	if code != cli.ExitFailure {
 		t.Errorf("copy over what waits: exit %d", code)
 	}
 	wantWords(t, stdout, "failed: already_exists")
@@ -149,7 +150,7 @@ func (b *bench) work(t *testing.T, session string, args ...string) {
 	worker := b.start(t, append([]string{"work"}, args...)...)
 	readUntil(t, worker.stderr, `"run ended" session=`+session)
 	worker.signal(syscall.SIGTERM)
-	if stdout, stderr, code := worker.end(); code != exitOK || stdout != "" {
+	if stdout, stderr, code := worker.end(); code != cli.ExitOK || stdout != "" {
 		t.Errorf("the worker: exit %d\n%s%s", code, stdout, stderr)
 	}
 }
@@ -171,24 +172,24 @@ func TestWrongStores(t *testing.T) {
 		code  int
 		words []string
 	}{
-		"keys and values":      {[]string{"--store", "host=h password=" + secret}, exitUsage, []string{"--store: ", "postgres://"}},
-		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, exitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
-		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, exitUsage, []string{"--store", "--db"}},
-		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, exitUsage, []string{"--db: ", "--store"}},
-		"no path":              {[]string{"--store", "sqlite:"}, exitUsage, []string{"--store: the path is empty"}},
-		"no URL":               {[]string{"--store", "postgres:db"}, exitUsage, []string{"--store: ", "postgres://HOST/DATABASE"}},
-		"a broken URL":         {[]string{"--store", "redis://ada:" + secret + "@host:port:port"}, exitUsage, []string{"--store: ", "redis://HOST/0"}},
-		"no schema's name":     {[]string{"--store", "postgres://host/db?schema="}, exitUsage, []string{"--store: ?schema="}},
-		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, exitUsage, []string{"--store: schema: "}},
-		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, exitUsage, []string{"--store: ", "colour"}},
-		"nobody listens":       {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, exitFailure, []string{"--store: ", "cannot be reached"}},
-		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, exitFailure, []string{"--store: ", "cannot be reached"}},
-		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, exitUsage, []string{"--store: ", "nobody_knows"}},
-		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, exitFailure, []string{"--store: ", "refuses the user or password"}},
-		"no tables":            {[]string{"--store", withQuery(server.URL(), "password", secret)}, exitFailure, []string{"--store: ", "run ", " migrate up --store 'postgres:"}},
-		"a replica":            {[]string{"--store", replica.URL()}, exitFailure, []string{"--store: ", "only reads"}},
-		"newer keys":           {[]string{"--store", withQuery(testenv.Redis(t), "prefix", "newer")}, exitFailure, []string{"--store: ", "use a newer program"}},
-		"no file":              {[]string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, exitNotFound, []string{"there is no database"}},
+		"keys and values":      {[]string{"--store", "host=h password=" + secret}, cli.ExitUsage, []string{"--store: ", "postgres://"}},
+		"another kind":         {[]string{"--store", "mysql://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--store: ", `"mysql" is no kind of store`}},
+		"both flags":           {[]string{"--store", "a.db", "--db", "b.db"}, cli.ExitUsage, []string{"--store", "--db"}},
+		"a server as a file":   {[]string{"--db", "postgres://ada:" + secret + "@host/db"}, cli.ExitUsage, []string{"--db: ", "--store"}},
+		"no path":              {[]string{"--store", "sqlite:"}, cli.ExitUsage, []string{"--store: the path is empty"}},
+		"no URL":               {[]string{"--store", "postgres:db"}, cli.ExitUsage, []string{"--store: ", "postgres://HOST/DATABASE"}},
+		"a broken URL":         {[]string{"--store", "redis://ada:" + secret + "@host:port:port"}, cli.ExitUsage, []string{"--store: ", "redis://HOST/0"}},
+		"no schema's name":     {[]string{"--store", "postgres://host/db?schema="}, cli.ExitUsage, []string{"--store: ?schema="}},
+		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, cli.ExitUsage, []string{"--store: schema: "}},
+		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, cli.ExitUsage, []string{"--store: ", "colour"}},
+		"nobody listens":       {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, cli.ExitUsage, []string{"--store: ", "nobody_knows"}},
+		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, cli.ExitFailure, []string{"--store: ", "refuses the user or password"}},
+		"no tables":            {[]string{"--store", withQuery(server.URL(), "password", secret)}, cli.ExitFailure, []string{"--store: ", "run ", " migrate up --store 'postgres:"}},
+		"a replica":            {[]string{"--store", replica.URL()}, cli.ExitFailure, []string{"--store: ", "only reads"}},
+		"newer keys":           {[]string{"--store", withQuery(testenv.Redis(t), "prefix", "newer")}, cli.ExitFailure, []string{"--store: ", "use a newer program"}},
+		"no file":              {[]string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, cli.ExitNotFound, []string{"there is no database"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
 // openTerminal returns both ends of a new pseudo-terminal.
@@ -148,7 +149,7 @@ func TestDeleteAsks(t *testing.T) {
 	for _, test := range []struct {
 		answer string
 		code   int
-	}{{"\r", exitFailure}, {"n\r", exitFailure}, {ctrlD, exitFailure}, {"y\r", exitOK}} {
+	}{{"\r", cli.ExitFailure}, {"n\r", cli.ExitFailure}, {ctrlD, cli.ExitFailure}, {"y\r", cli.ExitOK}} {
 		cmd, keys, shown := b.startAt(t, "sessions", "delete", "demo")
 		readUntil(t, shown, "Delete session demo with its 2 messages? [y/N] ")
 		if _, err := keys.WriteString(test.answer); err != nil {
@@ -159,7 +160,7 @@ func TestDeleteAsks(t *testing.T) {
 			t.Errorf("%q: exit %d, want %d", test.answer, code, test.code)
 		}
 	}
-	if _, _, code := b.run("", "sessions", "show", "demo"); code != exitNotFound {
+	if _, _, code := b.run("", "sessions", "show", "demo"); code != cli.ExitNotFound {
 		t.Errorf("the session is still there: exit %d", code)
 	}
 }

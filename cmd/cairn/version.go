@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
 type versionCmd struct {
@@ -12,7 +15,7 @@ type versionCmd struct {
 }
 
 // Run prints what the binary was built from.
-func (cmd *versionCmd) Run(a *app) error {
+func (cmd *versionCmd) Run(a *cli.App) error {
 	v := struct {
 		Version  string `json:"version"`
 		Revision string `json:"revision,omitempty"`
@@ -21,7 +24,7 @@ func (cmd *versionCmd) Run(a *app) error {
 		Platform string `json:"platform"`
 	}{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		v.Version = orElse(info.Main.Version, v.Version)
+		v.Version = cmp.Or(info.Main.Version, v.Version)
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
@@ -32,8 +35,8 @@ func (cmd *versionCmd) Run(a *app) error {
 		}
 	}
 	if cmd.JSON {
-		return json.NewEncoder(a.stdout).Encode(v)
+		return json.NewEncoder(a.Stdout).Encode(v)
 	}
-	_, err := fmt.Fprintf(a.stdout, "cairn %s %s %s\n", v.Version, v.Go, v.Platform)
+	_, err := fmt.Fprintf(a.Stdout, "cairn %s %s %s\n", v.Version, v.Go, v.Platform)
 	return err
 }

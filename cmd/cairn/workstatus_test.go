@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -64,7 +66,7 @@ func TestWorkStatus(t *testing.T) {
 	shown := func(args ...string) (string, string) {
 		t.Helper()
 		stdout, stderr, code := b.run("", append([]string{"work", "status"}, args...)...)
-		if code != exitOK {
+		if code != cli.ExitOK {
 			t.Fatalf("exit %d: %s", code, stderr)
 		}
 		stdout = strings.ReplaceAll(stdout, fmt.Sprintf("%s:%d:", machine, os.Getpid()), "HOST:PID:")
@@ -100,7 +102,7 @@ sales  left-2  crashed  2026-11-20 12:01:02
 		t.Errorf("one of each:\n%s%s", stdout, stderr)
 	}
 
-	var got workStatus
+	var got work.WorkStatus
 	stdout, _ = shown("--json", "--limit", "0")
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Workers) != 1 || got.Workers[0].Leases != 1 || !slices.Equal(got.Workers[0].Agents, []string{"support"}) ||
 		len(got.Leases) != 2 || !got.Leases[0].Registered || got.Leases[1].Registered || len(got.Unserved) != 2 || got.Unserved[0].Kind != store.DueCrashed {
@@ -114,7 +116,7 @@ sales  left-2  crashed  2026-11-20 12:01:02
 	if stdout, _ := shown(); strings.Contains(stdout, "v1.2.3") || !strings.Contains(stdout, "HOST:PID:engine_1  no ") {
 		t.Errorf("after the worker's end:\n%s", stdout)
 	}
-	if _, stderr, code := b.run("", "work", "status", "--limit", "-1"); code != exitUsage || !strings.Contains(stderr, "--limit") {
+	if _, stderr, code := b.run("", "work", "status", "--limit", "-1"); code != cli.ExitUsage || !strings.Contains(stderr, "--limit") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
@@ -127,8 +129,8 @@ func TestWorkStatusOfProcesses(t *testing.T) {
 	workers := func() int {
 		t.Helper()
 		stdout, _, code := b.run("", "work", "status", "--json")
-		var got workStatus
-		if err := json.Unmarshal([]byte(stdout), &got); code != exitOK || err != nil {
+		var got work.WorkStatus
+		if err := json.Unmarshal([]byte(stdout), &got); code != cli.ExitOK || err != nil {
 			t.Fatalf("exit %d: %v: %s", code, err, stdout)
 		}
 		return len(got.Workers)

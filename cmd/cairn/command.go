@@ -1,0 +1,65 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/demo"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
+)
+
+// grammar is the command line.
+type grammar struct {
+	Demo     demo.Command      `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
+	Sessions sessions.Commands `cmd:"" help:"Look at stored sessions and change them."`
+	Inbox    inbox.Commands    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
+	Work     work.Commands     `cmd:"" help:"Be a worker, or look at all workers."`
+	Removal  upkeep.Removal    `embed:""`
+	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
+	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or tell how far they are."`
+	Version  versionCmd        `cmd:"" help:"Print the version."`
+}
+
+// run performs one command line and returns its exit code.
+func run(args []string, env map[string]string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &cli.App{Program: cli.Called(os.Args[0]), Env: env, Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	return perform(a, args)
+}
+
+// perform performs a command line.
+func perform(a *cli.App, args []string) (code int) {
+	defer func() { // kong leaves through here after it printed help
+		if p := recover(); p != nil {
+			exit, ok := p.(helpShown)
+			if !ok {
+				panic(p)
+			}
+			code = int(exit)
+		}
+	}()
+	parser, err := kong.New(&grammar{},
+		kong.Name("cairn"),
+		kong.Description("Durable agent sessions."),
+		kong.Writers(a.Stdout, a.Stderr),
+		kong.Exit(func(code int) { panic(helpShown(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"model": desk.DefaultModel(a.Env), "session": demo.DefaultSession},
+		kong.Bind(a),
+	)
+	if err != nil {
+		return a.Fail(err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return a.Fail(cli.Misuse("%w", err))
+	}
+	return a.Fail(command.Run())
+}
+
+type helpShown int

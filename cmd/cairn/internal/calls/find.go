@@ -1,0 +1,82 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Open returns calls that a session waits for, of a root with those of its sub-agents: at most a hundred, in the
+// order in which they were made.
+func Open(ctx context.Context, eng *engine.Engine, root, session string) ([]cairn.PendingCall, error) {
+	q := store.CallQuery{RootID: root}
+	if session != root {
+		q.SessionID = session
+	}
+	page, err := eng.Inbox(ctx, q)
+	if err != nil || len(page.Items) < 2 {
+		return page.Items, err
+	}
+	runs, err := eng.Runs(ctx, session, store.PageQuery{Newest: true, Limit: 1})
+	if err != nil || len(runs.Items) == 0 || runs.Items[0].Suspended == nil {
+		return page.Items, err
+	}
+	place := map[string]int{}
+	for i, ref := range runs.Items[0].Suspended.Calls {
+		place[ref.ID] = i
+	}
+	slices.SortStableFunc(page.Items, func(a, b cairn.PendingCall) int { return place[a.ID] - place[b.ID] })
+	return page.Items, nil
+}
+
+// EveryStatus is every status that a call can have.
+var EveryStatus = []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
+
+// Find returns the call with an id, or else the only one whose id begins so. The error is ErrNotFound if there is
+// none, ErrInvalid if there are several.
+func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCall, error) {
+	if id == "" {
+		return nil, cairn.Invalid("call", "the id is empty")
+	}
+	calls := pages.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return eng.Inbox(ctx, store.CallQuery{Statuses: EveryStatus, Cursor: cursor, Limit: 1000})
+	})
+	var found []cairn.PendingCall
+	for call, err := range calls {
+		switch {
+		case err != nil:
+			return nil, err
+		case call.ID == id:
+			return &call, nil
+		case strings.HasPrefix(call.ID, id):
+			found = append(found, call)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no call %q", id)
+	case 1:
+		return &found[0], nil
+	}
+	return nil, cairn.Invalid("call", "%q is the beginning of %s", id, ambiguous(found))
+}
+
+// maxNamed is how many of the calls that could be meant are named.
+const maxNamed = 10
+
+func ambiguous(calls []cairn.PendingCall) string {
+	var names []string
+	for i := range calls[:min(len(calls), maxNamed)] {
+		names = append(names, calls[i].ID)
+	}
+	if len(calls) > maxNamed {
+		names = append(names, fmt.Sprintf("and %d more", len(calls)-maxNamed))
+	}
+	return strings.Join(names, ", ")
+}

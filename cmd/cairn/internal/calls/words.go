@@ -1,0 +1,85 @@
+// Package calls finds pending calls and puts them into words: what a call needs, what was decided about it, and what an
+// answer came to. It prints nothing and answers nothing.
+package calls
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+)
+
+// Sentence says what became of an answer that fitted its call.
+func Sentence(r cairn.Receipt) string {
+	c := r.Call
+	what := fmt.Sprintf("%s of session %s", c.Tool, c.RootID)
+	switch {
+	case r.Outcome == cairn.OutcomeLate:
+		return fmt.Sprintf("Too late: the deadline of %s passed on %s. The agent is told of the answer, which changes nothing.", what, output.Stamp(c.Deadline))
+	case r.Outcome == cairn.OutcomeAlreadyCompleted && c.Answer == nil:
+		return fmt.Sprintf("Nothing was changed: you have voted on %s before, and other reviewers have not yet.", what)
+	case r.Outcome == cairn.OutcomeAlreadyCompleted:
+		return fmt.Sprintf("Nothing was changed: %s was %s.", what, Decision(c))
+	case c.Answer == nil:
+		return fmt.Sprintf("Your vote on %s is counted. Others have to vote too: %s.", what, Assigned(c))
+	case !r.Ready:
+		return fmt.Sprintf("%s: %s. The session waits for other calls too.", what, Decision(c))
+	}
+	return fmt.Sprintf("%s: %s. The session can go on now.", what, Decision(c))
+}
+
+// Deadline returns until when a call can be answered; empty for ever.
+func Deadline(c *cairn.PendingCall, now time.Time) string {
+	switch {
+	case c.Deadline.IsZero():
+		return ""
+	case c.Overdue(now):
+		return output.Stamp(c.Deadline) + " (passed)"
+	}
+	return output.Stamp(c.Deadline)
+}
+
+// Assigned returns who may answer a call; empty for anybody.
+func Assigned(c *cairn.PendingCall) string {
+	names := strings.Join(c.Reviewers, ", ")
+	if c.Quorum != cairn.AnyReviewer {
+		names += " (" + string(c.Quorum) + ")"
+	}
+	return names
+}
+
+// Decision says what was decided about a call, by whom and when.
+func Decision(c *cairn.PendingCall) string {
+	words := map[cairn.DecisionKind]string{cairn.DecisionResult: "answered", cairn.DecisionError: "answered with an error", cairn.DecisionTimeout: "out of time"}
+	text := cmp.Or(words[c.Answer.Kind], string(c.Answer.Kind))
+	if c.Answer.Reviewer != "" {
+		text += " by " + c.Answer.Reviewer
+	}
+	return text + " on " + output.Stamp(c.Answer.At)
+}
+
+// Missing says what a pending call waits for.
+func Missing(kind cairn.CallKind) string {
+	if kind == cairn.CallApproval {
+		return "approval"
+	}
+	return "a result"
+}
+
+// SuspendedFor names the tools and counts the sub-agents that a run waited for when it was suspended.
+func SuspendedFor(s *cairn.Suspension) string {
+	if s == nil {
+		return ""
+	}
+	var words []string
+	for _, c := range s.Calls {
+		words = append(words, c.Tool)
+	}
+	if n := len(s.Children); n > 0 {
+		words = append(words, "in "+output.Count(n, "sub-agent"))
+	}
+	return output.OneLine(strings.Join(words, " "), output.Width)
+}

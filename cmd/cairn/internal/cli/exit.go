@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// ErrDecided says that an answer was not the one that counts.
+var ErrDecided = errors.New("decided otherwise")
+
+// Exit codes.
+const (
+	ExitOK       = 0
+	ExitFailure  = 1
+	ExitUsage    = 2
+	ExitNotFound = 3
+	ExitDecided  = 4 // somebody else's answer counts, or the deadline's
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// Misuse returns an error of the command line itself. Its exit code is ExitUsage.
+func Misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Fail reports an error, if there is one, in one line and returns the exit code.
+func (a *App) Fail(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if errors.Is(err, ErrDecided) { // which was printed
+		return ExitDecided
+	}
+	fmt.Fprintln(a.Stderr, "cairn:", strings.Join(strings.Fields(err.Error()), " "))
+	var usage usageError
+	switch {
+	case errors.As(err, &usage), errors.Is(err, cairn.ErrInvalid):
+		return ExitUsage
+	case errors.Is(err, cairn.ErrNotFound):
+		return ExitNotFound
+	}
+	return ExitFailure
+}

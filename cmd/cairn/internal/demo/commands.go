@@ -1,0 +1,102 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+const helpText = `Write what you want, for example:
+  Where is order 44?
+  Order 42 arrived broken
+  Ship order 43 to 5 Elm Road, Boston
+  What has Grace Hopper ordered?
+Commands:
+  /history  show the whole conversation
+  /resume   go on with an answer that was interrupted
+  /retry    try again after an answer failed
+  /quit     leave; Ctrl-D and Ctrl-C do too
+A large refund waits until somebody approves it, here or from anywhere else with cairn inbox.
+Ctrl-C while an answer comes stops it. Kill the process at any time: it goes on when you start it again.`
+
+// obey answers one line. The error ends the conversation.
+func (c *chat) obey(ctx context.Context, line string) error {
+	switch line {
+	case "/quit", "/exit":
+		return errLeft
+	case "/help":
+		c.screen.note(helpText)
+		return nil
+	case "/history":
+		return c.report(c.history(ctx))
+	case "/retry":
+		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Retry(ctx, c.session) })
+	case "/resume":
+		if c.paused(ctx) {
+			return c.showWaiting(ctx) // settle sees to the rest
+		}
+		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Resume(ctx, c.session) })
+	}
+	if strings.HasPrefix(line, "/") {
+		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
+	}
+	if c.paused(ctx) { // by a turn that another process took: this one would withdraw what that waits for
+		err := c.showWaiting(ctx)
+		if err == nil {
+			err = c.settle(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.answer(ctx, func() (*engine.Run, error) {
+		return c.eng.Execute(ctx, c.session, support.Name, cairn.Text(line), engine.WithUser(c.user), engine.WithTags("demo"))
+	})
+}
+
+// paused reports whether the session waits for somebody.
+func (c *chat) paused(ctx context.Context) bool {
+	row, err := c.eng.Session(ctx, c.session)
+	return err == nil && row.Status == cairn.SessionPaused
+}
+
+// report shows an error that does not end the conversation, if there is one.
+func (c *chat) report(err error) error {
+	c.failed = err
+	if err != nil {
+		c.screen.fail(err)
+	}
+	return nil
+}
+
+func (c *chat) history(ctx context.Context) error {
+	snap, err := c.eng.Snapshot(ctx, c.session)
+	if err != nil {
+		return err
+	}
+	for i := range snap.Messages {
+		c.screen.message(&snap.Messages[i])
+	}
+	return nil
+}
+
+// answer begins a run and shows it. If another process holds the session it is waited for.
+func (c *chat) answer(ctx context.Context, begin func() (*engine.Run, error)) error {
+	for {
+		run, err := begin()
+		if errors.Is(err, cairn.ErrAlreadyRunning) {
+			if err := c.settle(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return c.report(err)
+		}
+		return c.stream(ctx, run, nil)
+	}
+}

@@ -1,0 +1,60 @@
+// Package demo is the conversation with the support agent: what the user types, what the screen shows, and how a
+// session is resumed that another process left or holds. What it opens is in package desk.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+)
+
+// Command is the demo's command.
+type Command struct {
+	Desk    desk.Flags `embed:""`
+	Session string     `default:"${session}" help:"Session to begin or go on with. Default: demo."`
+	User    string     `help:"Who the customer is: the first name, as in ada, is enough."`
+	Yes     bool       `short:"y" help:"Approve every refund without asking."`
+	Serve   bool       `default:"true" negatable:"" help:"With --host, carry out what the answers need in this process too; without, a worker has to."`
+}
+
+// Run talks until the input ends.
+func (cmd *Command) Run(a *cli.App) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+
+	if err := cairn.CheckSessionID(cmd.Session); err != nil {
+		return err
+	}
+	d, err := desk.Open(ctx, a, cmd.Desk, desk.Options{Serve: cmd.Serve, Drain: grace})
+	if err != nil {
+		return err
+	}
+	c := newChat(a, d, cmd.Session, interrupts)
+	c.user, c.yes = cmd.User, cmd.Yes
+	defer func() { err = errors.Join(err, d.Close(ctx, c.patience())) }()
+	model := d.Model.Name
+	if d.Model.Provider != model {
+		model = d.Model.Provider + ":" + model
+	}
+	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.At, model))
+	switch {
+	case d.Host != nil && cmd.Serve:
+		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out here or by any worker.", d.Host))
+	case d.Host != nil:
+		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
+	}
+	if d.Model.Name == desk.UsualModel && a.Env["OPENAI_MODEL"] == "" {
+		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
+	}
+	return c.talk(ctx)
+}

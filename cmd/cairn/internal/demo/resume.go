@@ -1,0 +1,140 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// pickUp shows where the session stands and completes an answer that was cut off.
+func (c *chat) pickUp(ctx context.Context) error {
+	snap, err := c.eng.Snapshot(ctx, c.session)
+	if errors.Is(err, cairn.ErrNotFound) {
+		c.screen.note("Ask about an order, such as \"Order 42 arrived broken\". /help tells more.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.screen.recent(snap.Messages)
+	c.screen.seen = snap.Sequence
+	if snap.Session.Status == cairn.SessionPaused {
+		if err := c.showWaiting(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	row, err := c.eng.Session(ctx, c.session)
+	if err != nil {
+		return err
+	}
+	switch row.Status {
+	case cairn.SessionFailed:
+		c.screen.note("The last answer failed. Enter /retry to try again.")
+	case cairn.SessionInterrupted:
+		c.screen.note("The last answer was interrupted. Enter /resume to go on with it.")
+	}
+	return nil
+}
+
+// settle returns when no run holds the session and it waits for nobody: an answer that another process gives is shown,
+// one that a process left behind is completed, and calls that wait for approval are asked about.
+func (c *chat) settle(ctx context.Context) error {
+	for {
+		row, err := c.eng.Session(ctx, c.session)
+		switch {
+		case errors.Is(err, cairn.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused:
+			return c.catchUp(ctx)
+		}
+		can, err := c.eng.CanResume(ctx, c.session)
+		switch {
+		case err != nil:
+		case !can.Resume && row.Status == cairn.SessionPaused:
+			err = c.decide(ctx)
+		case !can.Resume:
+			err = c.watch(ctx)
+		default:
+			var run *engine.Run
+			run, err = c.eng.Resume(ctx, c.session)
+			switch {
+			case errors.Is(err, cairn.ErrAlreadyRunning), errors.Is(err, cairn.ErrStale), errors.Is(err, cairn.ErrNotResumable):
+				c.behind = true // another process was faster
+				continue
+			case err != nil:
+				return c.report(err)
+			}
+			err = c.goOn(ctx, row, run)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// goOn shows a run that carries on what the session's row tells of.
+func (c *chat) goOn(ctx context.Context, row *cairn.Session, run *engine.Run) error {
+	switch {
+	case row.Status == cairn.SessionPaused:
+		return c.stream(ctx, run, nil)
+	case c.screen.partial:
+		c.screen.note("The answer was cut off: its last step starts again.")
+	default:
+		c.screen.note("The last answer was cut off: going on with it.")
+	}
+	if err := c.skipDiscarded(ctx); err != nil {
+		return err
+	}
+	return c.stream(ctx, run, nil)
+}
+
+// watch shows the answer that another process gives, until it ends or that process turns out to be dead. What is in the
+// log already is held back until more comes: if the process is dead it will be said again.
+func (c *chat) watch(ctx context.Context) error {
+	run, err := c.eng.Attach(ctx, c.session)
+	if err != nil {
+		return err
+	}
+	c.behind = true // it may go on faster than this one looks
+	c.screen.note("Another process is answering, or died a moment ago. Waiting for it.")
+	for ev, err := range c.unseen(ctx) {
+		if err != nil {
+			return err
+		}
+		c.screen.hold(ev.Sequence)
+	}
+	defer c.screen.release()
+	watching, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer cancel()
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-watching.Done():
+				return
+			}
+			row, err := c.eng.Session(watching, c.session)
+			if err != nil || row.RunID != run.ID() {
+				return
+			}
+			if can, err := c.eng.CanResume(watching, c.session); err != nil || can.Resume && row.Status == cairn.SessionActive {
+				return
+			}
+		}
+	})
+	return c.stream(ctx, run, watching)
+}

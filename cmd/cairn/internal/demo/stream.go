@@ -1,0 +1,174 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// errInterrupted is the outcome of an answer that was stopped.
+var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
+
+// stream shows a run's events to its end. watching is set for a run that another process drives: when it is done there
+// is nothing more to see. The error ends the conversation; a failed answer does not.
+func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Context) error {
+	reading := context.WithoutCancel(ctx) // an answer may come to its end when the process is asked to go
+	if watching != nil {
+		reading = watching
+	}
+	reading, stop := context.WithCancelCause(reading)
+	answering, ended := context.WithCancel(reading)
+	defer ended()
+	heed := heeding{chat: c, elsewhere: watching != nil, reading: reading, answering: answering, stop: stop}
+	var wg sync.WaitGroup
+	wg.Go(func() { heed.signals(ctx) })
+	err := c.show(reading, run, ended)
+	cause := context.Cause(reading)
+	stop(nil)
+	wg.Wait()
+	if heed.err != nil {
+		c.screen.fail(heed.err)
+	}
+
+	switch {
+	case errors.Is(cause, errLeft):
+		c.left = true
+		c.screen.note("Left in the middle of the answer. Start again and it goes on.")
+		return errLeft
+	case errors.Is(err, cairn.ErrClosed):
+		c.screen.note("Stopped in the middle of the answer. Start again and it goes on.")
+		return errLeft
+	case ctx.Err() != nil, heed.late:
+		return errLeft
+	case watching != nil && errors.Is(err, context.Canceled):
+		return nil // settle looks again
+	}
+	c.failed = err
+	if heed.asked && errors.Is(err, errInterrupted) {
+		if !c.prompting {
+			return err // Ctrl-C ends what nobody types
+		}
+		c.failed = nil
+	}
+	return nil
+}
+
+// show prints events until the run ends and returns the error of the run, if it has one. It calls ended before it prints
+// how the run ended.
+func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
+	for ev, err := range run.Events(ctx) {
+		if err != nil {
+			c.screen.newline()
+			return err
+		}
+		if ev.Ends(run.ID()) {
+			ended()
+		}
+		c.screen.show(ev)
+	}
+	c.screen.newline()
+	res, err := run.Wait(ctx)
+	if err == nil && res.Status == cairn.RunInterrupted {
+		return errInterrupted
+	}
+	return err
+}
+
+// heeding serves an answer's signals while its events are read.
+type heeding struct {
+	chat      *chat
+	elsewhere bool // another process drives the run
+	reading   context.Context
+	answering context.Context // of reading, until the run has ended
+	stop      context.CancelCauseFunc
+
+	asked bool  // the answer was interrupted from here
+	late  bool  // Ctrl-C came when the answer had ended: it is as at the prompt
+	err   error // it could not be interrupted
+}
+
+// signals returns when the run has ended: the first Ctrl-C interrupts the answer, the second leaves it behind. When the
+// process is asked to go, as ctx tells, the answer gets a little time to come to its end.
+func (h *heeding) signals(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-h.answering.Done():
+			return
+		case <-ctx.Done():
+			switch {
+			case h.elsewhere:
+				h.stop(nil)
+				return
+			case h.chat.desk.Hosting != nil: // the answer goes on there
+				h.leaveAfter(grace)
+				return
+			}
+			closing, cancel := context.WithTimeout(h.reading, grace)
+			defer cancel()
+			_ = h.chat.eng.Close(closing) // a run that could not end tells so by its events
+			return
+		case <-h.chat.interrupts:
+		}
+		switch {
+		case h.answering.Err() != nil: // what the run waits for, if it does, is not to be withdrawn
+			h.late = true
+			return
+		case h.asked:
+			h.stop(errLeft)
+			return
+		}
+		h.asked = true
+		wg.Go(func() {
+			err := h.chat.eng.Interrupt(h.reading, h.chat.session, "Ctrl-C")
+			if err != nil && h.reading.Err() == nil && !errors.Is(err, cairn.ErrNotRunning) {
+				h.err = err
+			}
+		})
+	}
+}
+
+// leaveAfter leaves the answer behind if it has not come to its end after a while.
+func (h *heeding) leaveAfter(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-h.reading.Done():
+	case <-timer.C:
+		h.stop(errLeft)
+	}
+}
+
+// unseen yields the events that are in the log but not on the screen.
+func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	return pages.Events(ctx, c.eng, c.session, cairn.After(c.screen.seen))
+}
+
+// skipDiscarded has the screen pass over what a dead process said and what was taken back since.
+func (c *chat) skipDiscarded(ctx context.Context) error {
+	var open []int64 // what the current step said
+	for ev, err := range c.unseen(ctx) {
+		if err != nil {
+			return err
+		}
+		switch ev.Type {
+		case cairn.EventStepStart, cairn.EventStepCommitted:
+			open = open[:0]
+		case cairn.EventStepDiscarded:
+			for _, sequence := range append(open, ev.Sequence) {
+				c.screen.skip[sequence] = true
+			}
+			open = open[:0]
+		default:
+			open = append(open, ev.Sequence)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+)
+
+func (s *screen) use(tool string, input json.RawMessage) string {
+	return indent + s.style.Dim("→ "+tool+" "+output.OneLine(string(input), output.Width)) + "\n"
+}
+
+func (s *screen) result(value json.RawMessage, isError bool) string {
+	text := output.OneLine(string(value), output.Width)
+	if isError {
+		var why string
+		if json.Unmarshal(value, &why) == nil {
+			text = output.OneLine(why, output.Width)
+		}
+		return indent + s.style.Red("← error: "+text) + "\n"
+	}
+	return indent + s.style.Dim("← "+text) + "\n"
+}
+
+// waits tells of a call that somebody outside has to see to.
+func (s *screen) waits(kind cairn.CallKind, tool string, input json.RawMessage, deadline time.Time) string {
+	text := "‖ " + tool + " " + output.OneLine(string(input), output.Width) + " waits for " + calls.Missing(kind)
+	if !deadline.IsZero() {
+		text += " until " + output.Stamp(deadline) + " UTC"
+	}
+	return indent + text + "\n"
+}
+
+// message writes a message of the transcript as it was shown when it came.
+func (s *screen) message(m *cairn.Message) {
+	s.newline()
+	if m.Hidden {
+		return
+	}
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Type {
+		case cairn.PartText:
+			if m.Role == cairn.RoleUser {
+				s.said(p.Text)
+			} else {
+				s.print(s.style.Bold(agentLabel) + output.Lined(p.Text) + "\n")
+			}
+		case cairn.PartReasoning:
+			s.print(indent + s.style.Dim(output.Lined(p.Text)) + "\n")
+		case cairn.PartToolUse:
+			s.print(s.use(p.ToolUse.Tool, p.ToolUse.Input))
+		case cairn.PartToolResult:
+			s.print(s.result(p.Result.Output, p.Result.IsError))
+		case cairn.PartFile:
+			s.print(indent + s.style.Dim("["+p.File.MediaType+" "+p.File.Name+"]") + "\n")
+		}
+	}
+}
+
+// recentMessages is how many messages remind of what a session was about.
+const recentMessages = 4
+
+// recent writes the last few messages in short, without tools.
+func (s *screen) recent(messages []cairn.Message) {
+	var talk []string
+	for i := range messages {
+		m := &messages[i]
+		text := output.OneLine(m.Text(), output.Width)
+		switch {
+		case m.Hidden || text == "":
+		case m.Role == cairn.RoleUser:
+			talk = append(talk, userLabel+text)
+		case m.Role == cairn.RoleAssistant:
+			talk = append(talk, agentLabel+text)
+		}
+	}
+	if len(talk) == 0 {
+		return
+	}
+	s.note(fmt.Sprintf("The session so far has %s. /history shows all.", output.Count(len(messages), "message")))
+	for _, line := range talk[max(0, len(talk)-recentMessages):] {
+		s.note(indent + line)
+	}
+}

@@ -1,0 +1,138 @@
+// Package desk opens the support agent with all it needs: sessions, the shop, a model, an engine and a host. The demo
+// and the worker stand on it; it prints nothing.
+package desk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/hosts"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// leaseTTL is short, so that a demo that was killed goes on a moment after it is started again.
+const leaseTTL = 3 * time.Second
+
+// Desk is the support agent with all it needs: its sessions, its shop and an engine.
+type Desk struct {
+	At    *stores.Address
+	Host  *hosts.Address // nil for none
+	Model cairn.ModelInfo
+	store store.Importer
+	Shop  *shop.Shop
+	Eng   *engine.Engine
+
+	Hosting *hosts.Connection // nil without a host
+}
+
+// Options are what commands open a desk with.
+type Options struct {
+	Serve bool          // this process carries out what runs on a host ask for
+	Drain time.Duration // how long that may go on when the process ends
+	// Logger hears of the engine, warnings of the host; nil is silent.
+	Logger, Warnings *slog.Logger
+	Hooks            []*cairn.Hooks
+}
+
+// Open connects to the host, if there is one, and opens the databases, making what is missing.
+func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, err error) {
+	d := &Desk{}
+	if d.At, err = flags.At.Address(a.Env); err != nil {
+		return nil, err
+	}
+	if d.Host, err = flags.On.Address(a.Env); err != nil {
+		return nil, err
+	}
+	if d.Host == nil && !own.Serve {
+		return nil, cli.Misuse("--no-serve: there is no host that others could serve; --host names one")
+	}
+	model, err := flags.Answers.pick(a)
+	if err != nil {
+		return nil, err
+	}
+	d.Model = model.Info()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close(ctx, 0))
+		}
+	}()
+	opts := a.Engine
+	opts.LeaseTTL, opts.Logger, opts.Hooks = leaseTTL, own.Logger, own.Hooks
+	if d.Host != nil {
+		warnings := own.Warnings
+		if warnings == nil {
+			warnings = slog.New(slog.DiscardHandler)
+		}
+		if d.Hosting, err = d.Host.Connect(ctx, a.Env, flags.On.Executor, own.Drain, warnings); err != nil {
+			return nil, err
+		}
+		opts.LeaseTTL, opts.Host = hosts.Lease, d.Hosting.Host
+	}
+	st, err := d.At.Open(ctx, a.Engine.Now)
+	if err != nil {
+		return nil, err
+	}
+	d.store = st
+	if d.Shop, err = shop.Open(ctx, cmp.Or(flags.Shop, shopPath(d.At)), a.Engine.Now); err != nil {
+		return nil, err
+	}
+	if d.Eng, err = engine.New(d.store, []*cairn.Agent{support.Agent(d.Shop, model)}, &opts); err != nil {
+		return nil, err
+	}
+	if d.Hosting != nil && own.Serve {
+		if err = d.Hosting.Serve(d.Eng); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Host.Given, err)
+		}
+	}
+	return d, nil
+}
+
+// shopPath returns where the demo's shop is, unless a flag says so: beside a file of sessions, else in the current
+// directory.
+func shopPath(at *stores.Address) string {
+	db := cmp.Or(at.File(), stores.DefaultFile)
+	ext := filepath.Ext(db)
+	return strings.TrimSuffix(db, ext) + "-shop" + ext
+}
+
+// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to come to
+// their end; the others stay where they stand, to be taken up later.
+func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	if d.Hosting != nil && d.Hosting.Rest != nil {
+		d.Hosting.Rest()
+	}
+	if d.Eng != nil {
+		closing, cancel := context.WithTimeout(ctx, grace)
+		defer cancel()
+		if err = d.Eng.Close(closing); errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+	}
+	if d.Hosting != nil {
+		closing, cancel := context.WithTimeout(ctx, hosts.Reach)
+		defer cancel()
+		if failed := d.Hosting.Close(closing); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", d.Host.Given, failed))
+		}
+	}
+	if d.Shop != nil {
+		err = errors.Join(err, d.Shop.Close())
+	}
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
+}

@@ -1,0 +1,14 @@
+package desk
+
+import (
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/hosts"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+)
+
+// Flags say where the desk's sessions and orders are, what drives its runs, and which model answers.
+type Flags struct {
+	At      stores.Flags `embed:""`
+	On      hosts.Flags  `embed:""`
+	Answers modelFlags   `embed:""`
+	Shop    string       `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: beside the file of the sessions, else cairn-demo-shop.db in the current directory."`
+}

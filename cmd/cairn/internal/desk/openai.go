@@ -1,0 +1,11 @@
+package desk
+
+import (
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/openai"
+)
+
+// openaiModel returns a model of a server that speaks Chat Completions.
+func openaiModel(name, baseURL, key string) (cairn.Model, error) {
+	return openai.Model(name, &openai.Options{BaseURL: baseURL, APIKey: key}), nil
+}

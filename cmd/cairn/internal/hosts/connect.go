@@ -1,0 +1,26 @@
+//go:build !demo
+
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Connect connects to the host, under a name for this process that may be empty. drain is how long what is under way may
+// go on when the process ends. The error names the flag and shows no password.
+func (at *Address) Connect(ctx context.Context, env map[string]string, executor string, drain time.Duration, logger *slog.Logger) (*Connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, Reach)
+	defer cancel()
+	open := at.connectTemporal
+	if at.kind == onDBOS {
+		open = at.connectDBOS
+	}
+	h, err := open(ctx, env, executor, drain, logger)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at.Given, err)
+	}
+	return h, nil
+}

@@ -1,0 +1,94 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type approveCmd struct {
+	aCall
+	Input    *string `placeholder:"JSON" help:"Run the tool with these arguments instead of those of the call."`
+	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
+	Notes    string  `placeholder:"TEXT" help:"Words for the record."`
+}
+
+// Run approves.
+func (cmd *approveCmd) Run(a *cli.App, all *flags) error {
+	if cmd.Input != nil && *cmd.Input == "" {
+		return cli.Misuse("--input: is empty")
+	}
+	return all.submit(a, cmd.Call, cairn.CallApproval, func(c cairn.CallRef) cairn.Submission {
+		s := cairn.Approve(c).By(cmd.Reviewer)
+		s.Reason = cmd.Notes
+		if cmd.Input != nil {
+			s.Input = []byte(*cmd.Input)
+		}
+		return s
+	})
+}
+
+type denyCmd struct {
+	aCall
+	Reason   string `placeholder:"TEXT" help:"Why; the agent is told."`
+	Reviewer string `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
+}
+
+// Run denies.
+func (cmd *denyCmd) Run(a *cli.App, all *flags) error {
+	return all.submit(a, cmd.Call, cairn.CallApproval, func(c cairn.CallRef) cairn.Submission { return cairn.Deny(c, cmd.Reason).By(cmd.Reviewer) })
+}
+
+type answerCmd struct {
+	aCall
+	Result   *string `placeholder:"JSON" required:"" xor:"outcome" help:"The result."`
+	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"What went wrong; the agent is told."`
+	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
+}
+
+// Run answers.
+func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
+	return all.submit(a, cmd.Call, cairn.CallClientTool, func(c cairn.CallRef) cairn.Submission {
+		s := cairn.Submission{Type: cairn.SubmitResult, CallID: c.ID, Reviewer: cmd.Reviewer}
+		if cmd.Error != nil {
+			s.Error = *cmd.Error
+		} else {
+			s.Result = []byte(*cmd.Result)
+		}
+		return s
+	})
+}
+
+// submit answers a call of some kind and prints what became of the answer.
+func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func(cairn.CallRef) cairn.Submission) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		var receipt cairn.Receipt
+		call, err := calls.Find(ctx, eng, id)
+		if err == nil && call.Kind != kind {
+			err = cairn.Invalid("call", "%q waits for %s", call.ID, calls.Missing(call.Kind))
+		}
+		switch {
+		case errors.Is(err, cairn.ErrNotFound):
+			receipt.Outcome = cairn.OutcomeUnknownCall
+		case errors.Is(err, cairn.ErrInvalid):
+			receipt.Outcome = cairn.OutcomeInvalid
+		case err == nil:
+			receipt, err = eng.Submit(ctx, call.RootID, answer(call.CallRef))
+		}
+		if all.JSON && receipt.Outcome != "" {
+			err = errors.Join(err, output.JSON(a.Stdout, receipt))
+		} else if err == nil {
+			_, err = fmt.Fprintln(a.Stdout, calls.Sentence(receipt))
+		}
+		if err == nil && receipt.Outcome != cairn.OutcomeAccepted {
+			return cli.ErrDecided
+		}
+		return err
+	})
+}

@@ -1,0 +1,60 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type claimCmd struct {
+	aCall
+	Reviewer string        `placeholder:"NAME" required:"" help:"Who has it."`
+	For      time.Duration `placeholder:"DURATION" default:"10m" help:"For how long. Default: 10m."`
+}
+
+// Run claims.
+func (cmd *claimCmd) Run(a *cli.App, all *flags) error {
+	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
+		return eng.Claim(ctx, root, id, cmd.Reviewer, cmd.For)
+	})
+}
+
+type releaseCmd struct {
+	aCall
+	Reviewer string `placeholder:"NAME" required:"" help:"Who has it."`
+}
+
+// Run releases.
+func (cmd *releaseCmd) Run(a *cli.App, all *flags) error {
+	return all.change(a, cmd.Call, func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error) {
+		return eng.Release(ctx, root, id, cmd.Reviewer)
+	})
+}
+
+// change changes who has a call and prints it: as JSON, or in words.
+func (all *flags) change(a *cli.App, id string, do func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error)) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		call, err := calls.Find(ctx, eng, id)
+		if err == nil {
+			call, err = do(ctx, eng, call.RootID, call.ID)
+		}
+		switch {
+		case err != nil:
+			return err
+		case all.JSON:
+			return output.JSON(a.Stdout, call)
+		}
+		who := "anybody's"
+		if call.ClaimedBy != "" {
+			who = call.ClaimedBy + "'s until " + output.Stamp(call.ClaimedUntil)
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%s of session %s is %s.\n", call.Tool, call.RootID, who)
+		return err
+	})
+}

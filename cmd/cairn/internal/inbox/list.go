@@ -1,0 +1,85 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type inboxListCmd struct {
+	User     string `help:"Only calls of this user's sessions."`
+	Agent    string `help:"Only calls of this agent."`
+	Tool     string `help:"Only calls of this tool."`
+	Reviewer string `help:"Only calls that this reviewer may answer."`
+	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval or client_tool."`
+	All      bool   `help:"Also calls that nobody waits for any more."`
+	Limit    int    `default:"50" help:"At most so many, 1 to 1000. Default: 50."`
+	Cursor   string `help:"Go on where an earlier list ended."`
+}
+
+// Run lists calls.
+func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
+	q := store.CallQuery{UserID: cmd.User, Agent: cmd.Agent, Tool: cmd.Tool, Reviewer: cmd.Reviewer, Kind: cairn.CallKind(cmd.Kind),
+		Cursor: cmd.Cursor, Limit: cmd.Limit}
+	switch {
+	case cmd.Limit < 1 || cmd.Limit > 1000:
+		return cli.Misuse("--limit: %d is not between 1 and 1000", cmd.Limit)
+	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool:
+		return cli.Misuse("--kind: %q is neither %s nor %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool)
+	}
+	if cmd.All {
+		q.Statuses = calls.EveryStatus
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		page, err := eng.Inbox(ctx, q)
+		if err != nil {
+			return err
+		}
+		if all.JSON {
+			page.Items = append([]cairn.PendingCall{}, page.Items...) // an empty list is []
+			return output.JSON(a.Stdout, page)
+		}
+		header := []string{"CALL", "SESSION", "TOOL", "INPUT", "WAITING SINCE", "DEADLINE", "ASSIGNED", "CLAIMED"}
+		if cmd.All {
+			header = append(header, "STATUS")
+		}
+		now := a.Now()
+		err = output.List(a.Stdout, false, pages.Of(page.Items...), header, func(c *cairn.PendingCall) []string { return callRow(c, now)[:len(header)] })
+		if err == nil && page.Next != "" {
+			_, err = fmt.Fprintf(a.Stderr, "There are more: --cursor %s\n", cli.Quoted(page.Next))
+		}
+		return err
+	})
+}
+
+// shortInput is how much of a call's arguments fits a table, in characters.
+const shortInput = 40
+
+func callRow(c *cairn.PendingCall, now time.Time) []string {
+	return []string{c.ID, c.RootID, c.Tool, output.OneLine(string(c.Input), shortInput), output.Age(now, c.CreatedAt), calls.Deadline(c, now), calls.Assigned(c),
+		claimed(c, now), callStatus(c)}
+}
+
+// claimed returns who has a call to themselves.
+func claimed(c *cairn.PendingCall, now time.Time) string {
+	if !c.Claimed(now) {
+		return ""
+	}
+	return c.ClaimedBy + " until " + output.Stamp(c.ClaimedUntil)
+}
+
+// callStatus returns how far a call is and what was decided.
+func callStatus(c *cairn.PendingCall) string {
+	if c.Answer == nil {
+		return string(c.Status)
+	}
+	return string(c.Status) + ", " + string(c.Answer.Kind)
+}

@@ -1,0 +1,66 @@
+// Package output prints what commands print: tables, fields, JSON, and values cut and cleaned to fit them. It knows no
+// command.
+package output
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"text/tabwriter"
+)
+
+// List prints items as a table of one row each, or as one JSON array.
+func List[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, row func(*T) []string) error {
+	return Rows(out, asJSON, items, header, func(item *T) [][]string { return [][]string{row(item)} })
+}
+
+// block is how many rows of a table are held back to align them.
+const block = 1000
+
+// Rows prints items as a table of any number of rows each, or as one JSON array.
+func Rows[T any](out io.Writer, asJSON bool, items iter.Seq2[T, error], header []string, rows func(*T) [][]string) error {
+	if asJSON {
+		return Array(out, items)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	printRow(w, header)
+	held := 0
+	for item, err := range items {
+		if err != nil {
+			return err
+		}
+		for _, cells := range rows(&item) {
+			printRow(w, cells)
+			held++
+		}
+		if held >= block {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			held = 0
+		}
+	}
+	return w.Flush()
+}
+
+// printRow prints cells; an error shows when the table is flushed.
+func printRow(w io.Writer, cells []string) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = cmp.Or(Visible(cell), "-")
+	}
+	fmt.Fprintln(w, strings.Join(row, "\t"))
+}
+
+// Fields prints names and values, leaving out empty ones.
+func Fields(out io.Writer, fields [][2]string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		if f[1] != "" {
+			fmt.Fprintln(w, f[0]+"\t"+Visible(f[1]))
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,80 @@
+package output
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Width is how much of a tool's arguments and result is shown, in characters.
+const Width = 90
+
+// OneLine joins lines and cuts the text to a number of characters; 0 is no limit.
+func OneLine(text string, limit int) string {
+	text = strings.Join(strings.Fields(Visible(text)), " ")
+	if limit > 0 && utf8.RuneCountInString(text) > limit {
+		text = string([]rune(text)[:limit-1]) + "…"
+	}
+	return text
+}
+
+// Lined makes text of several lines safe to print.
+func Lined(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Visible(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Visible replaces control characters, which could upset a terminal or a table; what a model or a user wrote may hold any.
+func Visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// Tokens returns tokens in and out.
+func Tokens(u cairn.Usage) string { return fmt.Sprintf("%d/%d", u.InputTokens, u.OutputTokens) }
+
+// Count returns a number of things, as in "1 message" and "2 messages".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Pairs returns names and values as one line, sorted by name.
+func Pairs(m map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+"="+m[k])
+	}
+	return strings.Join(list, ", ")
+}
+
+// Stamp returns a point in time in UTC.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+// Age returns how long ago a time was, in its largest unit.
+func Age(now, t time.Time) string {
+	d := max(now.Sub(t), 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+}

@@ -1,0 +1,56 @@
+// Package pages reads lists of an engine to their end, page by page. Nothing is held but the current page.
+package pages
+
+import (
+	"iter"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// All yields the items of a list, page by page.
+func All[T any](page func(cursor string) (store.Page[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for cursor := ""; ; {
+			p, err := page(cursor)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range p.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if cursor = p.Next; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// First yields at most n items; 0 is no limit.
+func First[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		given := 0
+		for item, err := range items {
+			if !yield(item, err) {
+				return
+			}
+			if given++; given == n {
+				return
+			}
+		}
+	}
+}
+
+// Of yields what there is already.
+func Of[T any](all ...T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, item := range all {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}

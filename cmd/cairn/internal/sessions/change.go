@@ -1,0 +1,148 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type branchCmd struct {
+	From       string `arg:"" help:"The session to branch from."`
+	To         string `arg:"" help:"The id of the new session."`
+	Checkpoint string `placeholder:"ID" xor:"at" help:"Branch from this checkpoint."`
+	Message    *int   `placeholder:"N" xor:"at" help:"Branch after the first N messages."`
+}
+
+// Run branches.
+func (cmd *branchCmd) Run(a *cli.App, all *flags) error {
+	var at []engine.BranchOption
+	switch {
+	case cmd.Message != nil && *cmd.Message < 0:
+		return cli.Misuse("--message: %d is negative", *cmd.Message)
+	case cmd.Message != nil:
+		at = append(at, engine.AtMessage(*cmd.Message))
+	case cmd.Checkpoint != "":
+		at = append(at, engine.AtCheckpoint(cmd.Checkpoint))
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Branch(ctx, cmd.From, cmd.To, at...)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Session %s begins with %s of %s.", s.ID, output.Count(s.MessageCount, "message"), cmd.From)
+	})
+}
+
+type rewindCmd struct {
+	one
+	Checkpoint string `arg:"" help:"One of the session's checkpoints."`
+}
+
+// Run rewinds.
+func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Rewind(ctx, cmd.Session, cmd.Checkpoint)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Session %s is back at checkpoint %s, with %s.", s.ID, cmd.Checkpoint, output.Count(s.MessageCount, "message"))
+	})
+}
+
+type deleteCmd struct {
+	one
+	Yes bool `short:"y" help:"Do not ask."`
+}
+
+// Run deletes.
+func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		if !cmd.Yes {
+			question := fmt.Sprintf("Delete session %s with its %s?", s.ID, output.Count(s.MessageCount, "message"))
+			if yes, err := cli.Confirm(ctx, a, "delete", question); err != nil {
+				return err
+			} else if !yes {
+				return cairn.Errorf(cairn.CodeNotExecuted, "session %q was not deleted", s.ID)
+			}
+		}
+		if err := eng.Delete(ctx, cmd.Session); err != nil {
+			return err
+		}
+		return all.report(a, s, "Deleted session %s.", s.ID)
+	})
+}
+
+type restoreCmd struct{ one }
+
+// Run restores.
+func (cmd *restoreCmd) Run(a *cli.App, all *flags) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Restore(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Restored session %s.", s.ID)
+	})
+}
+
+type trimCmd struct {
+	one
+	Kept stores.EventFlags `embed:""`
+}
+
+// Run trims.
+func (cmd *trimCmd) Run(a *cli.App, all *flags) error {
+	if cmd.Kept == (stores.EventFlags{}) {
+		return cli.Misuse("trim: say what is kept, with --event-age, --events or both")
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		n, err := eng.TrimEvents(ctx, cmd.Session, cmd.Kept.Retention())
+		if err != nil {
+			return err
+		}
+		if all.JSON {
+			return output.JSON(a.Stdout, trimmedEvents{cmd.Session, n})
+		}
+		_, err = fmt.Fprintf(a.Stdout, "Trimmed %s of session %s.\n", output.Count(int(n), "event"), cmd.Session)
+		return err
+	})
+}
+
+// trimmedEvents is what trim prints as JSON.
+type trimmedEvents struct {
+	Session string `json:"session"`
+	Events  int64  `json:"events_trimmed"`
+}
+
+type stopCmd struct {
+	one
+	Abort  bool   `help:"End the run as failed instead of interrupted."`
+	Reason string `default:"cairn sessions stop" help:"Why, for the record. Default: cairn sessions stop."`
+}
+
+// Run stops a run and waits until it has ended.
+func (cmd *stopCmd) Run(a *cli.App, all *flags) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		stop := eng.Interrupt
+		if cmd.Abort {
+			stop = eng.Abort
+		}
+		if err := stop(ctx, cmd.Session, cmd.Reason); err != nil {
+			return err
+		}
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Session %s is %s.", s.ID, s.Status)
+	})
+}

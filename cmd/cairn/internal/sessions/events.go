@@ -1,0 +1,134 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type eventsCmd struct {
+	one
+	After  cairn.Cursor `placeholder:"CURSOR" help:"Only events after this one: its sequence, or the cursor that --json prints, which is refused if the session was deleted and made again. Default: all that are kept."`
+	Limit  int          `default:"0" help:"At most so many; 0 prints all. Default: 0."`
+	Follow bool         `short:"f" help:"Wait for more until interrupted."`
+}
+
+// Run prints events.
+func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
+	if cmd.Limit < 0 {
+		return cli.Misuse("--limit cannot be negative")
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		events := cmd.kept(func(after cairn.Cursor) iter.Seq2[cairn.Event, error] {
+			if cmd.Follow {
+				return eng.Events(ctx, cmd.Session, after)
+			}
+			return pages.Events(ctx, eng, cmd.Session, after)
+		})
+		if !cmd.Follow && all.JSON {
+			return output.Array(a.Stdout, eventLines(pages.First(events, cmd.Limit)))
+		}
+		lines := json.NewEncoder(a.Stdout)
+		for ev, err := range pages.First(events, cmd.Limit) {
+			switch {
+			case err != nil:
+				return err
+			case all.JSON:
+				err = lines.Encode(eventLine{&ev, ev.Cursor()})
+			default:
+				// Events come one by one, so that columns have a fixed width.
+				line := fmt.Sprintf("%6d  %s  %2d  %-21s  %s", ev.Sequence, ev.Time.UTC().Format("2006-01-02 15:04:05.000"), ev.Step, ev.Type, eventDetail(&ev))
+				_, err = fmt.Fprintln(a.Stdout, strings.TrimRight(line, " "))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// kept reads events after the cursor that is asked for or, if none is, from the first one that was not trimmed.
+func (cmd *eventsCmd) kept(read func(cairn.Cursor) iter.Seq2[cairn.Event, error]) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		for ev, err := range read(cmd.After) {
+			var trimmed *store.TrimmedError
+			if cmd.After == (cairn.Cursor{}) && errors.As(err, &trimmed) {
+				read(cairn.After(trimmed.First - 1))(yield)
+				return
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// eventLine is an event with its cursor, as JSON.
+type eventLine struct {
+	*cairn.Event
+	Cursor cairn.Cursor `json:"cursor"`
+}
+
+func eventLines(events iter.Seq2[cairn.Event, error]) iter.Seq2[eventLine, error] {
+	return func(yield func(eventLine, error) bool) {
+		for ev, err := range events {
+			if !yield(eventLine{&ev, ev.Cursor()}, err) {
+				return
+			}
+		}
+	}
+}
+
+// eventDetail returns what an event says beside its type.
+func eventDetail(ev *cairn.Event) string {
+	var words []string
+	add := func(word string) {
+		if word != "" {
+			words = append(words, output.OneLine(word, output.Width))
+		}
+	}
+	switch ev.Type {
+	case cairn.EventTextDelta, cairn.EventThinking, cairn.EventToolArgDelta:
+		return fmt.Sprintf("%q", ev.Text)
+	case cairn.EventRunStart, cairn.EventRunResumed:
+		add(ev.RunID)
+	}
+	add(ev.Tool)
+	add(ev.CallID)
+	add(ev.Name)
+	add(ev.ChildID)
+	add(string(ev.Data))
+	if !ev.Deadline.IsZero() {
+		add("until " + output.Stamp(ev.Deadline))
+	}
+	if ev.Cached {
+		add("(cached)")
+	}
+	if ev.IsError {
+		add("(error)")
+	}
+	add(string(ev.Status))
+	add(string(ev.Reason))
+	add(ev.CheckpointID)
+	if ev.Error != nil {
+		add(string(ev.Error.Code) + ": " + ev.Error.Message)
+	}
+	if ev.Usage != nil {
+		add(output.Tokens(*ev.Usage) + " tokens")
+	}
+	for _, op := range ev.Patch {
+		add(op.Op + " " + op.Path)
+	}
+	return strings.Join(words, " ")
+}

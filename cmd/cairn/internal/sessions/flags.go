@@ -1,0 +1,30 @@
+package sessions
+
+import (
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+)
+
+// flags are those that all commands have.
+type flags struct {
+	At   stores.Flags `embed:""`
+	JSON bool         `name:"json" help:"Print JSON: one document, but for events --follow, which prints one event per line."`
+}
+
+// one is the argument of commands about one session.
+type one struct {
+	Session string `arg:"" help:"The session's id."`
+}
+
+// report prints a session after a change: as JSON, or in words.
+func (all *flags) report(a *cli.App, s *cairn.Session, format string, args ...any) error {
+	if all.JSON {
+		return output.JSON(a.Stdout, s)
+	}
+	_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
+	return err
+}

@@ -1,0 +1,59 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type listCmd struct {
+	User   string   `help:"Only sessions of this user."`
+	Agent  string   `help:"Only sessions of this agent."`
+	Status []string `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
+	Tag    []string `help:"Only sessions with all of these tags."`
+	Limit  int      `default:"50" help:"At most so many; 0 lists all. Default: 50."`
+
+	SubAgents bool `help:"List the sessions of sub-agents too."`
+}
+
+// Run lists sessions.
+func (cmd *listCmd) Run(a *cli.App, all *flags) error {
+	if cmd.Limit < 0 {
+		return cli.Misuse("--limit: %d is negative", cmd.Limit)
+	}
+	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, RootsOnly: !cmd.SubAgents, Limit: min(cmd.Limit, 1000)}
+	for _, s := range cmd.Status {
+		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		sessions := pages.All(func(cursor string) (store.Page[cairn.Session], error) {
+			q.Cursor = cursor
+			return eng.Sessions(ctx, q)
+		})
+		now := a.Now()
+		return output.List(a.Stdout, all.JSON, pages.First(sessions, cmd.Limit),
+			[]string{"SESSION", "AGENT", "STATUS", "USER", "TAGS", "TURNS", "MESSAGES", "TOKENS", "UPDATED"},
+			func(s *cairn.Session) []string {
+				return []string{s.ID, s.Agent, statusOf(s), s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
+					fmt.Sprint(s.MessageCount), output.Tokens(s.Usage), output.Age(now, s.UpdatedAt)}
+			})
+	})
+}
+
+// statusOf names what a session is doing.
+func statusOf(s *cairn.Session) string {
+	switch {
+	case s.Crashed(s.AsOf):
+		return "crashed"
+	case s.Ready():
+		return "ready"
+	}
+	return string(s.Status)
+}

@@ -1,0 +1,29 @@
+// Package sessions holds the commands that show stored sessions and change them. None of them runs an agent.
+package sessions
+
+import "github.com/alecthomas/kong"
+
+// Commands are the commands about sessions.
+type Commands struct {
+	Shared flags `embed:""`
+
+	List        listCmd        `cmd:"" help:"List sessions, newest first."`
+	Show        showCmd        `cmd:"" help:"Show one session."`
+	Runs        runsCmd        `cmd:"" help:"List a session's runs."`
+	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
+	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
+	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
+	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
+	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
+	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
+	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`
+	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
+	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
+	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
+}
+
+// AfterApply hands each command the flags that all have.
+func (c *Commands) AfterApply(k *kong.Context) error {
+	k.Bind(&c.Shared)
+	return nil
+}

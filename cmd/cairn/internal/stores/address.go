@@ -1,0 +1,125 @@
+// Package stores opens the store that a URL, a flag or the environment names. Every error about a server names what named
+// it, and shows no password. What needs the servers' modules has the build tag !demo.
+package stores
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/urls"
+)
+
+// kind is a kind of store.
+type kind int
+
+const (
+	inFile kind = iota
+	inPostgres
+	inRedis
+)
+
+// Address is where a store is.
+type Address struct {
+	given string // what on the command line or in the environment named it, for errors
+	kind  kind
+	// place is the path of a file, or the URL of a server without what only this program knows.
+	place string
+	// name is the schema or the prefix; empty for the default one.
+	name string
+}
+
+// keyValue is how a connection string begins that is no URL, but what libpq takes as well.
+var keyValue = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=`)
+
+// Parse reads the URL of a store, or the path of a file.
+func Parse(given, text string) (*Address, error) {
+	if keyValue.MatchString(text) { // not to be taken for the path of a file: it may have a password
+		return nil, cli.Misuse("%s: a server is named by a URL such as postgres://USER@HOST/DATABASE, not by keys and values", given)
+	}
+	name, _ := urls.Scheme(text)
+	switch name {
+	case "", "sqlite":
+		return parseFile(given, text)
+	case "postgres", "postgresql":
+		return parseServer(given, text, inPostgres, "schema")
+	case "redis", "rediss", "unix":
+		return parseServer(given, text, inRedis, "prefix")
+	}
+	return nil, cli.Misuse("%s: %q is no kind of store; there are sqlite:, postgres:, redis:, rediss:, and unix: for Redis on a socket",
+		given, name)
+}
+
+// parseFile reads the path of a file, which may begin with sqlite:.
+func parseFile(given, text string) (*Address, error) {
+	path := text
+	if name, rest := urls.Scheme(text); name == "sqlite" {
+		path = strings.TrimPrefix(rest, "//")
+	} else if name != "" {
+		return nil, cli.Misuse("%s: %q is not a file; --store takes the URL of a server", given, name)
+	}
+	if path == "" {
+		return nil, cli.Misuse("%s: the path is empty", given)
+	}
+	return &Address{given: given, kind: inFile, place: path}, nil
+}
+
+// parseServer reads the URL of a server. One of its parameters is for this program, the others are the driver's.
+func parseServer(given, text string, k kind, parameter string) (*Address, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Opaque != "" {
+		form := map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0"}[k]
+		return nil, cli.Misuse("%s: not a URL of the form %s", given, form)
+	}
+	query := u.Query()
+	at := &Address{given: given, kind: k, name: query.Get(parameter)}
+	if query.Has(parameter) {
+		if at.name == "" {
+			return nil, cli.Misuse("%s: ?%s= names nothing", given, parameter)
+		}
+		query.Del(parameter)
+		u.RawQuery = query.Encode()
+	}
+	at.place = u.String()
+	return at, nil
+}
+
+// String returns the address as it may be shown: without a password.
+func (at *Address) String() string {
+	if at.kind == inFile {
+		return at.place
+	}
+	switch {
+	case at.name != "" && at.kind == inPostgres:
+		return urls.Redacted(at.place, map[string]string{"schema": at.name})
+	case at.name != "":
+		return urls.Redacted(at.place, map[string]string{"prefix": at.name})
+	}
+	return urls.Redacted(at.place, nil)
+}
+
+// Option returns the flag, as it is typed, that names the store to another command; nothing for the one that every command
+// takes.
+func (at *Address) Option() string {
+	switch {
+	case at.kind != inFile:
+		return " --store " + cli.Quoted(at.String())
+	case at.place != DefaultFile:
+		return " --db " + cli.Quoted(at.place)
+	}
+	return ""
+}
+
+// File returns the path of a store in a file; empty for one on a server.
+func (at *Address) File() string {
+	if at.kind != inFile {
+		return ""
+	}
+	return at.place
+}
+
+// Same reports whether both lead to the same store.
+func (at *Address) Same(other *Address) bool {
+	return at.kind == other.kind && at.place == other.place && at.name == other.name
+}

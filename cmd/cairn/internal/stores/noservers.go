@@ -1,0 +1,21 @@
+//go:build demo
+
+package stores
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// openServer returns the error that there are no stores on servers.
+func (at *Address) openServer(context.Context) (store.Importer, error) {
+	return nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "stores on servers")
+}
+
+// serverMigrations returns the same error.
+func (at *Address) serverMigrations(context.Context) ([]store.Migration, error) {
+	return nil, cairn.Errorf(cairn.CodeUnavailable, cli.Lacks, "stores on servers")
+}

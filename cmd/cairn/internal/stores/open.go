@@ -1,0 +1,71 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+// Open opens the store, making it or bringing its schema up to date as need be.
+func (at *Address) Open(ctx context.Context, now func() time.Time) (st store.Importer, err error) {
+	if at.kind != inFile {
+		st, err = at.openServer(ctx)
+	} else {
+		st, err = sqlitestore.Open(at.place, &sqlitestore.Options{Now: now})
+	}
+	return st, at.Explain(err)
+}
+
+// OpenExisting opens a store that is there. A file is brought up to date, as it has no other owner; the schema of a server
+// is left to cairn migrate.
+func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer, error) {
+	list, err := at.Migrations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	applied := Applied(list)
+	switch {
+	case applied == 0 && at.kind == inFile:
+		return nil, cairn.Errorf(cairn.CodeNotFound, "there is no database %s", at)
+	case applied < len(list) && at.kind != inFile:
+		missing := fmt.Sprintf("%s has schema version %d of %d", at, applied, len(list))
+		if applied == 0 {
+			missing = fmt.Sprintf("%s has no tables of Cairn yet", at)
+		}
+		return nil, at.Explain(cairn.Errorf(cairn.CodeSchema, "%s: run %s migrate up%s", missing, a.Program, at.Option()))
+	}
+	return at.Open(ctx, a.Engine.Now)
+}
+
+// Migrations tells how far the store's schema is.
+func (at *Address) Migrations(ctx context.Context) (list []store.Migration, err error) {
+	if at.kind != inFile {
+		list, err = at.serverMigrations(ctx)
+	} else {
+		list, err = sqlitestore.Migrations(at.place, nil)
+	}
+	return list, at.Explain(err)
+}
+
+// Applied returns how many of the migrations are applied.
+func Applied(list []store.Migration) (n int) {
+	for i := range list {
+		if list[i].Applied {
+			n++
+		}
+	}
+	return n
+}
+
+// Explain says which store an error is about. Those about a file name it already.
+func (at *Address) Explain(err error) error {
+	if err == nil || at.kind == inFile {
+		return err
+	}
+	return fmt.Errorf("%s: %w", at.given, err)
+}

@@ -1,0 +1,27 @@
+//go:build !demo
+
+package stores
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/cairn-agents/cairn/store/redisstore"
+)
+
+// openServer opens a store on a server, making it or bringing its schema up to date as need be.
+func (at *Address) openServer(ctx context.Context) (store.Importer, error) {
+	if at.kind == inPostgres {
+		return pgstore.Open(ctx, at.place, &pgstore.Options{Schema: at.name})
+	}
+	return redisstore.Open(ctx, at.place, &redisstore.Options{Prefix: at.name})
+}
+
+// serverMigrations tells how far the schema of such a store is.
+func (at *Address) serverMigrations(ctx context.Context) ([]store.Migration, error) {
+	if at.kind == inPostgres {
+		return pgstore.Migrations(ctx, at.place, &pgstore.Options{Schema: at.name})
+	}
+	return redisstore.Migrations(ctx, at.place, &redisstore.Options{Prefix: at.name})
+}

@@ -1,0 +1,45 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type eraseCmd struct {
+	At      stores.Flags `embed:""`
+	Session string       `arg:"" help:"The session's id."`
+	JSON    bool         `name:"json" help:"Print the session that was erased, as JSON."`
+	Yes     bool         `short:"y" help:"Do not ask."`
+}
+
+// Run erases.
+func (cmd *eraseCmd) Run(a *cli.App) error {
+	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		if !cmd.Yes {
+			question := fmt.Sprintf("Erase session %s with its %s? Nothing of it is kept.", s.ID, output.Count(s.MessageCount, "message"))
+			if yes, err := cli.Confirm(ctx, a, "erase", question); err != nil {
+				return err
+			} else if !yes {
+				return cairn.Errorf(cairn.CodeNotExecuted, "session %q was not erased", s.ID)
+			}
+		}
+		if err := eng.Erase(ctx, cmd.Session); err != nil {
+			return err
+		}
+		if cmd.JSON {
+			return output.JSON(a.Stdout, s)
+		}
+		_, err = fmt.Fprintf(a.Stdout, "Erased session %s.\n", s.ID)
+		return err
+	})
+}

@@ -1,0 +1,73 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+)
+
+type workCmd struct {
+	Desk desk.Flags        `embed:""`
+	Kept stores.EventFlags `embed:""`
+	JSON bool              `name:"json" help:"Log lines of JSON."`
+}
+
+// drain is how long runs may go on when the worker is asked to end.
+const drain = 10 * time.Second
+
+// Run drives runs until it is interrupted. Runs that do not end in time stay for the next worker.
+func (cmd *workCmd) Run(a *cli.App) (err error) {
+	ctx, stop := cli.UntilStopped()
+	defer stop()
+	log := cmd.logger(a, slog.LevelInfo)
+	var level slog.LevelVar
+	level.Set(slog.LevelError + 1) // the error says why a host cannot be had
+	own := *a
+	own.Engine.EventRetention = cmd.Kept.Retention()
+	d, err := desk.Open(ctx, &own, cmd.Desk, desk.Options{
+		Serve: true, Drain: drain, Logger: log, Warnings: cmd.logger(a, &level), Hooks: []*cairn.Hooks{tell(log)},
+	})
+	if err != nil {
+		return err
+	}
+	level.Set(slog.LevelWarn)
+	defer func() { err = errors.Join(err, d.Close(ctx, drain)) }()
+	switch {
+	case cmd.JSON:
+		log.Info("worker begins", "store", d.At.String(), "host", d.Host.String())
+	case d.Host != nil:
+		fmt.Fprintf(a.Stderr, "Serving %s.\n", d.Host)
+		fallthrough
+	default:
+		fmt.Fprintf(a.Stderr, "Going on with what is ready in %s: approved, denied, out of time, or left by a dead process. Ctrl-C ends.\n", d.At)
+	}
+	return d.Eng.Work(ctx)
+}
+
+// logger returns a logger of what is as grave as level or graver.
+func (cmd *workCmd) logger(a *cli.App, level slog.Leveler) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	if cmd.JSON {
+		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, opts))
+}
+
+// tell returns hooks that log how runs come out.
+func tell(log *slog.Logger) *cairn.Hooks {
+	ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
+		log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)
+	}
+	suspended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
+		log.Info("run waits", "session", step.SessionID, "run", r.RunID, "for", calls.SuspendedFor(r.Suspended))
+	}
+	return &cairn.Hooks{RunComplete: ended, RunFail: ended, RunSuspended: suspended}
+}
