@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -33,7 +33,7 @@ func WithOnBusy(b OnBusy) RunOption { return func(o *runOptions) { o.busy = b } 
 
 // busy begins a turn on a session that another run was found to hold. Others may do the same: it goes on until the turn has
 // begun or is queued, or ctx is done.
-func (e *Engine) busy(ctx context.Context, in effects.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) busy(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
 	for try := 0; ; try++ {
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 		return nil
 	}
 	// Afterwards nobody knows how many messages there were, should the process that drove the run not have told yet.
-	if err := e.fx.Reconcile(ctx, row, runID); err != nil {
+	if err := e.runs.Reconcile(ctx, row, runID); err != nil {
 		return err
 	}
 	_, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
@@ -141,7 +141,7 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 		return nil, err
 	}
 	next := queue[0]
-	return e.beginAs(ctx, next.ID, effects.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: next.ID})
+	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: next.ID})
 }
 
 // followOn begins what is queued behind a run that has ended here.

@@ -20,7 +20,7 @@ func (e *Engine) enter() error {
 	if e.closed {
 		return errClosed()
 	}
-	e.runs.Add(1)
+	e.driven.Add(1)
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 	e.mu.Unlock()
 	e.watchStops()
 	e.crew.run(func() {
-		defer e.runs.Done()
+		defer e.driven.Done()
 		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
 		err := e.loop(ctx, cancel, b, asked)
@@ -105,10 +105,10 @@ func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
 		if err := e.fx.Forsake(ctx, b.Position); err != nil {
 			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)
 		}
-		e.fx.Forget(b.Position)
+		e.runs.Forget(b.Position)
 		return
 	}
-	e.fx.Forget(b.Position)
+	e.runs.Forget(b.Position)
 	_, err := e.store.Commit(ctx, b.SessionID, &store.Commit{
 		Guard: store.Guard{Token: b.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {
@@ -222,7 +222,7 @@ func (h *heartbeat) beat() {
 	case err == nil:
 		h.until = asked.Add(e.opts.LeaseTTL)
 		if stop != nil {
-			e.fx.RequestStop(h.session, *stop)
+			e.runs.RequestStop(h.session, *stop)
 		}
 	case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
 		h.cancel(err)
@@ -288,7 +288,7 @@ func (e *Engine) watchOnce(w store.StopWatcher) {
 		case n.SessionID == "":
 			e.beats.beat()
 		default:
-			e.fx.RequestStop(n.SessionID, n.Stop)
+			e.runs.RequestStop(n.SessionID, n.Stop)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -101,12 +102,13 @@ type Engine struct {
 	// records are the store's, if it keeps any; else nil.
 	records store.Records
 	log     store.Log
+	runs    *lifecycle.Runs
 	fx      *effects.Effects
 	agents  map[string]*cairn.Agent
 
 	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
 	cancel     context.CancelCauseFunc
-	runs       sync.WaitGroup // goroutines that drive runs
+	driven     sync.WaitGroup // goroutines that drive runs
 	background sync.WaitGroup // goroutines that end with ctx
 	watch      sync.Once
 	beats      heartbeats
@@ -150,11 +152,13 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		return nil, cairn.Invalid("event_retention", "the event log does not know which logs are to be swept (store.LogSweeper)")
 	}
 	self := owner(e.opts.NewID)
+	var keeper lifecycle.Keeper
 	if k, ok := e.opts.Host.(Keeper); ok {
 		if err := k.CheckLease(e.opts.LeaseTTL); err != nil {
 			return nil, err
 		}
 		self += "@" + k.Name()
+		keeper = k
 	}
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
@@ -177,15 +181,17 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		}
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.fx = effects.NewEffects(effects.Config{
-		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now, NewID: e.opts.NewID,
+	e.runs = lifecycle.New(lifecycle.Config{
+		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
 		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
 		Owner:    self,
-		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace,
-		HookTimeout: e.opts.HookTimeout, ModelIdle: e.opts.ModelIdle,
+		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
-		MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
-		Ended: e.ended, Drive: e.driveChild, Launch: e.launch, Go: e.crew.run, Apart: e.opts.Host != nil, Kept: e.kept,
+		Go: e.crew.run, Apart: e.opts.Host != nil, Keeper: keeper,
+	})
+	e.fx = effects.New(e.runs, effects.Config{
+		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
+		Ended: e.ended, Drive: e.driveChild, Launch: e.launch,
 	})
 	return e, nil
 }
@@ -240,7 +246,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Unlock()
 	done, left := make(chan struct{}), make(chan struct{})
 	go func() {
-		e.runs.Wait()
+		e.driven.Wait()
 		close(done)
 	}()
 	select {
@@ -276,4 +282,4 @@ const closeWait = 5 * time.Second
 
 // Abandoned returns how many calls of user code were given up, because they took too long or did not heed their context, and
 // have not returned since. Each of them holds a goroutine.
-func (e *Engine) Abandoned() int { return e.fx.Abandoned() }
+func (e *Engine) Abandoned() int { return e.runs.Abandoned() }

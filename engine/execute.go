@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -106,7 +107,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
-	begin := effects.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
+	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
 	run, err := e.begin(ctx, begin, &in, o)
 	if outrun(err) || o.busy != BusyReject && errors.Is(err, cairn.ErrAlreadyRunning) {
 		return e.busy(ctx, begin, &in, o)
@@ -114,7 +115,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	return run, err
 }
 
-func (e *Engine) begin(ctx context.Context, in effects.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
 	in.Hooks = o.hooks
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
@@ -123,7 +124,7 @@ func (e *Engine) begin(ctx context.Context, in effects.BeginIn, input *cairn.Inp
 }
 
 // beginAs begins a run of a given id, or a new one.
-func (e *Engine) beginAs(ctx context.Context, id string, in effects.BeginIn) (*Run, error) {
+func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
@@ -132,14 +133,14 @@ func (e *Engine) beginAs(ctx context.Context, id string, in effects.BeginIn) (*R
 	}
 	release, err := e.reserve(in.SessionID, in.RunID)
 	if err != nil {
-		e.runs.Done()
+		e.driven.Done()
 		return nil, err
 	}
 	defer release()
 	asked := time.Now()
-	b, err := e.fx.Begin(ctx, in)
+	b, err := e.runs.Begin(ctx, in)
 	if err != nil {
-		e.runs.Done()
+		e.driven.Done()
 		return nil, err
 	}
 	if e.opts.Host != nil {
@@ -185,8 +186,8 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
-	run, err := e.begin(ctx, effects.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
-	var died *effects.DiedError
+	run, err := e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+	var died *lifecycle.DiedError
 	if errors.As(err, &died) { // since we looked
 		return e.recover(ctx, sessionID, o.hooks)
 	}
@@ -210,13 +211,13 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 		return unknownAgent(row.Agent)
 	}
 	if row.Crashed(row.AsOf) {
-		if err := e.kept(ctx, row); err != nil {
+		if err := e.runs.Kept(ctx, row); err != nil {
 			return err
 		}
 		if _, err := store.FindCheckpoint(ctx, e.store, sessionID, checkpointID); err != nil {
 			return err
 		}
-		if err := e.fx.Abandon(ctx, row); err != nil {
+		if err := e.runs.Abandon(ctx, row); err != nil {
 			return err
 		}
 	}
@@ -238,7 +239,7 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	if o.checkpoint != "" {
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	}
-	return e.begin(ctx, effects.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+	return e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
 }
 
 func (e *Engine) check(sessionID string, o *runOptions) error {
@@ -263,12 +264,12 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 		return nil, err
 	}
 	asked := time.Now()
-	b, err := e.fx.Recover(ctx, sessionID, hooks)
+	b, err := e.runs.Recover(ctx, sessionID, hooks)
 	if err == nil && b.RunID == "" {
 		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
 	}
 	if err != nil {
-		e.runs.Done()
+		e.driven.Done()
 		return nil, err
 	}
 	if e.opts.Host != nil { // the context may be of another run
@@ -298,7 +299,7 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	case row.Running(row.AsOf):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:
-		switch err := e.kept(ctx, row); {
+		switch err := e.runs.Kept(ctx, row); {
 		case errors.Is(err, cairn.ErrAlreadyRunning):
 			return Resumability{Reason: "its host drives a run"}, nil
 		case err != nil:
@@ -308,9 +309,9 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	case row.Status == cairn.SessionFailed:
 		return Resumability{Retry: true, Reason: "its last run failed"}, nil
 	}
-	ok, why := effects.Resumable(row)
+	ok, why := lifecycle.Resumable(row)
 	if ok && row.Status == cairn.SessionPaused {
-		what, err := e.fx.WaitsFor(ctx, row)
+		what, err := e.runs.WaitsFor(ctx, row)
 		if err != nil {
 			return Resumability{}, err
 		}

@@ -114,7 +114,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	defer e.runs.Done()
+	defer e.driven.Done()
 	e.watchStops()
 	asked := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -139,7 +139,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 
 // hand hands a run that was begun to the host. The caller has entered.
 func (e *Engine) hand(ctx context.Context, b turn.Begun) *Run {
-	defer e.runs.Done()
+	defer e.driven.Done()
 	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence}
 	var err error
 	if r.hosted, err = e.opts.Host.Start(context.WithoutCancel(ctx), b); err != nil {

@@ -10,48 +10,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// keeper returns the engine's host if it is the one that was given the run of a session; else nil.
-func (e *Engine) keeper(row *cairn.Session) Keeper {
-	if k, ok := e.opts.Host.(Keeper); ok && row.Lease.Host() == k.Name() {
-		return k
-	}
-	return nil
-}
-
-// kept returns ErrAlreadyRunning if the host still drives the run of an active session whose lease ran out. Its word is a sign
-// of life as good as a heartbeat, so the lease is renewed: no other process asks as long as that is good. A run that is to stop
-// is not kept: whoever asked for that would wait for the host.
-func (e *Engine) kept(ctx context.Context, row *cairn.Session) error {
-	k := e.keeper(row)
-	if k == nil {
-		return nil
-	}
-	b := Begun{
-		Position: Position{SessionID: row.ID, Agent: row.Agent, RunID: row.RunID, Token: row.Lease.Token, Step: row.Step},
-		RootID:   row.RootID, Turn: row.Turn,
-	}
-	switch driving, err := k.Driving(ctx, b); {
-	case err != nil:
-		return cairn.Errorf(cairn.CodeUnavailable, "session %q: host %s does not say whether it drives run %s: %w", row.ID, k.Name(), row.RunID, err)
-	case !driving:
-		return nil
-	}
-	stop, err := e.store.Renew(ctx, row.ID, row.Lease.Token, 0)
-	if err == nil && stop == nil {
-		_, err = e.store.Renew(ctx, row.ID, row.Lease.Token, e.opts.LeaseTTL)
-	}
-	switch {
-	case errors.Is(err, cairn.ErrFenced): // somebody has taken it over just now
-	case err != nil || stop != nil:
-		return err
-	}
-	return cairn.Errorf(cairn.CodeRunning, "session %q: host %s drives its run", row.ID, k.Name())
-}
-
 // ReleaseRun lets go of a run that a host can drive no longer, so that a worker takes it over at once, and not only when the lease
 // has run out. It is no error if somebody else has the run by now.
 func (e *Engine) ReleaseRun(ctx context.Context, at Position) error {
-	e.fx.Forget(at)
+	e.runs.Forget(at)
 	_, err := e.store.Commit(ctx, at.SessionID, &store.Commit{
 		Guard: store.Guard{Token: at.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrNotFound) {
@@ -106,7 +68,7 @@ func (e *Engine) stranger(ctx context.Context, id string) error {
 		return err
 	}
 	host := row.Lease.Host()
-	if row.Status != cairn.SessionActive || host == "" || e.keeper(row) != nil {
+	if row.Status != cairn.SessionActive || host == "" || e.runs.Keeps(row) {
 		return nil
 	}
 	if rest := e.opts.HostGrace - row.AsOf.Sub(row.Lease.Until); rest > 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -121,14 +121,14 @@ func (ws *watchers) awaitedRuns(w *watcher) map[string]string {
 func (e *Engine) keepComplete(ctx context.Context, root string, w *watcher) {
 	ticker := time.NewTicker(reconcileAfter)
 	defer ticker.Stop()
-	c := effects.Completion{Root: root}
+	c := lifecycle.Completion{Root: root}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := e.fx.Complete(ctx, &c, e.readers.awaitedRuns(w))
+		err := e.runs.Complete(ctx, &c, e.readers.awaitedRuns(w))
 		if store.IsGone(err) {
 			w.cancel(err)
 			return

@@ -51,9 +51,9 @@ func (e *Engine) stopOne(ctx context.Context, row *cairn.Session, stop cairn.Sto
 	if err := e.store.RequestStop(ctx, row.ID, stop); err != nil {
 		return err
 	}
-	e.fx.RequestStop(row.ID, stop)
+	e.runs.RequestStop(row.ID, stop)
 	if below {
-		if err := e.fx.StopBelow(ctx, row, stop); err != nil {
+		if err := e.runs.StopBelow(ctx, row, stop); err != nil {
 			return err
 		}
 	}
@@ -67,11 +67,11 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	if err != nil {
 		return err
 	}
-	left, err := e.fx.Below(ctx, row, cairn.SessionActive, cairn.SessionPaused)
+	left, err := e.runs.Below(ctx, row, cairn.SessionActive, cairn.SessionPaused)
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	if err := e.fx.StopBelow(ctx, row, stop); err != nil {
+	if err := e.runs.StopBelow(ctx, row, stop); err != nil {
 		return err
 	}
 	for i := range left {
@@ -90,7 +90,7 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 // withdraw stops a session that waits. Where somebody else is about to go on with it, their run is stopped.
 func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
-		err := e.fx.Withdraw(ctx, row.ID, stop)
+		err := e.runs.Withdraw(ctx, row.ID, stop)
 		if err == nil && row.Kind == cairn.ChildSubAgent {
 			return e.tellParent(ctx, row.ParentID)
 		}
@@ -139,7 +139,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return nil
 		}
 		if row.Crashed(row.AsOf) {
-			err := e.fx.Settle(ctx, row, stop)
+			err := e.runs.Settle(ctx, row, stop)
 			if err == nil || !isConflict(err) {
 				return err
 			}

@@ -100,7 +100,7 @@ func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*s
 	if err != nil {
 		return nil, err
 	}
-	e.fx.Evict(root)
+	e.runs.Evict(root)
 	e.tell(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
 	return removed, nil
 }
@@ -124,7 +124,7 @@ func (e *Engine) deleteTree(ctx context.Context, root string) error {
 			if err := e.store.Delete(ctx, children[i].ID); err != nil && !errors.Is(err, cairn.ErrNotFound) {
 				return err
 			}
-			e.fx.Evict(children[i].ID)
+			e.runs.Evict(children[i].ID)
 		}
 		if len(children) == 0 {
 			break
@@ -133,7 +133,7 @@ func (e *Engine) deleteTree(ctx context.Context, root string) error {
 	if err := e.store.Delete(ctx, root); err != nil {
 		return err
 	}
-	e.fx.Evict(root)
+	e.runs.Evict(root)
 	return e.log.Drop(ctx, row.Log())
 }
 

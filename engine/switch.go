@@ -29,7 +29,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 	_, err = store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
 		if a := e.agents[row.Agent]; a != nil {
 			for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
-				if !e.fx.HasTool(a, name) {
+				if !e.runs.HasTool(a, name) {
 					return nil, cairn.Invalid("tools", "agent %q has no tool %q", row.Agent, name)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -123,7 +123,7 @@ func (e *Engine) take(ctx context.Context, d store.Due, w *worker, waiting *sync
 		return false, ctx.Err()
 	}
 	r, err := e.takeOver(context.WithoutCancel(ctx), d) // else a lease could be left that nobody keeps or gives back
-	if errors.Is(err, cairn.ErrCorrupt) && e.fx.FailCorrupt(ctx, d.SessionID, err) == nil {
+	if errors.Is(err, cairn.ErrCorrupt) && e.runs.FailCorrupt(ctx, d.SessionID, err) == nil {
 		err = nil
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 		}
 	}
 	if d.Kind == store.DueDeadline {
-		ready, err := e.fx.Expire(ctx, d.SessionID)
+		ready, err := e.runs.Expire(ctx, d.SessionID)
 		if err != nil || !ready {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	case err == nil && root.Status == cairn.SessionActive:
 		return e.recover(ctx, d.RootID, nil)
 	case d.Kind == store.DueCrashed:
-		return nil, e.fx.Settle(ctx, child, stop)
+		return nil, e.runs.Settle(ctx, child, stop)
 	}
 	for above := child; ; { // up to the one that nobody waits for
 		awaited, err := e.awaited(ctx, above)
@@ -260,7 +260,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 		case err != nil:
 			return nil, err
 		case !awaited:
-			return nil, e.fx.Withdraw(ctx, above.ID, stop)
+			return nil, e.runs.Withdraw(ctx, above.ID, stop)
 		case above.ParentID == d.RootID:
 			return e.goOn(ctx, d.RootID, false)
 		}
@@ -277,7 +277,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if errors.Is(err, cairn.ErrNotFound) {
 		return false, nil
 	}
-	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion && e.fx.Awaits(parent, child) {
+	if err == nil && parent.Status == cairn.SessionActive && child.Status == cairn.SessionPaused && child.Kind == cairn.ChildCompanion && e.runs.Awaits(parent, child) {
 		err = cairn.Errorf(cairn.CodeRunning, "session %q: its parent is running", child.ID)
 	}
 	if err != nil || parent.Status != cairn.SessionPaused {
@@ -303,7 +303,7 @@ func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, er
 	if errors.Is(err, cairn.ErrNotFound) {
 		return true, nil
 	}
-	return err == nil && !e.fx.Awaits(parent, child), err
+	return err == nil && !e.runs.Awaits(parent, child), err
 }
 
 // continueCompanion goes on with a companion that works by itself.
@@ -319,8 +319,8 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 
 // goOn resumes a session that waits, unless somebody has stopped it meanwhile.
 func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.beginAs(ctx, "", effects.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
-	var died *effects.DiedError
+	run, err := e.beginAs(ctx, "", lifecycle.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
+	var died *lifecycle.DiedError
 	if errors.As(err, &died) {
 		return e.recover(ctx, sessionID, nil)
 	}

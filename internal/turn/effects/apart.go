@@ -107,8 +107,8 @@ type guest struct {
 
 // join returns what an effect works with: the session as the store has it, with what was staged under the lease.
 func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
-	defer fx.cache.Expect(at.SessionID, at.RunID)()
-	a, err := fx.agent(at.Agent)
+	defer fx.Cache.Expect(at.SessionID, at.RunID)()
+	a, err := fx.Agent(at.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +127,9 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	if err != nil {
 		return nil, err
 	}
-	fx.runs(l, a, hooksOf(ctx))
+	fx.Drives(l, a, hooksOf(ctx))
 	l.LastCommit = l.Row.UpdatedAt
-	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.log.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
+	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
 	l.Emit, l.Sink = g.emit, remote{fx}
 	over, err := fx.rejoin(l, a, staged, at.Step)
 	if over || err != nil {
@@ -140,7 +140,7 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	if stop != nil {
 		l.RequestStop(*stop)
 	}
-	fx.cache.Join(l)
+	fx.Cache.Join(l)
 	return g, nil
 }
 
@@ -155,7 +155,7 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	case step > next:
 		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.Row.ID, step, next)
 	}
-	return false, fx.restore(l, a, staged)
+	return false, l.Restore(staged)
 }
 
 // after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
@@ -174,18 +174,18 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: tells(user.HooksOf(fx.Hooks, a, hooksOf(ctx)), run)}}, nil
+	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).HearEnd(run)}}, nil
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
 func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*session.Live, []store.Staged, error) {
-	known := fx.cache.Peek(row.ID)
+	known := fx.Cache.Peek(row.ID)
 	if l := known; l != nil && l.Row.Version == row.Version && l.Row.Lease.Token == at.Token && l.Run != nil && l.Run.ID == at.RunID {
 		staged, err := store.StagedOf(ctx, fx.Store, row.ID, "")
 		l.Sees(row, fx.Now())
 		return l, staged, err
 	}
-	l, snap, err := fx.refresh(ctx, row.ID, known)
+	l, snap, err := fx.Refresh(ctx, row.ID, known)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,28 +199,8 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 	if err != nil {
 		return nil, nil, err
 	}
-	fx.cache.Keep(base)
+	fx.Cache.Keep(base)
 	return l, snap.Staged, nil
-}
-
-// refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
-// since only.
-func (fx *Effects) refresh(ctx context.Context, id string, known *session.Live) (*session.Live, *store.Contents, error) {
-	if known != nil {
-		snap, err := fx.Store.Read(ctx, id, store.ToDrive(len(known.Messages)))
-		if err != nil {
-			return nil, nil, err
-		}
-		if known.GrewInto(snap.Session) {
-			return known, snap, known.Grow(snap, fx.Now())
-		}
-	}
-	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
-	if err != nil {
-		return nil, nil, err
-	}
-	l, err := session.New(snap, fx.Now())
-	return l, snap, err
 }
 
 // hear makes the emitter leave out what an earlier try of an effect of the step has told.
@@ -238,7 +218,7 @@ func (g *guest) takeBack(ctx context.Context) error {
 	if g.l.Step.Planned() {
 		return nil
 	}
-	return g.fx.takeBack(ctx, g.l)
+	return g.fx.DiscardAttempt(ctx, g.l)
 }
 
 // child takes a call further, and passes a stop on to the run that is to be driven if it was asked for before that began.
@@ -260,19 +240,6 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 	return out, nil
 }
 
-// takeBack takes back what a dead try of the step's first effect has told, and completes the log up to the step.
-func (fx *Effects) takeBack(ctx context.Context, l *session.Live) error {
-	_, last, err := fx.Log.Bounds(ctx, l.Row.Log())
-	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.
-	if err == nil && (last != l.LogLast || last <= l.Run.StartSequence) {
-		p := pastOf(l.Row, l.Run)
-		p.Deferred = len(l.Deferred.Steps)
-		last, err = fx.reconcile(ctx, l.Row, p)
-	}
-	l.Emit.At(last)
-	return err
-}
-
 // keep remembers the session as the effect has left it, if it committed a step and the run goes on.
 func (g *guest) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
@@ -280,7 +247,7 @@ func (g *guest) keep(out any) {
 	}
 	g.l.LogLast = g.emit.Position()
 	if base, err := g.l.Fork(); err == nil { // else the next effect loads it
-		g.fx.cache.Keep(base)
+		g.fx.Cache.Keep(base)
 	}
 }
 
@@ -289,33 +256,7 @@ func (g *guest) leave() {
 		return
 	}
 	g.emit.Leave(max(g.fx.CacheSessions, 1))
-	g.fx.cache.Leave(g.session, g.l) // the session may be another run's by now
-}
-
-// part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
-// have taken the run over from itself.
-func (fx *Effects) part(ctx context.Context, l *session.Live, err error) (turn.Begun, error) {
-	if err != nil || l == nil {
-		return turn.Begun{}, err
-	}
-	b := l.Begun()
-	if !fx.Apart {
-		return b, nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
-	defer cancel()
-	fx.cache.Drop(l)
-	defer l.Emit.Close()
-	if err := l.Emit.Flush(ctx); err != nil {
-		fx.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
-	}
-	l.LogLast = l.Emit.Position()
-	base, err := l.Fork()
-	if err != nil {
-		return turn.Begun{}, err
-	}
-	fx.cache.Keep(base)
-	return b, nil
+	g.fx.Cache.Leave(g.session, g.l) // the session may be another run's by now
 }
 
 // hooksKey is that of the hooks of the call that began a run, in a context.

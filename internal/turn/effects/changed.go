@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
@@ -49,7 +50,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 		v.run = run
 		return childResult(c.Use, child.Agent, run), nil
 	}
-	if err := fx.withdrawChild(v.ctx, child, leaving); err != nil {
+	if err := fx.ReapChild(v.ctx, child, lifecycle.Leaving); err != nil {
 		return nil, err
 	}
 	if v.run, err = store.FindRun(v.ctx, fx.Store, child.ID, child.RunID); err != nil {
@@ -83,7 +84,7 @@ func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
 	case err != nil:
 		return nil, err
 	case row.Status == cairn.SessionPaused && v.l.Step.Carried:
-		if err := v.fx.withdrawChild(v.ctx, row, leaving); err != nil {
+		if err := v.fx.ReapChild(v.ctx, row, lifecycle.Leaving); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +102,7 @@ func (v *visit) endDriven() error {
 	child, err = fx.Store.Commit(v.ctx, child.ID, &store.Commit{
 		Guard: store.Guard{Token: child.Lease.Token, Version: child.Version}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err == nil {
-		err = fx.Settle(v.ctx, child, leaving)
+		err = fx.Settle(v.ctx, child, lifecycle.Leaving)
 	}
 	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) {
 		return nil // somebody does after all

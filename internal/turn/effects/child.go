@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -49,7 +50,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	if began == nil && in.Driven == "" && ctx.Err() == nil && work.Err() != nil { // the run was stopped before the call began
 		return turn.ChildOut{}, nil
 	}
-	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.newScope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
+	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
 		v.s.Resume(began.Writes)
@@ -139,7 +140,7 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 		if h.BeforeTool == nil {
 			return nil
 		}
-		return callHook(v.c, h.BeforeTool)
+		return user.CallHook(v.c, h.BeforeTool)
 	})
 	if err != nil {
 		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
@@ -161,7 +162,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		if h.BeforeSubAgent == nil {
 			return nil
 		}
-		return callHook(v.c, func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
+		return user.CallHook(v.c, func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
 	})
 	if err != nil {
 		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
@@ -213,7 +214,7 @@ func (fx *Effects) afterSubAgent(ctx context.Context, l *session.Live, a *cairn.
 			return nil
 		}
 		shown := *f.Result
-		return callHook(c, func(ctx context.Context, call *cairn.Call) error {
+		return user.CallHook(c, func(ctx context.Context, call *cairn.Call) error {
 			h.AfterSubAgent(ctx, call, f.Consulted.Agent, &shown)
 			return nil
 		})
@@ -256,13 +257,12 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 	if err := v.fx.room(v.ctx, row, v.child); err != nil {
 		return turn.Begun{}, err
 	}
-	l, err := v.fx.create(v.ctx, BeginIn{
+	return v.fx.Create(v.ctx, lifecycle.BeginIn{
 		SessionID: v.child, Child: true, Agent: agent.Name, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
 		LogLast: v.l.Emit.Position(),
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})
-	return v.fx.part(v.ctx, l, err)
 }
 
 // advance takes the child's session as far as it goes and turns what it came to into the call's result; nil while it is to
@@ -396,7 +396,7 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 			return turn.Begun{}, nil, err
 		}
 		if what == "" {
-			b, err := fx.Begin(ctx, BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
+			b, err := fx.Begin(ctx, lifecycle.BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
 				LogLast: v.l.Emit.Position()})
 			return b, nil, err
 		}
@@ -405,10 +405,10 @@ func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
 	if err != nil {
 		return turn.Begun{}, nil, err
 	}
-	if _, untold := fx.untoldEnds.Load(child); untold || row.RunID != v.driven {
+	if _, untold := fx.Unpublished.Load(child); untold || row.RunID != v.driven {
 		switch err := fx.Reconcile(ctx, row, row.RunID); {
 		case err == nil:
-			fx.untoldEnds.Delete(child)
+			fx.Unpublished.Delete(child)
 		case context.Cause(ctx) != nil || turn.Lost(err):
 			return turn.Begun{}, nil, err
 		default:

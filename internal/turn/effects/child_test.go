@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -18,8 +19,8 @@ import (
 func TestStopIsNoErrorOfAnEffect(t *testing.T) {
 	t.Parallel()
 	log := memstore.New(nil).EventLog()
-	fx := NewEffects(Config{Log: log, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)})
-	e := fx.log.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
+	fx := New(lifecycle.New(lifecycle.Config{Log: log, Now: time.Now, Coalesce: time.Second, Logger: slog.New(slog.DiscardHandler)}), Config{})
+	e := fx.Journal.Emitter(t.Context(), &cairn.Session{ID: "s", RootID: "s"}, "run", 0)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	work, stop := context.WithCancelCause(ctx)
 	v := &visit{fx: fx, ctx: ctx, work: work, l: &session.Live{Emit: e, Step: &step.Step{}}, c: &step.Call{}}

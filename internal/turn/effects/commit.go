@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -48,7 +48,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		if err := l.Emit.Flush(ctx); err != nil {
 			return turn.Committed{}, err
 		}
-		if err := fx.leaveChildren(ctx, l.Row, time.Time{}); err != nil {
+		if err := fx.ReapChildren(ctx, l.Row, time.Time{}); err != nil {
 			return turn.Committed{}, err
 		}
 	}
@@ -56,7 +56,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	if out.End == nil && !st.Carried && !a.Durability.Due(out.At.Sub(l.LastCommit), out.Checkpoint) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage}
 		e.Cache, e.CacheDrop = l.Results.Writes()
-		if _, err := l.Sink.Keep(ctx, l, e, false); err != nil {
+		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
 			return turn.Committed{}, err
 		}
 		l.Defer(st.Number, e)
@@ -265,7 +265,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		return complete(*j.Completion)
 	case stop != nil && stop.Kind == cairn.StopAbort:
 		run.StopReason = stop.Reason
-		return fail(cairn.ReasonAborted, abortError(*stop))
+		return fail(cairn.ReasonAborted, lifecycle.Aborted(*stop))
 	case stop != nil:
 		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
 		return new(run)
@@ -370,11 +370,11 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 		if c.Step != l.Step.Number { // the step under way has nothing to keep
 			id = step.ID(l.Run.ID, c.Step)
 		}
-		c.Checkpoint = &cairn.Checkpoint{ID: checkpointID(l.Run.ID, c.Step), RunID: l.Run.ID, StepID: id,
+		c.Checkpoint = &cairn.Checkpoint{ID: step.CheckpointID(l.Run.ID, c.Step), RunID: l.Run.ID, StepID: id,
 			Step: c.Step, LogSequence: c.LogSequence}
 	}
 	if end != nil {
-		c.EndRun, c.Status = end, sessionStatus(end.Status)
+		c.EndRun, c.Status = end, lifecycle.StatusAfter(end.Status)
 		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
 	}
 	if out.Waits {
@@ -385,10 +385,6 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	c.Cache, c.CacheDrop = l.Results.Writes()
 	c.Calls = fx.callWrites(l, l.Step, out.Waits)
 	return c, nil
-}
-
-func checkpointID(runID string, step int) string {
-	return "cp_" + strings.TrimPrefix(runID, "run_") + "_" + strconv.Itoa(step)
 }
 
 // rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
@@ -457,21 +453,21 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *session.Live, r
 	if err := l.Emit.Flush(ctx); err != nil {
 		l.Untold = true
 		if l.Row.ParentID != "" {
-			fx.untoldEnds.Store(l.Row.ID, struct{}{})
+			fx.Unpublished.Store(l.Row.ID, struct{}{})
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.Row.ID, "run", run.ID, "error", err)
 	}
-	tell = tells(l.Hooks(), run)
+	tell = l.Hooks().HearEnd(run)
 	if tell && !fx.Apart {
-		fx.tellEnd(ctx, l, run)
+		fx.RunEnded(ctx, l, run)
 	}
 	l.LogLast = l.Emit.Position()
 	l.Emit.Close()
 	row := l.Row
 	if run.Status.Suspends() || l.Spoiled { // what comes next depends on what others answer
-		fx.cache.Drop(l)
+		fx.Cache.Drop(l)
 	} else {
-		fx.cache.Park(l)
+		fx.Cache.Park(l)
 	}
 	if tell = tell && fx.Apart; !tell && fx.Ended != nil {
 		fx.Ended(ctx, run, row)

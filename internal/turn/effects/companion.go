@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -279,7 +280,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 		if err := v.halt(row, cairn.StopInterrupt, "another message came"); err != nil {
 			return turn.Begun{}, err
 		}
-		return v.fx.Begin(v.ctx, BeginIn{SessionID: row.ID, Child: true, Kind: cairn.RunExecute, RunID: v.runID(),
+		return v.fx.Begin(v.ctx, lifecycle.BeginIn{SessionID: row.ID, Child: true, Kind: cairn.RunExecute, RunID: v.runID(),
 			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()})
 	})
 }
@@ -329,7 +330,7 @@ func (v *visit) halt(row *cairn.Session, kind cairn.StopKind, why string) error 
 		default:
 			if err = v.fx.Store.RequestStop(v.ctx, row.ID, stop); err == nil {
 				v.fx.RequestStop(row.ID, stop)
-				if err = v.fx.passBelow(v.ctx, row, stop); err == nil {
+				if err = v.fx.PassBelow(v.ctx, row, stop); err == nil {
 					err = retry.Sleep(v.ctx, wait)
 				}
 				wait = min(2*wait, 250*time.Millisecond)

@@ -11,6 +11,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
+// sink returns the sink of a session's run.
+func (fx *Effects) sink(l *session.Live) session.Sink {
+	if l.Sink != nil {
+		return l.Sink
+	}
+	return local{fx}
+}
+
 // local is the sink of a run whose effects share the memory of this process: only what lasts is stored.
 type local struct{ fx *Effects }
 
@@ -52,7 +60,7 @@ func (k remote) Lasting(*cairn.Agent) bool { return true }
 
 // put adds a fact to the step under way and keeps it. Where another attempt's fact stands in its place, that is added.
 func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f step.Fact, lasts bool) error {
-	stands, err := l.Sink.Keep(ctx, l, f, lasts)
+	stands, err := fx.sink(l).Keep(ctx, l, f, lasts)
 	if err != nil {
 		return err
 	}
@@ -70,10 +78,10 @@ func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f s
 
 // adopt makes the step what another attempt has made of it: what this one has told is taken back, and that one told.
 func (fx *Effects) adopt(ctx context.Context, a *cairn.Agent, l *session.Live, facts []step.Staged) error {
-	if err := errors.Join(l.Emit.Flush(ctx), fx.takeBack(ctx, l)); err != nil {
+	if err := errors.Join(l.Emit.Flush(ctx), fx.DiscardAttempt(ctx, l)); err != nil {
 		return err
 	}
-	fresh := fx.newStep(l, a, l.Step.Number)
+	fresh := l.NewStep(l.Step.Number)
 	fresh.AddAll(facts)
 	l.Step = fresh
 	if fresh.Failed() == nil {
@@ -119,27 +127,4 @@ func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) (
 		return nil, err
 	}
 	return step.Decode(list, stepID, l.Row.Lease.Token)
-}
-
-// newStep returns a step of the session's run without facts.
-func (fx *Effects) newStep(l *session.Live, a *cairn.Agent, number int) *step.Step {
-	return step.New(l.Row.RunID, number, a.Tools, fx.companionTools(a))
-}
-
-// restore makes what was staged of the next step the step under way.
-func (fx *Effects) restore(l *session.Live, a *cairn.Agent, list []store.Staged) error {
-	number := l.Row.Step + len(l.Deferred.Steps) + 1
-	st := fx.newStep(l, a, number)
-	if number == l.Row.Step+1 {
-		l.Reopen(st)
-	}
-	facts, err := step.Decode(list, st.ID, l.Row.Lease.Token)
-	if err != nil {
-		return err
-	}
-	st.AddAll(facts)
-	// Before the run's first step the hooks for its beginning may not have run; a reply says that they have.
-	l.Unopened = number == 1 && st.Opening == nil && (st.Reply == nil || st.Carried)
-	l.Step = st
-	return nil
 }

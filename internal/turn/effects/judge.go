@@ -40,7 +40,7 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 	work, key := l.Work(ctx)
 	defer l.Release(key)
 	j := &step.Judgement{Failed: givenUp}
-	after := fx.newScope(l, st.Number)
+	after := fx.Scope(l, st.Number)
 	if givenUp == nil {
 		fx.announce(work, a, l, st, out, after)
 	}
@@ -78,7 +78,7 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *session.Live
 		return
 	}
 	if !st.Carried {
-		fx.onMessage(ctx, l, a, out.Reply, after)
+		after.Message(ctx, out.Reply)
 	}
 	if out.Results == nil {
 		return
@@ -88,31 +88,8 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *session.Live
 		if c.Result.Closed && c.Result.Consulted != nil {
 			fx.afterSubAgent(ctx, l, a, c, c.Result, after)
 		}
-		fx.announceResult(ctx, l, a, c, out.Results.ID, after)
+		after.Result(ctx, c, out.Results.ID)
 	}
-}
-
-// announceResult calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
-func (fx *Effects) announceResult(ctx context.Context, l *session.Live, a *cairn.Agent, c *step.Call, message string, s *user.Scope) {
-	part := cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result}
-	fx.onMessage(ctx, l, a, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}}, s)
-	s.Observe(ctx, "AfterTool", func(h *cairn.Hooks) user.Hook {
-		if h.AfterTool == nil {
-			return nil
-		}
-		shown := *c.Result.Result
-		return callHook(c, func(ctx context.Context, call *cairn.Call) error { h.AfterTool(ctx, call, &shown); return nil })
-	})
-}
-
-func (fx *Effects) onMessage(ctx context.Context, l *session.Live, a *cairn.Agent, m *cairn.Message, s *user.Scope) {
-	s.Observe(ctx, "OnMessage", func(h *cairn.Hooks) user.Hook {
-		if h.OnMessage == nil {
-			return nil
-		}
-		shown := shownMessage(m)
-		return func(ctx context.Context, step *cairn.Step) error { h.OnMessage(ctx, step, shown); return nil }
-	})
 }
 
 // decide asks the stop condition whether the turn is to end, and the guard about what would end it. A call that ended
@@ -157,7 +134,7 @@ func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live
 		return false
 	}
 	u := user.Code{What: "the stop condition", Err: cairn.CodeHook, Limit: fx.HookTimeout}
-	stop, err := user.Lent(ctx, fx.newScope(l, st.Number).Freeze("by a stop condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
+	stop, err := user.Lent(ctx, fx.Scope(l, st.Number).Freeze("by a stop condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
 		return a.StopWhen(ctx, step), nil
 	})
 	if err != nil {

@@ -30,7 +30,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 	if err := l.Emit.Flush(ctx); err != nil {
 		return turn.Committed{}, err
 	}
-	if err := fx.leaveChildren(ctx, l.Row, time.Time{}); err != nil {
+	if err := fx.ReapChildren(ctx, l.Row, time.Time{}); err != nil {
 		return turn.Committed{}, err
 	}
 	for {
@@ -39,7 +39,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, EndRun: &run, Status: cairn.SessionFailed,
 			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.Emit.Position(), DropStaged: true}
 		if l.Row.SuspendedStep != "" {
-			fx.withdraw(c, l.Row, l.Messages, l.Calls, "the run failed")
+			fx.CancelCalls(c, l.Row, l.Messages, l.Calls, "the run failed")
 		}
 		var row *cairn.Session
 		err := fx.persist(ctx, func() (err error) {

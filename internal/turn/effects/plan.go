@@ -21,11 +21,11 @@ import (
 
 // hold returns the session an effect works on, which this process must be driving under the position's lease.
 func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
-	l := fx.cache.Get(at.SessionID)
+	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
 		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
 	}
-	a, err := fx.agent(at.Agent)
+	a, err := fx.Agent(at.Agent)
 	return l, a, err
 }
 
@@ -42,7 +42,7 @@ func (fx *Effects) Plan(ctx context.Context, at turn.Position) (turn.Planned, er
 // plan does not ask the model if the host has given that up.
 func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at turn.Position, givenUp *cairn.Error) (turn.Planned, error) {
 	if l.Step == nil || l.Step.Number != at.Step {
-		l.Step = fx.newStep(l, a, at.Step)
+		l.Step = l.NewStep(at.Step)
 	}
 	if l.Unopened && givenUp == nil {
 		if err := fx.open(ctx, a, l); err != nil {
@@ -67,7 +67,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	work, key := l.Work(ctx)
 	defer l.Release(key)
 	r := &step.Reply{Failed: givenUp}
-	s := fx.newScope(l, at.Step, l.Step.Below(nil)...)
+	s := fx.Scope(l, at.Step, l.Step.Below(nil)...)
 	if givenUp == nil {
 		if err := fx.ask(work, a, l, s, r, heard); err != nil {
 			r.Failed = cairn.AsError(err)
@@ -93,7 +93,7 @@ func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live,
 	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (a.Durability.Stages() || l.Step.WouldDelegate(r))
 	err := fx.put(ctx, a, l, r, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
-		l.Step = fx.newStep(l, a, l.Step.Number)
+		l.Step = l.NewStep(l.Step.Number)
 		err = fx.put(ctx, a, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
 	}
 	return err
@@ -156,7 +156,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		if h.AfterModel == nil {
 			return nil
 		}
-		shown, usage := shownMessage(to.Message), to.Usage
+		shown, usage := user.Shown(to.Message), to.Usage
 		return func(ctx context.Context, step *cairn.Step) error { h.AfterModel(ctx, step, shown, usage); return nil }
 	})
 	return nil
@@ -199,7 +199,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	for _, t := range a.Tools {
 		req.Tools = append(req.Tools, t.Spec())
 	}
-	for _, t := range fx.companionTools(a) {
+	for _, t := range fx.Given(a) {
 		req.Tools = append(req.Tools, t.Spec())
 	}
 	if a.Output != nil {
@@ -247,22 +247,6 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 	return nil
 }
 
-// shownMessage returns a copy of a message for user code, which may keep or change it.
-func shownMessage(m *cairn.Message) *cairn.Message {
-	shown := *m
-	shown.Parts = slices.Clone(m.Parts)
-	for i := range shown.Parts {
-		p := &shown.Parts[i]
-		if p.ToolUse != nil {
-			p.ToolUse = new(*p.ToolUse)
-		}
-		if p.Result != nil {
-			p.Result = new(*p.Result)
-		}
-	}
-	return &shown
-}
-
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
 // away answer to says nothing but that somebody was given it.
 func (r *reply) callID(provider, tool string) string {
@@ -299,7 +283,7 @@ func trimID(id string) string {
 func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
 	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
 	listens := l.Hooks().Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
-	_, err := user.Call(ctx, &fx.user, u, func(ctx context.Context) (struct{}, error) {
+	_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
 		none := struct{}{}
 		for chunk, err := range a.Model.Stream(ctx, req) {
 			if ctx.Err() != nil {

@@ -47,7 +47,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	}
 	below := l.Step.Below(c)
 	t := &trial{fx: fx, ctx: ctx, a: a, l: l, c: c, below: below}
-	t.s.Init(&fx.user, l, l.Emit, l.Step.Number, below)
+	t.s.Init(&fx.User, l, l.Emit, l.Step.Number, below)
 	var key int
 	t.work, key = l.Work(ctx)
 	defer l.Release(key)
@@ -108,7 +108,7 @@ func (t *trial) wait() error {
 func (t *trial) conclude(result *cairn.ToolResult) error {
 	cause := context.Cause(t.ctx)
 	if cause != nil { // the process is going away
-		if !t.l.Sink.Lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
+		if !t.fx.sink(t.l).Lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
 			return cause // another attempt will make the call again, or does
 		}
 		var cancel context.CancelFunc
@@ -128,12 +128,12 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 		return cause
 	}
 	if len(f.Writes.Ops) > 0 {
-		t.fx.newScope(t.l, t.l.Step.Number, below...).Freeze("here").Observe(t.work, "OnStateChange", func(h *cairn.Hooks) user.Hook {
+		t.fx.Scope(t.l, t.l.Step.Number, below...).Freeze("here").Observe(t.work, "OnStateChange", func(h *cairn.Hooks) user.Hook {
 			if h.OnStateChange == nil {
 				return nil
 			}
 			written := slices.Clone(f.Writes.Ops)
-			return callHook(t.c, func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
+			return user.CallHook(t.c, func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
 		})
 	}
 	return t.fx.concluded(t.ctx, t.a, t.l, f)
@@ -195,17 +195,6 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Liv
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
-// callInfo identifies a call to user code.
-func callInfo(c *step.Call) cairn.CallInfo {
-	return cairn.CallInfo{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
-}
-
-// callHook makes a hook of a function that is given a call.
-func callHook(c *step.Call, fn func(context.Context, *cairn.Call) error) user.Hook {
-	info := callInfo(c)
-	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
-}
-
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if it waits.
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c
@@ -232,7 +221,7 @@ func (t *trial) execute() *cairn.ToolResult {
 		if h.BeforeTool == nil {
 			return nil
 		}
-		return callHook(c, h.BeforeTool)
+		return user.CallHook(c, h.BeforeTool)
 	})
 	if err != nil {
 		return transcript.Failed(c.Use, cairn.CodeHook, err.Error())
@@ -262,7 +251,7 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 
 // invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
 func (t *trial) invoke() *cairn.ToolResult {
-	info, tool := callInfo(t.c), t.c.Tool
+	info, tool := user.InfoOf(t.c), t.c.Tool
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout(), Call: &info}
 	output, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
 		return tool.Run(ctx, cairn.NewCall(step, info), info.Input)
@@ -292,7 +281,7 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 // checkOutput reports whether a text is of the agent's output type, which may decode itself.
 func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
 	u := user.Code{What: "the output type", Err: cairn.CodeOutput, Limit: fx.HookTimeout, Agent: a.Name}
-	_, err := user.Call(ctx, &fx.user, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
+	_, err := user.Call(ctx, &fx.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
 	return err
 }
 
@@ -348,7 +337,7 @@ func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live,
 		return verdict{}, nil
 	}
 	u := user.Code{What: "the completion guard", Err: cairn.CodeRejected, Limit: fx.HookTimeout}
-	v, err := user.Lent(ctx, fx.newScope(l, number, below...).Freeze("by a guard"), u, func(ctx context.Context, step *cairn.Step) (verdict, error) {
+	v, err := user.Lent(ctx, fx.Scope(l, number, below...).Freeze("by a guard"), u, func(ctx context.Context, step *cairn.Step) (verdict, error) {
 		decision, err := a.Guard(ctx, step, done)
 		if err == nil {
 			err = decision.Err

@@ -54,7 +54,7 @@ type Live struct {
 	CallHooks *cairn.Hooks // of the call that began the run
 	hooks     user.Hooks   // the engine's, the agent's and the call's
 	Emit      *journal.Emitter
-	Sink      Sink
+	Sink      Sink // of a run whose effects are remote; nil for that of the process
 	Unopened  bool // the hooks for the run's beginning have not run
 	Step      *step.Step
 	Judged    *Outcome // what Step came to when it was judged, if this process did

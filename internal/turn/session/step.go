@@ -129,3 +129,26 @@ func (l *Live) Refused(m *cairn.Message) (list []string) {
 	}
 	return list
 }
+
+// NewStep returns a step of the session's run without facts.
+func (l *Live) NewStep(number int) *step.Step {
+	return step.New(l.Row.RunID, number, l.Agent.Tools, l.Given)
+}
+
+// Restore makes what was staged of the next step the step under way.
+func (l *Live) Restore(list []store.Staged) error {
+	number := l.Row.Step + len(l.Deferred.Steps) + 1
+	st := l.NewStep(number)
+	if number == l.Row.Step+1 {
+		l.Reopen(st)
+	}
+	facts, err := step.Decode(list, st.ID, l.Row.Lease.Token)
+	if err != nil {
+		return err
+	}
+	st.AddAll(facts)
+	// Before the run's first step the hooks for its beginning may not have run; a reply says that they have.
+	l.Unopened = number == 1 && st.Opening == nil && (st.Reply == nil || st.Carried)
+	l.Step = st
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -383,4 +384,9 @@ func (c *Call) Writes() *Writes {
 		return &c.Started().Writes
 	}
 	return nil
+}
+
+// CheckpointID returns the id of the checkpoint that a run's step makes.
+func CheckpointID(runID string, number int) string {
+	return "cp_" + strings.TrimPrefix(runID, "run_") + "_" + strconv.Itoa(number)
 }

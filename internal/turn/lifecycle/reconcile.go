@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -22,7 +24,7 @@ type past struct {
 // pastOf returns the past of a session's current run.
 func pastOf(row *cairn.Session, run *cairn.Run) past {
 	return past{token: nextToken(row), start: run.StartSequence, after: row.LogSequence, Past: journal.Past{Run: run, Steps: row.Step,
-		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == checkpointID(run.ID, row.Step)}}
+		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == step.CheckpointID(run.ID, row.Step)}}
 }
 
 // nextToken is the fencing token with which the log is told of a session's past: that of its holder or, if it has none, of
@@ -37,16 +39,16 @@ func nextToken(row *cairn.Session) int64 {
 // Reconcile brings a session's log up to its store where a process died between the two: it adds the marks of what a
 // run committed and takes back what it did not. It is safe to call at any time on a run that nobody drives; an active
 // session's current run is left alone.
-func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID string) error {
+func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) error {
 	if row.Status == cairn.SessionActive && row.RunID == runID {
 		return nil
 	}
-	run, err := store.FindRun(ctx, fx.Store, row.ID, runID)
+	run, err := store.FindRun(ctx, r.Store, row.ID, runID)
 	if err != nil || run.Status == cairn.RunRunning {
 		return err
 	}
 	if run.Steps == 0 { // whoever began or ended it may have died before it told of those before it
-		if err := fx.tellEnds(ctx, row, run.Turn-1); err != nil {
+		if err := r.tellEnds(ctx, row, run.Turn-1); err != nil {
 			return err
 		}
 	}
@@ -56,32 +58,32 @@ func (fx *Effects) Reconcile(ctx context.Context, row *cairn.Session, runID stri
 	}
 	p.End = true
 	if run.Status.Suspends() {
-		page, err := fx.Store.Calls(ctx, store.CallQuery{SessionID: row.ID, StepID: run.Suspended.StepID, Limit: 1000})
+		page, err := r.Store.Calls(ctx, store.CallQuery{SessionID: row.ID, StepID: run.Suspended.StepID, Limit: 1000})
 		if err != nil {
 			return err
 		}
 		opened := slices.DeleteFunc(page.Items, func(c cairn.PendingCall) bool { return c.RunID != runID })
 		p.Calls = journal.Pending(run.Steps, opened)
 	}
-	_, err = fx.reconcile(ctx, row, p)
+	_, err = r.reconcile(ctx, row, p)
 	return err
 }
 
 // tellEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
 // process that took over may itself have died before it told of what it found. The oldest is told first, so that one
 // whose end is there has none before it that lacks it.
-func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
+func (r *Runs) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
-		if told, err := fx.endTold(ctx, row); err != nil || told {
+		if told, err := r.endTold(ctx, row); err != nil || told {
 			return err
 		}
 	}
-	untold, err := fx.untold(ctx, row, upTo)
+	untold, err := r.untold(ctx, row, upTo)
 	if err != nil {
 		return err
 	}
 	for _, id := range slices.Backward(untold) {
-		if err := fx.Reconcile(ctx, row, id); err != nil {
+		if err := r.Reconcile(ctx, row, id); err != nil {
 			return err
 		}
 	}
@@ -89,10 +91,10 @@ func (fx *Effects) tellEnds(ctx context.Context, row *cairn.Session, upTo int) e
 }
 
 // endTold reports whether the log tells of the end of the last run of a session that nobody drives.
-func (fx *Effects) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
+func (r *Runs) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
 	after, limit := row.LogSequence, 32
 	for {
-		batch, err := fx.Log.Read(ctx, row.Log(), after, limit)
+		batch, err := r.Log.Read(ctx, row.Log(), after, limit)
 		if errors.Is(err, cairn.ErrTrimmed) { // with more that came after the last commit
 			return true, nil
 		}
@@ -112,11 +114,11 @@ func (fx *Effects) endTold(ctx context.Context, row *cairn.Session) (bool, error
 
 // untold lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is, or may
 // have been trimmed.
-func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
+func (r *Runs) untold(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
 	q := store.PageQuery{Newest: true, Limit: 4}
 	for {
-		page, err := fx.Store.Runs(ctx, row.ID, q)
+		page, err := r.Store.Runs(ctx, row.ID, q)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +131,7 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 			if run.ID == row.RunID { // its end comes after its last commit
 				p.after = max(p.after, row.LogSequence)
 			}
-			seen, _, err := fx.since(ctx, row, p)
+			seen, _, err := r.since(ctx, row, p)
 			if err != nil || seen.Ended(run) || seen.Trimmed {
 				return list, err
 			}
@@ -142,13 +144,13 @@ func (fx *Effects) untold(ctx context.Context, row *cairn.Session, upTo int) ([]
 }
 
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
-func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
+func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64, error) {
 	w := store.Writer{Session: row.ID, Token: p.token}
-	if _, err := fx.log.AppendAs(ctx, row.Log(), store.AnySequence, w); err != nil {
+	if _, err := r.Journal.AppendAs(ctx, row.Log(), store.AnySequence, w); err != nil {
 		return 0, err
 	}
 	for {
-		seen, last, err := fx.since(ctx, row, p)
+		seen, last, err := r.since(ctx, row, p)
 		if err != nil {
 			return 0, err
 		}
@@ -158,7 +160,7 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 			continue
 		}
 		if !p.Told(seen) {
-			if err := fx.afterwards(ctx, row, &p); err != nil {
+			if err := r.afterwards(ctx, row, &p); err != nil {
 				return 0, err
 			}
 		}
@@ -166,7 +168,7 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 		if len(missing) == 0 {
 			return last, nil
 		}
-		last, err = fx.log.Complete(ctx, row, p.Run.ID, last, w, missing)
+		last, err = r.Journal.Complete(ctx, row, p.Run.ID, last, w, missing)
 		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
 			return last, err
 		}
@@ -175,57 +177,57 @@ func (fx *Effects) reconcile(ctx context.Context, row *cairn.Session, p past) (i
 
 // afterwards is what a process that ended a run, or began one in place of a wait, may have died before: it works out what the
 // log is to say of the calls that were closed, and ends the sub-agents that the run left waiting.
-func (fx *Effects) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
+func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err error) {
 	if p.Calls == nil {
-		if p.Calls, err = fx.withdrawn(ctx, row.ID, *p); err != nil {
+		if p.Calls, err = r.withdrawn(ctx, row.ID, *p); err != nil {
 			return err
 		}
 	}
 	if p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero() { // else whoever ends it now sees to them
-		if err := fx.leaveChildren(ctx, row, p.Run.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
+		if err := r.ReapChildren(ctx, row, p.Run.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
 			return err
 		}
 	}
-	return fx.tellBelow(ctx, row, p.Run.StartedAt)
+	return r.tellBelow(ctx, row, p.Run.StartedAt)
 }
 
 // tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
-func (fx *Effects) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
-	if row.RunID != "" && fx.delegates(a) {
-		run, err := store.FindRun(ctx, fx.Store, row.ID, row.RunID)
+func (r *Runs) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
+	if row.RunID != "" && r.delegates(a) {
+		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
 		if err == nil {
-			err = fx.tellBelow(ctx, row, run.StartedAt)
+			err = r.tellBelow(ctx, row, run.StartedAt)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return fx.tellEnds(ctx, row, row.Turn)
+	return r.tellEnds(ctx, row, row.Turn)
 }
 
 // delegates reports whether an agent has others do something.
-func (fx *Effects) delegates(a *cairn.Agent) bool {
+func (r *Runs) delegates(a *cairn.Agent) bool {
 	return len(a.Companions) > 0 || slices.ContainsFunc(a.Tools, func(t cairn.Tool) bool { return t.Agent() != nil })
 }
 
 // tellBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
 // the one above it, so that readers find what a sub-agent did between the events of whoever consulted it.
-func (fx *Effects) tellBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
+func (r *Runs) tellBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for {
-		page, err := fx.Store.List(ctx, q)
+		page, err := r.Store.List(ctx, q)
 		if err != nil {
 			return err
 		}
 		for i := range page.Items {
 			child := &page.Items[i]
-			if err := fx.tellBelow(ctx, child, since); err != nil {
+			if err := r.tellBelow(ctx, child, since); err != nil {
 				return err
 			}
 			if child.Status == cairn.SessionActive {
 				continue
 			}
-			if err := fx.tellEnds(ctx, child, child.Turn); err != nil {
+			if err := r.tellEnds(ctx, child, child.Turn); err != nil {
 				return err
 			}
 		}
@@ -237,7 +239,7 @@ func (fx *Effects) tellBelow(ctx context.Context, row *cairn.Session, since time
 
 // withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of
 // the wait, or by the stop that ended it.
-func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
+func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
 	from, limit := p.Run.FirstMessage, 0
 	switch {
 	case p.Run.Reason == cairn.ReasonInterrupted, p.Run.Reason == cairn.ReasonAborted:
@@ -249,7 +251,7 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 		limit = 1 // it comes first of all
 	}
 	for ; limit > 0; from += limit {
-		page, err := store.Messages(ctx, fx.Store, id, from, limit)
+		page, err := store.Messages(ctx, r.Store, id, from, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -266,9 +268,9 @@ func (fx *Effects) withdrawn(ctx context.Context, id string, p past) (list []cai
 }
 
 // since reads what the log says of a run.
-func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (seen *journal.Seen, last int64, err error) {
+func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *journal.Seen, last int64, err error) {
 	seen = journal.NewSeen(p.Steps)
-	after, err := fx.log.EachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
+	after, err := r.Journal.EachSince(ctx, row.Log(), p.after, func(ev *cairn.Event) {
 		if ev.SessionID == row.ID && ev.RunID == p.Run.ID {
 			seen.Note(ev)
 		}
@@ -277,7 +279,20 @@ func (fx *Effects) since(ctx context.Context, row *cairn.Session, p past) (seen 
 		return seen, 0, err
 	}
 	// What comes in from here on makes an append on top of after fail, so that it is not overlooked.
-	first, last, err := fx.Log.Bounds(ctx, row.Log())
+	first, last, err := r.Log.Bounds(ctx, row.Log())
 	seen.Trimmed = p.after+1 < first && p.after < last
 	return seen, min(after, last), err
+}
+
+// DiscardAttempt takes back what a dead try of the step's first effect has told, and completes the log up to the step.
+func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
+	_, last, err := r.Log.Bounds(ctx, l.Row.Log())
+	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.
+	if err == nil && (last != l.LogLast || last <= l.Run.StartSequence) {
+		p := pastOf(l.Row, l.Run)
+		p.Deferred = len(l.Deferred.Steps)
+		last, err = r.reconcile(ctx, l.Row, p)
+	}
+	l.Emit.At(last)
+	return err
 }

@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
@@ -57,21 +56,21 @@ const beginTries = 16
 
 // Begin starts a run: one write that takes the lease, records the run and adds its messages. A session that this
 // process drove last costs no read.
-func (fx *Effects) Begin(ctx context.Context, in BeginIn) (turn.Begun, error) {
-	defer fx.cache.Expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
-	l, err := fx.tryBegin(ctx, in)
-	return fx.part(ctx, l, err)
+func (r *Runs) Begin(ctx context.Context, in BeginIn) (turn.Begun, error) {
+	defer r.Cache.Expect(in.SessionID, in.RunID)() // others see the run before this process has it in memory
+	l, err := r.tryBegin(ctx, in)
+	return r.part(ctx, l, err)
 }
 
-func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) {
-	known, current := fx.cache.Take(in.SessionID)
+func (r *Runs) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) {
+	known, current := r.Cache.Take(in.SessionID)
 	if current {
-		err := fx.begin(ctx, known, in)
-		if !fx.outdated(err) && !refused(err) {
+		err := r.begin(ctx, known, in)
+		if !r.outdated(err) && !refused(err) {
 			return known, err
 		}
 	} else if known == nil && in.Create != nil {
-		l, err := fx.create(ctx, in)
+		l, err := r.create(ctx, in)
 		if !errors.Is(err, cairn.ErrExists) {
 			return l, err
 		}
@@ -79,13 +78,13 @@ func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*session.Live, err
 	var err error
 	for range beginTries {
 		var l *session.Live
-		if l, err = fx.read(ctx, in.SessionID, known); err != nil {
+		if l, err = r.read(ctx, in.SessionID, known); err != nil {
 			if errors.Is(err, cairn.ErrNotFound) && in.Create != nil {
-				return fx.create(ctx, in)
+				return r.create(ctx, in)
 			}
 			return nil, err
 		}
-		if err = fx.begin(ctx, l, in); !fx.outdated(err) {
+		if err = r.begin(ctx, l, in); !r.outdated(err) {
 			return l, err
 		}
 	}
@@ -94,7 +93,7 @@ func (fx *Effects) tryBegin(ctx context.Context, in BeginIn) (*session.Live, err
 
 // outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or is
 // another one of that id, or somebody ran it since and crashed.
-func (fx *Effects) outdated(err error) bool {
+func (r *Runs) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
 	}
@@ -116,7 +115,7 @@ func refused(err error) bool {
 }
 
 // read loads a session that this process does not have in memory as it is, but perhaps as it was.
-func (fx *Effects) read(ctx context.Context, id string, known *session.Live) (*session.Live, error) {
+func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*session.Live, error) {
 	var err error
 	if known != nil {
 		if known, err = known.Fork(); err != nil { // others may be copying it
@@ -124,28 +123,34 @@ func (fx *Effects) read(ctx context.Context, id string, known *session.Live) (*s
 		}
 		known.Run = nil
 	}
-	l, snap, err := fx.refresh(ctx, id, known)
+	l, snap, err := r.Refresh(ctx, id, known)
 	if err != nil {
 		return nil, err
 	}
 	l.Untold = snap.Session.Status != cairn.SessionActive
-	_, l.LogLast, err = fx.Log.Bounds(ctx, snap.Session.Log())
+	_, l.LogLast, err = r.Log.Bounds(ctx, snap.Session.Log())
 	return l, err
 }
 
+// Create begins the first run of a session that should not exist yet. The error is ErrExists if it does.
+func (r *Runs) Create(ctx context.Context, in BeginIn) (turn.Begun, error) {
+	l, err := r.create(ctx, in)
+	return r.part(ctx, l, err)
+}
+
 // create begins the first run of a session that should not exist yet.
-func (fx *Effects) create(ctx context.Context, in BeginIn) (*session.Live, error) {
-	a, err := fx.agent(in.Agent)
+func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
+	a, err := r.Agent(in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	c := fx.beginning(in, in.LogLast)
+	c := r.beginning(in, in.LogLast)
 	c.Guard = store.Guard{New: true}
 	c.Create = in.Create
 	if a.State != nil {
 		c.InitialState = a.State.Initial()
 	}
-	row, err := fx.commitBegin(ctx, in.SessionID, c)
+	row, err := r.commitBegin(ctx, in.SessionID, c)
 	if errors.Is(err, cairn.ErrAlreadyRunning) {
 		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
 	}
@@ -157,27 +162,27 @@ func (fx *Effects) create(ctx context.Context, in BeginIn) (*session.Live, error
 	}
 	session.Dated(c.Messages, row)
 	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
-	l, err := session.New(&store.Contents{Session: row, State: c.InitialState, Messages: messages}, fx.Now())
+	l, err := session.New(&store.Contents{Session: row, State: c.InitialState, Messages: messages}, r.Now())
 	if err != nil {
 		return nil, err
 	}
 	l.LogLast = in.LogLast
-	fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	r.started(ctx, a, l, c.StartRun, in.Hooks)
 	return l, nil
 }
 
 // beginning is the part of the commit that every new run has in common.
-func (fx *Effects) beginning(in BeginIn, start int64) *store.Commit {
-	fx.stamp(in.Messages, in.RunID)
+func (r *Runs) beginning(in BeginIn, start int64) *store.Commit {
+	r.stamp(in.Messages, in.RunID)
 	return &store.Commit{
 		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
 		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
 }
 
 // stamp says of messages which run brings them. When, says the commit.
-func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
+func (r *Runs) stamp(list []cairn.Message, runID string) []cairn.Message {
 	for i := range list {
 		m := &list[i]
 		m.RunID, m.CreatedAt = runID, time.Time{}
@@ -189,7 +194,7 @@ func (fx *Effects) stamp(list []cairn.Message, runID string) []cairn.Message {
 }
 
 // begin starts a run on a session in memory. On an error the caller forgets the session.
-func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error {
+func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	row := l.Row
 	l.LogLast = max(l.LogLast, in.LogLast)
 	if in.Agent == "" {
@@ -201,26 +206,26 @@ func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error
 	if in.Agent != row.Agent {
 		return cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
 	}
-	a, err := fx.agent(in.Agent)
+	a, err := r.Agent(in.Agent)
 	if err != nil {
 		return err
 	}
 	if a.State != nil && !l.Checked {
-		if err := fx.checkState(ctx, a, l.Doc.Raw()); err != nil {
+		if err := r.checkState(ctx, a, l.Doc.Raw()); err != nil {
 			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
 		}
 		l.Checked = true
 	}
 	crashed := row.Crashed(row.AsOf)
 	if crashed {
-		if err := fx.Kept(ctx, row); err != nil {
+		if err := r.Kept(ctx, row); err != nil {
 			return err
 		}
 	}
 	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
 	}
-	if err := fx.allowed(ctx, row, in.Kind, crashed); err != nil {
+	if err := r.allowed(ctx, row, in.Kind, crashed); err != nil {
 		return err
 	}
 	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
@@ -229,10 +234,10 @@ func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
 	}
-	c := fx.beginning(in, l.LogLast)
+	c := r.beginning(in, l.LogLast)
 	var withdrawn []cairn.Message
 	if row.SuspendedStep != "" {
-		withdrawn = fx.goOn(l, c, in.Kind)
+		withdrawn = r.goOn(l, c, in.Kind)
 	}
 	// The token says which of the sessions that had this id one after the other it is.
 	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !crashed, Lapsed: crashed}
@@ -240,47 +245,47 @@ func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error
 		c.StartRun.PreviousRunID = row.RunID
 	}
 	if crashed {
-		if c.EndRun, err = fx.crashedRun(ctx, row); err != nil {
+		if c.EndRun, err = r.crashedRun(ctx, row); err != nil {
 			return err
 		}
 		c.StartRun.Abandoned = c.EndRun.ID
 		c.DropStaged = true
 	}
-	begun, err := fx.commitBegin(ctx, row.ID, c)
+	begun, err := r.commitBegin(ctx, row.ID, c)
 	if err != nil {
 		return err
 	}
-	l.Sees(begun, fx.Now())
+	l.Sees(begun, r.Now())
 	l.Append(c.Messages)
 	l.Wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
 	if l.Untold {
-		if err := fx.tellTree(ctx, a, row); err != nil {
-			fx.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		if err := r.tellTree(ctx, a, row); err != nil {
+			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 		l.Untold = false
 	}
 	if crashed || row.SuspendedStep != "" && in.Kind != cairn.RunResume {
 		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
 		// that waits for sub-agents that were ended.
-		if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
-			fx.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
+		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
+			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
 		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
 		if row.Step == 0 { // it may have died before it told of those before it
-			err = fx.tellEnds(ctx, l.Row, row.Turn-1)
+			err = r.tellEnds(ctx, l.Row, row.Turn-1)
 		}
 		if err == nil {
-			l.LogLast, err = fx.reconcile(ctx, row, p)
+			l.LogLast, err = r.reconcile(ctx, row, p)
 		}
 		if err != nil {
-			fx.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+			r.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
-	fx.started(ctx, a, l, c.StartRun, in.Hooks)
+	r.started(ctx, a, l, c.StartRun, in.Hooks)
 	for _, ev := range journal.Results(0, withdrawn) {
 		l.Emit.Event(ev)
 	}
@@ -288,25 +293,25 @@ func (fx *Effects) begin(ctx context.Context, l *session.Live, in BeginIn) error
 }
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.
-func (fx *Effects) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := user.Code{What: "the state type", Err: cairn.CodeState, Limit: fx.HookTimeout, Agent: a.Name}
-	_, err := user.Call(ctx, &fx.user, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
+func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
+	u := user.Code{What: "the state type", Err: cairn.CodeState, Limit: r.HookTimeout, Agent: a.Name}
+	_, err := user.Call(ctx, &r.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
 	return err
 }
 
 // commitBegin writes the beginning of a run. Once it is under way it does not end with ctx: a run that was begun but
 // that nobody drives would hold the session until its lease runs out.
-func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	row, err := fx.Store.Commit(ctx, id, c)
+	row, err := r.Store.Commit(ctx, id, c)
 	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, fx.LeaseTTL, err)
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
 	}
-	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != fx.Owner) { // a run of a given id was begun before
+	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of a given id was begun before
 		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: somebody else has begun run %q", id, c.StartRun.ID)
 	}
 	return row, err
@@ -314,11 +319,11 @@ func (fx *Effects) commitBegin(ctx context.Context, id string, c *store.Commit) 
 
 // goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
 // carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
-func (fx *Effects) goOn(l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
+func (r *Runs) goOn(l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		fx.withdraw(c, l.Row, l.Messages, l.Calls, "the conversation went on")
+		r.CancelCalls(c, l.Row, l.Messages, l.Calls, "the conversation went on")
 		withdrawn = c.Messages
 		c.Messages = slices.Concat(withdrawn, messages)
 		return withdrawn
@@ -332,7 +337,7 @@ func (fx *Effects) goOn(l *session.Live, c *store.Commit, kind cairn.RunKind) (w
 }
 
 // allowed says whether a run of some kind may begin on a session.
-func (fx *Effects) allowed(ctx context.Context, row *cairn.Session, kind cairn.RunKind, crashed bool) error {
+func (r *Runs) allowed(ctx context.Context, row *cairn.Session, kind cairn.RunKind, crashed bool) error {
 	if row.Status == cairn.SessionActive && !crashed {
 		return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
 	}
@@ -342,7 +347,7 @@ func (fx *Effects) allowed(ctx context.Context, row *cairn.Session, kind cairn.R
 			return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
 		}
 		if row.Status == cairn.SessionPaused {
-			what, err := fx.WaitsFor(ctx, row)
+			what, err := r.WaitsFor(ctx, row)
 			if err == nil && what != "" {
 				err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
 			}
@@ -391,58 +396,73 @@ func openers(l *session.Live, in BeginIn) []cairn.Message {
 }
 
 // started makes a session driven, once its run is recorded.
-func (fx *Effects) started(ctx context.Context, a *cairn.Agent, l *session.Live, run *cairn.Run, hooks *cairn.Hooks) {
+func (r *Runs) started(ctx context.Context, a *cairn.Agent, l *session.Live, run *cairn.Run, hooks *cairn.Hooks) {
 	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
 	l.Run = run
-	fx.runs(l, a, hooks)
+	r.Drives(l, a, hooks)
 	l.LastCommit = l.Row.UpdatedAt
-	l.Emit = fx.log.Emitter(ctx, l.Row, run.ID, l.LogLast)
-	l.Sink = local{fx}
+	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
 	l.Drives(run.ID)
-	fx.cache.Drive(l)
+	r.Cache.Drive(l)
 	l.Emit.Event(journal.Begin(run, l.Row.MessageCount))
 	l.Unopened = true
 	if l.Row.SuspendedStep == "" {
 		return
 	}
-	if st := fx.newStep(l, a, l.Row.Step+1); l.Reopen(st) {
+	if st := l.NewStep(l.Row.Step + 1); l.Reopen(st) {
 		l.Step = st
 		l.Emit.Event(journal.StepStart(st.Number))
 	}
 }
 
-// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
-// that step.
-func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) error {
-	l.Unopened = false
-	work, key := l.Work(ctx)
-	defer l.Release(key)
-	if err := fx.tellBefore(ctx, work, a, l); err != nil {
-		return err
-	}
-	previous := l.Run.PreviousRunID
-	pick := func(h *cairn.Hooks) user.Hook {
-		switch {
-		case previous != "" && h.RunResumed != nil:
-			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
-		case previous == "" && h.RunStart != nil:
-			return func(ctx context.Context, step *cairn.Step) error { h.RunStart(ctx, step); return nil }
-		}
-		return nil
-	}
-	if !l.Hooks().Any(func(h *cairn.Hooks) bool { return pick(h) != nil }) {
-		return nil
-	}
-	opening := fx.newScope(l, 0)
-	opening.Observe(work, "run's", pick)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return fx.put(ctx, a, l, &step.Opening{Writes: opening.End()}, false)
-}
-
 // Evict drops what is kept in memory of the sessions of a tree that nobody drives.
-func (fx *Effects) Evict(root string) { fx.cache.Evict(root) }
+func (r *Runs) Evict(root string) { r.Cache.Evict(root) }
 
 // Forget drops a session that is no longer driven here without having come to an end.
-func (fx *Effects) Forget(at turn.Position) { fx.cache.Forget(at) }
+func (r *Runs) Forget(at turn.Position) { r.Cache.Forget(at) }
+
+// part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
+// have taken the run over from itself.
+func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun, error) {
+	if err != nil || l == nil {
+		return turn.Begun{}, err
+	}
+	b := l.Begun()
+	if !r.Apart {
+		return b, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
+	defer cancel()
+	r.Cache.Drop(l)
+	defer l.Emit.Close()
+	if err := l.Emit.Flush(ctx); err != nil {
+		r.Logger.Warn("the beginning of a run was not written to the event log; its first effect will", "session", b.SessionID, "run", b.RunID, "error", err)
+	}
+	l.LogLast = l.Emit.Position()
+	base, err := l.Fork()
+	if err != nil {
+		return turn.Begun{}, err
+	}
+	r.Cache.Keep(base)
+	return b, nil
+}
+
+// Refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
+// since only.
+func (r *Runs) Refresh(ctx context.Context, id string, known *session.Live) (*session.Live, *store.Contents, error) {
+	if known != nil {
+		snap, err := r.Store.Read(ctx, id, store.ToDrive(len(known.Messages)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if known.GrewInto(snap.Session) {
+			return known, snap, known.Grow(snap, r.Now())
+		}
+	}
+	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := session.New(snap, r.Now())
+	return l, snap, err
+}

@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // FailCorrupt fails the run of a session that nobody drives and of which something that is stored cannot be read, because of
 // that: whoever took it over would not get further. What can be read stays. The error says that the session was not failed:
 // its row cannot be read either, a run holds it, or it has no run to fail.
-func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) error {
-	row, err := store.Load(ctx, fx.Store, id)
+func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
+	row, err := store.Load(ctx, r.Store, id)
 	if err != nil {
 		return err
 	}
@@ -21,8 +21,8 @@ func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) erro
 	switch {
 	case row.Crashed(row.AsOf):
 		c.Guard.Lapsed = true
-		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner} // fences the dead process off, should it still live
-	case row.Status == cairn.SessionActive && row.Lease.Owner == fx.Owner && fx.cache.Get(id) == nil: // taken to be driven, in vain
+		c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner} // fences the dead process off, should it still live
+	case row.Status == cairn.SessionActive && row.Lease.Owner == r.Owner && r.Cache.Get(id) == nil: // taken to be driven, in vain
 		c.Guard.Token = row.Lease.Token
 		c.Lease = store.LeaseChange{Action: store.LeaseRelease}
 	case row.Status == cairn.SessionPaused:
@@ -30,31 +30,31 @@ func (fx *Effects) FailCorrupt(ctx context.Context, id string, cause error) erro
 	default:
 		return store.Conflict(cairn.CodeRunning, row, "session %q has no run that could be failed, it is %s", id, row.Status)
 	}
-	run, err := store.FindRun(ctx, fx.Store, id, row.RunID)
+	run, err := store.FindRun(ctx, r.Store, id, row.RunID)
 	if err != nil {
 		run = &cairn.Run{ID: row.RunID, Agent: row.Agent, Kind: cairn.RunExecute, Turn: row.Turn}
 	}
 	run.Status, run.Reason, run.Error, run.Suspended = cairn.RunFailed, cairn.ReasonError, cairn.AsError(cause), nil
 	run.Steps, run.Usage = row.Step, row.RunUsage
 	c.EndRun = run
-	if open, err := fx.Store.Calls(ctx, store.CallQuery{SessionID: id, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}); err == nil {
+	if open, err := r.Store.Calls(ctx, store.CallQuery{SessionID: id, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}); err == nil {
 		for _, call := range open.Items {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Drop(call, "the session cannot be read", row.AsOf), Seen: call.Version})
 		}
 	}
-	after, err := fx.Store.Commit(ctx, id, c)
+	after, err := r.Store.Commit(ctx, id, c)
 	if err != nil {
 		return err
 	}
-	fx.Evict(row.RootID)
-	fx.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
-	if err := fx.leaveChildren(ctx, after, time.Time{}); err != nil {
-		fx.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
+	r.Evict(row.RootID)
+	r.Logger.Error("a session cannot be read; its run was failed", "session", id, "run", run.ID, "error", cause)
+	if err := r.ReapChildren(ctx, after, time.Time{}); err != nil {
+		r.Logger.Warn("sub-agents of a session that cannot be read still wait", "session", id, "error", err)
 	}
 	p := pastOf(after, run)
 	p.End, p.Fresh, p.token = true, true, nextToken(after)
-	if _, err := fx.reconcile(ctx, after, p); err != nil {
-		fx.Logger.Warn("the log of a session that cannot be read was not completed", "session", id, "error", err)
+	if _, err := r.reconcile(ctx, after, p); err != nil {
+		r.Logger.Warn("the log of a session that cannot be read was not completed", "session", id, "error", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -30,18 +30,18 @@ type Completion struct {
 // have been lost in an earlier turn. What is missing is added when it is missing at two looks in a row, which the caller
 // spaces, since the process that ended the run may be about to append it; of a session that has not changed since the last
 // run of the root began it is added at once. runs are further ones that readers wait for, with their sessions.
-func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
+func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]string) error {
 	if !c.begun {
-		if err := fx.beginCompletion(ctx, c); err != nil || !c.begun {
+		if err := r.beginCompletion(ctx, c); err != nil || !c.begun {
 			return err
 		}
 	}
-	rows, err := fx.changed(ctx, c)
+	rows, err := r.changed(ctx, c)
 	if err != nil {
 		return err
 	}
 	if len(rows) == 0 { // nothing has changed, or there is no such tree any more
-		if _, err := store.Load(ctx, fx.Store, c.Root); err != nil {
+		if _, err := store.Load(ctx, r.Store, c.Root); err != nil {
 			return err
 		}
 	}
@@ -57,8 +57,8 @@ func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]
 		}
 		ok := c.told[row.ID] == row.Version
 		if !ok {
-			if ok, err = fx.endTold(ctx, row); err == nil && !ok && c.late[row.ID] == row.Version {
-				err = fx.tellEnds(ctx, row, row.Turn)
+			if ok, err = r.endTold(ctx, row); err == nil && !ok && c.late[row.ID] == row.Version {
+				err = r.tellEnds(ctx, row, row.Turn)
 				ok = err == nil
 			}
 			errs = errors.Join(errs, err)
@@ -72,16 +72,16 @@ func (fx *Effects) Complete(ctx context.Context, c *Completion, runs map[string]
 	if c.told, c.late = told, late; len(late) == 0 {
 		c.since = since
 	}
-	return errors.Join(errs, fx.tellRuns(ctx, c, rows, runs), fx.completeOlder(ctx, c))
+	return errors.Join(errs, r.tellRuns(ctx, c, rows, runs), r.completeOlder(ctx, c))
 }
 
 // completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's last
 // run began.
-func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
+func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 	if c.older == nil {
 		return nil
 	}
-	page, err := fx.Store.List(ctx, *c.older)
+	page, err := r.Store.List(ctx, *c.older)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
 		if row.Status == cairn.SessionActive || row.RunID == "" {
 			continue
 		}
-		ok, err := fx.endTold(ctx, row)
+		ok, err := r.endTold(ctx, row)
 		if err == nil && !ok {
-			err = fx.tellEnds(ctx, row, row.Turn)
+			err = r.tellEnds(ctx, row, row.Turn)
 		}
 		errs = errors.Join(errs, err)
 	}
@@ -104,13 +104,13 @@ func (fx *Effects) completeOlder(ctx context.Context, c *Completion) error {
 }
 
 // beginCompletion finds out from when on the tree is to be looked at.
-func (fx *Effects) beginCompletion(ctx context.Context, c *Completion) error {
-	root, err := store.Load(ctx, fx.Store, c.Root)
+func (r *Runs) beginCompletion(ctx context.Context, c *Completion) error {
+	root, err := store.Load(ctx, r.Store, c.Root)
 	if err != nil {
 		return err
 	}
 	if root.RunID != "" {
-		run, err := store.FindRun(ctx, fx.Store, root.ID, root.RunID)
+		run, err := store.FindRun(ctx, r.Store, root.ID, root.RunID)
 		if err != nil {
 			return err
 		}
@@ -122,11 +122,11 @@ func (fx *Effects) beginCompletion(ctx context.Context, c *Completion) error {
 }
 
 // changed lists the sessions of a tree that may have changed, each after those below it.
-func (fx *Effects) changed(ctx context.Context, c *Completion) ([]*cairn.Session, error) {
+func (r *Runs) changed(ctx context.Context, c *Completion) ([]*cairn.Session, error) {
 	q := store.SessionQuery{RootID: c.Root, UpdatedAfter: c.since}
 	var rows []*cairn.Session
 	for {
-		page, err := fx.Store.List(ctx, q)
+		page, err := r.Store.List(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (fx *Effects) changed(ctx context.Context, c *Completion) ([]*cairn.Session
 }
 
 // tellRuns completes the log for runs that are not the last of their sessions.
-func (fx *Effects) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Session, runs map[string]string) error {
+func (r *Runs) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Session, runs map[string]string) error {
 	if c.runs == nil {
 		c.runs = map[string]int64{}
 	}
@@ -168,13 +168,13 @@ func (fx *Effects) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Se
 		}
 		if row == nil {
 			var err error
-			if row, err = store.Load(ctx, fx.Store, session); err != nil {
+			if row, err = store.Load(ctx, r.Store, session); err != nil {
 				errs = errors.Join(errs, err)
 				continue
 			}
 		}
 		if row.RunID != run {
-			if err := fx.Reconcile(ctx, row, run); err != nil && !errors.Is(err, cairn.ErrNotFound) { // not found: queued
+			if err := r.Reconcile(ctx, row, run); err != nil && !errors.Is(err, cairn.ErrNotFound) { // not found: queued
 				errs = errors.Join(errs, err)
 				continue
 			}

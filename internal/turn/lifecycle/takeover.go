@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 )
 
 // crashedRun returns the record with which a run whose process died is closed.
-func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
-	run, err := store.FindRun(ctx, fx.Store, row.ID, row.RunID)
+func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, error) {
+	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -25,112 +25,111 @@ func (fx *Effects) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.R
 // Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
 // has no RunID. The hooks are called as those of [BeginIn] are; nil means none.
-func (fx *Effects) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
-	l, err := fx.takeOver(ctx, id, hooks)
-	return fx.part(ctx, l, err)
+func (r *Runs) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
+	l, err := r.takeOver(ctx, id, hooks)
+	return r.part(ctx, l, err)
 }
 
 // takeOver returns nothing if it has failed the run.
-func (fx *Effects) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*session.Live, error) {
-	row, err := store.Load(ctx, fx.Store, id)
+func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*session.Live, error) {
+	row, err := store.Load(ctx, r.Store, id)
 	if err != nil {
 		return nil, err
 	}
-	a, err := fx.agent(row.Agent)
+	a, err := r.Agent(row.Agent)
 	if err != nil {
 		return nil, err
 	}
 	if row.Status == cairn.SessionActive {
-		if err := fx.Kept(ctx, row); err != nil {
+		if err := r.Kept(ctx, row); err != nil {
 			return nil, err
 		}
 	}
-	if row.Recoveries >= fx.MaxRecoveries {
+	if row.Recoveries >= r.MaxRecoveries {
 		cause := cairn.Errorf(cairn.CodeCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
-		return nil, fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
+		return nil, r.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
 	}
-	taken, err := fx.takeLease(ctx, row)
+	taken, err := r.takeLease(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	l, err := fx.assume(ctx, taken, a, hooks)
+	l, err := r.assume(ctx, taken, a, hooks)
 	if err != nil && ctx.Err() != nil {
-		fx.giveBack(ctx, taken)
+		r.giveBack(ctx, taken)
 	}
 	return l, err
 }
 
 // takeLease takes the lease of a dead process. Like a beginning it does not end with ctx once it is under way.
-func (fx *Effects) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
+func (r *Runs) takeLease(ctx context.Context, row *cairn.Session) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	return fx.Store.Commit(ctx, row.ID, &store.Commit{
+	return r.Store.Commit(ctx, row.ID, &store.Commit{
 		Guard:     store.Guard{Lapsed: true, Version: row.Version},
 		Recovered: true,
-		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner, TTL: fx.LeaseTTL},
+		Lease:     store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	})
 }
 
 // giveBack releases a lease under which nothing was done, since ctx ended: nobody is to have to wait until it runs out.
-func (fx *Effects) giveBack(ctx context.Context, taken *cairn.Session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fx.LeaseTTL)
+func (r *Runs) giveBack(ctx context.Context, taken *cairn.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	_, err := fx.Store.Commit(ctx, taken.ID, &store.Commit{
+	_, err := r.Store.Commit(ctx, taken.ID, &store.Commit{
 		Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
 	if err != nil {
-		fx.Logger.Warn("lease not released; it will run out", "session", taken.ID, "error", err)
+		r.Logger.Warn("lease not released; it will run out", "session", taken.ID, "error", err)
 	}
 }
 
 // assume reads what a dead process left, once its lease was taken, and takes back what it did not commit.
-func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
+func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
-	snap, err := fx.Store.Read(ctx, id, store.ToDrive(0))
+	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
 	if err != nil {
 		return nil, err
 	}
 	if snap.Session.Lease.Token != taken.Lease.Token { // so long ago that the next one has it
 		return nil, store.Conflict(cairn.CodeRunning, snap.Session, "session %q was taken over by another process", id)
 	}
-	l, err := session.New(snap, fx.Now())
+	l, err := session.New(snap, r.Now())
 	if err != nil {
 		return nil, err
 	}
 	row := l.Row
-	fx.runs(l, a, hooks)
-	if l.Run, err = store.FindRun(ctx, fx.Store, id, row.RunID); err != nil {
+	r.Drives(l, a, hooks)
+	if l.Run, err = store.FindRun(ctx, r.Store, id, row.RunID); err != nil {
 		return nil, err
 	}
-	if err := fx.restore(l, a, snap.Staged); err != nil {
+	if err := l.Restore(snap.Staged); err != nil {
 		return nil, err
 	}
 	p := pastOf(row, l.Run)
 	if row.Step == 0 {
-		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+		if err := r.tellEnds(ctx, row, row.Turn-1); err != nil {
 			return nil, err
 		}
 	}
-	last, err := fx.reconcile(ctx, row, p)
+	last, err := r.reconcile(ctx, row, p)
 	if err != nil {
 		return nil, err
 	}
 	if l.Run.Kind != cairn.RunResume { // the dead process may not have come to it
-		if err := fx.leaveChildren(ctx, row, l.Run.StartedAt); err != nil {
+		if err := r.ReapChildren(ctx, row, l.Run.StartedAt); err != nil {
 			return nil, err
 		}
 	}
-	l.LastCommit = l.Now(fx.Now())
-	l.Emit = fx.log.Emitter(ctx, row, l.Run.ID, last)
-	l.Sink = local{fx}
+	l.LastCommit = l.Now(r.Now())
+	l.Emit = r.Journal.Emitter(ctx, row, l.Run.ID, last)
 	l.Drives(l.Run.ID)
-	fx.cache.Drive(l)
-	stop, err := fx.Store.Renew(ctx, id, row.Lease.Token, fx.LeaseTTL)
+	r.Cache.Drive(l)
+	stop, err := r.Store.Renew(ctx, id, row.Lease.Token, r.LeaseTTL)
 	if err != nil {
-		fx.cache.Drop(l)
+		r.Cache.Drop(l)
 		return nil, err
 	}
 	if stop != nil {
@@ -143,19 +142,19 @@ func (fx *Effects) assume(ctx context.Context, taken *cairn.Session, a *cairn.Ag
 }
 
 // Settle ends the run of a process that died, without driving it on.
-func (fx *Effects) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+func (r *Runs) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	if stop.Kind == cairn.StopAbort {
-		return fx.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: abortError(stop)})
+		return r.settle(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
 	}
-	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
+	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
 }
 
 // Abandon ends the run of a process that died, because somebody goes on from elsewhere.
-func (fx *Effects) Abandon(ctx context.Context, row *cairn.Session) error {
-	return fx.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
+func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
+	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
 }
 
-func abortError(stop cairn.Stop) *cairn.Error {
+func Aborted(stop cairn.Stop) *cairn.Error {
 	if stop.Reason == "" {
 		return cairn.Errorf(cairn.CodeAborted, "the run was aborted")
 	}
@@ -163,45 +162,45 @@ func abortError(stop cairn.Stop) *cairn.Error {
 }
 
 // settle ends the run of a process that died, with the status and reasons of how.
-func (fx *Effects) settle(ctx context.Context, row *cairn.Session, how cairn.Run) error {
-	run, err := fx.crashedRun(ctx, row)
+func (r *Runs) settle(ctx context.Context, row *cairn.Session, how cairn.Run) error {
+	run, err := r.crashedRun(ctx, row)
 	if err != nil {
 		return err
 	}
 	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
 	c := &store.Commit{
 		Guard:  store.Guard{Lapsed: true, Version: row.Version},
-		EndRun: run, Status: sessionStatus(how.Status), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: fx.Owner}, // fences the dead process off, should it still live
+		EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner}, // fences the dead process off, should it still live
 	}
 	if row.SuspendedStep != "" {
-		snap, err := fx.Store.Read(ctx, row.ID, store.ToDrive(0))
+		snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(0))
 		if err != nil {
 			return err
 		}
-		fx.withdraw(c, snap.Session, snap.Messages, snap.Calls, "the run was stopped")
+		r.CancelCalls(c, snap.Session, snap.Messages, snap.Calls, "the run was stopped")
 	}
-	if row, err = fx.Store.Commit(ctx, row.ID, c); err != nil {
+	if row, err = r.Store.Commit(ctx, row.ID, c); err != nil {
 		return err
 	}
-	if err := fx.leaveChildren(ctx, row, time.Time{}); err != nil {
+	if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
 		return err
 	}
 	if row.Step == 0 {
-		if err := fx.tellEnds(ctx, row, row.Turn-1); err != nil {
+		if err := r.tellEnds(ctx, row, row.Turn-1); err != nil {
 			return err
 		}
 	}
 	p := pastOf(row, run)
 	p.End, p.Fresh = true, true
-	if _, err = fx.reconcile(ctx, row, p); err != nil {
+	if _, err = r.reconcile(ctx, row, p); err != nil {
 		return err
 	}
-	fx.tellClosed(ctx, row, run, c.Messages)
+	r.Announce(ctx, row, run, c.Messages)
 	return nil
 }
 
-func sessionStatus(s cairn.RunStatus) cairn.SessionStatus {
+func StatusAfter(s cairn.RunStatus) cairn.SessionStatus {
 	switch s {
 	case cairn.RunCompleted:
 		return cairn.SessionCompleted

@@ -1,4 +1,4 @@
-package effects
+package lifecycle
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 const stopsAtOnce = 16
 
 // Below lists the sessions below one in its tree that have one of some statuses.
-func (fx *Effects) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.SessionStatus) ([]cairn.Session, error) {
+func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.SessionStatus) ([]cairn.Session, error) {
 	q := store.SessionQuery{RootID: row.RootID, Statuses: statuses, Limit: 1000}
 	if row.ParentID != "" { // those that lead to it may have any status
 		q.Statuses = nil
 	}
 	var all []cairn.Session
 	for {
-		page, err := fx.Store.List(ctx, q)
+		page, err := r.Store.List(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -52,10 +52,10 @@ func (fx *Effects) Below(ctx context.Context, row *cairn.Session, statuses ...ca
 
 // StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is asked
 // as well: by this call, or by whoever begins it, since the run above has been asked by then.
-func (fx *Effects) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	asked := map[string]bool{}
 	for {
-		list, err := fx.Below(ctx, row, cairn.SessionActive)
+		list, err := r.Below(ctx, row, cairn.SessionActive)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (fx *Effects) StopBelow(ctx context.Context, row *cairn.Session, stop cairn
 			return nil
 		}
 		for _, level := range levels(fresh) {
-			if err := fx.stopAll(ctx, level, stop); err != nil {
+			if err := r.stopAll(ctx, level, stop); err != nil {
 				return err
 			}
 		}
@@ -96,10 +96,10 @@ func levels(list []cairn.Session) (groups [][]cairn.Session) {
 }
 
 // stopAll asks the runs of sessions to stop.
-func (fx *Effects) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
+func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
 	for i := range list { // what is driven here need not wait for the store
 		stop.RunID = list[i].RunID
-		fx.RequestStop(list[i].ID, stop)
+		r.RequestStop(list[i].ID, stop)
 	}
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, stopsAtOnce)
@@ -110,7 +110,7 @@ func (fx *Effects) stopAll(ctx context.Context, list []cairn.Session, stop cairn
 			defer func() { <-slots }()
 			one := stop
 			one.RunID = list[i].RunID
-			if err := fx.Store.RequestStop(ctx, list[i].ID, one); err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound) {
+			if err := r.Store.RequestStop(ctx, list[i].ID, one); err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound) {
 				errs[i] = err
 			}
 		})
@@ -119,10 +119,10 @@ func (fx *Effects) stopAll(ctx context.Context, list []cairn.Session, stop cairn
 	return errors.Join(errs...)
 }
 
-// passBelow asks the runs below a session that was asked to stop, where no goroutine of the session's own does.
-func (fx *Effects) passBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	if !fx.Apart {
+// PassBelow asks the runs below a session that was asked to stop, where no goroutine of the session's own does.
+func (r *Runs) PassBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if !r.Apart {
 		return nil
 	}
-	return fx.StopBelow(ctx, row, stop)
+	return r.StopBelow(ctx, row, stop)
 }

@@ -1,0 +1,93 @@
+package effects
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// open calls the hooks for the beginning of a run, as part of the first effect of its first step. What they write is part of
+// that step.
+func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) error {
+	l.Unopened = false
+	work, key := l.Work(ctx)
+	defer l.Release(key)
+	if err := fx.announcePast(ctx, work, l); err != nil {
+		return err
+	}
+	previous := l.Run.PreviousRunID
+	pick := func(h *cairn.Hooks) user.Hook {
+		switch {
+		case previous != "" && h.RunResumed != nil:
+			return func(ctx context.Context, step *cairn.Step) error { h.RunResumed(ctx, step, previous); return nil }
+		case previous == "" && h.RunStart != nil:
+			return func(ctx context.Context, step *cairn.Step) error { h.RunStart(ctx, step); return nil }
+		}
+		return nil
+	}
+	if !l.Hooks().Any(func(h *cairn.Hooks) bool { return pick(h) != nil }) {
+		return nil
+	}
+	opening := fx.Scope(l, 0)
+	opening.Observe(work, "run's", pick)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fx.put(ctx, a, l, &step.Opening{Writes: opening.End()}, false)
+}
+
+// announcePast calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending
+// calls.
+func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) error {
+	if id := l.Run.Abandoned; id != "" && l.Hooks().Any(func(h *cairn.Hooks) bool { return h.RunInterrupt != nil }) {
+		run, err := store.FindRun(ctx, fx.Store, l.Row.ID, id)
+		if err != nil {
+			return err
+		}
+		fx.Announce(ctx, l.Row, run, nil)
+	}
+	if i := l.Run.FirstMessage; i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
+		fx.AnnounceClosed(work, l, l.Messages[i:i+1])
+	}
+	return nil
+}
+
+// tell tells the hooks of the end of a run whose effects run apart. If it is carried out again they hear of it again:
+// by then nobody holds the session's lease, under which it could be remembered.
+func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) error {
+	a, err := fx.Agent(at.Agent)
+	if err != nil {
+		return err
+	}
+	row, err := store.Load(ctx, fx.Store, at.SessionID)
+	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l, err := fx.Over(ctx, row, at.RunID, row.MessageCount)
+	if err != nil {
+		return err
+	}
+	defer l.Emit.Close()
+	fx.Drives(l, a, hooksOf(ctx))
+	if givenUp != nil {
+		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
+	} else {
+		fx.RunEnded(ctx, l, l.Run)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if fx.Ended != nil {
+		fx.Ended(ctx, l.Run, l.Row)
+	}
+	return l.Emit.Flush(ctx)
+}

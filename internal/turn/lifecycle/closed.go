@@ -1,0 +1,75 @@
+package lifecycle
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Announce calls the hooks for a run that was ended without being driven to its end, and for the results with which
+// its calls were closed. It is committed already, so what goes wrong is only logged. The agent may be unknown here.
+func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
+	a, err := r.Agent(row.Agent)
+	if err != nil || !user.HooksOf(r.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {
+		return user.EndHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil)
+	}) {
+		return
+	}
+	from := row.MessageCount
+	if len(results) > 0 {
+		from = 0
+	}
+	l, err := r.Over(ctx, row, run.ID, from)
+	if err == nil {
+		defer l.Emit.Close()
+		r.Drives(l, a, nil)
+		r.AnnounceClosed(ctx, l, results)
+		r.RunEnded(ctx, l, l.Run)
+		err = l.Emit.Flush(ctx)
+	}
+	if err != nil {
+		r.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", run.ID, "error", err)
+	}
+}
+
+// AnnounceClosed calls OnMessage and AfterTool for the results with which calls were closed.
+func (r *Runs) AnnounceClosed(ctx context.Context, l *session.Live, results []cairn.Message) {
+	s := r.Scope(l, l.Run.Steps).Freeze("after the run has ended")
+	for i := range results {
+		for _, one := range results[i].ToolResults() {
+			s.Result(ctx, &step.Call{Use: transcript.Use(l.Messages, one), Result: &step.Result{Result: one}}, results[i].ID)
+		}
+	}
+}
+
+// Over reads a session whose run has ended, for its hooks, with its messages from an index on. The caller closes the
+// emitter.
+func (r *Runs) Over(ctx context.Context, row *cairn.Session, runID string, from int) (*session.Live, error) {
+	snap, err := r.Store.Read(ctx, row.ID, store.ToDrive(from))
+	if err != nil {
+		return nil, err
+	}
+	l, err := session.New(snap, r.Now())
+	if err != nil {
+		return nil, err
+	}
+	if l.Run, err = store.FindRun(ctx, r.Store, row.ID, runID); err != nil {
+		return nil, err
+	}
+	_, last, err := r.Log.Bounds(ctx, row.Log())
+	if err != nil {
+		return nil, err
+	}
+	l.Emit = r.Journal.Emitter(ctx, l.Row, runID, last)
+	return l, nil
+}
+
+// RunEnded calls the hooks for a run's end, which was committed.
+func (r *Runs) RunEnded(ctx context.Context, l *session.Live, run *cairn.Run) {
+	r.Scope(l, run.Steps).Freeze("after the run has ended").RunEnded(ctx, run)
+}

@@ -1,0 +1,115 @@
+// Package lifecycle has what happens to a run from outside its loop: it begins runs, takes over those of dead processes,
+// ends those that nothing drives, closes calls whose deadline has passed, and completes the log of what dead processes left.
+// The steps of a run are not made here: that is for package effects, which this one does not know.
+package lifecycle
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Config is what runs need of their host.
+type Config struct {
+	Store  store.Store
+	Log    store.Log
+	Agents func(name string) (*cairn.Agent, bool)
+	Hooks  []*cairn.Hooks
+	Logger *slog.Logger
+	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
+	Now func() time.Time
+	// Owner names this process in leases.
+	Owner    string
+	LeaseTTL time.Duration
+	// Coalesce is how long events may be held back to be written together.
+	Coalesce time.Duration
+	// StopGrace is how long user code may run after its context has ended.
+	StopGrace time.Duration
+	// HookTimeout bounds hooks, guards and their like; 0 is no bound.
+	HookTimeout time.Duration
+	// MaxRecoveries bounds how often a run is taken over without committing a step.
+	MaxRecoveries int
+	// CacheSessions bounds how many sessions that nothing drives are kept in memory.
+	CacheSessions int
+	// CacheBytes bounds about how much they hold together; a negative value does not.
+	CacheBytes int64
+	// Go calls a function in a goroutine of its own, as the go statement does.
+	Go func(func())
+	// Apart says that effects are remote: each may run in another process than the one before, so what one leaves for the next
+	// goes through the store.
+	Apart bool
+	// Keeper is the host that drives runs, if it finds out by itself that a process has died; else nil.
+	Keeper Keeper
+}
+
+// Runs are the runs of a process's sessions, from their begin to their end. It is safe for concurrent use.
+type Runs struct {
+	Config
+	Cache   *session.Cache
+	Journal *journal.Log
+	User    user.Caller
+	// Unpublished are sub-agents' sessions whose last run has ended here, with an end that is not on the log.
+	Unpublished sync.Map
+	// companions are the companion tools by agent, since making them costs.
+	companions sync.Map // of *cairn.Agent to []cairn.Tool
+}
+
+// New returns the runs of a process by a configuration whose every field but Keeper is set.
+func New(c Config) *Runs {
+	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog()}
+	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
+	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger
+	return r
+}
+
+// Agent returns a registered agent.
+func (r *Runs) Agent(name string) (*cairn.Agent, error) {
+	a, ok := r.Agents(name)
+	if !ok {
+		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
+	}
+	return a, nil
+}
+
+// Given returns the tools through which an agent talks to its companions.
+func (r *Runs) Given(a *cairn.Agent) []cairn.Tool {
+	if len(a.Companions) == 0 {
+		return nil
+	}
+	list, ok := r.companions.Load(a)
+	if !ok {
+		list, _ = r.companions.LoadOrStore(a, a.CompanionTools())
+	}
+	return list.([]cairn.Tool)
+}
+
+// Drives says which agent drives a session in memory from now on, with the hooks of the call that began the run.
+func (r *Runs) Drives(l *session.Live, a *cairn.Agent, call *cairn.Hooks) {
+	l.Runs(a, r.Given(a), r.Hooks, call)
+}
+
+// Scope returns a scope for user code that is called in a step of a session.
+func (r *Runs) Scope(l *session.Live, number int, below ...*step.Writes) *user.Scope {
+	s := new(user.Scope)
+	s.Init(&r.User, l, l.Emit, number, below)
+	return s
+}
+
+// RequestStop makes a run stop at once if this process drives it.
+func (r *Runs) RequestStop(id string, stop cairn.Stop) { r.Cache.RequestStop(id, stop) }
+
+// Abandoned returns how many calls of user code were abandoned and have not returned yet.
+func (r *Runs) Abandoned() int { return r.User.Abandoned() }
+
+// HasTool reports whether an agent has or is given a tool of some name.
+func (r *Runs) HasTool(a *cairn.Agent, name string) bool {
+	return session.Named(name, a.Tools, r.Given(a))
+}

@@ -1,0 +1,91 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can go on.
+func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
+	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
+		return "", nil
+	}
+	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	if err != nil {
+		return "", err
+	}
+	var children []string
+	if run.Suspended != nil {
+		children = run.Suspended.Children
+	}
+	for _, id := range children {
+		child, err := store.Load(ctx, r.Store, id)
+		if errors.Is(err, cairn.ErrNotFound) || err == nil && child.Status != cairn.SessionPaused {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if what, err := r.WaitsFor(ctx, child); err != nil || what == "" {
+			return "", err
+		}
+	}
+	return count(row.OpenCalls-len(children), "call", len(children), "sub-agent"), nil
+}
+
+func overdue(row *cairn.Session, now time.Time) bool {
+	return !row.NextDeadline.IsZero() && !now.Before(row.NextDeadline)
+}
+
+// count puts two numbers of things into words.
+func count(n int, what string, m int, other string) string {
+	say := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	switch {
+	case m == 0:
+		return say(n, what)
+	case n <= 0:
+		return say(m, other)
+	}
+	return say(n, what) + " and " + say(m, other)
+}
+
+// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can go on.
+func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
+	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
+		now := row.AsOf
+		if row.Status != cairn.SessionPaused || !overdue(row, now) {
+			return nil, nil
+		}
+		snap, err := r.Store.Read(ctx, id, store.ToDrive(row.MessageCount))
+		if err != nil {
+			return nil, err
+		}
+		c := &store.Commit{Suspend: &store.Suspend{StepID: row.SuspendedStep, OpenCalls: row.OpenCalls}}
+		for _, call := range snap.Calls {
+			switch {
+			case call.Overdue(now):
+				c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+				c.Suspend.OpenCalls--
+			case call.Status == cairn.CallOpen:
+				c.Suspend.NextDeadline = session.Earlier(c.Suspend.NextDeadline, call.Deadline)
+			}
+		}
+		return c, nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return row.Ready(), nil
+}

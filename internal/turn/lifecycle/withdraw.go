@@ -1,0 +1,187 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// CancelCalls adds to a commit what takes back the wait of a session that was seen: what was answered is told, the rest is closed as not
+// executed, and nobody can answer any more. The commit begins or ends the run that the message belongs to.
+func (r *Runs) CancelCalls(c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall, why string) {
+	reply, open := transcript.Unanswered(messages)
+	results := &cairn.Message{Role: cairn.RoleTool, Origin: cairn.OriginWithdrawn}
+	for _, use := range open {
+		result := transcript.NotExecuted(use, "not executed: "+why)
+		for i := range calls {
+			row := &calls[i]
+			if row.ID != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
+				continue
+			}
+			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
+			if row.Status == cairn.CallAnswered {
+				if told := inbox.Result(row); told != nil {
+					result, w.Call = told, inbox.Settle(*row)
+				}
+			}
+			c.Calls = append(c.Calls, w)
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
+		c.Usage.ToolCalls++
+		if result.IsError {
+			c.Usage.ToolErrors++
+		}
+	}
+	if c.EndRun != nil {
+		c.EndRun.Usage = c.EndRun.Usage.Add(c.Usage)
+	}
+	if len(results.Parts) > 0 {
+		results.ID = fmt.Sprintf("%s/withdrawn%d", reply.ID, len(messages))
+		run := c.StartRun
+		if run == nil {
+			run = c.EndRun
+		}
+		c.Messages = append(c.Messages, r.stamp([]cairn.Message{*results}, run.ID)...)
+	}
+	c.Suspend = &store.Suspend{}
+}
+
+// Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended ends as a stop
+// request says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer paused.
+func (r *Runs) Withdraw(ctx context.Context, id string, stop cairn.Stop) error {
+	for {
+		err := r.tryWithdraw(ctx, id, stop)
+		if !errors.Is(err, cairn.ErrStale) { // else somebody has just answered
+			return err
+		}
+	}
+}
+
+func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) error {
+	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
+	if err != nil {
+		return err
+	}
+	row := snap.Session
+	if row.Status != cairn.SessionPaused {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
+	}
+	run, err := store.FindRun(ctx, r.Store, id, row.RunID)
+	if err != nil {
+		return err
+	}
+	var began int64 // sub-agents that were waited for
+	if run.Suspended != nil {
+		began = int64(len(run.Suspended.Children))
+	}
+	run.Status, run.Reason, run.StopReason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason, nil
+	if stop.Kind == cairn.StopAbort {
+		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
+	}
+	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true,
+		Usage: cairn.Usage{SubAgentRuns: began}}
+	r.CancelCalls(c, row, snap.Messages, snap.Calls, "the run was stopped")
+	after, err := r.Store.Commit(ctx, id, c)
+	if err != nil {
+		return err
+	}
+	r.Evict(id)
+	// Only now: nobody would go on with a session that waits for sub-agents that were ended.
+	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {
+		return err
+	}
+	// Whoever has begun the next run by now may be telling of this end, too: it is told once.
+	p := pastOf(row, run)
+	p.token, p.End, p.Fresh, p.Calls = nextToken(after), true, true, journal.Results(run.Steps, c.Messages)
+	if _, err := r.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
+		r.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
+	}
+	r.Announce(ctx, after, run, c.Messages)
+	return nil
+}
+
+// ReapChildren ends the sub-agents that a session's runs left waiting or at work; those from before a time, unless that is
+// zero.
+func (r *Runs) ReapChildren(ctx context.Context, row *cairn.Session, before time.Time) error {
+	return r.reapChildren(ctx, row, Leaving, before)
+}
+
+// Leaving is why a sub-agent ends whose parent does not need it any more.
+var Leaving = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consulted it ended"}
+
+// reapChildren ends the sub-agents that a session waited for; of those from before a time, unless that is zero.
+func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
+	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
+	for {
+		page, err := r.Store.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			child := &page.Items[i]
+			since := child.CreatedAt
+			if child.Kind == cairn.ChildCompanion { // it may have been consulted again since
+				since = child.UpdatedAt
+			}
+			if !before.IsZero() && !since.Before(before) || !r.Awaits(row, child) {
+				continue
+			}
+			if err := r.ReapChild(ctx, child, stop); err != nil {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+}
+
+// ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's end,
+// is asked to stop: its next step hears of it.
+func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) (err error) {
+	for {
+		stop.RunID = child.RunID
+		switch child.Status {
+		case cairn.SessionPaused:
+			err = r.Withdraw(ctx, child.ID, stop)
+		case cairn.SessionActive:
+			if child.Crashed(child.AsOf) {
+				err = r.Settle(ctx, child, stop)
+				break
+			}
+			if err = r.Store.RequestStop(ctx, child.ID, stop); err == nil {
+				r.RequestStop(child.ID, stop)
+				err = r.PassBelow(ctx, child, stop)
+			}
+		default:
+			return nil
+		}
+		if !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrAlreadyRunning) && !errors.Is(err, cairn.ErrStale) {
+			return err
+		}
+		if child, err = store.Load(ctx, r.Store, child.ID); err != nil { // it has got on meanwhile
+			return err
+		}
+	}
+}
+
+// Awaits reports whether a session that consults a child waits for its answer. A companion that works by itself waits on
+// its own account.
+func (r *Runs) Awaits(parent, child *cairn.Session) bool {
+	if child.Kind != cairn.ChildCompanion {
+		return true
+	}
+	a, ok := r.Agents(parent.Agent)
+	if !ok {
+		return false
+	}
+	kind, ok := a.Companion(child.Agent)
+	return ok && kind.Mode == cairn.Blocking
+}

@@ -1,0 +1,90 @@
+package user
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+)
+
+// HearEnd reports whether any hooks are called at the end, or the suspension, of a run.
+func (hs Hooks) HearEnd(run *cairn.Run) bool {
+	return hs.Any(func(h *cairn.Hooks) bool { return EndHook(h, run) != nil })
+}
+
+// EndHook returns the hook for the way in which a run came to its end, or nil.
+func EndHook(h *cairn.Hooks, run *cairn.Run) Hook {
+	var fn func(context.Context, *cairn.Step, *cairn.Result)
+	switch {
+	case run.Status == cairn.RunCompleted:
+		fn = h.RunComplete
+	case run.Status == cairn.RunFailed:
+		fn = h.RunFail
+	case run.Status == cairn.RunInterrupted:
+		fn = h.RunInterrupt
+	case run.Status.Suspends():
+		fn = h.RunSuspended
+	}
+	if fn == nil {
+		return nil
+	}
+	result := run.Result()
+	return func(ctx context.Context, step *cairn.Step) error { fn(ctx, step, result); return nil }
+}
+
+// Result calls OnMessage and AfterTool for the result of a call, which stands in the message of an id.
+func (s *Scope) Result(ctx context.Context, c *step.Call, message string) {
+	part := cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result}
+	s.Message(ctx, &cairn.Message{ID: message, Role: cairn.RoleTool, Parts: []cairn.Part{part}})
+	s.Observe(ctx, "AfterTool", func(h *cairn.Hooks) Hook {
+		if h.AfterTool == nil {
+			return nil
+		}
+		shown := *c.Result.Result
+		return CallHook(c, func(ctx context.Context, call *cairn.Call) error { h.AfterTool(ctx, call, &shown); return nil })
+	})
+}
+
+// Message calls OnMessage.
+func (s *Scope) Message(ctx context.Context, m *cairn.Message) {
+	s.Observe(ctx, "OnMessage", func(h *cairn.Hooks) Hook {
+		if h.OnMessage == nil {
+			return nil
+		}
+		shown := Shown(m)
+		return func(ctx context.Context, step *cairn.Step) error { h.OnMessage(ctx, step, shown); return nil }
+	})
+}
+
+// Shown returns a copy of a message for user code, which may keep or change it.
+func Shown(m *cairn.Message) *cairn.Message {
+	shown := *m
+	shown.Parts = slices.Clone(m.Parts)
+	for i := range shown.Parts {
+		p := &shown.Parts[i]
+		if p.ToolUse != nil {
+			p.ToolUse = new(*p.ToolUse)
+		}
+		if p.Result != nil {
+			p.Result = new(*p.Result)
+		}
+	}
+	return &shown
+}
+
+// InfoOf identifies a call to user code.
+func InfoOf(c *step.Call) cairn.CallInfo {
+	return cairn.CallInfo{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
+}
+
+// CallHook makes a hook of a function that is given a call.
+func CallHook(c *step.Call, fn func(context.Context, *cairn.Call) error) Hook {
+	info := InfoOf(c)
+	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
+}
+
+// RunEnded calls the hooks for a run's end, which was committed.
+func (s *Scope) RunEnded(ctx context.Context, run *cairn.Run) {
+	s.Observe(ctx, "run's end", func(h *cairn.Hooks) Hook { return EndHook(h, run) })
+}
