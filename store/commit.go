@@ -97,18 +97,6 @@ type Suspend struct {
 	DeadlineIn time.Duration
 }
 
-// Deadline returns the row's next deadline after a commit at the store's time now.
-func (s *Suspend) Deadline(now time.Time) time.Time {
-	if s.DeadlineIn <= 0 {
-		return s.NextDeadline
-	}
-	at := now.Add(s.DeadlineIn)
-	if s.NextDeadline.IsZero() || at.Before(s.NextDeadline) {
-		return at
-	}
-	return s.NextDeadline
-}
-
 // CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to those of
 // the session, CreatedAt where it is new, UpdatedAt and Version.
 type CallWrite struct {

@@ -68,8 +68,9 @@ type Delta struct {
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
 
-	undated []cairn.Message // Messages as they came, if some have no time
-	holders int64           // how many the lease of a new session has had
+	undated []cairn.Message  // Messages as they came, if some have no time
+	holders int64            // how many the lease of a new session has had
+	made    cairn.Checkpoint // what Checkpoint is
 }
 
 // Cut removes what came after a place in the session's past: the messages from the index Messages on, the state pieces
@@ -181,14 +182,7 @@ func stored(t time.Time) time.Time {
 // lease that was seen: a store that may have renewed it since puts its own there.
 func (d *Delta) At(now time.Time) *cairn.Session {
 	now = stored(now)
-	row := d.Row
-	row.UpdatedAt, row.AsOf = now, now
-	if d.New {
-		row.CreatedAt = now
-		row.Lease.Token = d.holders + now.UnixMicro()
-	}
-	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
-	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
+	row := d.RowAt(now)
 	if d.undated != nil {
 		d.Messages = dated(d.undated, now)
 	}
@@ -208,6 +202,20 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 			c.Row.CreatedAt = now
 		}
 	}
+	return row
+}
+
+// RowAt is At for the row alone, for stores whose server fills in all other times.
+func (d *Delta) RowAt(now time.Time) *cairn.Session {
+	now = stored(now)
+	row := d.Row
+	row.UpdatedAt, row.AsOf = now, now
+	if d.New {
+		row.CreatedAt = now
+		row.Lease.Token = d.holders + now.UnixMicro()
+	}
+	row.Lease.Until = d.LeaseUntil.On(now, row.Lease.Until)
+	row.NextDeadline = d.NextDeadline.On(now, row.NextDeadline)
 	return row
 }
 

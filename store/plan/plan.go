@@ -308,10 +308,11 @@ func (d *Delta) checkpoint(c *store.Commit) {
 	if c.Checkpoint == nil {
 		return
 	}
-	row, cp := d.Row, *c.Checkpoint
+	d.made = *c.Checkpoint
+	row, cp := d.Row, &d.made
 	d.Checkpoints++
 	cp.SessionID, cp.Turn, cp.Number, cp.ParentID = row.ID, row.Turn, d.Checkpoints, row.CheckpointID
 	cp.MessageCount, cp.StatePosition = row.MessageCount, row.State.Position
 	row.CheckpointID = cp.ID
-	d.Checkpoint, d.OnceStep = &cp, cp.StepID
+	d.Checkpoint, d.OnceStep = cp, cp.StepID
 }

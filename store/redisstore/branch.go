@@ -2,10 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 var scriptBranch = aboutReading("branch", "branch")
@@ -39,16 +41,17 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	if err != nil {
 		return nil, err
 	}
-	c := &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state}
-	p, err := s.plan(to.ID, c)
-	if err != nil {
-		return nil, err
+	w := &write{s: s, id: to.ID, c: &store.Commit{Create: to}, copied: r.list(2)}
+	w.attempt = rand.Text()
+	w.d = plan.Branch(to, state, len(w.copied))
+	w.fillAfter()
+	row, err := w.rows(ctx)
+	if row == nil && err == nil {
+		seen := &cairn.Session{ID: to.ID}
+		if w.at != nil {
+			seen = w.at.session
+		}
+		err = store.Conflict(cairn.CodeExists, seen, "session %q already exists", to.ID)
 	}
-	// The messages go as they are stored, so they have their times already.
-	messages := r.list(2)
-	p.args[2], p.texts = len(messages), append(p.texts, messages...)
-	for range messages {
-		p.rare.Dated = append(p.rare.Dated, true)
-	}
-	return s.commit(ctx, to.ID, c, p)
+	return row, err
 }

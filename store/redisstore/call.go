@@ -16,23 +16,10 @@ var (
 	scriptCalls = writer("calls", "list pending calls")
 )
 
-// calls plans the rows of pending calls.
-func (p *plan) calls(list []store.CallWrite) error {
-	for i := range list {
-		call := &list[i].Call
-		p.rare.Calls = append(p.rare.Calls, planCall{ID: call.ID, Seen: list[i].Seen, Step: call.StepID, Indexes: callIndexes(call),
-			Deadline: micros(call.Deadline), In: max(list[i].DeadlineIn.Microseconds(), 0)})
-		if err := p.text("call", call); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // callIndexes returns the indexes that a pending call is in: that of all, that of its claim, and while it is open those of
-// its assignment. The script adds those of its session and tree.
+// its assignment.
 func callIndexes(call *cairn.PendingCall) []string {
-	names := []string{"calls"}
+	names := []string{"calls", "tree:" + call.RootID, "session:" + call.SessionID}
 	if call.ClaimedBy != "" {
 		names = append(names, "claimed:"+call.ClaimedBy)
 	}

@@ -22,7 +22,7 @@ type checkpointData struct {
 	LogSequence int64  `json:"log_sequence"`
 }
 
-// appendRecord appends a checkpoint's record, but for the time that ends it and a bracket. r is the row after its commit.
+// appendRecord appends a checkpoint's record, but for the time before it. r is the row after its commit.
 func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 	to = append(to, '[')
 	for _, n := range [...]int64{cp.Number, int64(cp.Turn), int64(cp.MessageCount), cp.StatePosition, r.frame,
@@ -33,21 +33,25 @@ func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 	to = append(compose.Text(to, cp.RunID), `,"step_id":`...)
 	to = append(compose.Text(to, cp.StepID), `,"step":`...)
 	to = append(strconv.AppendInt(to, int64(cp.Step), 10), `,"log_sequence":`...)
-	return append(strconv.AppendInt(to, cp.LogSequence, 10), "},"...)
+	return append(strconv.AppendInt(to, cp.LogSequence, 10), "}]"...)
 }
 
 // readCheckpoint reads a checkpoint's record.
 func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 	cp := &cairn.Checkpoint{ID: id, SessionID: session}
-	var frame, keyframe, changes, created int64
+	at, text, err := dated("checkpoint", record)
+	if err != nil {
+		return nil, err
+	}
+	var frame, keyframe, changes int64
 	var data checkpointData
-	err := decode("checkpoint", record, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
-		&changes, &cp.ParentID, &data, &created})
+	err = decode("checkpoint", text, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
+		&changes, &cp.ParentID, &data})
 	if err != nil {
 		return nil, err
 	}
 	cp.RunID, cp.StepID, cp.Step, cp.LogSequence = data.RunID, data.StepID, data.Step, data.LogSequence
-	cp.CreatedAt = fromMicros(created)
+	cp.CreatedAt = at
 	return cp, nil
 }
 

@@ -75,7 +75,7 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	case r.word() == "child":
 		return nil, store.NotRoot(&cairn.Session{ID: root, RootID: r.text(2)})
 	}
-	s.known.forget(root)
+	s.known.Drop(root)
 	row, err := readRow(root, r.list(1))
 	if err == nil && r.word() == "exists" {
 		err = store.Conflict(cairn.CodeExists, row, "session %q is there", root)

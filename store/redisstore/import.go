@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 var (
@@ -112,15 +113,9 @@ type importing struct {
 
 	// Of the session under way.
 	part   *store.SessionPart
-	chain  []chainPlace // by position, from the first state on
+	chain  []statePlace // by position, from the first state on
 	queued int
 	staged int
-}
-
-// chainPlace is what belongs to a position in the chain of states.
-type chainPlace struct {
-	frame             int64 // the position of the keyframe
-	keyframe, changes int64 // sizes
 }
 
 // put adds elements to a key.
@@ -197,15 +192,16 @@ func (m *importing) begin(p *store.SessionPart) error {
 func (m *importing) history(p *store.Part) error {
 	var states, messages []any
 	for i := range p.States {
-		text, kind, err := encodeChange(&p.States[i])
+		piece, err := plan.PieceOf(0, &p.States[i])
 		if err != nil {
 			return err
 		}
+		text := []byte(piece.Data)
 		states = append(states, text)
-		place := chainPlace{frame: m.part.Inside.FirstState + int64(len(m.chain)), keyframe: int64(len(text))}
-		if kind != "keyframe" {
+		place := statePlace{Frame: m.part.Inside.FirstState + int64(len(m.chain)), Keyframe: int64(len(text))}
+		if !piece.Keyframe {
 			place = m.chain[len(m.chain)-1]
-			place.changes += int64(len(text))
+			place.Changes += int64(len(text))
 		}
 		m.chain = append(m.chain, place)
 	}
@@ -223,10 +219,10 @@ func (m *importing) history(p *store.Part) error {
 }
 
 // at returns what belongs to a position of the state. Of one that is gone it is a keyframe before the first that is kept.
-func (m *importing) at(position int64) chainPlace {
+func (m *importing) at(position int64) statePlace {
 	i := position - m.part.Inside.FirstState
 	if i < 0 || i >= int64(len(m.chain)) {
-		return chainPlace{frame: min(position, m.part.Inside.FirstState-1)}
+		return statePlace{Frame: min(position, m.part.Inside.FirstState-1)}
 	}
 	return m.chain[i]
 }
@@ -236,11 +232,7 @@ func (m *importing) runs(p *store.Part) error {
 	for i := range p.Runs {
 		run := &p.Runs[i]
 		place := m.at(run.Before.StatePosition)
-		origin, err := encode("run", []any{run.Turn, micros(run.StartedAt), run.StartSequence, run.FirstMessage, run.Before.StatePosition,
-			map[string]int64{"frame": place.frame, "keyframe": place.keyframe, "changes": place.changes}, run.Before.CheckpointID})
-		if err != nil {
-			return err
-		}
+		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run, place)
 		data, err := encode("run", run)
 		if err != nil {
 			return err
@@ -261,9 +253,9 @@ func (m *importing) checkpoints(p *store.Part) error {
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		place := m.at(cp.StatePosition)
-		record := appendRecord(nil, cp, &record{frame: place.frame,
-			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.keyframe, ChangeBytes: place.changes}}})
-		fields = append(fields, "c"+cp.ID, append(strconv.AppendInt(record, micros(cp.CreatedAt), 10), ']'))
+		record := appendRecord(strconv.AppendInt(nil, micros(cp.CreatedAt), 10), cp, &record{frame: place.Frame,
+			session: &cairn.Session{State: cairn.StatePosition{KeyframeBytes: place.Keyframe, ChangeBytes: place.Changes}}})
+		fields = append(fields, "c"+cp.ID, record)
 		if cp.StepID != "" {
 			fields = append(fields, "s"+cp.StepID, "")
 		}
@@ -279,7 +271,7 @@ func (m *importing) calls(p *store.Part) error {
 	var records, steps []any
 	for i := range p.Calls {
 		call := &p.Calls[i]
-		indexes := append(callIndexes(call), "tree:"+call.RootID, "session:"+call.SessionID)
+		indexes := callIndexes(call)
 		head, err := encode("call", []any{call.Version, micros(call.CreatedAt), micros(call.UpdatedAt), call.SessionID, call.UserID,
 			call.Agent, indexes, micros(call.Deadline)})
 		if err != nil {
@@ -351,13 +343,13 @@ func (m *importing) endSession() error {
 		return nil
 	}
 	row, inside := &m.part.Row, &m.part.Inside
-	r := record{session: row, frame: m.at(row.State.Position).frame, checkpoints: inside.Checkpoints,
+	r := record{session: row, frame: m.at(row.State.Position).Frame, checkpoints: inside.Checkpoints,
 		kind: string(store.DueKindOf(row)), turns: int64(m.queued)}
 	due := inside.DueSince
 	if row.Status == cairn.SessionActive {
 		r.kind, due = string(store.DueCrashed), row.Lease.Until
 	}
-	base, err := packBase(row, m.part.Secret)
+	base, err := packBase(nil, row, m.part.Secret, 0)
 	if err != nil {
 		return err
 	}
@@ -368,13 +360,15 @@ func (m *importing) endSession() error {
 		}
 		stop = strconv.FormatInt(micros(inside.Stop.At), 10) + stop
 	}
-	return m.own("hash", "s", "head", r.head(nil), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
+	return m.own("hash", "s", "head", r.head(nil, 0), "base", base, "version", row.Version, "updated", micros(row.UpdatedAt),
 		"until", micros(row.Lease.Until), "stop", stop, "first", inside.FirstState, "due", micros(due))
 }
 
-// packBase returns what of a row only its creation and its context say.
-func packBase(row *cairn.Session, secret string) ([]byte, error) {
-	p := newPacker(nil)
+// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a script
+// adds.
+func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, error) {
+	p := newPacker(to)
+	p.n = open
 	p.text("agent", row.Agent)
 	p.text("root", row.RootID)
 	p.text("secret", secret)
@@ -443,7 +437,7 @@ func (m *importing) finish() error {
 		return m.lost()
 	}
 	for _, id := range m.sessions {
-		m.s.known.forget(id)
+		m.s.known.Drop(id)
 	}
 	m.s.hub.Wake(m.name)
 	return nil

@@ -174,7 +174,8 @@ func (s *Store) layout(ctx context.Context, at place) error {
 		return cairn.Errorf(cairn.CodeSchema, "%s: the key %s is not this store's", at.doing, s.schemaKey())
 	}
 	for i := range list[1] {
-		s.buckets = append(s.buckets, fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i))
+		bucket := fmt.Sprintf("%s:{%d}:", s.opts.Prefix, i)
+		s.buckets, s.keys = append(s.buckets, bucket), append(s.keys, bucket)
 	}
 	return s.checkLayout(at, list[0])
 }

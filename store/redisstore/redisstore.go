@@ -3,9 +3,10 @@
 //
 // # What is atomic
 //
-// A commit is one script: it checks the guard, applies everything and answers the new row, in one round trip. The step of
-// a session that this process committed to last is worked out here, and the script compares versions and writes; if
-// another process was there meanwhile, a second round trip has the server work it out. Everything of a session tree is under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due
+// A commit is worked out here, from the row that this process knows or reads, and written by one script, which
+// compares what the commit depends on and answers the row that is there instead if that does not hold; then the
+// commit is worked out again. With a row that is known, or for a new session, it is one round trip. Everything of a
+// session tree is under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due
 // read. On a server by itself there is one bucket, so every list is exact at every moment. On a Redis Cluster there are
 // 64, spread over its nodes: each bucket is exact, and a list puts together what the buckets held one after the other.
 // A child is found by its id through a note in the id's own bucket, and by a process that has seen it without that: only
@@ -47,6 +48,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -105,8 +107,9 @@ type Store struct {
 	opts    Options
 	client  redis.UniversalClient
 	buckets []string // what the names of each bucket's keys begin with
+	keys    []any    // the same, as arguments
 	routes  routes
-	known   known
+	known   backend.Known[record] // as commits of this process left the rows
 	log     *Log
 	hub     tail.Hub
 	news    news
@@ -203,11 +206,17 @@ func (s *Store) route(id string) (bucket int, remembered bool) {
 // ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if there
 // is no such session.
 func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (reply, error) {
+	command := append(append(make([]any, 0, 5+len(args)), "evalsha", sc.hash, 1, nil, id), args...)
+	return s.askCommand(ctx, sc, id, command)
+}
+
+// askCommand is ask for a command that lacks only its key.
+func (s *Store) askCommand(ctx context.Context, sc *script, id string, command []any) (reply, error) {
 	own := s.bucketOf(id)
 	bucket, remembered := s.route(id)
-	args = append([]any{id}, args...)
 	for range 3 {
-		r, err := s.run(ctx, sc, bucket, args...)
+		command[keyOfCommand] = s.keys[bucket]
+		r, err := s.reply(ctx, sc, command)
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +233,7 @@ func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (re
 			if err := s.look(ctx, r.text(1)); err != nil {
 				return nil, err
 			}
-			return s.ask(ctx, sc, id, args[1:]...)
+			return s.askCommand(ctx, sc, id, command)
 		case "moved":
 			moved, err := strconv.Atoi(r.text(1))
 			if err != nil || moved < 0 || moved >= len(s.buckets) {

@@ -51,7 +51,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 				return nil, refused
 			}
 			for _, row := range rows {
-				s.known.forget(row.ID)
+				s.known.Drop(row.ID)
 			}
 			at, err := strconv.ParseInt(r.text(1), 10, 64)
 			if err != nil {

@@ -16,6 +16,7 @@ type record struct {
 	frame, checkpoints int64
 	kind               string
 	turns              int64
+	first              int64     // the position of the oldest piece of state
 	since              string    // when the store got the session: tells it from others that had its id
 	keys               *stepKeys // once there was a step
 }
@@ -55,6 +56,7 @@ func readRecord(id string, stored []any) (*record, error) {
 		}
 	}
 	r.session.Version, r.session.UpdatedAt, r.session.Lease.Until = numbers[0], fromMicros(numbers[1]), fromMicros(numbers[2])
+	r.first, _ = strconv.ParseInt(list.text(6), 10, 64)
 	if now, err := strconv.ParseInt(list.text(8), 10, 64); err == nil {
 		r.session.AsOf = fromMicros(now)
 	}
@@ -117,7 +119,7 @@ func (r *record) readHead(field string, u *unpacker) {
 		r.frame = u.int64()
 	case "checkpoints":
 		r.checkpoints = u.int64()
-	case "kind":
+	case "due_kind":
 		r.kind = u.text()
 	case "turns":
 		r.turns = u.int64()
@@ -207,10 +209,12 @@ var counters = [...]struct {
 	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
 }
 
-// head appends what a row has as its head. The scripts leave out what is zero, but for the fields that come first.
-func (r *record) head(to []byte) []byte {
+// head appends what a row has as its head: what is zero is left out, but for the fields that come first. The map counts so
+// many fields more, which a script adds.
+func (r *record) head(to []byte, open int) []byte {
 	s := r.session
 	p := newPacker(to)
+	p.n = open
 	p.text("status", string(s.Status))
 	p.int64("messages", int64(s.MessageCount))
 	p.int64("position", s.State.Position)
@@ -234,22 +238,22 @@ func (r *record) head(to []byte) []byte {
 	p.someText("run", s.RunID)
 	p.someText("checkpoint", s.CheckpointID)
 	p.someText("owner", s.Lease.Owner)
-	p.someText("kind", r.kind)
+	p.someText("due_kind", r.kind)
 	p.usage("u:", &s.Usage)
 	p.usage("r:", &s.RunUsage)
 	return p.done()
 }
 
-// addedUsage returns what a commit adds to the counters: names and numbers.
-func addedUsage(u *cairn.Usage) string {
-	var text []byte
-	for i := range counters {
-		if n := *counters[i].of(u); n != 0 {
-			text = append(append(text, counters[i].name...), ' ')
-			text = append(strconv.AppendInt(text, n, 10), ' ')
-		}
+// listed returns the indexes that a session is in from its creation on.
+func listed(s *cairn.Session) []string {
+	names := []string{"all", "agent:" + s.Agent, "root:" + s.RootID}
+	if s.ParentID != "" {
+		names = append(names, "parent:"+s.ParentID)
 	}
-	return string(text)
+	if s.UserID != "" {
+		names = append(names, "user:"+s.UserID)
+	}
+	return names
 }
 
 // micros is how a time is stored; the zero time is 0.
@@ -278,6 +282,15 @@ func stamped(text string) (at time.Time, data string, ok bool) {
 	}
 	stamp, err := strconv.ParseInt(text[:n], 10, 64)
 	return fromMicros(stamp), text[n:], err == nil
+}
+
+// dated splits a record, which has a time before its JSON.
+func dated(what, text string) (at time.Time, data string, err error) {
+	at, data, ok := stamped(text)
+	if !ok || at.IsZero() {
+		return at, "", cairn.Errorf(cairn.CodeCorrupt, "stored %s has no time", what)
+	}
+	return at, data, nil
 }
 
 // encode returns the JSON of a value. What does not encode is the caller's mistake.

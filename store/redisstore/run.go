@@ -7,30 +7,47 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
 var scriptRuns = aboutReading("runs", "read runs")
 
-// runOrigin is where a run began: its turn, time, log sequence, the number of messages, the state's position and what
+// runOrigin is where a run began: its turn, log sequence, the number of messages, the state's position and what
 // belongs to that, and the checkpoint.
 type runOrigin struct {
-	turn              int
-	started, sequence int64
-	messages          int
-	before            cairn.RunOrigin
-	frameOf           json.RawMessage
+	turn     int
+	sequence int64
+	messages int
+	before   cairn.RunOrigin
+	frameOf  json.RawMessage
 }
 
 func (o *runOrigin) UnmarshalJSON(raw []byte) error {
-	fields := []any{&o.turn, &o.started, &o.sequence, &o.messages, &o.before.StatePosition, &o.frameOf, &o.before.CheckpointID}
+	fields := []any{&o.turn, &o.sequence, &o.messages, &o.before.StatePosition, &o.frameOf, &o.before.CheckpointID}
 	return json.Unmarshal(raw, &fields)
+}
+
+// appendOrigin appends where a run begins, but for the time before it; at is the place of the state.
+func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
+	to = append(strconv.AppendInt(append(to, '['), int64(run.Turn), 10), ',')
+	to = append(strconv.AppendInt(to, run.StartSequence, 10), ',')
+	to = append(strconv.AppendInt(to, int64(run.FirstMessage), 10), ',')
+	to = append(strconv.AppendInt(to, run.Before.StatePosition, 10), `,{"frame":`...)
+	to = append(strconv.AppendInt(to, at.Frame, 10), `,"keyframe":`...)
+	to = append(strconv.AppendInt(to, at.Keyframe, 10), `,"changes":`...)
+	to = append(strconv.AppendInt(to, at.Changes, 10), "},"...)
+	return append(compose.Text(to, run.Before.CheckpointID), ']')
 }
 
 // readRun reads a run from where it began and its data.
 func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 	var o runOrigin
-	if err := decode("run", origin, &o); err != nil {
+	started, place, err := dated("run", origin)
+	if err != nil {
+		return run, err
+	}
+	if err := decode("run", place, &o); err != nil {
 		return run, err
 	}
 	ended, text, ok := stamped(data)
@@ -41,7 +58,7 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 		return run, err
 	}
 	run.ID, run.SessionID, run.Turn = id, session, o.turn
-	run.StartedAt, run.StartSequence, run.FirstMessage, run.Before = fromMicros(o.started), o.sequence, o.messages, o.before
+	run.StartedAt, run.StartSequence, run.FirstMessage, run.Before = started, o.sequence, o.messages, o.before
 	if !ended.IsZero() {
 		run.EndedAt = ended
 	}

@@ -49,6 +49,9 @@ func load(name, doing string, reads bool, text string) *script {
 	return &script{name: name, doing: doing, reads: reads, text: text, hash: sc.Hash(), script: sc}
 }
 
+// keyOfCommand is where a command has the name of its key.
+const keyOfCommand = 3
+
 // command returns the command that runs a script with one key.
 func (sc *script) command(key string, args ...any) []any {
 	return append(append(make([]any, 0, 4+len(args)), "evalsha", sc.hash, 1, key), args...)
@@ -65,11 +68,19 @@ func source(name string) string {
 
 // run runs a script on a bucket.
 func (s *Store) run(ctx context.Context, sc *script, bucket int, args ...any) (reply, error) {
-	answer, err := s.answer(ctx, sc, sc.command(s.buckets[bucket], args...))
+	return s.reply(ctx, sc, sc.command(s.buckets[bucket], args...))
+}
+
+// reply runs the command of a script that answers a list, or one text.
+func (s *Store) reply(ctx context.Context, sc *script, command []any) (reply, error) {
+	answer, err := s.answer(ctx, sc, command)
 	if err != nil {
 		return nil, err
 	}
 	list, _ := answer.([]any)
+	if text, ok := answer.(string); ok {
+		list = reply{text}
+	}
 	if len(list) == 0 {
 		return nil, cairn.Errorf(cairn.CodeInternal, "%s: the server answers nothing", sc.doing)
 	}

@@ -14,7 +14,7 @@ var (
 
 // Delete implements store.Store. Its event log is left to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	s.known.forget(id)
+	s.known.Drop(id)
 	r, err := s.ask(ctx, scriptDelete, id)
 	if err != nil {
 		return err

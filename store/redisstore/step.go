@@ -5,88 +5,57 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var scriptStep = alone("step", "commit")
 
-// mostKnown bounds the rows that a Store remembers.
-const mostKnown = 10_000
-
-// known remembers rows as this process's last commits left them. With them a step is worked out here, and the server, which
-// runs one script at a time, has little more to do than to compare versions and to write.
-type known struct {
-	mu   sync.Mutex
-	rows map[string]*record
+// remember keeps the row that a commit has left, or that was read for one. With it the next commit is worked out here, and
+// the server, which runs one script at a time, has little more to do than to compare versions and to write.
+func (s *Store) remember(r *record) {
+	own := *r
+	own.session = backend.CopyRow(r.session) // the other one is the caller's
+	s.known.Put(own.session, own)
 }
 
-func (k *known) get(id string) *record {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.rows[id]
+// simple reports whether the delta is a step, which step.lua writes: a checkpoint with what nearly every step has.
+func (w *write) simple() bool {
+	after := &w.after
+	d, cp := w.d, w.d.Checkpoint
+	return !d.New && !d.Lapsed && cp != nil && cp.StepID != "" && cp.ID != "" && d.Cut == nil && !d.Context &&
+		d.StartRun == nil && d.EndRun == nil && len(d.Calls) == 0 && d.Enqueue == nil && d.Dequeue == "" &&
+		len(d.Cache) == 0 && len(d.CacheDrop) == 0 && !d.NextDeadline.Open &&
+		(d.LeaseUntil.Kept || after.kind != string(store.DueDeadline)) && after.kind == w.at.kind &&
+		(after.kind != string(store.DueDeadline) || d.NextDeadline.At.Equal(w.at.session.NextDeadline)) &&
+		!slices.ContainsFunc(w.c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
 }
 
-func (k *known) put(r *record) {
-	own := &struct {
-		record
-		row cairn.Session // the caller's may change
-	}{*r, *r.session}
-	own.session = &own.row
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.rows == nil || len(k.rows) >= mostKnown && k.rows[own.row.ID] == nil {
-		k.rows = map[string]*record{}
+// step writes a delta that is a step. done is false, and nothing has happened, if the server has another row.
+func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err error) {
+	s, d := w.s, w.d
+	if w.after.keys == nil {
+		bucket, _ := s.route(w.id)
+		w.after.keys = newStepKeys(s.buckets[bucket], w.id)
 	}
-	k.rows[own.row.ID] = &own.record
-}
-
-func (k *known) forget(id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.rows, id)
-}
-
-// step reports whether a commit is a step that can be worked out from the row r: it can be known again by its step, its
-// guard holds, and it changes nothing but messages, state, numbers and the end of the lease.
-func (r *record) step(c *store.Commit) bool {
-	g, row := c.Guard, r.session
-	return c.Checkpoint != nil && c.Checkpoint.StepID != "" && c.Checkpoint.ID != "" &&
-		!g.New && !g.Idle && !g.Lapsed && (g.Agent == "" || g.Agent == row.Agent) &&
-		(g.Token == 0 || g.Token == row.Lease.Token) && (g.Version == 0 || g.Version == row.Version) &&
-		(c.Lease.Action == store.LeaseKeep || c.Lease.Action == store.LeaseRenew && c.Lease.TTL >= 0) && c.Status == "" &&
-		c.StartRun == nil && c.EndRun == nil && c.Rewind == "" && c.RewindRun == "" && c.Suspend == nil && c.Calls == nil &&
-		c.Enqueue == nil && c.Dequeue == "" && c.Cache == nil && c.CacheDrop == nil && c.Context == nil &&
-		!slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return !m.CreatedAt.IsZero() })
-}
-
-// step commits a step to a session whose row is r. done is false, and nothing has happened, if the server has another row.
-func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record) (row *cairn.Session, done bool, err error) {
-	change, _, err := encodeChange(c.State)
-	if err != nil {
-		return nil, false, err
-	}
-	after := *r
-	row, fx := c.Advance(r.session, time.Time{}, len(change), r.checkpoints)
-	after.session = row
-	after.checkpoints++
-	if c.State != nil && c.State.Keyframe != nil {
-		after.frame = row.State.Position
-	}
-	if after.keys == nil {
-		bucket, _ := s.route(id)
-		after.keys = newStepKeys(s.buckets[bucket], id)
-	}
-	cmd := newStepCommand()
+	cmd := newCommand()
 	defer cmd.free()
-	if err := cmd.fill(c, r, &after, fx.Checkpoint, change); err != nil {
+	if err := w.fill(cmd); err != nil {
 		return nil, false, err
 	}
-	answer, err := s.answer(ctx, scriptStep, cmd.list)
+	keys := w.after.keys
+	names := keys.names[:stepKeyState]
+	if d.State != nil {
+		names = keys.names[:]
+	}
+	list := cmd.finish(scriptStep, names...)
+	if !d.DropStaged {
+		list[keyOfCommand+stepKeyStaged] = keys.nothing
+	}
+	answer, err := s.answer(ctx, scriptStep, list)
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,15 +65,15 @@ func (s *Store) step(ctx context.Context, id string, c *store.Commit, r *record)
 	}
 	stamp, end, _ := strings.Cut(text, " ")
 	now, err := strconv.ParseInt(stamp, 10, 64)
-	until := now + c.Lease.TTL.Microseconds()
-	if err == nil && c.Lease.Action != store.LeaseRenew {
-		until, err = strconv.ParseInt(end, 10, 64)
+	row = d.RowAt(fromMicros(now))
+	if err == nil && d.LeaseUntil.Kept {
+		now, err = strconv.ParseInt(end, 10, 64)
+		row.Lease.Until = fromMicros(now)
 	}
 	if err != nil {
 		return nil, false, unknownText(scriptStep, text)
 	}
-	row.UpdatedAt, row.AsOf, row.Lease.Until = fromMicros(now), fromMicros(now), fromMicros(until)
-	s.known.put(&after)
+	s.remember(&w.after)
 	return row, true, nil
 }
 
@@ -114,6 +83,12 @@ type stepKeys struct {
 	nothing any
 }
 
+// Those that not every step has.
+const (
+	stepKeyStaged = 4
+	stepKeyState  = 5
+)
+
 func newStepKeys(bucket, id string) *stepKeys {
 	k := &stepKeys{nothing: bucket}
 	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
@@ -122,75 +97,30 @@ func newStepKeys(bucket, id string) *stepKeys {
 	return k
 }
 
-// stepCommand is the command of one step. It is used again and again, for most of what a step costs this process would be to
-// make texts and to clear them away.
-type stepCommand struct {
-	list  []any
-	texts []stepText
-	data  []byte // of all texts
-}
-
-// stepText is an argument that the client takes as it is.
-type stepText []byte
-
-// MarshalBinary implements encoding.BinaryMarshaler.
-func (t *stepText) MarshalBinary() ([]byte, error) { return *t, nil }
-
-var stepCommands = sync.Pool{New: func() any { return &stepCommand{} }}
-
-// mostReused bounds the bytes that a command keeps for the next one.
-const mostReused = 64 << 10
-
-func newStepCommand() *stepCommand {
-	cmd := stepCommands.Get().(*stepCommand)
-	cmd.list, cmd.texts, cmd.data = cmd.list[:0], cmd.texts[:0], cmd.data[:0]
-	return cmd
-}
-
-// free is called when nobody has the command's texts any more.
-func (s *stepCommand) free() {
-	if cap(s.data) <= mostReused {
-		stepCommands.Put(s)
-	}
-}
-
-// add adds the text that was appended to data.
-func (s *stepCommand) add(data []byte) {
-	s.texts, s.data = append(s.texts, data[len(s.data):]), data
-}
-
-// fill makes the command for the commit c, which leads from one row to another.
-func (s *stepCommand) fill(c *store.Commit, before, after *record, cp *cairn.Checkpoint, change string) error {
-	s.add(before.version(s.data))
-	s.add(after.version(s.data))
-	if c.Lease.Action == store.LeaseRenew {
-		s.add(strconv.AppendInt(append(s.data, '+'), c.Lease.TTL.Microseconds(), 10))
+// fill adds the arguments of step.lua.
+func (w *write) fill(cmd *command) error {
+	d, cp := w.d, w.d.Checkpoint
+	cmd.add(w.at.version(cmd.data))
+	cmd.add(w.after.version(cmd.data))
+	if !d.LeaseUntil.Kept {
+		cmd.add(strconv.AppendInt(append(cmd.data, '+'), d.LeaseUntil.In.Microseconds(), 10))
 	} else {
-		s.add(s.data)
+		cmd.text("")
 	}
-	s.add(after.head(s.data))
-	s.add(strconv.AppendInt(s.data, cp.Number, 10))
-	s.add(append(s.data, cp.ID...))
-	s.add(appendRecord(s.data, cp, after))
-	s.add(append(append(s.data, 's'), cp.StepID...))
-	for i := range c.Messages {
-		data, err := compose.Message(s.data, &c.Messages[i])
+	cmd.add(w.after.head(cmd.data, 0))
+	cmd.number(cp.Number)
+	cmd.text(cp.ID)
+	cmd.add(appendRecord(cmd.data, cp, &w.after))
+	cmd.two("s", cp.StepID)
+	for i := range d.Messages {
+		data, err := compose.Message(cmd.data, &d.Messages[i])
 		if err != nil {
 			return err
 		}
-		s.add(data)
+		cmd.add(data)
 	}
-	keys := after.keys.names[:5]
-	if c.State != nil {
-		keys = after.keys.names[:]
-		s.add(append(s.data, change...))
-	}
-	s.list = append(append(s.list, "evalsha", scriptStep.hash, len(keys)), keys...)
-	if !c.DropStaged {
-		s.list[3+4] = after.keys.nothing
-	}
-	for i := range s.texts {
-		s.list = append(s.list, &s.texts[i])
+	if d.State != nil {
+		cmd.add(append(cmd.data, d.State.Data...))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ end
 local count, position, frame, first = row.messages, row.position, row.frame, row.first
 local function at(checkpoint)
 	local record = call('HGET', P .. 'c:' .. id, 'c' .. checkpoint)
-	return record and cjson.decode(record)
+	return record and decoded(record)
 end
 if ARGV[2] ~= '' then
 	local record = at(ARGV[2])

@@ -7,9 +7,9 @@
 --                 root) are fields; a step that renews the lease leaves in until a + and for how long after updated
 --   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
---   c:ID  hash    c<checkpoint> -> record, s<step> for each step
+--   c:ID  hash    c<checkpoint> -> record, after the microseconds of its commit; s<step> for each step
 --   n:ID  zset    checkpoints by number
---   r:ID  hash    o<run> -> where it began, d<run> -> its data, after the microseconds of its end if it has ended
+--   r:ID  hash    o<run> -> where it began, after the microseconds of that, d<run> -> its data, after the microseconds of its end if it has ended
 --   o:ID  list    runs by turn
 --   g:ID  hash    what is staged: step and key -> number:data
 --   k:ID  hash    pending call -> its step
@@ -53,6 +53,11 @@ end
 -- text returns a whole number as it is stored; Lua itself rounds to 14 digits.
 local function text(n)
 	return string.format('%.0f', n)
+end
+
+-- decoded returns the JSON of a record that has a time before it.
+local function decoded(record)
+	return cjson.decode(string.match(record, '%[.*'))
 end
 
 -- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed, and the

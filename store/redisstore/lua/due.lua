@@ -19,8 +19,8 @@ for _, name in ipairs(names) do
 			local id, at = members[i], tonumber(members[i + 1])
 			-- A row that does not decode is for whoever looks at it.
 			local read, row = pcall(load, id)
-			row = read and row or { root = id, kind = 'crashed', due = at, till = at }
-			local since = row.kind == 'crashed' and row.till or row.due
+			row = read and row or { root = id, due_kind = 'crashed', due = at, till = at }
+			local since = row.due_kind == 'crashed' and row.till or row.due
 			offset = offset + 1
 			if since ~= at then
 				call('ZADD', P .. name, text(since), id)
@@ -28,7 +28,7 @@ for _, name in ipairs(names) do
 				offset, moved = offset - 1, moved or since <= now
 			elseif found < limit and (at ~= tonumber(from) or less(last, id)) then
 				found = found + 1
-				for _, field in ipairs({ id, row.root, agent, row.kind, text(since) }) do
+				for _, field in ipairs({ id, row.root, agent, row.due_kind, text(since) }) do
 					list[#list + 1] = field
 				end
 			end

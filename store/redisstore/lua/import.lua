@@ -39,7 +39,7 @@ for i = 8, 7 + n do
 	for _, name in ipairs(listed(row)) do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end
-	if row.kind then
+	if row.due_kind then
 		awaken(id, row.due)
 	end
 	if id == root then

@@ -8,9 +8,9 @@ local drop = call('ZCARD', P .. 'n:' .. id) - ARGV[2]
 if drop <= 0 then
 	return { 'ok', 0 }
 end
-local oldest = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. call('ZRANGE', P .. 'n:' .. id, drop, drop)[1]))
+local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('ZRANGE', P .. 'n:' .. id, drop, drop)[1]))
 for _, checkpoint in ipairs(call('ZRANGE', P .. 'n:' .. id, 0, drop - 1)) do
-	local record = cjson.decode(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
+	local record = decoded(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
 	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[9].step_id)
 end
 call('ZREMRANGEBYRANK', P .. 'n:' .. id, 0, drop - 1)

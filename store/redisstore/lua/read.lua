@@ -16,7 +16,7 @@ if asks('p') then
 	if not checkpoint then
 		return { 'checkpoint' }
 	end
-	local record = cjson.decode(checkpoint)
+	local record = decoded(checkpoint)
 	position, frame = record[4], record[5]
 end
 if asks('r') then

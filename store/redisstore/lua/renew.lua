@@ -10,7 +10,7 @@ if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
 end
 local till = clock() + tonumber(ARGV[3])
 call('HSET', P .. 's:' .. id, 'until', text(till))
-if row.kind == 'crashed' and till < row.due then
+if row.due_kind == 'crashed' and till < row.due then
 	call('HSET', P .. 's:' .. id, 'due', text(till))
 	awaken(id, till)
 end

@@ -46,7 +46,7 @@ for _, id in ipairs(ids) do
 	for _, name in ipairs(listed(row)) do
 		call('ZADD', P .. 'i:' .. name, text(row.created), id)
 	end
-	if row.kind then
+	if row.due_kind then
 		awaken(id, row.due)
 	end
 	for _, letter in ipairs(keep > 0 and (row.expires or 0) > 0 and everything or {}) do

@@ -1,0 +1,83 @@
+package redisstore
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// command is the command of a script under way. It is used again and again, for most of what a commit costs this process
+// would be to make texts and to clear them away.
+type command struct {
+	list  []any
+	texts []argument
+	data  []byte // of all texts
+}
+
+// argument is a text that the client takes as it is.
+type argument []byte
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (t *argument) MarshalBinary() ([]byte, error) { return *t, nil }
+
+var commands = sync.Pool{New: func() any { return &command{} }}
+
+const (
+	// mostReused and mostTexts bound what a command keeps for the next one.
+	mostReused = 64 << 10
+	mostTexts  = 1000
+)
+
+func newCommand() *command {
+	c := commands.Get().(*command)
+	c.list, c.texts, c.data = c.list[:0], c.texts[:0], c.data[:0]
+	return c
+}
+
+// free is called when nobody has the command's texts any more.
+func (c *command) free() {
+	if cap(c.data) <= mostReused && cap(c.texts) <= mostTexts {
+		clear(c.list[:cap(c.list)])
+		commands.Put(c)
+	}
+}
+
+// add adds the text that was appended to data.
+func (c *command) add(data []byte) {
+	c.texts, c.data = append(c.texts, data[len(c.data):]), data
+}
+
+// text and number add an argument.
+func (c *command) text(s string) { c.add(append(c.data, s...)) }
+
+func (c *command) number(n int64) { c.add(strconv.AppendInt(c.data, n, 10)) }
+
+// two adds an argument that is a text after another one, which is most often a kind of key or field and a name.
+func (c *command) two(s, name string) { c.add(append(append(c.data, s...), name...)) }
+
+// words adds arguments that are texts.
+func (c *command) words(list ...string) {
+	for _, s := range list {
+		c.text(s)
+	}
+}
+
+// time adds a time, which is two arguments.
+func (c *command) time(t plan.Time) {
+	c.number(micros(t.At))
+	if t.Open {
+		c.number(t.In.Microseconds())
+	} else {
+		c.text("")
+	}
+}
+
+// finish returns the command of a script with some keys, or with one that is filled in later.
+func (c *command) finish(sc *script, keys ...any) []any {
+	c.list = append(append(c.list, "evalsha", sc.hash, len(keys)), keys...)
+	for i := range c.texts {
+		c.list = append(c.list, &c.texts[i])
+	}
+	return c.list
+}

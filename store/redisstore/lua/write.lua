@@ -1,0 +1,182 @@
+-- Writes rows of the session ARGV[1] if it is at the version ARGV[2], or if that is empty and there is no such session. ARGV[3]
+-- is the next version, ARGV[4] the tree's root, ARGV[5] the name of the attempt or nothing, ARGV[6] the bucket where alone a new
+-- session may be created or nothing, ARGV[7] the next head and ARGV[8] the next base or nothing. Then come the conditions, an
+-- empty argument, and the writes: each is a word and so many arguments as the word takes below. A key is without its bucket.
+-- A time is two arguments: microseconds, and nothing or how long after now it is if that is earlier than the microseconds
+-- and these are not 0.
+--
+-- Answers the time, a space and the end of the lease; or a list: no and the row as it is stored; or taken if there is a
+-- checkpoint of that id, call and its id if a call is not as it was, and again and the row if the attempt was written before.
+local id, root, attempt, argument = ARGV[1], ARGV[4], ARGV[5], 8
+local row_key, states_key, checkpoints_key, numbers_key = P .. 's:' .. id, P .. 'f:' .. id, P .. 'c:' .. id, P .. 'n:' .. id
+local row = stored(id)
+local stamp, now, first = row[9], tonumber(row[9]), tonumber(row[7]) or 0
+local version = ARGV[3]
+
+if row[1] then
+	-- A write that nothing else tells from another has the name of its attempt, in case it is sent again because its answer
+	-- was lost.
+	if attempt ~= '' and call('EXISTS', P .. 'x:' .. attempt) == 1 then
+		return { 'again', row }
+	end
+	local expires = call('ZSCORE', P .. 'i:sweep', root)
+	if expires and tonumber(expires) <= now and not running(load(id), now) then
+		return { 'over', root }
+	end
+	if row[3] ~= ARGV[2] then
+		return { 'no', row }
+	end
+else
+	local none = missing(id)
+	local home = ARGV[6]
+	if ARGV[2] ~= '' or none[1] == 'removed' or home ~= '' and (home ~= P or call('EXISTS', P .. 'to:' .. id) == 1) then
+		return none
+	end
+	version = version .. ' ' .. stamp
+end
+
+local function take()
+	argument = argument + 1
+	return ARGV[argument]
+end
+
+local function time()
+	local at, after = tonumber(take()), take()
+	if after ~= '' and (at == 0 or now + after < at) then
+		return now + after
+	end
+	return at
+end
+
+local cut
+local earlier = {} -- the headers of calls that are there
+local word = take()
+while word ~= '' do
+	if word == 'lapsed' then
+		if now < tonumber(row[5]) then
+			return { 'no', row }
+		end
+	elseif word == 'absent' then -- a key and a field
+		local key = P .. take()
+		if call('HEXISTS', key, take()) == 1 then
+			return { 'no', row }
+		end
+	elseif word == 'cut' then -- the messages and the position of the state that stay, its keyframe, the last checkpoint
+		cut = { messages = tonumber(take()), state = tonumber(take()), frame = tonumber(take()), checkpoint = tonumber(take()) }
+		if cut.frame < first then
+			return { 'no', row }
+		end
+	elseif word == 'checkpoint' then -- its id
+		local number = call('ZSCORE', numbers_key, take())
+		if number and not (cut and tonumber(number) > cut.checkpoint) then
+			return { 'taken', row }
+		end
+	else -- a call: its id and version
+		local name, seen = take(), tonumber(take())
+		local there = call('HGET', P .. 'w:' .. root, name)
+		there = there and header(there)
+		if (there and there[1] or 0) ~= seen or there and there[4] ~= id then
+			return { 'call', row, name }
+		end
+		earlier[name] = there
+	end
+	word = take()
+end
+
+-- Nothing fails from here on.
+
+if cut then
+	if cut.messages == 0 then
+		call('DEL', P .. 'm:' .. id)
+	else
+		call('LTRIM', P .. 'm:' .. id, 0, cut.messages - 1)
+	end
+	call('LTRIM', states_key, 0, cut.state - first)
+	for _, checkpoint in ipairs(call('ZRANGEBYSCORE', numbers_key, '(' .. cut.checkpoint, '+inf')) do
+		local record = decoded(call('HGET', checkpoints_key, 'c' .. checkpoint))
+		call('HDEL', checkpoints_key, 'c' .. checkpoint, 's' .. record[9].step_id)
+	end
+	call('ZREMRANGEBYSCORE', numbers_key, '(' .. cut.checkpoint, '+inf')
+end
+local head, base = ARGV[7], ARGV[8]
+local till, stop, due = row[5] or '0', row[6] or '', row[8] or '0'
+word = take()
+while word do
+	if word == 'append' or word == 'dated' then -- a list, how many and the elements; dated ones get the time
+		local key, list = P .. take(), {}
+		for i = 1, tonumber(take()) do
+			list[i] = word == 'dated' and stamp .. take() or take()
+		end
+		push(key, list, 1)
+	elseif word == 'set' then -- a hash, a field, whether the value gets the time, the value
+		local key, field, dated = P .. take(), take(), take() ~= ''
+		call('HSET', key, field, dated and stamp .. take() or take())
+	elseif word == 'unset' then -- a hash and a field
+		local key = P .. take()
+		call('HDEL', key, take())
+	elseif word == 'score' then -- a sorted set, a score or nothing for now, a member
+		local key, score = P .. take(), take()
+		call('ZADD', key, score ~= '' and score or stamp, take())
+	elseif word == 'unscore' then -- a sorted set and a member
+		local key = P .. take()
+		call('ZREM', key, take())
+	elseif word == 'remove' then
+		call('DEL', P .. take())
+	elseif word == 'head' or word == 'base' then -- a name and a time, which the map counts already
+		local name = take()
+		local packed = cmsgpack.pack(name, time())
+		if word == 'head' then
+			head = head .. packed
+		else
+			base = base .. packed
+		end
+	elseif word == 'serves' then -- the agent of a new session, unless its root has another one
+		local agent, above = take(), root ~= id and call('HGET', P .. 's:' .. root, 'base')
+		call('HSET', row_key, 'serves', above and cmsgpack.unpack(above).agent or agent)
+	elseif word == 'till' then -- the end of the lease
+		till = text(time())
+	elseif word == 'stop' then -- the run whose stop request is dropped
+		local run = take()
+		if stop ~= '' and cjson.decode(string.match(stop, '{.*')).run_id == run then
+			stop = ''
+		end
+	elseif word == 'due' then -- the time from which the session is due
+		due = text(time())
+		awaken(id, due)
+	elseif word == 'due at the end of the lease' then
+		due = till
+		awaken(id, due)
+	elseif word == 'never due' then
+		due = '0'
+		rest(id)
+	elseif word == 'sweep' then -- when to look whether it has expired, or 0
+		local at = time()
+		if at > 0 then
+			call('ZADD', P .. 'i:sweep', text(at), id)
+		else
+			call('ZREM', P .. 'i:sweep', id)
+		end
+	else -- a call: its id and version, step, session, user and agent as JSON, indexes as JSON, deadline, data
+		local name, seen, step, about, indexes = take(), tonumber(take()), take(), take(), take()
+		local old, member = earlier[name], root .. '\n' .. name
+		local since = old and text(old[2]) or stamp
+		for _, index in ipairs(old and old[7] or {}) do
+			call('ZREM', P .. 'i:' .. index, member)
+		end
+		for _, index in ipairs(cjson.decode(indexes)) do
+			call('ZADD', P .. 'i:' .. index, since, member)
+		end
+		call('HSET', P .. 'w:' .. root, name, '[' .. table.concat({ seen + 1, since, stamp, about, indexes, text(time()) }, ',') ..
+			']\n' .. take())
+		call('HSET', P .. 'k:' .. id, name, step)
+	end
+	word = take()
+end
+if base ~= '' then
+	call('HSET', row_key, 'base', base)
+end
+if attempt ~= '' then
+	call('SET', P .. 'x:' .. attempt, '', 'PX', 120000)
+end
+call('HSET', row_key, 'head', head, 'version', version, 'updated', stamp, 'until', till, 'stop', stop, 'first', text(first), 'due', due)
+return stamp .. ' ' .. till

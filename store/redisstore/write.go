@@ -1,0 +1,417 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+var scriptWrite = writer("write", "commit")
+
+// rows writes any delta. Without a result its conditions did not hold.
+func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
+	cmd := newCommand()
+	defer cmd.free()
+	if err := w.encode(cmd); err != nil {
+		return nil, err
+	}
+	r, err := w.send(ctx, cmd.finish(scriptWrite, nil))
+	switch {
+	case err != nil && absent(err):
+		w.refused(nil)
+		if w.c.Create == nil {
+			return nil, err
+		}
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(r) == 1:
+		return w.written(r)
+	case r.word() == "taken":
+		return nil, cairn.Invalid("checkpoint", "session %q has a checkpoint %q already", w.id, w.d.Checkpoint.ID)
+	}
+	list := r.list(1)
+	if len(list) == 0 || list[0] == nil { // a call of the tree has the id of one of a session that is to be created
+		return nil, store.CallConflict(w.d.Row, r.text(2))
+	}
+	at, err := readRecord(w.id, list)
+	if err != nil {
+		return nil, err
+	}
+	w.refused(at)
+	if r.word() == "again" {
+		w.s.remember(at)
+		return at.session, nil
+	}
+	return nil, nil
+}
+
+// written makes the row that was written the result.
+func (w *write) written(r reply) (*cairn.Session, error) {
+	stamp, end, _ := strings.Cut(r.word(), " ")
+	now, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return nil, unknown(scriptWrite, r)
+	}
+	till, err := strconv.ParseInt(end, 10, 64)
+	if err != nil {
+		return nil, unknown(scriptWrite, r)
+	}
+	if w.d.New {
+		w.after.since = stamp
+	}
+	row := w.d.RowAt(fromMicros(now))
+	row.Lease.Until = fromMicros(till)
+	w.s.remember(&w.after)
+	return row, nil
+}
+
+// send has the server write, in the bucket of the root if the session is new.
+func (w *write) send(ctx context.Context, command []any) (reply, error) {
+	s := w.s
+	if !w.d.New || len(s.buckets) == 1 {
+		return s.askCommand(ctx, scriptWrite, w.id, command)
+	}
+	home := s.bucketOf(w.d.Row.RootID)
+	if _, known := s.routes.get(w.id); !known && home != s.bucketOf(w.id) {
+		if err := s.claim(ctx, w.id, home, false); err != nil {
+			return nil, err
+		}
+	}
+	r, err := s.askCommand(ctx, scriptWrite, w.id, command)
+	if absent(err) {
+		// The note of where it is names a session that was never made, or is no more.
+		if err = s.claim(ctx, w.id, home, true); err == nil {
+			r, err = s.askCommand(ctx, scriptWrite, w.id, command)
+		}
+	}
+	return r, err
+}
+
+// encode makes what write.lua takes.
+func (w *write) encode(cmd *command) error {
+	d, row := w.d, w.d.Row
+	if d.OnceRun == "" && d.OnceStep == "" && w.attempt == "" {
+		w.attempt = rand.Text()
+	}
+	cmd.text(w.id)
+	if d.New {
+		cmd.text("")
+		cmd.number(row.Version)
+	} else {
+		cmd.add(w.at.version(cmd.data))
+		cmd.add(w.after.version(cmd.data))
+	}
+	cmd.words(row.RootID, w.attempt)
+	if d.New && len(w.s.buckets) > 1 {
+		cmd.text(w.s.buckets[w.s.bucketOf(row.RootID)])
+	} else {
+		cmd.text("")
+	}
+	openHead, openBase := 0, 0
+	if d.New {
+		openHead, openBase = 1, 1
+	}
+	if d.NextDeadline.Open {
+		openHead++
+	}
+	cmd.add(w.after.head(cmd.data, openHead))
+	if d.Context {
+		data, err := packBase(cmd.data, row, row.Secret, openBase)
+		if err != nil {
+			return err
+		}
+		cmd.add(data)
+	} else {
+		cmd.text("")
+	}
+	w.conditions(cmd)
+	cmd.text("")
+	w.times(cmd)
+	for _, add := range [...]func(*write, *command) error{(*write).content, (*write).history, (*write).waiting} {
+		if err := add(w, cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conditions adds those beside the version.
+func (w *write) conditions(cmd *command) {
+	d := w.d
+	if d.Lapsed {
+		cmd.text("lapsed")
+	}
+	if d.OnceRun != "" {
+		cmd.text("absent")
+		cmd.two("r:", w.id)
+		cmd.two("o", d.OnceRun)
+	}
+	if d.OnceStep != "" {
+		cmd.text("absent")
+		cmd.two("c:", w.id)
+		cmd.two("s", d.OnceStep)
+	}
+	if d.Cut != nil {
+		cmd.text("cut")
+		cmd.number(int64(d.Cut.Messages))
+		cmd.number(d.Cut.State)
+		cmd.number(w.origin.Frame)
+		cmd.number(d.Cut.Checkpoint)
+	}
+	if d.Checkpoint != nil {
+		cmd.words("checkpoint", d.Checkpoint.ID)
+	}
+	for i := range d.Calls {
+		cmd.words("call", d.Calls[i].Row.ID)
+		cmd.number(d.Calls[i].Seen)
+	}
+}
+
+// times adds the row's times, and the indexes that it is in because of them.
+func (w *write) times(cmd *command) {
+	d, row := w.d, w.d.Row
+	now := plan.Time{Open: true}
+	if d.New {
+		cmd.words("serves", row.Agent)
+		cmd.words("base", "created")
+		cmd.time(now)
+		cmd.words("head", "token")
+		cmd.time(plan.Time{Open: true, In: time.Duration(row.Lease.Token) * time.Microsecond})
+	}
+	if d.NextDeadline.Open {
+		cmd.words("head", "deadline")
+		cmd.time(d.NextDeadline)
+	}
+	if !d.LeaseUntil.Kept {
+		cmd.text("till")
+		cmd.time(d.LeaseUntil)
+	}
+	if d.DropStop != "" {
+		cmd.words("stop", d.DropStop)
+	}
+	before, kind := "", w.after.kind
+	if w.at != nil {
+		before = w.at.kind
+	}
+	switch {
+	case row.Status == cairn.SessionActive:
+		if before != kind || !d.LeaseUntil.Kept {
+			cmd.text("due at the end of the lease")
+		}
+	case kind == "" && before != "":
+		cmd.text("never due")
+	case kind != "" && (!d.DueAt.Kept || before != kind):
+		cmd.text("due")
+		if d.DueAt.Kept {
+			cmd.time(now)
+		} else {
+			cmd.time(d.DueAt)
+		}
+	}
+	if !d.SweepAt.Kept {
+		cmd.text("sweep")
+		cmd.time(d.SweepAt)
+	}
+}
+
+// content adds what the session consists of, and the lists that it is in.
+func (w *write) content(cmd *command) error {
+	d, row := w.d, w.d.Row
+	if d.New {
+		for _, name := range listed(row) {
+			cmd.text("score")
+			cmd.two("i:", name)
+			cmd.words("", w.id)
+		}
+		cmd.text("append")
+		cmd.two("f:", w.id)
+		cmd.words("1", string(d.Initial))
+	} else if old := w.at.session; d.Context && old.UserID != row.UserID {
+		if old.UserID != "" {
+			cmd.text("unscore")
+			cmd.two("i:user:", old.UserID)
+			cmd.text(w.id)
+		}
+		if row.UserID != "" {
+			cmd.text("score")
+			cmd.two("i:user:", row.UserID)
+			cmd.number(row.CreatedAt.UnixMicro())
+			cmd.text(w.id)
+		}
+	}
+	if len(w.copied) > 0 {
+		cmd.text("append")
+		cmd.two("m:", w.id)
+		cmd.number(int64(len(w.copied)))
+		for _, message := range w.copied {
+			cmd.text(plain(message))
+		}
+	}
+	if err := w.messages(cmd); err != nil {
+		return err
+	}
+	if d.State != nil {
+		cmd.text("append")
+		cmd.two("f:", w.id)
+		cmd.text("1")
+		cmd.add(append(cmd.data, d.State.Data...))
+	}
+	if d.DropStaged {
+		cmd.text("remove")
+		cmd.two("g:", w.id)
+	}
+	return nil
+}
+
+// messages adds the new messages, as many at once as there are with or without a time of their own.
+func (w *write) messages(cmd *command) error {
+	list := w.c.Messages
+	for len(list) > 0 {
+		dated := !list[0].CreatedAt.IsZero()
+		n := 1
+		for n < len(list) && !list[n].CreatedAt.IsZero() == dated {
+			n++
+		}
+		if dated {
+			cmd.text("append")
+		} else {
+			cmd.text("dated")
+		}
+		cmd.two("m:", w.id)
+		cmd.number(int64(n))
+		for i := range list[:n] {
+			data, err := compose.Message(cmd.data, &list[i])
+			if err != nil {
+				return err
+			}
+			cmd.add(data)
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// set begins to set a field of a hash; the value follows.
+func (w *write) set(cmd *command, hash, kind, field string, dated bool) {
+	cmd.text("set")
+	cmd.two(hash, w.id)
+	cmd.two(kind, field)
+	if dated {
+		cmd.text("+")
+	} else {
+		cmd.text("")
+	}
+}
+
+// json adds an argument that is JSON.
+func (c *command) json(what string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+	}
+	c.add(append(c.data, raw...))
+	return nil
+}
+
+// history adds runs and the checkpoint.
+func (w *write) history(cmd *command) error {
+	d := w.d
+	if d.EndRun != nil {
+		w.set(cmd, "r:", "d", d.EndRun.ID, d.RunOver)
+		if err := cmd.json("run", w.c.EndRun); err != nil {
+			return err
+		}
+	}
+	if run := d.StartRun; run != nil {
+		w.set(cmd, "r:", "d", run.ID, false)
+		if err := cmd.json("run", w.c.StartRun); err != nil {
+			return err
+		}
+		w.set(cmd, "r:", "o", run.ID, true)
+		cmd.add(appendOrigin(cmd.data, run, w.before()))
+		cmd.text("append")
+		cmd.two("o:", w.id)
+		cmd.words("1", run.ID)
+	}
+	if cp := d.Checkpoint; cp != nil {
+		w.set(cmd, "c:", "s", cp.StepID, false)
+		cmd.text("")
+		w.set(cmd, "c:", "c", cp.ID, true)
+		cmd.add(appendRecord(cmd.data, cp, &w.after))
+		cmd.text("score")
+		cmd.two("n:", w.id)
+		cmd.number(cp.Number)
+		cmd.text(cp.ID)
+	}
+	return nil
+}
+
+// before returns the place of the state before the delta's own change, which is where its run begins.
+func (w *write) before() statePlace {
+	switch d := w.d; {
+	case d.New:
+		return statePlace{Keyframe: int64(len(d.Initial))}
+	case d.Cut != nil:
+		return w.origin
+	}
+	at := w.at.session.State
+	return statePlace{w.at.frame, at.KeyframeBytes, at.ChangeBytes}
+}
+
+// waiting adds the calls, the queue and the cache.
+func (w *write) waiting(cmd *command) error {
+	d := w.d
+	for i := range d.Calls {
+		call := &d.Calls[i]
+		cmd.words("call", call.Row.ID)
+		cmd.number(call.Seen)
+		cmd.text(call.Row.StepID)
+		about := compose.Text(cmd.data, w.id)
+		about = compose.Text(append(about, ','), call.Row.UserID)
+		cmd.add(compose.Text(append(about, ','), call.Row.Agent))
+		if err := cmd.json("call", callIndexes(&call.Row)); err != nil {
+			return err
+		}
+		cmd.time(call.Deadline)
+		if err := cmd.json("call", &w.c.Calls[i].Call); err != nil {
+			return err
+		}
+	}
+	if d.Enqueue != nil {
+		text, err := encode("queued turn", d.Enqueue.Messages)
+		if err != nil {
+			return err
+		}
+		w.set(cmd, "q:", "", d.Enqueue.ID, false)
+		cmd.two(strconv.FormatInt(w.after.turns, 10)+":", text)
+	}
+	if d.Dequeue != "" {
+		w.unset(cmd, "q:", d.Dequeue)
+	}
+	for i := range d.Cache {
+		w.set(cmd, "h:", "", d.Cache[i].Key, false)
+		if err := cmd.json("cached result", &d.Cache[i]); err != nil {
+			return err
+		}
+	}
+	for _, key := range d.CacheDrop {
+		w.unset(cmd, "h:", key)
+	}
+	return nil
+}
+
+// unset removes a field of a hash.
+func (w *write) unset(cmd *command, hash, field string) {
+	cmd.text("unset")
+	cmd.two(hash, w.id)
+	cmd.text(field)
+}
