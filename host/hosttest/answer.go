@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// answers are those to tools that a client runs, and those that do not come in time.
+// answers are scenarios of client tools: answers that come, and answers that come too late.
 var answers = []scenario{
 	{"client-tool", (*scene).clientTool},
 	{"client-tool-error", (*scene).clientToolError},
@@ -39,7 +39,7 @@ func (s *scene) clientToolError() {
 	p.resume("s")
 }
 
-// Nobody answers, and nobody asks: a worker sees to the deadline.
+// No answer comes and no verb is called: a worker enforces the deadline.
 func (s *scene) deadline() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42")), scripted.Text("Nobody there?")),
@@ -50,7 +50,7 @@ func (s *scene) deadline() {
 	s.hearEnd("s", 2)
 }
 
-// Without a worker the next resume does.
+// Without a worker the next resume enforces it.
 func (s *scene) deadlineResumed() {
 	s.oneRefund(cairn.WaitAtMost(s.soon))
 	p := s.process()
@@ -75,7 +75,7 @@ func (s *scene) pass(call cairn.CallRef) {
 	})
 }
 
-// await asks until done says yes. A store's clock is not ours, so that there is no event to wait for.
+// await polls until done returns true. A store's clock is not the test's, so there is no event to wait for.
 func (s *scene) await(what string, done func() bool) {
 	s.Helper()
 	pause := time.Second
@@ -111,7 +111,7 @@ func (s *scene) deadlinePartly() {
 	s.hearEnd("s", 2)
 }
 
-// An answer after the deadline is noted, and told to the model once.
+// A late answer is recorded, and shown to the model once.
 func (s *scene) lateAnswer() {
 	s.oneRefund(cairn.WaitAtMost(s.soon))
 	one, two := s.process(), s.process()
@@ -126,7 +126,7 @@ func (s *scene) lateAnswer() {
 	one.turn("s", "and now?")
 }
 
-// The same if the late answer is the first to notice that the time is over.
+// The same if the late answer is the first to notice that the deadline has passed.
 func (s *scene) lateAnswerFirst() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("I see.")),
@@ -140,7 +140,7 @@ func (s *scene) lateAnswerFirst() {
 	p.resume("s")
 }
 
-// A late answer to a sub-agent's call is noted with its session.
+// A late answer to a sub-agent's call is recorded in the sub-agent's session.
 func (s *scene) lateAnswerChild() {
 	s.family(s.refund(cairn.WaitAtMost(s.soon)))
 	one, two := s.process(), s.process()

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// approvals wait for somebody to decide whether a tool may run.
+// approvals are scenarios of tools that a person must approve.
 var approvals = []scenario{
 	{"approval", (*scene).approval},
 	{"approval-denied", (*scene).approvalDenied},
@@ -63,7 +63,7 @@ func (s *scene) approvalEdited() {
 	p.resume("s")
 }
 
-// The step goes on when all of its calls are answered, in whatever order, and not before.
+// A step is completed when all of its calls are answered, in whatever order, and not before.
 func (s *scene) severalApprovals() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "refund", "1"), asks("c2", "refund", "2"), asks("c3", "refund", "3")),
@@ -103,14 +103,14 @@ func (s *scene) approvalCondition() {
 	p.resume("s")
 }
 
-// Arguments that violate the schema are the model's to correct; nobody is asked about them.
+// Arguments that violate the schema go back to the model; no reviewer sees them.
 func (s *scene) approvalBadInput() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Call("refund", map[string]int{"text": 1}).ID("c1"), scripted.Text("I cannot.")), s.refund())}
 	s.process().turn("s", "refund it")
 }
 
-// A tool that would end the turn waits until its siblings are approved, and sees what they wrote.
+// A tool that would end the turn waits until its siblings are approved, and sees their state.
 func (s *scene) approvalFinish() {
 	approved := s.tool("remember", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "remembered", call.Append([]string{"notes"}, in.Text)
@@ -135,7 +135,7 @@ func (s *scene) approvalOutput() {
 	p.resume("s")
 }
 
-// Server tools run at once; the step waits for the others.
+// Server tools run at once; the step is suspended for the others.
 func (s *scene) mixed() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("One moment. "), asks("c1", "refund", "42"), asks("c2", "note", "n"), asks("c3", "locate", "here")),
@@ -148,7 +148,7 @@ func (s *scene) mixed() {
 	p.turn("s", "one more")
 }
 
-// Each verb may come from another process, and one that has been at it before notices what the others did.
+// Each verb may come from another process, and a process with the session in its cache notices the others' writes.
 func (s *scene) otherProcess() {
 	s.oneRefund()
 	one, two, three := s.process(), s.process(), s.process()
@@ -171,7 +171,7 @@ func (s *scene) doubleAnswer() {
 	s.say("the first decision: %s by %s", third.Call.Answer.Kind, third.Call.Answer.Reviewer)
 }
 
-// Of many answers at the same moment, from several processes, one is the first.
+// Of many answers at the same moment, from several processes, exactly one is accepted.
 func (s *scene) answerRace() {
 	s.oneRefund()
 	crowd := []*process{s.process(), s.process(), s.process()}
@@ -196,10 +196,11 @@ func (s *scene) answerRace() {
 	crowd[1].resume("s")
 }
 
-// Whoever sees that a call waits can answer and go on at once, though the process that asked is not done with its run.
+// A caller that sees a pending call can answer and resume at once, even if the suspending process is still in its
+// hooks.
 func (s *scene) answerAtOnce() {
 	s.oneRefund()
-	one := s.process(func(o *engine.Options) { o.Hooks[0].RunSuspended = nil }) // it may be called at any time from here on
+	one := s.process(func(o *engine.Options) { o.Hooks[0].RunSuspended = nil }) // it may run at any time from here on
 	two := s.process()
 	run := one.start("s", "refund it")
 	asked := s.hearTool("s", cairn.EventToolApproval, "refund")
@@ -210,7 +211,7 @@ func (s *scene) answerAtOnce() {
 	one.turn("s", "thanks")
 }
 
-// Of several processes that resume at the same moment one does.
+// Of several processes that resume at the same moment, one succeeds.
 func (s *scene) resumeRace() {
 	s.oneRefund()
 	crowd := []*process{s.process(), s.process(), s.process()}
@@ -237,7 +238,7 @@ func (s *scene) resumeRace() {
 	s.say("%d of %d resumed", began, len(crowd))
 }
 
-// What a resume says to the model comes with the answers.
+// The input of a resume reaches the model with the answers.
 func (s *scene) resumeWithInput() {
 	s.oneRefund()
 	one, two := s.process(), s.process()
@@ -248,7 +249,7 @@ func (s *scene) resumeWithInput() {
 	one.turn("s", "thanks")
 }
 
-// A branch of a session that waits is a session of its own, for which nobody is asked.
+// A branch of a suspended session is a session of its own, without pending calls.
 func (s *scene) branchPaused() {
 	s.oneRefund()
 	p := s.process()

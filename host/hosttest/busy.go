@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// turnsInTheWay come while another one is under way.
+// turnsInTheWay are scenarios of turns that arrive while another one is running.
 var turnsInTheWay = []scenario{
 	{"busy-reject", (*scene).busyReject},
 	{"busy-enqueue", (*scene).busyEnqueue},
@@ -22,8 +22,8 @@ var turnsInTheWay = []scenario{
 	{"busy-rollback-first", (*scene).busyRollbackFirst},
 }
 
-// occupied is the agent whose reply to "one" is half said until the returned function is called. To everything else it
-// says what it was told.
+// occupied is an agent that stops halfway through its reply to "one" until free is called. To any other message it
+// replies with what it received.
 func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -39,7 +39,7 @@ func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
 	return func() { close(gate) }
 }
 
-// occupy begins a turn of an occupied bot and returns when it is in the middle of its second reply.
+// occupy begins a turn of an occupied bot and returns in the middle of its second reply.
 func (s *scene) occupy(p *process) *engine.Run {
 	s.Helper()
 	run := p.start("s", "one")
@@ -47,7 +47,7 @@ func (s *scene) occupy(p *process) *engine.Run {
 	return run
 }
 
-// own checks that the events of a run, as its handle yields them, begin and end with it.
+// own checks that the events yielded by a run's handle begin and end with that run.
 func (s *scene) own(run *engine.Run) {
 	s.Helper()
 	var first, last cairn.Event
@@ -63,7 +63,7 @@ func (s *scene) own(run *engine.Run) {
 	}
 }
 
-// Whoever comes in between is sent away, and changes nothing.
+// Other verbs are refused meanwhile, and change nothing.
 func (s *scene) busyReject() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -83,13 +83,13 @@ func (s *scene) busyReject() {
 	s.outcome(run)
 }
 
-// enqueue puts a turn of the bot behind those before it.
+// enqueue queues a turn of the bot.
 func (p *process) enqueue(text string) *engine.Run {
 	p.s.Helper()
 	return p.start("s", text, engine.WithOnBusy(engine.BusyEnqueue))
 }
 
-// Turns that come in between follow in their order, whichever process they came to.
+// Queued turns follow in order, whichever process enqueued them.
 func (s *scene) busyEnqueue() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -103,7 +103,7 @@ func (s *scene) busyEnqueue() {
 	s.heard("s", 4)
 }
 
-// While the session waits for a person, so do they.
+// Queued turns stay queued while the session is suspended.
 func (s *scene) busyEnqueueWaiting() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -121,7 +121,7 @@ func (s *scene) busyEnqueueWaiting() {
 	s.heard("s", 3)
 }
 
-// A stop is of the run under way. The next turn follows.
+// A stop applies to the current run. The next turn follows.
 func (s *scene) busyEnqueueInterrupted() {
 	s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -133,7 +133,7 @@ func (s *scene) busyEnqueueInterrupted() {
 	s.heard("s", 1)
 }
 
-// The process that was to begin the next turn dies when the turn before has ended: a worker begins it.
+// The process that should begin the next turn dies when the previous turn has ended: a worker begins it.
 func (s *scene) busyEnqueueCrash() {
 	free := s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -147,7 +147,7 @@ func (s *scene) busyEnqueueCrash() {
 	s.heard("s", 1)
 }
 
-// What was said is kept.
+// What was committed and seen is kept.
 func (s *scene) busyInterrupt() {
 	s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -156,7 +156,7 @@ func (s *scene) busyInterrupt() {
 	s.outcome(run)
 }
 
-// So is the sub-agent's session, which ends with the run that consulted it.
+// So is the sub-agent's session, which ends with its parent's run.
 func (s *scene) busyInterruptChild() { s.busyChild(engine.BusyInterrupt) }
 
 func (s *scene) busyRollbackChild() { s.busyChild(engine.BusyRollback) }
@@ -180,7 +180,7 @@ func (s *scene) busyChild(way engine.OnBusy) {
 	s.outcome(run)
 }
 
-// What the run did is taken back: its messages, its state and its checkpoints, but not those of the turns before it.
+// A rollback removes the run's messages, state and checkpoints, but not those of earlier turns.
 func (s *scene) busyRollback() {
 	s.occupied(s.note())
 	one, two := s.process(), s.process()
@@ -191,7 +191,7 @@ func (s *scene) busyRollback() {
 	one.turn("s", "three")
 }
 
-// A session of which nothing is left begins anew.
+// A session with nothing left begins anew.
 func (s *scene) busyRollbackFirst() {
 	s.occupied(s.note())
 	p := s.process()

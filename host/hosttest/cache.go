@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// caches keep results of tools, so that the same call is not carried out again.
+// caches are scenarios of tools whose results are cached.
 var caches = []scenario{
 	{"cache", (*scene).cache},
 	{"cache-expired", (*scene).cacheExpired},
@@ -19,15 +19,15 @@ var caches = []scenario{
 	{"cache-crash-per-tool", func(s *scene) { s.cacheCrash(cairn.PerTool) }},
 }
 
-// rate is a tool whose results are kept.
+// rate is a tool whose results are cached.
 func (s *scene) rate(name string, p cairn.CachePolicy) cairn.Tool {
 	return s.tool(name, func(_ context.Context, _ *cairn.Call, in words) (string, error) {
 		return "rate of " + in.Text, nil
 	}, cairn.Cache(p))
 }
 
-// A call with the same arguments is answered from the cache, also in a later turn and in another process. Calls of one reply
-// run side by side.
+// A call with the same arguments is answered from the cache, also in a later turn and in another process. Calls of one
+// reply run in parallel.
 func (s *scene) cache() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "rate", "x"), asks("c2", "rate", "x"), asks("c3", "rate", "y")),
@@ -41,7 +41,7 @@ func (s *scene) cache() {
 	one.turn("s", "go on")
 }
 
-// elapse lets so much time pass that what was good until soon is good no longer, by the clock of the processes.
+// elapse lets time pass, by the clock of the processes, until cached results have expired.
 func (s *scene) elapse() {
 	s.Helper()
 	over := s.now().Add(s.soon)
@@ -49,7 +49,7 @@ func (s *scene) elapse() {
 	s.await("the time to pass", func() bool { return !s.now().Before(over) })
 }
 
-// A result is good for its time, which goes on while the session waits.
+// A result expires even while the session is suspended.
 func (s *scene) cacheExpired() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "quote", "x"), asks("c2", "rate", "x"), asks("c3", "refund", "42")),
@@ -62,7 +62,7 @@ func (s *scene) cacheExpired() {
 	two.resume("s")
 }
 
-// Of more results than are kept the least recently used one goes.
+// Above the limit the least recently used result is evicted.
 func (s *scene) cacheFull() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "rate", "x"), asks("c2", "rate", "y"), asks("c3", "rate", "x"), scripted.Text("Two are kept."),
@@ -73,7 +73,7 @@ func (s *scene) cacheFull() {
 	two.turn("s", "go on")
 }
 
-// Errors are not kept, and neither are results of calls that did more than answer.
+// Errors are not cached, and neither are results of calls with other effects.
 func (s *scene) cacheNotKept() {
 	refuse := s.tool("refuse", func(context.Context, *cairn.Call, words) (string, error) { return "", errors.New("not today") },
 		cairn.Cache(cairn.CachePolicy{}))
@@ -87,7 +87,7 @@ func (s *scene) cacheNotKept() {
 	s.process().turn("s", "go")
 }
 
-// A branch begins without results. A rewind does not take them away.
+// A branch begins with an empty cache. A rewind does not clear it.
 func (s *scene) cacheBranch() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Text("Hello."), asks("c1", "rate", "x"), scripted.Text("Done."),
@@ -106,7 +106,7 @@ func (s *scene) cacheBranch() {
 	s.roots = []string{"s", "b"}
 }
 
-// What the steps before the last commit kept is kept; of the step under way that which was staged.
+// Results cached before the last commit survive a crash; of the current step, those that were staged.
 func (s *scene) cacheCrash(d cairn.Durability) {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "rate", "x"), scripted.Reply(asks("c2", "rate", "x"), asks("c3", "rate", "y")),

@@ -9,12 +9,12 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// words is what most tools take.
+// words is the input of most tools.
 type words struct {
 	Text string `json:"text"`
 }
 
-// place is what the client tool "locate" answers.
+// place is the result of the client tool "locate".
 type place struct {
 	City string `json:"city"`
 }
@@ -26,8 +26,8 @@ func agent(name string, model cairn.Model, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: name, Description: "Does what " + name + "s do.", Model: model, Tools: tools}
 }
 
-// plays returns a model whose n-th reply in a session is the n-th step, whichever process asks. It refuses a request that
-// no provider would take.
+// plays returns a model whose n-th reply in a session is the n-th step, in any process. It refuses a request that no
+// provider would accept.
 func plays(steps ...scripted.Step) cairn.Model { return scripted.Func(script(steps)) }
 
 func script(steps []scripted.Step) func(context.Context, *cairn.Request) scripted.Step {
@@ -43,7 +43,7 @@ func script(steps []scripted.Step) func(context.Context, *cairn.Request) scripte
 	}
 }
 
-// replies counts what the model has said before.
+// replies counts the model's replies so far.
 func replies(req *cairn.Request) (n int) {
 	for i := range req.Messages {
 		if req.Messages[i].Role == cairn.RoleAssistant {
@@ -111,7 +111,7 @@ func locate(opts ...cairn.ToolOption) cairn.Tool {
 	return cairn.ClientTool[words, place]("locate", "Says where the user is.", opts...)
 }
 
-// slow is a tool that waits until it is told to stop.
+// slow is a tool that runs until it is stopped.
 func (s *scene) slow() cairn.Tool {
 	return s.tool("slow", func(ctx context.Context, _ *cairn.Call, _ words) (string, error) {
 		<-ctx.Done()

@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// changes are agents that change while sessions wait. Processes with the old and the new agent share the store.
+// changes are scenarios of agents that change while sessions are suspended. Processes with the old and the new agent
+// share the store.
 var changes = []scenario{
 	{"changed-tools-removed", (*scene).changedToolsRemoved},
 	{"changed-tool-kinds", (*scene).changedToolKinds},
@@ -21,14 +22,14 @@ var changes = []scenario{
 	{"changed-companion-removed", (*scene).changedCompanionRemoved},
 }
 
-// released starts a process with agents that are not those of the processes before.
+// released starts a process with other agents than those of earlier processes.
 func (s *scene) released(agents ...*cairn.Agent) *process {
 	s.Helper()
 	s.agents = agents
 	return s.process()
 }
 
-// grant approves each approval that a turn waits for, and answers each client tool.
+// grant approves each approval that a suspended turn needs, and answers each client tool.
 func (p *process) grant(waits *cairn.Result) {
 	p.s.Helper()
 	for _, call := range waits.Suspended.Calls {
@@ -40,8 +41,8 @@ func (p *process) grant(waits *cairn.Result) {
 	}
 }
 
-// The answer of a client is told the model although its tool is gone. A call that was approved is answered with an error, one
-// that was denied as ever.
+// A client's answer reaches the model although its tool was removed. An approved call gets an error, a denied one is
+// denied as usual.
 func (s *scene) changedToolsRemoved() {
 	says := plays(scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42"), asks("c3", "refund", "43"), asks("c4", "note", "n")),
 		scripted.Text("So be it."), scripted.Text("Bye."))
@@ -55,8 +56,8 @@ func (s *scene) changedToolsRemoved() {
 	old.turn("s", "thanks")
 }
 
-// What the call asked for counts: the answer of a client is the result, whatever the tool is now. A tool that needs no approval
-// any more runs, and one that a client runs now, or another agent, is to be called again.
+// The kind of the call counts: a client's answer is the result, whatever the tool is now. A tool that no longer needs
+// approval runs; one that is now a client tool or an agent must be called again.
 func (s *scene) changedToolKinds() {
 	says := plays(scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42"), asks("c3", "pay", "43"), scripted.Call("ask", task{"why"}).ID("c4")),
 		asks("c5", "pay", "43"), scripted.Text("So be it."))
@@ -73,12 +74,13 @@ func (s *scene) changedToolKinds() {
 	next.resume("s")
 }
 
-// task is what a sub-agent's tool takes.
+// task is the input of a sub-agent's tool.
 type task struct {
 	Input string `json:"input"`
 }
 
-// An answer is held to the schema that the call was made with. A call that was approved is held to the tool's schema of now.
+// An answer is validated against the schema of its call. An approved call is validated against the tool's current
+// schema.
 func (s *scene) changedSchemas() {
 	says := plays(scripted.Reply(asks("c1", "locate", "here"), asks("c2", "refund", "42")), scripted.Text("So be it."))
 	old := s.released(bot(says, locate(), s.refund()))
@@ -91,7 +93,7 @@ func (s *scene) changedSchemas() {
 	next.resume("s")
 }
 
-// A turn ends as the agent of the process that ends it says: with the output type that this has now.
+// A turn ends with the output type that the agent has in the process that ends it.
 func (s *scene) changedOutput() {
 	says := plays(asks("c1", "refund", "42"), scripted.Text("So be it."), scripted.Call(cairn.FinishTool, verdict{"yes"}).ID("c2"))
 	old := s.released(bot(says, s.refund()))
@@ -102,12 +104,12 @@ func (s *scene) changedOutput() {
 	next.resume("s")
 }
 
-// helping returns a helper that waits for a refund, under a name.
+// helping returns a helper with a given name whose refund needs approval.
 func (s *scene) helping(name string) *cairn.Agent {
 	return agent(name, plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
 }
 
-// The session of a sub-agent that is gone is ended, and its call answered with an error.
+// The session of a removed sub-agent is ended, and its call gets an error.
 func (s *scene) changedSubAgentRenamed() {
 	says := plays(delegates("c1", "helper"), delegates("c2", "assistant"), scripted.Text("Done."))
 	old := s.released(bot(says, cairn.SubAgent(s.helping("helper"))))
@@ -117,7 +119,7 @@ func (s *scene) changedSubAgentRenamed() {
 	next.resume("s")
 }
 
-// The same if its name is that of a tool now.
+// The same if its name is now a tool's.
 func (s *scene) changedSubAgentTool() {
 	says := plays(scripted.Reply(delegates("c1", "helper"), asks("c2", "locate", "here")), scripted.Text("Done."))
 	old := s.released(bot(says, cairn.SubAgent(s.helping("helper")), locate()))
@@ -127,7 +129,7 @@ func (s *scene) changedSubAgentTool() {
 	next.resume("s")
 }
 
-// Its wait need not be over: another answer of the step makes the session go on.
+// The sub-agent's calls may still be pending: another answer of the step resumes the session.
 func (s *scene) changedSubAgentUnanswered() {
 	says := plays(scripted.Reply(delegates("c1", "helper"), delegates("c2", "scout")), scripted.Text("Done."))
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
@@ -140,7 +142,7 @@ func (s *scene) changedSubAgentUnanswered() {
 	next.refused("an answer to what was ended", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// A worker goes on with the session although it does not know the sub-agent's agent.
+// A worker resumes the session although it does not have the sub-agent's agent.
 func (s *scene) changedSubAgentWorker() {
 	says := plays(delegates("c1", "helper"), scripted.Text("Done."))
 	old := s.released(bot(says, cairn.SubAgent(s.helping("helper"))))
@@ -150,7 +152,7 @@ func (s *scene) changedSubAgentWorker() {
 	s.hearEnd("s", 2)
 }
 
-// A tool that is gone two levels below is the error of that call alone.
+// A tool that was removed two levels below fails that call alone.
 func (s *scene) changedGrandchildTool() {
 	s.dynasty(s.refund())
 	old := s.process()
@@ -162,7 +164,7 @@ func (s *scene) changedGrandchildTool() {
 	next.resume("s")
 }
 
-// A companion that was waited for and is none any more is ended like a sub-agent.
+// A companion that was waited for and is no longer one is ended like a sub-agent.
 func (s *scene) changedCompanionRemoved() {
 	says := plays(scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "helper", "name": "harry", "message": "do it"}).ID("c1"),
 		scripted.Text("Done."), scripted.Text("Bye."))

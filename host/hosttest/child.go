@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// children are sessions of sub-agents.
+// children are scenarios of sub-agents.
 var children = []scenario{
 	{"child", (*scene).oneChild},
 	{"child-output", (*scene).childOutput},
@@ -29,7 +29,7 @@ var children = []scenario{
 	{"tree-size-limit", (*scene).treeSizeLimit},
 }
 
-// family makes the bot consult one helper, who uses a tool and then says what came of it.
+// family makes the bot consult one helper, who uses a tool and then reports the outcome.
 func (s *scene) family(tools ...cairn.Tool) {
 	helper := agent("helper", plays(
 		scripted.Reply(scripted.Text("I try. "), asks("c1", tools[0].Name(), "42")), scripted.Text("I did it.")), tools...)
@@ -89,7 +89,7 @@ func (s *scene) grandchildApproval() {
 	two.resume("s")
 }
 
-// twins makes the bot consult two helpers at once, each of whom waits for a person.
+// twins makes the bot consult two helpers at once, each of whom needs a person.
 func (s *scene) twins() {
 	payer := agent("payer", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
@@ -98,7 +98,7 @@ func (s *scene) twins() {
 		scripted.Text("Bye.")), cairn.SubAgent(payer), cairn.SubAgent(scout), s.note())}
 }
 
-// One child is answered and goes on while the other still waits.
+// One child is answered and resumes while the other is still suspended.
 func (s *scene) twoChildren() {
 	s.twins()
 	p := s.process()
@@ -124,8 +124,8 @@ func (s *scene) twoChildrenOtherProcess() {
 	three.turn("s", "thanks")
 }
 
-// The session waits for a person itself, beside its child. The child's answer comes first, and the process that resumes
-// is the one that suspended.
+// The session has a pending call of its own next to its child's. The child's answer comes first, and the process that
+// resumes is the one that suspended.
 func (s *scene) childAndOwn() {
 	helper := agent("helper", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
 	s.agents = []*cairn.Agent{bot(plays(
@@ -140,7 +140,7 @@ func (s *scene) childAndOwn() {
 	p.turn("s", "thanks")
 }
 
-// A child may wait again when it was answered.
+// A child may be suspended again after an answer.
 func (s *scene) childWaitsTwice() {
 	helper := agent("helper", plays(asks("c1", "refund", "1"), asks("c2", "refund", "2"), scripted.Text("Both paid.")), s.refund())
 	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("All done.")), cairn.SubAgent(helper))}
@@ -152,7 +152,7 @@ func (s *scene) childWaitsTwice() {
 	p.resume("s")
 }
 
-// The deadline of a child's call lets the whole tree go on.
+// The deadline of a child's call lets the whole tree resume.
 func (s *scene) childDeadline() {
 	s.family(s.refund(cairn.WaitAtMost(s.soon)))
 	s.process().turn("s", "refund it")
@@ -161,7 +161,7 @@ func (s *scene) childDeadline() {
 	s.hearEnd("s", 2)
 }
 
-// What goes wrong with a child is its call's result, and its siblings go on.
+// A child's failure is its call's result, and its siblings are not affected.
 func (s *scene) childFails() {
 	fails := agent("fails", plays(asks("c1", "note", "n"),
 		scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))), s.note())
@@ -199,7 +199,7 @@ func (s *scene) childStepLimit() {
 	s.say("%s", fmt.Sprint(len(page.Items), " roots"))
 }
 
-// An agent that delegates to itself is told when that has gone far enough.
+// An agent that delegates to itself gets an error at the depth limit.
 func (s *scene) childDepthLimit() {
 	helper := agent("helper", plays(delegates("c1", "bot"), scripted.Text("It is deep enough.")))
 	s.agents = []*cairn.Agent{bot(plays(delegates("c1", "helper"), scripted.Text("I see.")), cairn.SubAgent(helper))}
@@ -207,7 +207,7 @@ func (s *scene) childDepthLimit() {
 	s.process(func(o *engine.Options) { o.MaxDepth = 3 }).turn("s", "go")
 }
 
-// A sub-agent and a companion that would be one too many are not begun; one that has ended counts.
+// A sub-agent or companion over the tree's size limit does not begin; one that has ended counts.
 func (s *scene) treeSizeLimit() {
 	helper := agent("helper", plays(scripted.Text("Here.")))
 	s.agents = []*cairn.Agent{bot(plays(

@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// Set is a choice of scenarios. Each name stands with what the scenario shows of a pair of host and store that it cannot show
-// in memory. What a scenario shows of the loop, it shows there: a set leaves out what would only show that again.
+// Set is a choice of scenarios. Each name stands with what the scenario shows of a pair of host and store that it
+// cannot show in memory. What a scenario shows of the loop it shows in memory, so a set leaves that out.
 type Set map[string]string
 
-// Every is all scenarios. A scenario that is in none of the sets below is played in memory and by whoever asks for Every.
+// Every is all scenarios. A scenario that is in none of the sets below is played in memory and under Every.
 var Every Set
 
-// OnStore is what a store may do in another way than memory does, with runs in goroutines.
+// OnStore is what a store may do differently from memory, with runs in goroutines.
 var OnStore = Set{
-	"approval":               "a step that waits, its call and its answer are rows, written and read by two processes",
+	"approval":               "a suspended step, its call and its answer are rows, written and read by two processes",
 	"double-answer":          "of two answers the row keeps one",
 	"answer-race":            "the same of answers at the same moment: a compare-and-set",
 	"resume-race":            "of two resumes one takes the lease",
@@ -26,7 +26,7 @@ var OnStore = Set{
 	"companions-together":    "several children of one parent, beside a call of its own",
 	"crash-companion-waits":  "a companion's session is written under the next lease",
 	"busy-enqueue-crash":     "a queue is kept in its order, and Due lists it",
-	"busy-rollback":          "one commit takes messages, state and checkpoints back",
+	"busy-rollback":          "one commit removes messages, state and checkpoints",
 	"busy-interrupt":         "the watch of stops reaches another process",
 	"interrupt-resumed-tree": "so do the stops of a tree",
 	"cache-crash-per-tool":   "cached results come and go with their commit",
@@ -54,20 +54,20 @@ var OnStore = Set{
 	"race-of-verbs":          "all verbs at the same moment: what the store's transactions exclude",
 }
 
-// OnHost is what a host may do in another way than goroutines do: what it replays, hands over, cuts off and takes over.
+// OnHost is what a host may do differently from goroutines: what it replays, hands over, cancels and takes over.
 var OnHost = Set{
 	"hooks":                     "each effect that calls hooks is carried out once, in its order",
 	"phases":                    "so are the parts of a step",
 	"tool-failures":             "errors and panics of tools come through the host as they are",
-	"retries":                   "a failed model call is tried again by the loop, and not by the host as well",
+	"retries":                   "a failed model call is retried by the loop, and not by the host as well",
 	"guarded-output":            "output and guards come through the host's encoding",
 	"step-limit":                "a run that fails ends the turn on the host",
-	"approval":                  "a turn that waits ends on the host, and the next one begins",
+	"approval":                  "a suspended turn ends on the host, and the next one begins",
 	"other-process":             "the next one begins in another process of the host",
 	"resume-race":               "two processes start the same turn on the host",
 	"deadline":                  "a worker starts a turn on the host because time has passed",
 	"two-children":              "parallel children, each a part of its parent's turn",
-	"grandchild-approval":       "children of children, which wait",
+	"grandchild-approval":       "children of children, which are suspended",
 	"child-fails":               "a child that fails is a result, and no failure of the host's",
 	"companion":                 "a companion's turn within its parent's",
 	"background":                "a companion's turn that its parent does not wait for",
@@ -76,36 +76,36 @@ var OnHost = Set{
 	"abort-child-at-work":       "so does an abort",
 	"interrupt-approved":        "a stop of a turn that was resumed",
 	"busy-enqueue":              "the next turn starts where the one before ended",
-	"busy-rollback-child":       "a turn on the host is taken back, with its child's",
+	"busy-rollback-child":       "a turn on the host is rolled back, with its child's",
 	"interrupt-wide-tree":       "a stop reaches all of a tree that the host drives",
 	"child-depth-limit":         "a child that is not begun is a result, and no turn on the host",
-	"changed-tool-kinds":        "a turn goes on in a process of the host whose tools are others",
+	"changed-tool-kinds":        "a turn resumes in a process of the host whose tools are others",
 	"changed-sub-agent-renamed": "the turn of a child that is gone does not keep its parent's",
 	"crash-answered":            "a worker takes a turn over from the host's dead process",
 	"crash-resuming":            "so it does one that was begun but never handed to the host",
-	"crash-approved-staged":     "what a dead process staged is not done again",
+	"crash-approved-staged":     "what a dead process staged is not repeated",
 	"crash-child-halfway":       "a child is taken over with its parent",
 	"crash-grandchild-resumed":  "so is one two levels below that was resumed",
 	"crash-companion-again":     "so is a companion",
 	"crash-background":          "so is one in the background, which is a turn of its own on the host",
-	"interrupt-crashed-tree":    "a stop of a turn that the host drives no longer",
+	"interrupt-crashed-tree":    "a stop of a turn that the host no longer drives",
 	"workers":                   "several workers hand turns to the host",
 	"auto-resume-tree":          "the process that takes the last answer hands the turn to the host",
 	"manual":                    "steps that are committed together are repeated together",
 	"switch-running":            "context that is added between two effects",
 	"crash-anywhere-per-tool":   "a process dies at operations of a turn on this host",
 	"limits":                    "what cannot be kept does not come back through the host's encoding either",
-	"race-of-verbs":             "turns are begun, stopped and taken back at the same moment",
-	"judged-once":               "what hooks and a guard make of a step's end reaches the commit through the host",
-	"guard-stop-condition":      "so does what a stop condition says",
+	"race-of-verbs":             "turns are begun, stopped and rolled back at the same moment",
+	"judged-once":               "what hooks and a guard decide at a step's end reaches the commit through the host",
+	"guard-stop-condition":      "so does what a stop condition decides",
 	"unruly-hooks":              "code that ends its goroutine takes none of the host's with it",
 	"unruly-tools":              "nor does that of tools, whose errors come through as they are",
 }
 
-// OnPair is where a host and a store meet that each have a clock and a server of their own: [OnStore] and [OnHost] show the
-// rest of them apart.
+// OnPair is for a host and a store that each have their own clock and server; [OnStore] and [OnHost] show the rest of
+// each.
 var OnPair = Set{
-	"approval":                "a wait ends on the host, and its answer begins the next turn",
+	"approval":                "a suspended turn ends on the host, and its answer begins the next turn",
 	"deadline":                "the store's clock begins a turn on the host",
 	"sweep-worker":            "a worker of the host sweeps by the store's clock, and leaves its turns alone",
 	"child-approval":          "a child's wait ends its parent's turn on the host",
@@ -117,43 +117,44 @@ var OnPair = Set{
 	"race-of-verbs":           "turns of one session are begun on the host in the order of the store's leases",
 }
 
-// OnMix is what a process on one host leaves behind, dies of or asks for, and a process on another host takes up.
+// OnMix is for a process on one host that leaves work behind, dies or asks for something, and a process on another host
+// that takes over.
 var OnMix = Set{
-	"other-process":            "a wait is answered on another host",
+	"other-process":            "a pending call is answered on another host",
 	"resume-race":              "two hosts start the same turn",
 	"answer-race":              "two processes on different hosts answer at once",
 	"deadline":                 "a worker on another host settles what is late",
-	"grandchild-approval":      "a tree that began on one host goes on on another",
-	"two-children":             "so does one of two children that wait",
+	"grandchild-approval":      "a tree that began on one host resumes on another",
+	"two-children":             "so does one of two suspended children",
 	"background-message":       "a message reaches a companion whose turn is on another host",
 	"interrupt-child-at-work":  "a stop comes from another host",
 	"busy-enqueue-crash":       "the queue of a dead process is begun on another host",
-	"busy-rollback-child":      "a turn is taken back by a process on another host",
+	"busy-rollback-child":      "a turn is rolled back by a process on another host",
 	"crash-resuming":           "a turn that was begun for one host is handed to another",
-	"crash-approved-staged":    "what was staged on one host is not done again on another",
+	"crash-approved-staged":    "what was staged on one host is not repeated on another",
 	"crash-child-halfway":      "a child changes hosts with its parent",
 	"crash-grandchild-resumed": "so does one two levels below",
 	"crash-companion-again":    "so does a companion",
 	"crash-background":         "so does one in the background",
 	"interrupt-crashed-tree":   "a stop of what a dead process drove on another host",
 	"workers":                  "workers on all hosts share what is due",
-	"auto-resume-tree":         "the process that takes the last answer goes on, on its host",
-	"retry-child":              "a failed turn is tried again on another host",
+	"auto-resume-tree":         "the process that takes the last answer resumes, on its host",
+	"retry-child":              "a failed turn is retried on another host",
 	"crash-anywhere":           "a process dies at operations of a turn, and the next one is on another host",
 	"race-of-verbs":            "verbs of processes on all hosts at the same moment",
 }
 
-// OnSplit is where it matters that sessions and events are in different stores: what a process does to one, it may not have
-// done to the other when it dies, and no write fences both.
+// OnSplit is for sessions and events in different stores: a process may die after a write to one and before the write
+// to the other, and no write fences both.
 var OnSplit = Set{
-	"approval":                "readers hear of a wait that is committed elsewhere",
+	"approval":                "readers see a suspension that is committed elsewhere",
 	"branch-paused":           "a branch has a log of its own",
-	"answer-deleted":          "a deletion drops the log beside the store",
+	"answer-deleted":          "a deletion drops the log as well as the rows",
 	"sweep":                   "so does a purge",
-	"busy-rollback":           "the log keeps what the store takes back",
+	"busy-rollback":           "the log keeps what the store removes",
 	"background":              "two runs write to the log of one tree",
-	"interrupt-resumed-tree":  "a stop is told once, by whoever ends the run",
-	"crash-suspending":        "a wait that the log does not know is told by whoever resumes",
+	"interrupt-resumed-tree":  "a stop is published once, by the process that ends the run",
+	"crash-suspending":        "an unpublished suspension is published by the resume",
 	"crash-suspending-read":   "or by a reader",
 	"crash-interrupting-tree": "the same of the end of a tree",
 	"crash-child-ending":      "and of the end of a child",

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// companions are sub-agents that keep their session from one consultation to the next.
+// companions are scenarios of sub-agents that keep their session between consultations.
 var companions = []scenario{
 	{"companion", (*scene).companion},
 	{"companion-again", (*scene).companionAgain},
@@ -41,14 +41,14 @@ var companions = []scenario{
 	{"crash-background", (*scene).crashBackground},
 }
 
-// accompanied makes the bot keep scribes of some mode beside it, and play a script.
+// accompanied gives the bot scribes as companions of some mode, and a script to play.
 func (s *scene) accompanied(mode cairn.CompanionMode, scribe cairn.Model, tools []cairn.Tool, steps ...scripted.Step) {
 	a := bot(plays(steps...))
 	a.Companions = []cairn.Companion{{Agent: agent("scribe", scribe, tools...), Mode: mode, Max: 2}}
 	s.agents = []*cairn.Agent{a}
 }
 
-// listens returns a model that answers the first thing it is told with "One.", the second with "Two." and so on.
+// listens returns a model that answers its first message with "One.", the second with "Two." and so on.
 func listens() cairn.Model {
 	return plays(scripted.Text("One."), scripted.Text("Two."), scripted.Text("Three."))
 }
@@ -58,17 +58,17 @@ func spawns(id, name, message string) scripted.Step {
 	return scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scribe", "name": name, "message": message}).ID(id)
 }
 
-// sends is a reply that says something to a companion.
+// sends is a reply that sends a companion a message.
 func sends(id, name, message string) scripted.Step {
 	return scripted.Call(cairn.CompanionSend, map[string]string{"name": name, "message": message}).ID(id)
 }
 
-// about is a reply that uses one of the other tools for a companion.
+// about is a reply that calls another companion tool for a companion.
 func about(id, tool, name string) scripted.Step {
 	return scripted.Call(tool, map[string]string{"name": name}).ID(id)
 }
 
-// companion is consulted twice in one turn, and remembers.
+// A companion is consulted twice in one turn, and remembers.
 func (s *scene) companion() {
 	notes := plays(asks("c1", "note", "n"), scripted.Text("One."), scripted.Text("Two."))
 	s.accompanied(cairn.Blocking, notes, []cairn.Tool{s.note()},
@@ -77,7 +77,7 @@ func (s *scene) companion() {
 	s.process().turn("s", "go")
 }
 
-// One that has come to its end goes on in a later turn, in another process, whichever way it is spoken to.
+// A completed companion continues in a later turn, in another process, by either tool.
 func (s *scene) companionAgain() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), scripted.Text("Done."),
 		sends("c2", "ann", "second"), scripted.Text("Done again."), spawns("c3", "ann", "third"), scripted.Text("Done for good."))
@@ -87,7 +87,8 @@ func (s *scene) companionAgain() {
 	one.turn("s", "and again")
 }
 
-// A rewind does not reach companions: what they were told they were told. Asked again, under whatever id, they hear it again.
+// A rewind does not reach companions: messages sent to them stay. Asked again, under any call id, they get the message
+// again.
 func (s *scene) companionRewind() {
 	s.accompanied(cairn.Blocking, listens(), nil, scripted.Text("Hello."), spawns("c1", "ann", "go"), scripted.Text("Done."))
 	one, two := s.process(), s.process()
@@ -99,7 +100,7 @@ func (s *scene) companionRewind() {
 	two.turn("s", "go again")
 }
 
-// What the model asks about companions, and what it asks that makes no sense.
+// The other companion tools, and calls of them that make no sense.
 func (s *scene) companionTools() {
 	s.accompanied(cairn.Blocking, listens(), nil,
 		about("c1", cairn.CompanionList, ""),
@@ -113,7 +114,7 @@ func (s *scene) companionTools() {
 	s.process().turn("s", "go")
 }
 
-// There are only so many at once; one that is terminated makes room.
+// The number of live companions is limited; terminating one makes room.
 func (s *scene) companionLimit() {
 	s.accompanied(cairn.Blocking, listens(), nil,
 		spawns("c1", "ann", "first"), spawns("c2", "bob", "first"), spawns("c3", "cleo", "first"),
@@ -121,7 +122,7 @@ func (s *scene) companionLimit() {
 	s.process().turn("s", "go")
 }
 
-// The same for those that one reply asks for: the first of them come first. One is named by itself.
+// The same for those spawned by one reply: the first of them win. One gets a generated name.
 func (s *scene) companionsSpawned() {
 	unnamed := scripted.Call(cairn.CompanionSpawn, map[string]string{"agent": "scribe", "message": "first"}).ID("c2")
 	s.accompanied(cairn.Blocking, listens(), nil,
@@ -131,7 +132,7 @@ func (s *scene) companionsSpawned() {
 	s.process().turn("s", "go")
 }
 
-// One that was terminated is not spoken to any more, and the next of its name knows nothing.
+// A terminated companion accepts no messages, and the next one of its name starts fresh.
 func (s *scene) companionFresh() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), about("c2", cairn.CompanionTerminate, "ann"),
 		scripted.Reply(
@@ -141,7 +142,7 @@ func (s *scene) companionFresh() {
 	s.process().turn("s", "go")
 }
 
-// One that failed is started fresh.
+// A failed companion is started fresh.
 func (s *scene) companionFails() {
 	scribe := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Messages[0].Text() == "fail" {
@@ -155,12 +156,12 @@ func (s *scene) companionFails() {
 	s.process().turn("s", "go")
 }
 
-// asking returns a model that asks for a refund whenever it is told something, and then says what came of it.
+// asking returns a model that asks for a refund at each message, and then reports the outcome.
 func asking() cairn.Model {
 	return plays(asks("c1", "refund", "1"), scripted.Text("First."), asks("c2", "refund", "2"), scripted.Text("Second."))
 }
 
-// Whoever consults one that waits for a person waits as well.
+// A session that consults a suspended companion is suspended as well.
 func (s *scene) companionWaits() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()},
 		scripted.Reply(spawns("c1", "ann", "pay"), about("c2", cairn.CompanionStatus, "bob")),
@@ -174,7 +175,8 @@ func (s *scene) companionWaits() {
 	one.turn("s", "thanks")
 }
 
-// It may wait again when it is consulted again, in the same run of its parent and in the next. A worker goes on.
+// A companion may be suspended again at its next consultation, in the same run of its parent and in the next. A worker
+// resumes.
 func (s *scene) companionWaitsAgain() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()},
 		spawns("c1", "ann", "pay"), sends("c2", "ann", "pay again"), scripted.Text("Done."))
@@ -187,7 +189,7 @@ func (s *scene) companionWaitsAgain() {
 	s.hearEnd("s", 3)
 }
 
-// Nobody answers its call.
+// Its call is not answered before the deadline.
 func (s *scene) companionDeadline() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund(cairn.WaitAtMost(s.soon))},
 		spawns("c1", "ann", "pay"), scripted.Text("She could not."))
@@ -197,7 +199,7 @@ func (s *scene) companionDeadline() {
 	s.hearEnd("s", 2)
 }
 
-// One waits while another one comes to its end, beside a tool and a call of the bot's own that waits.
+// One companion is suspended while another completes, together with a tool and a pending call of the bot's own.
 func (s *scene) companionsTogether() {
 	scribe := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if last := req.Messages[len(req.Messages)-1]; last.Role == cairn.RoleTool || last.Text() != "pay" {
@@ -217,7 +219,7 @@ func (s *scene) companionsTogether() {
 	one.resume("s")
 }
 
-// A companion has a companion and a sub-agent of its own, both of which wait.
+// A companion has a companion and a sub-agent of its own, both suspended.
 func (s *scene) companionNested() {
 	payer := agent("payer", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("Found.")), locate())
@@ -233,7 +235,7 @@ func (s *scene) companionNested() {
 	one.resume("s")
 }
 
-// A new turn terminates one that waits: nobody can answer it any more.
+// A new turn terminates a suspended companion: its call can no longer be answered.
 func (s *scene) companionTerminatedWaiting() {
 	s.accompanied(cairn.NonBlocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("She is at it."),
 		about("c2", cairn.CompanionStatus, "ann"), about("c3", cairn.CompanionTerminate, "ann"),
@@ -247,8 +249,8 @@ func (s *scene) companionTerminatedWaiting() {
 	one.turn("s", "thanks")
 }
 
-// busyScribe makes the bot keep a scribe called ann who works in the background: each of her answers is half said until the
-// next of the returned functions is called.
+// busyScribe gives the bot a non-blocking scribe called ann: each of her answers stops halfway until the next of the
+// returned functions is called.
 func (s *scene) busyScribe(steps ...scripted.Step) (first, second func()) {
 	one, two := make(chan struct{}), make(chan struct{})
 	s.accompanied(cairn.NonBlocking, plays(
@@ -269,7 +271,7 @@ func (s *scene) hearAnn(n int) string {
 	}).SessionID
 }
 
-// One works by itself while its parent's turn ends. The parent hears of its answer at its next step, and once.
+// A non-blocking companion works while its parent's turn ends. The parent gets its answer at its next step, once.
 func (s *scene) background() {
 	done, _ := s.busyScribe(spawns("c1", "ann", "count"), about("c2", cairn.CompanionStatus, "ann"), scripted.Text("Ann is at it."),
 		scripted.Call(cairn.CompanionList, nil).ID("c3"), scripted.Text("Ann is done."), scripted.Text("Nothing new."))
@@ -281,7 +283,7 @@ func (s *scene) background() {
 	one.turn("s", "and now?")
 }
 
-// One that waits for a person is nobody else's affair: the parent goes on, and hears when it was answered.
+// A suspended non-blocking companion does not suspend its parent, which gets its answer once it has completed.
 func (s *scene) backgroundWaits() {
 	s.accompanied(cairn.NonBlocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("Ann is at it."),
 		scripted.Text("Still at it."), scripted.Text("Ann is done."))
@@ -296,7 +298,7 @@ func (s *scene) backgroundWaits() {
 	one.turn("s", "and now?")
 }
 
-// The parent hears of a failure as well.
+// The parent gets a failure as well.
 func (s *scene) backgroundFails() {
 	gate := make(chan struct{})
 	refusal := scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "not in this house"))
@@ -309,7 +311,7 @@ func (s *scene) backgroundFails() {
 	p.turn("s", "and now?")
 }
 
-// A message interrupts what it does. What it was about to say is never said.
+// A message interrupts its current turn. The rest of the interrupted answer is never published.
 func (s *scene) backgroundMessage() {
 	busy := make(chan struct{})
 	_, done := s.busyScribe(spawns("c1", "ann", "count"), scripted.Reply(scripted.Gate(busy), sends("c2", "ann", "count again")),
@@ -334,7 +336,7 @@ func (s *scene) backgroundTerminated() {
 	one.turn("s", "and now?")
 }
 
-// A stop reaches the one that is waited for. It can be consulted again.
+// A stop reaches a companion that its parent waits for. It can be consulted again.
 func (s *scene) interruptCompanion() {
 	s.accompanied(cairn.Blocking, plays(asks("c1", "slow", ""), scripted.Text("That was slow.")), []cairn.Tool{s.slow()},
 		spawns("c1", "ann", "take your time"), sends("c2", "ann", "go on"), scripted.Text("Done."))
@@ -357,7 +359,7 @@ func (s *scene) abortBackground() {
 	two.turn("s", "and now?")
 }
 
-// A stop of a session that waits for its companion ends the companion's wait.
+// A stop of a session that waits for its suspended companion interrupts the companion.
 func (s *scene) interruptCompanionWaiting() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("She did not."))
 	one, two := s.process(), s.process()
@@ -380,7 +382,7 @@ func (s *scene) executeCompanionWaiting() {
 	one.turn("s", "ask her")
 }
 
-// A new turn leaves one alone that works, and waits, by itself. A stop does not.
+// A new turn leaves a non-blocking suspended companion alone. A stop does not.
 func (s *scene) interruptBackgroundWaiting() {
 	s.accompanied(cairn.NonBlocking, asking(), []cairn.Tool{s.refund()},
 		spawns("c1", "ann", "pay"), asks("c2", "refund", "by myself"), asks("c3", "refund", "once more"), scripted.Text("Nobody paid."))
@@ -418,7 +420,7 @@ func (s *scene) crashCompanionDone() {
 	s.hearEnd("s", 1)
 }
 
-// What it was told is told once, though the call that told it is run again.
+// A message reaches it once, although the call that sent it is repeated.
 func (s *scene) crashCompanionAgain() {
 	s.accompanied(cairn.Blocking, listens(), nil, spawns("c1", "ann", "first"), sends("c2", "ann", "second"), scripted.Text("Done."))
 	one := s.process(s.mortal())
@@ -428,7 +430,7 @@ func (s *scene) crashCompanionAgain() {
 	s.hearEnd("s", 1)
 }
 
-// It waits for a person, but its parent does not know yet.
+// It is suspended, but its parent does not know yet.
 func (s *scene) crashCompanionWaits() {
 	s.accompanied(cairn.Blocking, asking(), []cairn.Tool{s.refund()}, spawns("c1", "ann", "pay"), scripted.Text("She did it."))
 	one := s.process(s.mortal())
@@ -441,7 +443,7 @@ func (s *scene) crashCompanionWaits() {
 	s.hearEnd("s", 2)
 }
 
-// The same with one that was there before: what it waits for now is still waited for.
+// The same with a companion that existed before: its new suspension is kept.
 func (s *scene) crashCompanionWaitsAgain() {
 	pays := plays(scripted.Text("Hello."), asks("c1", "refund", "42"), scripted.Text("I paid."))
 	s.accompanied(cairn.Blocking, pays, []cairn.Tool{s.refund()},
@@ -457,7 +459,7 @@ func (s *scene) crashCompanionWaitsAgain() {
 	s.hearEnd("s", 3)
 }
 
-// One that works in the background outlives its process.
+// A non-blocking companion outlives its process.
 func (s *scene) crashBackground() {
 	done, _ := s.busyScribe(spawns("c1", "ann", "count"), scripted.Text("Ann is at it."), scripted.Text("Ann is done."))
 	one, two := s.process(s.mortal()), s.process()

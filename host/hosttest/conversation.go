@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// conversations need nobody but the user.
+// conversations are scenarios with nobody but the user.
 var conversations = []scenario{
 	{"hooks", (*scene).hooks},
 	{"phases", (*scene).phases},
@@ -48,7 +48,7 @@ func (s *scene) phases() {
 	s.process().turn("s", "close it")
 }
 
-// closing is a tool that ends the turn, and sees the notes that the calls before it took.
+// closing is a tool that ends the turn, and sees the notes of the calls before it.
 func (s *scene) closing() cairn.Tool {
 	return s.tool("close", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		raw, err := cairn.State[map[string]any](call)
@@ -127,7 +127,7 @@ func (s *scene) stopped() {
 	p.turn("s", "again")
 }
 
-// atWork waits until a tool runs.
+// atWork waits until a tool is running.
 func (s *scene) atWork(tool string) {
 	s.Helper()
 	s.await(tool+" to run", func() bool {

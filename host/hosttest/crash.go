@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// crashes kill a process at a chosen moment. Another one goes on.
+// crashes are scenarios in which a process dies at a chosen moment and another one takes over.
 var crashes = []scenario{
 	{"crash-answered", (*scene).crashAnswered},
 	{"crash-suspending", (*scene).crashSuspending},
@@ -36,7 +36,7 @@ var crashes = []scenario{
 	{"execute-crashed-waiting", (*scene).executeCrashedWaiting},
 }
 
-// dieBefore kills the process before the first operation that when says so of.
+// dieBefore kills the process before the first operation that when selects.
 func (p *process) dieBefore(when func(operation) bool) {
 	p.tap.watch(func(o operation) error {
 		if when(o) {
@@ -46,7 +46,7 @@ func (p *process) dieBefore(when func(operation) bool) {
 	}, nil)
 }
 
-// dieAfter kills it once such an operation was carried out: it never hears of that.
+// dieAfter kills it after such an operation, whose outcome it never gets.
 func (p *process) dieAfter(when func(operation) bool) {
 	p.tap.watch(nil, func(o operation) {
 		if when(o) {
@@ -71,7 +71,7 @@ func (s *scene) stepOf(agent string, n int) func(operation) bool {
 	}
 }
 
-// Whoever answers may die, like whoever asked.
+// The process that answers may die, like the one that suspended.
 func (s *scene) crashAnswered() {
 	s.oneRefund()
 	one, two := s.process(s.mortal()), s.process(s.mortal())
@@ -83,7 +83,7 @@ func (s *scene) crashAnswered() {
 	s.hearEnd("s", 2)
 }
 
-// suspendAndDie leaves a session that waits, of which the log does not know.
+// suspendAndDie leaves a suspended session whose suspension is not published.
 func (s *scene) suspendAndDie() {
 	s.Helper()
 	one := s.process(s.mortal())
@@ -91,7 +91,7 @@ func (s *scene) suspendAndDie() {
 	s.awaitDeath(one.start("s", "refund it"))
 }
 
-// Who resumes first tells the log what the dead process did not.
+// The first resume completes the log.
 func (s *scene) crashSuspending() {
 	s.oneRefund()
 	s.suspendAndDie()
@@ -119,7 +119,7 @@ func (s *scene) crashSuspendingRead() {
 	two.resume("s")
 }
 
-// The process dies when its resume has been stored, before it did anything.
+// The process dies when its resume is stored, before anything else.
 func (s *scene) crashResuming() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -134,7 +134,7 @@ func (s *scene) crashResuming() {
 	s.hearEnd("s", 2)
 }
 
-// keyed makes a refund tool say whether it was run with the same idempotency key each time.
+// keyed makes a refund tool report whether each of its runs had the same idempotency key.
 func (s *scene) keyed() cairn.Tool {
 	keys := map[string]bool{}
 	return s.tool("refund", func(_ context.Context, call *cairn.Call, in words) (string, error) {
@@ -178,7 +178,7 @@ func (s *scene) crashApprovedStaged() {
 	s.hearEnd("s", 2)
 }
 
-// The worker that closed an overdue call dies before it resumes the session.
+// The worker that settled an overdue call dies before it resumes the session.
 func (s *scene) crashExpired() {
 	s.oneRefund(cairn.WaitAtMost(s.soon))
 	s.process().turn("s", "refund it")
@@ -191,7 +191,7 @@ func (s *scene) crashExpired() {
 	s.hearEnd("s", 2)
 }
 
-// The child has come to its end when its parent's process dies: it is found again, and nothing of it is done again.
+// The child has completed when its parent's process dies: it is found again, and none of its work is repeated.
 func (s *scene) crashChildDone() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -201,7 +201,7 @@ func (s *scene) crashChildDone() {
 	s.hearEnd("s", 1)
 }
 
-// The child's last commit is done, but the log does not know: whoever finds the child tells.
+// The child's last commit is done but unpublished: the process that finds the child publishes its end.
 func (s *scene) crashChildEnding() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -211,7 +211,7 @@ func (s *scene) crashChildEnding() {
 	s.hearEnd("s", 1)
 }
 
-// The same with a child that waits: people must hear of it.
+// The same with a suspended child: people must see its call.
 func (s *scene) crashChildSuspending() {
 	s.family(s.refund())
 	one := s.process(s.mortal())
@@ -225,7 +225,7 @@ func (s *scene) crashChildSuspending() {
 	s.hearEnd("s", 2)
 }
 
-// With PerTool the parent keeps what the child came to.
+// With PerTool the parent keeps the child's result.
 func (s *scene) crashChildStaged() {
 	s.family(s.note())
 	s.agents[0].Durability = cairn.PerTool
@@ -236,7 +236,7 @@ func (s *scene) crashChildStaged() {
 	s.hearEnd("s", 1)
 }
 
-// It has come half its way: it goes on from there.
+// The child is halfway: it resumes from there.
 func (s *scene) crashChildHalfway() {
 	s.family(s.note())
 	one := s.process(s.mortal())
@@ -246,7 +246,7 @@ func (s *scene) crashChildHalfway() {
 	s.hearEnd("s", 1)
 }
 
-// It waits for a person, but its parent does not know yet.
+// The child is suspended, but its parent does not know yet.
 func (s *scene) crashChildWaits() {
 	s.childWaitsAndDie()
 	two := s.process()
@@ -270,7 +270,7 @@ func (s *scene) crashGrandchildResumed() {
 	s.hearEnd("s", 2)
 }
 
-// One child is back, the other waits, and the process dies before the parent knows.
+// One child has completed, the other is suspended, and the process dies before the parent knows.
 func (s *scene) crashTwoChildren() {
 	s.twins()
 	s.process().turn("s", "go")
@@ -287,7 +287,7 @@ func (s *scene) crashTwoChildren() {
 	s.hearEnd("s", 3)
 }
 
-// The process that takes a wait back dies before it tells the log.
+// The process that stops a suspended session dies before it publishes that.
 func (s *scene) crashInterrupting() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -299,7 +299,7 @@ func (s *scene) crashInterrupting() {
 	s.process().turn("s", "never mind")
 }
 
-// The same with a child: the next turn ends what nobody waits for.
+// The same with a child: the next turn reaps the orphan.
 func (s *scene) crashInterruptingTree() {
 	s.family(s.refund())
 	s.process().turn("s", "refund it")
@@ -314,7 +314,7 @@ func (s *scene) crashInterruptingTree() {
 	three.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// So does the one whose next turn takes it back.
+// So does a process whose next turn closes the pending calls.
 func (s *scene) crashExecuting() {
 	s.oneRefund()
 	s.process().turn("s", "refund it")
@@ -328,7 +328,7 @@ func (s *scene) crashExecuting() {
 	s.hearEnd("s", 2)
 }
 
-// A stop ends the run of a dead process that was carrying out what was approved.
+// A stop ends the run of a dead process that was executing an approved call.
 func (s *scene) interruptCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	three := s.process()
@@ -336,16 +336,16 @@ func (s *scene) interruptCrashed() {
 	three.resume("s")
 }
 
-// The same with a child at work: a worker ends it, since nobody waits for it.
+// The same with a running child: a worker reaps it as an orphan.
 func (s *scene) interruptCrashedTree() {
 	s.family(s.slow())
 	one := s.process(s.mortal())
 	run := s.toil(one)
 	one.die()
-	one.leave() // else it would go on until its lease runs out
+	one.leave() // otherwise it would keep running until its lease lapses
 	s.awaitDeath(run)
 	child := s.child("s")
-	s.await("the leases of the dead process to run out", func() bool { // the child's may be the later one
+	s.await("the leases of the dead process to run out", func() bool { // the child's may lapse later
 		root, row := s.row("s"), s.row(child)
 		return root.Crashed(root.AsOf) && row.Crashed(row.AsOf)
 	})
@@ -355,13 +355,13 @@ func (s *scene) interruptCrashedTree() {
 	s.hear("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
 }
 
-// The next turn takes back what a dead process was carrying out.
+// The next turn abandons a run whose dead process was executing an approved call.
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().overtake()
 }
 
-// overtake begins the next turn as soon as a dead process's lease has run out.
+// overtake begins the next turn as soon as a dead process's lease has lapsed.
 func (p *process) overtake() {
 	s := p.s
 	s.Helper()
@@ -374,7 +374,7 @@ func (p *process) overtake() {
 	s.outcome(run)
 }
 
-// childWaitsAndDie leaves the run of a dead process, whose child waits for a person. It returns the call.
+// childWaitsAndDie leaves the run of a dead process, whose child is suspended. It returns the call.
 func (s *scene) childWaitsAndDie() cairn.CallRef {
 	s.Helper()
 	s.family(s.refund())
@@ -384,7 +384,7 @@ func (s *scene) childWaitsAndDie() cairn.CallRef {
 	return s.open("s", "refund")
 }
 
-// A child that waits is ended with the run that consulted it, though the process that drove it is dead.
+// A suspended child is ended with its parent's run, though the process that drove it is dead.
 func (s *scene) interruptCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()

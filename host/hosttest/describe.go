@@ -15,10 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Describe tells in words everything that a session's tree left behind: of each session its row, transcript, state, runs,
-// checkpoints, pending calls and events. What differs from one playing of a conversation to the next is left out (times)
-// or replaced: identifiers that were made or derived by names in the order in which they first appear, such as run1 and
-// call2, and what parallel calls said at the same time stands in the order of the calls.
+// Describe describes everything that a session's tree left behind: of each session its row, transcript, state, runs,
+// checkpoints, pending calls and events. What differs between two plays of a conversation is normalised: times are left
+// out; generated identifiers become names such as run1 and call2, numbered by first appearance; events of parallel
+// calls stand in the order of the calls.
 func Describe(ctx context.Context, st store.Store, log store.Log, session string) (string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
@@ -27,10 +27,10 @@ func Describe(ctx context.Context, st store.Store, log store.Log, session string
 	return named(t.describe(nil)), nil
 }
 
-// madeID matches identifiers that are random or derived from what is.
+// madeID matches identifiers that are random or derived from random ones.
 var madeID = regexp.MustCompile(`\b(run|cp|call|child|approval|msg|answer|secret|engine)_[a-z2-7]{26}`)
 
-// moment matches a time in an error's words.
+// moment matches a time in an error's message.
 var moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
 // named replaces identifiers by names, and leaves times out.
@@ -242,7 +242,7 @@ func eventLine(ev *cairn.Event) string {
 	return b.String()
 }
 
-// brief leaves out what the schema library says: its words are not Cairn's.
+// brief leaves out the schema library's own messages.
 func brief(data json.RawMessage) string {
 	const said = "violate the schema: "
 	if i := bytes.Index(data, []byte(said)); i >= 0 {
@@ -251,7 +251,7 @@ func brief(data json.RawMessage) string {
 	return string(data)
 }
 
-// settled joins neighbouring deltas, and puts what parallel calls said at the same time into the order of the calls.
+// settled joins neighbouring deltas, and orders the events of parallel calls by call.
 func (t *tree) settled(events []cairn.Event) []cairn.Event {
 	var list []cairn.Event
 	for _, ev := range events {
@@ -267,5 +267,5 @@ func (t *tree) settled(events []cairn.Event) []cairn.Event {
 	return list
 }
 
-// parallelEvents are of calls of a step that run at the same time.
+// parallelEvents are events of calls of a step that run at the same time.
 var parallelEvents = []cairn.EventType{cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd}

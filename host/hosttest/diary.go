@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// diary remembers which hooks were called, by all processes of a scene, until each of them died.
+// diary records the hook calls of all processes of a scene, for each until its death.
 type diary struct {
 	mu   sync.Mutex
 	list []entry
@@ -25,7 +25,7 @@ type entry struct {
 	text    string
 }
 
-// parallel reports whether the entry is of a hook that calls of one step call at the same time.
+// parallel reports whether the hook runs for several calls of a step at the same time.
 func (e *entry) parallel() bool {
 	switch e.hook {
 	case "BeforeTool", "OnStateChange", "BeforeSubAgent", "AfterSubAgent":
@@ -34,8 +34,8 @@ func (e *entry) parallel() bool {
 	return false
 }
 
-// of returns the entries about a session as lines, turn by turn, since on a host the end of a run may be heard while the
-// next one begins, and those of parallel calls in the order of the calls.
+// of returns the entries of a session as lines, by turn, since on a host the hooks of a run's end may run while the
+// next run begins, and those of parallel calls in the order of the calls.
 func (d *diary) of(session string, order map[string]int) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *diary) of(session string, order map[string]int) []string {
 	return lines
 }
 
-// ends counts the runs of a session of whose end, or suspension, the hooks have heard.
+// ends counts the runs of a session for whose end, or suspension, hooks have run.
 func (d *diary) ends(session string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +86,7 @@ func (d *diary) writer(who string, alive func() bool) func(s *cairn.Step, hook, 
 	}
 }
 
-// hooks returns hooks that write every call into the diary under a name.
+// hooks returns hooks that record every call in the diary under a name.
 func (d *diary) hooks(who string, alive func() bool) *cairn.Hooks {
 	add := d.writer(who, alive)
 	step := func(s *cairn.Step, hook, format string, args ...any) { add(s, hook, "", format, args...) }

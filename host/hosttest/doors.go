@@ -18,9 +18,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// FuzzDoors writes anything into a session through an engine: as input, reply, arguments, result, state, event, usage,
-// answer and metadata. It is refused with an error that names it and changes nothing, or becomes the error of a call or of
-// the run; or else it reads back equal in another process. Whatever it was, the session takes another turn afterwards.
+// FuzzDoors writes arbitrary values into a session through an engine: as input, reply, arguments, result, state, event,
+// usage, answer and metadata. Each is refused with an error that names it and changes nothing, or becomes the error of
+// a call or of the run, or reads back equal in another process. In every case the session can take another turn.
 func FuzzDoors(f *testing.F, place Store) {
 	deep := strings.Repeat("[", 9_998) + strings.Repeat("]", 9_998)
 	for _, s := range []struct {
@@ -54,7 +54,7 @@ func FuzzDoors(f *testing.F, place Store) {
 	})
 }
 
-// doors are what a fuzzer gave, and where it goes.
+// doors is the fuzzer's input and where it is written.
 type doors struct {
 	*testing.T
 	st, cold store.Store
@@ -65,8 +65,8 @@ type doors struct {
 	amount   float64
 	count    int64
 
-	calls  int             // of the model
-	heard  []cairn.Message // what the model was last sent
+	calls  int             // model calls
+	heard  []cairn.Message // the model's last request
 	seen   json.RawMessage // the state when the last run began
 	guided bool
 }
@@ -95,7 +95,7 @@ func (d *doors) play() {
 	state, err := store.State(d.Context(), d.cold, d.id, "")
 	d.must(err)
 	d.sound(before)
-	d.turn(eng, "and now?") // of a process that has the session in memory
+	d.turn(eng, "and now?") // in a process with the session in its cache
 	said, results := content(d.heard)
 	wantSaid, wantResults := content(before)
 	d.same("what was said", said[:len(wantSaid)], wantSaid)
@@ -106,8 +106,8 @@ func (d *doors) play() {
 	d.turn(d.open(d.cold), "and here?")
 }
 
-// content returns the parts of a transcript but for the results of calls, in their order, and those by call: a model is told
-// all results of a reply at once, whenever they came.
+// content returns the parts of a transcript without results, in order, and the results by call: a model gets all
+// results of a reply at once, whenever they came.
 func content(list []cairn.Message) (said []cairn.Part, results map[string]*cairn.ToolResult) {
 	results = map[string]*cairn.ToolResult{}
 	for i := range list {
@@ -128,7 +128,7 @@ func (d *doors) must(err error) {
 	}
 }
 
-// refused reports whether an error says that something cannot be kept. There is no other.
+// refused reports whether an error says that a value cannot be kept. No other error is expected.
 func (d *doors) refused(what string, err error) bool {
 	d.Helper()
 	var e *cairn.Error
@@ -145,7 +145,7 @@ func (d *doors) open(st store.Store) *engine.Engine {
 	d.Helper()
 	eng, err := engine.New(st, []*cairn.Agent{d.agent()}, &engine.Options{Coalesce: -1})
 	d.must(err)
-	d.Cleanup(func() { _ = eng.Close(context.Background()) }) // nothing runs any more
+	d.Cleanup(func() { _ = eng.Close(context.Background()) }) // nothing is running
 	return eng
 }
 
@@ -157,7 +157,7 @@ func (d *doors) options() []engine.RunOption {
 		engine.WithTraceParent(d.name)}
 }
 
-// agent says and does what the fuzzer gave, in its first turn, and little in later ones.
+// agent says and does what the fuzzer gave in its first turn, and little in later ones.
 func (d *doors) agent() *cairn.Agent {
 	object := json.RawMessage(`{"type":"object"}`)
 	tool := func(name string, opts ...cairn.ToolOption) cairn.Tool {
@@ -178,7 +178,7 @@ func (d *doors) agent() *cairn.Agent {
 	}
 }
 
-// work does with the handle what the fuzzer gave. What is refused is not done.
+// work uses the handle as the fuzzer says. What is refused has no effect.
 func (d *doors) work(_ context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
 	call.RecordUsage(d.name, d.amount)
 	call.RecordUsage(d.name, d.amount)
@@ -224,7 +224,7 @@ func (d *doors) reply(_ context.Context, req *cairn.Request) scripted.Step {
 	return scripted.Text("I see.")
 }
 
-// settled waits until a run has come to an end of some kind.
+// settled waits until a run has ended or is suspended.
 func (d *doors) settled(run *engine.Run) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
@@ -238,7 +238,7 @@ func (d *doors) settled(run *engine.Run) {
 	}
 }
 
-// answer answers what the session waits for, as the fuzzer says and, where that is refused, as it should be.
+// answer answers the session's pending calls as the fuzzer says and, where that is refused, validly.
 func (d *doors) answer(eng *engine.Engine) {
 	page, err := eng.Inbox(d.Context(), store.CallQuery{RootID: d.id})
 	d.must(err)
@@ -306,7 +306,7 @@ func (d *doors) sound(messages []cairn.Message) {
 	}
 }
 
-// turn takes a turn that nothing is wrong with.
+// turn executes a turn with valid input.
 func (d *doors) turn(eng *engine.Engine, text string) {
 	d.Helper()
 	d.calls, d.guided = 10, true

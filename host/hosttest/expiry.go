@@ -8,14 +8,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// expiries end what nobody uses any more.
+// expiries are scenarios of sessions that are no longer used.
 var expiries = []scenario{
 	{"sweep", (*scene).sweep},
 	{"sweep-worker", (*scene).sweepWorker},
 	{"sweep-crash", (*scene).sweepCrash},
 }
 
-// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. Where the clock is real it does not expire
+// idle leaves two sessions, each with a child: "gone" expires soon, "s" stays. With a real clock "gone" does not expire
 // before its turn has ended, however slow the machine.
 func (s *scene) idle(p *process) {
 	s.Helper()
@@ -30,10 +30,10 @@ func (s *scene) idle(p *process) {
 	p.turn("gone", "do it", engine.WithExpiry(s.now().Add(soon)))
 }
 
-// retains is for processes that purge soon after a session has expired.
+// retains makes processes purge soon after a session has expired.
 func (s *scene) retains() option { return func(o *engine.Options) { o.Retention = s.soon } }
 
-// sweepUntil sweeps until it has come to what is wanted: nothing is swept twice, and nothing but that.
+// sweepUntil sweeps until the reports add up to want: nothing is swept twice, and nothing else.
 func (p *process) sweepUntil(what string, want engine.SweepReport) {
 	s := p.s
 	s.Helper()
@@ -52,13 +52,13 @@ func (p *process) sweepUntil(what string, want engine.SweepReport) {
 	s.say("%s: %d expired, %d purged with %d checkpoints", what, sum.Expired, sum.Purged, sum.SnapshotsDeleted)
 }
 
-// isGone reports whether a session is there for nobody.
+// isGone reports whether a session is hidden.
 func (p *process) isGone(id string) bool {
 	_, err := p.Session(p.s.Context(), id)
 	return errors.Is(err, cairn.ErrNotFound)
 }
 
-// One process leaves a session alone, another one finds that it has expired and, later, purges it with its tree.
+// One process leaves a session behind, another one finds it expired and later purges it with its tree.
 func (s *scene) sweep() {
 	s.family(s.note())
 	one, two := s.process(), s.process(s.retains())
@@ -84,7 +84,7 @@ func (s *scene) sweepWorker() {
 	one.turn("s", "thanks")
 }
 
-// A process dies once it has hidden what has expired; another one does the rest.
+// A process dies once it has hidden an expired session; another one does the rest.
 func (s *scene) sweepCrash() {
 	s.family(s.note())
 	one := s.process(s.retains())

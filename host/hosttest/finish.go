@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// endings are of turns that waited before they came to one.
+// endings are scenarios of turns that were suspended before they ended.
 var endings = []scenario{
 	{"output-waiting", (*scene).outputWaiting},
 	{"guard-waiting", (*scene).guardWaiting},
@@ -22,7 +22,7 @@ var endings = []scenario{
 	{"forced-finish-ignored", (*scene).forcedFinishIgnored},
 }
 
-// A turn that waited still owes its typed output.
+// A turn that was suspended still needs its typed output.
 func (s *scene) outputWaiting() {
 	a := bot(plays(
 		asks("c1", "refund", "42"), scripted.Text("I think yes."), scripted.Call(cairn.FinishTool, verdict{"yes"}).ID("c2")),
@@ -38,7 +38,7 @@ func (s *scene) outputWaiting() {
 	s.say("the verdict: %s", out.Verdict)
 }
 
-// The guard sends the model back, which asks once more, and then gets its way.
+// The guard sends the model back; it asks once more, and the guard accepts.
 func (s *scene) guardWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "refund", "1"), scripted.Text("Paid."), asks("c2", "refund", "2"), scripted.Text("Paid both.")), s.refund())}
@@ -56,7 +56,7 @@ func (s *scene) guardWaiting() {
 	one.resume("s")
 }
 
-// The guard fails what the turn came to. A retry gets another chance.
+// The guard fails the turn. A retry asks it again.
 func (s *scene) guardRejects() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "refund", "42"), scripted.Text("So what."), scripted.Text("I am sorry.")), s.refund())}
@@ -73,7 +73,8 @@ func (s *scene) guardRejects() {
 	two.retry("s")
 }
 
-// A tool that would end the turn runs when its sibling was approved. The guard sees what both came to, and sends it back.
+// A tool that would end the turn runs once its sibling is approved. The guard sees both results and sends the model
+// back.
 func (s *scene) guardedFinishWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "close", "early"), asks("c2", "note", "a"), asks("c3", "refund", "42")), asks("c4", "close", "late")),
@@ -94,7 +95,7 @@ func (s *scene) guardedFinishWaiting() {
 	two.resume("s")
 }
 
-// The condition is asked once the step that waited is done.
+// The stop condition is evaluated once the suspended step is complete.
 func (s *scene) stopConditionWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "note", "a"), asks("c2", "refund", "42")), scripted.Text("never said")), s.note(), s.refund())}
@@ -110,7 +111,7 @@ func (s *scene) stopConditionWaiting() {
 	two.resume("s")
 }
 
-// pressed is an agent with a typed output and two steps, which takes its time until it has to call the finish tool.
+// pressed is an agent with a typed output and two steps, which does not finish until it must call the finish tool.
 func (s *scene) pressed(last scripted.Step, tools ...cairn.Tool) {
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Choice.Tool == cairn.FinishTool {
@@ -122,13 +123,13 @@ func (s *scene) pressed(last scripted.Step, tools ...cairn.Tool) {
 	s.agents = []*cairn.Agent{a}
 }
 
-// In the last of its steps the agent has to come to its output.
+// In its last step the agent must produce its output.
 func (s *scene) forcedFinish() {
 	s.pressed(scripted.Call(cairn.FinishTool, verdict{"yes"}).ID("c9"), s.note())
 	s.process().turn("s", "yes or no?")
 }
 
-// The steps are counted anew when the session is resumed.
+// The step counter starts anew when the session is resumed.
 func (s *scene) forcedFinishWaiting() {
 	s.pressed(scripted.Call(cairn.FinishTool, json.RawMessage(`{"verdict":"no"}`)).ID("c9"), s.refund())
 	one, two := s.process(), s.process()
@@ -137,7 +138,7 @@ func (s *scene) forcedFinishWaiting() {
 	two.resume("s")
 }
 
-// A model that does not even then fails the turn. A retry has as many steps again.
+// A model that does not finish even then fails the turn. A retry has the full number of steps again.
 func (s *scene) forcedFinishIgnored() {
 	s.pressed(scripted.Text("I cannot say."), s.note())
 	one, two := s.process(), s.process()

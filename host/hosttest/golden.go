@@ -16,7 +16,7 @@ import (
 //go:embed testdata/*.txt
 var golden embed.FS
 
-// judge holds what the scene left behind to what is sound and what is expected.
+// judge checks that what the scene left behind is sound and as expected.
 func (s *scene) judge(name string) {
 	s.Helper()
 	var trees []*tree
@@ -41,7 +41,7 @@ func (s *scene) judge(name string) {
 	}
 }
 
-// describe tells what was said and run, and what the trees came to.
+// describe describes the conversation, the tools that ran and the trees.
 func (s *scene) describe(trees []*tree) string {
 	var b strings.Builder
 	for _, line := range s.said {
@@ -59,7 +59,7 @@ func (s *scene) describe(trees []*tree) string {
 	return strings.TrimRight(named(b.String()), "\n") + "\n"
 }
 
-// difference lists the lines that two texts do not share, with one line around them.
+// difference lists the lines in which two texts differ, with one line of context.
 func difference(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	shared := make([][]int, len(a)+1) // length of the longest common subsequence from here on

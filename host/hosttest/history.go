@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// returns go back to where a session was, or go another way from there.
+// returns are scenarios of rewinds, branches and retries.
 var returns = []scenario{
 	{"branch", (*scene).branch},
 	{"branch-waiting", (*scene).branchWaiting},
@@ -28,7 +28,7 @@ func (s *scene) taking() {
 		asks("c3", "note", "3"), scripted.Text("Three.")), s.note())}
 }
 
-// checkpoints lists those of a session.
+// checkpoints lists the checkpoints of a session.
 func (s *scene) checkpoints(session string) []cairn.Checkpoint {
 	s.Helper()
 	page, err := s.st.Checkpoints(s.Context(), session, store.PageQuery{})
@@ -36,7 +36,7 @@ func (s *scene) checkpoints(session string) []cairn.Checkpoint {
 	return page.Items
 }
 
-// A branch has the messages and the state of where it left, and goes its own way.
+// A branch has the messages and the state of its origin, and diverges from there.
 func (s *scene) branch() {
 	s.taking()
 	one, two := s.process(), s.process()
@@ -61,7 +61,7 @@ func (s *scene) branch() {
 	s.roots = []string{"s", "b1", "b2", "b3"}
 }
 
-// A branch of a session that waits has what its transcript has. Calls that have no result there are closed.
+// A branch of a suspended session has its transcript. Calls without a result there are closed.
 func (s *scene) branchWaiting() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -87,7 +87,7 @@ func (s *scene) branchWaitingTree() {
 	s.roots = []string{"s", "b"}
 }
 
-// A rewind takes back messages, state and checkpoints. Whoever drove the session before notices.
+// A rewind removes messages, state and checkpoints. A process that drove the session before notices.
 func (s *scene) rewind() {
 	s.taking()
 	one, two := s.process(), s.process()
@@ -119,7 +119,7 @@ func failing(n int, steps ...scripted.Step) cairn.Model {
 	})
 }
 
-// A turn that failed goes on from its last committed step, in whichever process, with something new to say or without.
+// A failed turn is retried from its last committed step, in any process, with or without new input.
 func (s *scene) retry() {
 	s.agents = []*cairn.Agent{bot(failing(2, asks("c1", "note", "n"), scripted.Text("Done."), scripted.Text("Bye.")), s.note())}
 	one, two := s.process(), s.process()
@@ -132,7 +132,7 @@ func (s *scene) retry() {
 	one.turn("s", "thanks")
 }
 
-// What the sub-agents came to before the failure is not done again.
+// Sub-agents that completed before the failure are not repeated.
 func (s *scene) retryChild() {
 	s.family(s.refund())
 	s.agents[0].Model = failing(2,
@@ -144,7 +144,7 @@ func (s *scene) retryChild() {
 	two.retry("s")
 }
 
-// A retry may wait for people like any other run.
+// A retry may be suspended like any other run.
 func (s *scene) retryApproved() {
 	s.agents = []*cairn.Agent{bot(failing(1, asks("c1", "refund", "42"), scripted.Text("Done.")), s.refund())}
 	one, two := s.process(), s.process()

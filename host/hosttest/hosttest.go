@@ -1,6 +1,6 @@
-// Package hosttest is the suite that every host passes: scripted conversations, each with everything it must leave behind
-// (transcripts, state, runs, calls with their audit trails, events, hooks) in one file that holds for every host and store.
-// Run it from a test of your own:
+// Package hosttest is the suite that every host passes: scripted conversations. One golden file per conversation holds
+// everything that it must leave behind on every host and store: transcripts, state, runs, calls with their audit
+// trails, events, hooks. Run it from a test of your own:
 //
 //	func TestHost(t *testing.T) {
 //		hosttest.Run(t, hosttest.Host{
@@ -18,12 +18,12 @@
 //		})
 //	}
 //
-// An engine that Start returns stands for a process. Scenarios start several on one store and kill some: a killed process
-// loses its store and its log at once and for good, but its goroutines may go on for a while, as those of a process that
-// was merely cut off do. The clock of each process is wrong, by an hour to one side or the other: what is decided is decided
-// by the store's.
+// An engine that Start returns stands for a process. Scenarios start several on one store and kill some: a killed
+// process loses its store and its log at once and for good, but its goroutines may keep running for a while, as those
+// of a partitioned process would. Each process's clock is wrong by an hour, fast or slow: only the store's clock may
+// decide anything.
 //
-// [Unsound] and [Describe] are what the suite judges by, for tests of other kinds.
+// [Unsound] and [Describe] are the suite's checks, for other tests.
 package hosttest
 
 import (
@@ -39,36 +39,37 @@ import (
 
 // Host is what the suite is run on.
 type Host struct {
-	// Name is that of the subtests.
+	// Name is the name of the subtests.
 	Name string
-	// Start starts a process for some agents over a store. opts is never nil, and is handed to the engine with what the host
-	// adds; its Log is set if the store has no log of its own. The suite closes the engine.
+	// Start starts a process for some agents over a store. Pass opts, which is never nil, to the engine together with
+	// what the host adds; opts.Log is set if the store has no log of its own. The suite closes the engine.
 	Start func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine
-	// Crashes is at how many operations of a conversation, spread evenly over it, the scenarios that kill a process anywhere do
-	// so, before the operation and after it; 0 means at every one. Hosts whose turns have many operations set it.
+	// Crashes is the number of operations, spread evenly over a conversation, at which the crash-anywhere scenarios
+	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per turn.
 	Crashes int
-	// Golden is a directory to write the expected files to instead of comparing with those of the package; empty for none.
-	// It is for those who change what every host must do.
+	// Golden is a directory to write the golden files to instead of comparing with those of the package; empty for
+	// none. Use it to change what every host must do.
 	Golden string
 }
 
 // Store is what sessions are kept in.
 type Store struct {
-	// Name is that of the subtests.
+	// Name is the name of the subtests.
 	Name string
-	// Open opens a fresh, empty store that shares nothing with any other, and registers its clean-up with tb. now is the clock
-	// that the store is to go by, so that nobody has to wait for a deadline to pass or a lease to run out.
+	// Open opens a fresh, empty store that shares nothing with any other, and registers its clean-up with tb. now is
+	// the clock that the store must use, so that deadlines and leases need no real waiting.
 	Open func(tb testing.TB, now func() time.Time) store.Store
-	// OwnClock says that the store goes by another clock than Open was given. Then the suite waits, with short times.
+	// OwnClock declares that the store does not use Open's clock. The suite then waits in real time, with short
+	// deadlines.
 	OwnClock bool
-	// Another opens another handle on the data of a store, as another process would, and registers its clean-up with tb. nil
-	// means that processes share the one that Open returned.
+	// Another opens another handle on the data of a store, as another process would, and registers its clean-up with
+	// tb. nil means that processes share the one that Open returned.
 	Another func(tb testing.TB, st store.Store) store.Store
-	// Log opens a log for a store that brings none, or whose own is to be left unused. Processes share it.
+	// Log opens a log for a store that has none, or whose own is not to be used. Processes share it.
 	Log func(tb testing.TB) store.Log
-	// Bubble says that host and store can live in a bubble of package synctest, where no time passes while they wait.
+	// Bubble declares that host and store can run in a bubble of package synctest, where waiting takes no time.
 	Bubble bool
-	// Set is which scenarios are played on this store; nil means [Every].
+	// Set is the set of scenarios for this store; nil means [Every].
 	Set Set
 }
 
@@ -88,8 +89,8 @@ func Run(t *testing.T, h Host, stores ...Store) {
 	})
 }
 
-// scenario is a conversation of people, agents and accidents. Everything it leaves behind is expected to be as in the file
-// of its name.
+// scenario is a conversation of people, agents and accidents. Everything that it leaves behind must match the golden
+// file of its name.
 type scenario struct {
 	name string
 	play func(*scene)

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// limited are conversations in which much is said that cannot be kept.
+// limited are scenarios of values that no store can keep.
 var limited = []scenario{
 	{"limits", func(s *scene) { s.limits(cairn.PerStep) }},
 	{"limits-per-tool", func(s *scene) { s.limits(cairn.PerTool) }},
@@ -27,8 +27,8 @@ func (s *scene) raw(name string, fn func(call *cairn.Call) (string, error), opts
 	}, opts...)
 }
 
-// What the model or a tool says and no store can keep is told to the model; each tool runs once, and the session goes on in
-// another process.
+// The model gets an error for each value of its own, or of a tool, that no store can keep; each tool runs once, and the
+// session continues in another process.
 func (s *scene) limits(d cairn.Durability) {
 	deep := strings.Repeat("[", 130) + strings.Repeat("]", 130)
 	b := bot(plays(
@@ -54,7 +54,7 @@ func (s *scene) limits(d cairn.Durability) {
 	two.turn("s", "go on")
 }
 
-// Data that the provider wants back and no store can keep fails the run at once.
+// Provider data that no store can keep fails the run at once.
 func (s *scene) limitsProvider() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("Well, "), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkReasoning, Text: "hm", Provider: json.RawMessage("\"\xff\"")})),

@@ -12,20 +12,20 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// process is an engine with its own line to the store, which can be cut.
+// process is an engine with its own connection to the store, which can be cut.
 type process struct {
 	*engine.Engine
 	s   *scene
 	tap *tap
 }
 
-// die cuts the process off its store and log from now on. What it still does is not in the diary.
+// die cuts the process off from its store and log for good. The diary records nothing of it from then on.
 func (p *process) die() { p.tap.cut() }
 
-// operation is a call of the store or the log on its way.
+// operation is a call of the store or the log.
 type operation struct {
 	name    string
-	session string        // that a write is of, or the log
+	session string        // the session or log that a write is for
 	commit  *store.Commit // of a Commit
 }
 
@@ -45,7 +45,7 @@ type tap struct {
 	after  func(operation)
 }
 
-// errCut is what a process hears that was cut off. It is not one that makes anybody try again.
+// errCut is what a process that was cut off gets. It is not retryable.
 var errCut = cairn.Errorf(cairn.CodeClosed, "cut off")
 
 func (s *tap) cut() {
@@ -60,15 +60,15 @@ func (s *tap) isDead() bool {
 	return s.dead
 }
 
-// watch sets what is called before each operation, which may refuse it, and after each that was carried out. Either may
-// cut the process off: then the operation does not happen, or its outcome is never heard.
+// watch sets a function to call before each operation, which may refuse it, and one to call after each operation that
+// was carried out. Either may cut the process off: then the operation does not happen, or its outcome is lost.
 func (s *tap) watch(before func(operation) error, after func(operation)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = before, after
 }
 
-// through carries an operation out, unless the process is dead.
+// through carries out an operation unless the process is dead.
 func through[T any](s *tap, op operation, call func() (T, error)) (T, error) {
 	var none T
 	s.mu.Lock()

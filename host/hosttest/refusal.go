@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// refusals are of what cannot be taken. Each says why, and changes nothing.
+// refusals are scenarios of input that is refused. Each error says why, and nothing changes.
 var refusals = []scenario{
 	{"bad-submissions", (*scene).badSubmissions},
 	{"answer-settled", (*scene).answerSettled},
@@ -36,7 +36,7 @@ func (p *process) refused(what, root string, answer cairn.Submission, outcome ca
 	}
 }
 
-// trees describes what there is, with the versions of sessions and calls.
+// trees describes all trees, with the versions of sessions and calls.
 func (s *scene) trees() string {
 	s.Helper()
 	var b strings.Builder
@@ -99,7 +99,7 @@ func (s *scene) badSubmissions() {
 	two.resume("s")
 }
 
-// What is settled stays settled.
+// A settled call stays settled.
 func (s *scene) answerSettled() {
 	s.oneRefund()
 	one, two := s.process(), s.process()
@@ -126,7 +126,7 @@ func (s *scene) answerStopped() {
 	one.refused("an answer to a stopped session", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// A tree that is deleted takes its calls along, and brings them back when it is restored.
+// Deleting a tree hides its calls; restoring it brings them back.
 func (s *scene) answerDeleted() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -150,7 +150,7 @@ func (s *scene) answerDeleted() {
 	one.resume("s")
 }
 
-// A sub-agent's session is its root's to drive.
+// Only the root may drive a sub-agent's session.
 func (s *scene) childVerbs() {
 	s.family(s.refund())
 	p := s.process()
@@ -172,7 +172,7 @@ func (s *scene) childVerbs() {
 	p.resume("s")
 }
 
-// What is the same in two sessions does not tell the ids of one from those of the other.
+// The ids of one session cannot be derived from those of another, however alike they are.
 func (s *scene) guesses() {
 	s.family(s.refund())
 	p := s.process()

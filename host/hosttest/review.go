@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// reviews are approvals by people who share the work.
+// reviews are scenarios of approvals by several people.
 var reviews = []scenario{
 	{"assigned", (*scene).assigned},
 	{"quorum-all", (*scene).quorumAll},
@@ -68,7 +68,7 @@ func (s *scene) quorumMajority() {
 	p.resume("s")
 }
 
-// It is over as soon as there can be no majority any more.
+// The call is settled as soon as no majority is possible.
 func (s *scene) quorumMajorityDenied() {
 	s.oneRefund(cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cleo", "dan"))
 	p := s.process()
@@ -105,7 +105,7 @@ func (s *scene) claim() {
 	one.resume("s")
 }
 
-// The inbox lists what is open, whoever asked for it.
+// The inbox lists open calls of all sessions and kinds.
 func (s *scene) inbox() {
 	s.oneRefund(cairn.AssignTo(cairn.AnyReviewer, "ann", "bob"))
 	one, two := s.process(), s.process()

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// scene is where a scenario is played: a store, the processes on it, and what is remembered of them.
+// scene is where a scenario is played: a store, its processes, and what was recorded of them.
 type scene struct {
 	*testing.T
 	ctx    context.Context // a scene that hangs ends with it
@@ -27,7 +27,7 @@ type scene struct {
 	agents []*cairn.Agent
 	// roots are the sessions whose trees are judged; "s" unless a scenario says otherwise.
 	roots []string
-	// soon is how long deadlines and leases last that are to pass; ahead is how much of that was skipped.
+	// soon is the length of deadlines and leases that are to pass; ahead is how much time was skipped.
 	soon  time.Duration
 	ahead atomic.Int64
 
@@ -57,21 +57,21 @@ func newScene(t *testing.T, h Host, place Store) *scene {
 		t.Fatalf("store %q brings no log, and Store.Log is not set", place.Name)
 	}
 	if place.OwnClock {
-		s.soon = 2 * time.Second // or a busy machine takes a lease from a process that lives
+		s.soon = 2 * time.Second // shorter ones lapse under a live process on a busy machine
 	}
 	return s
 }
 
-// Context returns the context of what people do in the scene.
+// Context returns the context of calls that people make in the scene.
 func (s *scene) Context() context.Context { return s.ctx }
 
 // now is the clock of the store.
 func (s *scene) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// wrongBy is how far the clock of a process is off the store's. Nothing may come of that, in any scenario.
+// wrongBy is the error of a process's clock. No scenario's outcome may depend on it.
 const wrongBy = time.Hour
 
-// wrongClock returns the clock of a process: by turns it is ahead of the store's and behind it.
+// wrongClock returns a process's clock: fast and slow by turns.
 func (s *scene) wrongClock() func() time.Time {
 	by := wrongBy
 	if len(s.processes)%2 == 1 {
@@ -80,12 +80,12 @@ func (s *scene) wrongClock() func() time.Time {
 	return func() time.Time { return s.now().Add(by) }
 }
 
-// later lets so much time pass that what was to happen soon is due. Nobody may be at work. With a store that has a clock
-// of its own this is left to whatever waits next.
+// later lets time pass until what is to happen soon is due. No process may be running. With a store that has its own
+// clock the next wait does so.
 func (s *scene) later() {
 	switch {
 	case s.place.Bubble:
-		time.Sleep(s.soon) // nobody waits for this
+		time.Sleep(s.soon) // in a bubble this takes no time
 	case !s.place.OwnClock:
 		s.ahead.Add(int64(s.soon))
 	}
@@ -102,7 +102,7 @@ func (s *scene) patience() time.Duration {
 // option changes the options of a process.
 type option func(*engine.Options)
 
-// mortal is for processes that are going to die: their lease does not outlive them for long.
+// mortal is for processes that will die: their lease lapses soon after.
 func (s *scene) mortal() option { return func(o *engine.Options) { o.LeaseTTL = s.soon } }
 
 // process starts a process for the scene's agents.
@@ -146,7 +146,7 @@ func (p *process) leave() {
 	}
 }
 
-// finish lets the workers go, and lets every run that is still under way come to its end.
+// finish stops the workers and waits for every run that is still running.
 func (s *scene) finish() {
 	for _, stop := range s.workers {
 		stop()
@@ -160,7 +160,7 @@ func (s *scene) finish() {
 	}
 }
 
-// work makes the process serve the store until the scene ends.
+// work runs the process's worker until the scene ends.
 func (p *process) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -174,14 +174,14 @@ func (p *process) work() {
 	p.s.Cleanup(p.s.workers[len(p.s.workers)-1])
 }
 
-// say puts a line into the file of the scenario.
+// say adds a line to the scenario's golden text.
 func (s *scene) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.said = append(s.said, fmt.Sprintf(format, args...))
 }
 
-// count remembers that a tool ran.
+// count records that a tool ran.
 func (s *scene) count(tool string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *scene) must(err error) {
 	}
 }
 
-// want fails the scene if an error is not of the sentinel's kind, and puts what it says into the file.
+// want fails the scene if an error is not of the sentinel's kind, and adds its message to the golden text.
 func (s *scene) want(what string, err error, want *cairn.Error) {
 	s.Helper()
 	var e *cairn.Error
@@ -218,7 +218,7 @@ func (p *process) start(session, text string, opts ...engine.RunOption) *engine.
 	return run
 }
 
-// turn executes a turn of the bot and returns its outcome, be it good or bad.
+// turn executes a turn of the bot and returns its outcome.
 func (p *process) turn(session, text string, opts ...engine.RunOption) *cairn.Result {
 	p.s.Helper()
 	return p.s.outcome(p.start(session, text, opts...))
@@ -252,7 +252,7 @@ func (s *scene) outcome(run *engine.Run) *cairn.Result {
 	return res
 }
 
-// submit answers a call of a tree and checks what became of the answer.
+// submit answers a call of a tree and checks the outcome.
 func (p *process) submit(root string, answer cairn.Submission, want cairn.Outcome) cairn.Receipt {
 	p.s.Helper()
 	r, err := p.Submit(p.s.Context(), root, answer)
@@ -267,7 +267,7 @@ func (p *process) submit(root string, answer cairn.Submission, want cairn.Outcom
 	return r
 }
 
-// open returns the one open call of a tree that is of a tool.
+// open returns the one open call of a tool in a tree.
 func (s *scene) open(root, tool string) cairn.CallRef {
 	s.Helper()
 	var list []cairn.CallRef
@@ -290,7 +290,7 @@ func (s *scene) openCalls(root string) []cairn.PendingCall {
 	return page.Items
 }
 
-// hear follows a tree's log until an event for which heard says so, and returns it.
+// hear follows a tree's log until heard accepts an event, and returns the event.
 func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
@@ -305,7 +305,7 @@ func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Eve
 	return cairn.Event{}
 }
 
-// tail returns the events of a tree, for a failure's message.
+// tail returns the last events of a tree, for a failure's message.
 func (s *scene) tail(root string) string {
 	events, err := allEvents(context.Background(), s.log, s.row(root).Log())
 	var b strings.Builder
@@ -318,7 +318,7 @@ func (s *scene) tail(root string) string {
 	return b.String()
 }
 
-// hearEnd waits for the n-th end of a run of the session, and until the hooks have heard of it as well.
+// hearEnd waits for the n-th end of a run of the session, and for its hooks.
 func (s *scene) hearEnd(session string, n int) {
 	s.Helper()
 	ends := 0
@@ -331,13 +331,13 @@ func (s *scene) hearEnd(session string, n int) {
 	s.heard(session, n)
 }
 
-// heard waits until the hooks have heard of n ends of runs of the session.
+// heard waits until hooks have run for n ends of runs of the session.
 func (s *scene) heard(session string, n int) {
 	s.Helper()
 	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
 }
 
-// awaitDeath waits until a run can no longer be driven because its process is dead, and lets its lease run out.
+// awaitDeath waits until a dead process's run can no longer be driven, and lets its lease lapse.
 func (s *scene) awaitDeath(run *engine.Run) {
 	s.Helper()
 	res, err := run.Wait(context.Background())

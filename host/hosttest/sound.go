@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Unsound lists what is wrong with a session's tree, which nobody drives, whatever happened to it: its transcripts, runs,
-// pending calls and log must tell one story.
+// Unsound lists what is wrong with a session's tree that no process drives, whatever happened to it: its transcripts,
+// runs, pending calls and log must be consistent.
 func Unsound(ctx context.Context, st store.Store, log store.Log, session string) ([]string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {
@@ -25,14 +25,14 @@ func Unsound(ctx context.Context, st store.Store, log store.Log, session string)
 func (t *tree) unsound() []string {
 	problems := gaps(t.events)
 	for _, r := range t.sessions {
-		for _, problem := range slices.Concat(r.unanswered(), r.untold(), r.unheard(), r.miscounted(), t.unaccounted(r), t.strayed(r)) {
+		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), t.unaccounted(r), t.strayed(r)) {
 			problems = append(problems, "session "+r.row.ID+": "+problem)
 		}
 	}
 	return problems
 }
 
-// gaps finds events whose sequence is not the one after that of the event before.
+// gaps finds events whose sequence does not follow that of the event before.
 func gaps(events []cairn.Event) (problems []string) {
 	for i := range events {
 		if events[i].Sequence != int64(i)+1 {
@@ -42,8 +42,8 @@ func gaps(events []cairn.Event) (problems []string) {
 	return problems
 }
 
-// unanswered finds repeated messages and calls, and tool uses that do not have exactly one result before the next reply.
-// Those of the last reply may have none while the session waits.
+// unanswered finds repeated messages and calls, and tool uses that do not have exactly one result before the next
+// reply. In a suspended session those of the last reply may have none.
 func (r *record) unanswered() (problems []string) {
 	ids, calls := map[string]bool{}, map[string]bool{}
 	for i := range r.messages {
@@ -79,7 +79,7 @@ func (r *record) unanswered() (problems []string) {
 	return problems
 }
 
-// inherited returns how many messages the session had before its first run: those of the session it is a branch of.
+// inherited returns how many messages the session had before its first run: those of the session it branched from.
 func (r *record) inherited() int {
 	if len(r.runs) == 0 {
 		return len(r.messages)
@@ -101,8 +101,8 @@ func (r *record) open() []string {
 	return slices.Sorted(maps.Keys(list))
 }
 
-// untold finds runs whose beginning, steps and end are not on the log exactly once each.
-func (r *record) untold() (problems []string) {
+// unpublished finds runs whose beginning, steps and end are not on the log exactly once each.
+func (r *record) unpublished() (problems []string) {
 	marks := map[string]int{}
 	for i := range r.events {
 		ev := &r.events[i]
@@ -132,21 +132,21 @@ func (r *record) untold() (problems []string) {
 	}
 	for _, mark := range slices.Sorted(maps.Keys(want)) {
 		if marks[mark] != want[mark] {
-			problems = append(problems, fmt.Sprintf("the log tells %d times of %s", marks[mark], mark))
+			problems = append(problems, fmt.Sprintf("the log has %d times %s", marks[mark], mark))
 		}
 		delete(marks, mark)
 	}
 	for _, mark := range slices.Sorted(maps.Keys(marks)) {
-		if strings.Contains(mark, " end suspended_") && marks[mark] == 1 { // a stop took the wait back
+		if strings.Contains(mark, " end suspended_") && marks[mark] == 1 { // a stop ended the suspension
 			continue
 		}
-		problems = append(problems, "the log tells of "+mark+", which did not happen")
+		problems = append(problems, "the log has "+mark+", which did not happen")
 	}
 	return problems
 }
 
-// unheard finds replies that a reader of the log did not see exactly as they are in the transcript, if it drops what was
-// discarded.
+// unheard finds replies that a reader of the log, without discarded steps, did not see exactly as they are in the
+// transcript.
 func (r *record) unheard() (problems []string) {
 	said := map[string]string{}
 	for _, ev := range heard(r.events) {
@@ -166,14 +166,14 @@ func (r *record) unheard() (problems []string) {
 		delete(said, step)
 	}
 	for _, step := range slices.Sorted(maps.Keys(said)) {
-		if said[step] != "" && r.row.Epoch == 0 { // else the transcript was taken back
+		if said[step] != "" && r.row.Epoch == 0 { // otherwise the transcript was rewound
 			problems = append(problems, fmt.Sprintf("a reader saw %q of step %s, which is not in the transcript", said[step], step))
 		}
 	}
 	return problems
 }
 
-// miscounted finds what the session's row says that is not so.
+// miscounted finds what is wrong in the session's row.
 func (r *record) miscounted() (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	row := r.row
@@ -183,7 +183,7 @@ func (r *record) miscounted() (problems []string) {
 	if row.Status == cairn.SessionActive {
 		say("it is still active")
 	} else if row.Lease.Owner != "" && row.Lease.Until.After(row.UpdatedAt) { // a late heartbeat leaves a time without an owner
-		say("nobody drives it, but %s holds its lease", row.Lease.Owner)
+		say("no process drives it, but %s holds its lease", row.Lease.Owner)
 	}
 	if len(r.staged) > 0 {
 		say("%d pieces are still staged", len(r.staged))
@@ -193,7 +193,7 @@ func (r *record) miscounted() (problems []string) {
 	}
 	paused := row.Status == cairn.SessionPaused
 	if paused != (row.SuspendedStep != "") || !paused && (row.OpenCalls != 0 || !row.NextDeadline.IsZero()) {
-		say("it is %s, but step %q waits for %d calls until %s", row.Status, row.SuspendedStep, row.OpenCalls, row.NextDeadline)
+		say("it is %s, but step %q has %d pending calls until %s", row.Status, row.SuspendedStep, row.OpenCalls, row.NextDeadline)
 	}
 	return problems
 }
@@ -217,7 +217,7 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 			fallthrough
 		case cairn.CallAnswered:
 			if hasResult || c.StepID != r.row.SuspendedStep {
-				say("call %s is %s, but its step %s does not wait for it", c.ID, c.Status, c.StepID)
+				say("call %s is %s, but its step %s is not suspended for it", c.ID, c.Status, c.StepID)
 			}
 		case cairn.CallSettled, cairn.CallDropped:
 			if !hasResult {
@@ -259,8 +259,8 @@ func (t *tree) asked(c *cairn.PendingCall) (n int) {
 	return n
 }
 
-// strayed finds results that a reader of the log did not see exactly once, and what a sub-agent said outside of the call
-// that consulted it.
+// strayed finds results that a reader of the log did not see exactly once, and events of a sub-agent outside of the
+// call that consulted it.
 func (t *tree) strayed(r *record) (problems []string) {
 	ends, begun, waiting := map[string]int{}, map[string]int{}, r.open()
 	for _, ev := range heard(r.events) {
@@ -271,15 +271,15 @@ func (t *tree) strayed(r *record) (problems []string) {
 			begun[ev.ChildID]++
 		case cairn.EventSubagentEnd:
 			if begun[ev.ChildID] == 0 {
-				problems = append(problems, fmt.Sprintf("the log tells of the end of %s, but not of its beginning", ev.ChildID))
+				problems = append(problems, fmt.Sprintf("the log has the end of %s, but not its beginning", ev.ChildID))
 			}
 		}
 	}
 	for i := range r.messages {
 		for _, use := range r.messages[i].ToolUses() {
-			n, again := ends[use.CallID], r.row.Epoch > 0 // the id may be that of a call that was taken back
+			n, again := ends[use.CallID], r.row.Epoch > 0 // a rewound call may have had the same id
 			if i >= r.inherited() && n != 1 && !(again && n > 1) && !slices.Contains(waiting, use.CallID) {
-				problems = append(problems, fmt.Sprintf("the log tells %d times of the end of call %s", n, use.CallID))
+				problems = append(problems, fmt.Sprintf("the log has %d times the end of call %s", n, use.CallID))
 			}
 		}
 	}
@@ -287,14 +287,14 @@ func (t *tree) strayed(r *record) (problems []string) {
 		if child.row.ParentID == r.row.ID && child.row.Kind == cairn.ChildSubAgent {
 			problems = append(problems, t.outside(r.row.ID, child.row.ID)...)
 			if n := begun[child.row.ID]; n > 1 {
-				problems = append(problems, fmt.Sprintf("the log tells %d times of the beginning of %s", n, child.row.ID))
+				problems = append(problems, fmt.Sprintf("the log has %d times the beginning of %s", n, child.row.ID))
 			}
 		}
 	}
 	return problems
 }
 
-// heard returns the events that are left to a reader who drops what was discarded.
+// heard returns the events that are left for a reader that drops discarded steps.
 func heard(events []cairn.Event) (left []cairn.Event) {
 	for _, ev := range events {
 		if ev.Type == cairn.EventStepDiscarded {
@@ -306,8 +306,8 @@ func heard(events []cairn.Event) (left []cairn.Event) {
 	return left
 }
 
-// outside finds events of a child that come before the call that consulted it began, or after it ended, and what the child
-// begins while its parent, as far as the log tells, still waits.
+// outside finds events of a child that come before the call that consulted it began, or after it ended, and what the
+// child begins while, according to the log, its parent is still suspended.
 func (t *tree) outside(parent, child string) (problems []string) {
 	began, ended, waits := false, false, false
 	for i := range t.events {
@@ -322,15 +322,15 @@ func (t *tree) outside(parent, child string) (problems []string) {
 		case ev.Type == cairn.EventSubagentEnd && ev.ChildID == child:
 			ended = true
 		case ev.SessionID == child && (!began || ended):
-			problems = append(problems, fmt.Sprintf("%s of %s is told outside of the call that consulted it", ev.Type, child))
+			problems = append(problems, fmt.Sprintf("%s of %s is outside of the call that consulted it", ev.Type, child))
 		case ev.SessionID == child && waits && begins(ev):
-			problems = append(problems, fmt.Sprintf("%s of %s is told before its parent goes on", ev.Type, child))
+			problems = append(problems, fmt.Sprintf("%s of %s comes before its parent resumes", ev.Type, child))
 		}
 	}
 	return problems
 }
 
-// begins reports whether an event tells of something that begins.
+// begins reports whether an event marks the beginning of something.
 func begins(ev *cairn.Event) bool {
 	switch ev.Type {
 	case cairn.EventRunStart, cairn.EventRunResumed, cairn.EventStepStart, cairn.EventToolStart, cairn.EventSubagentStart:

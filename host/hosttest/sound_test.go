@@ -23,8 +23,7 @@ func inProcess(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engin
 	return eng
 }
 
-// answered returns the tree of a session that used one answer itself, has a child that used another, and waits for a
-// third.
+// answered returns the tree of a session with one answered call of its own, one of a child, and one pending call.
 func answered(t *testing.T) *tree {
 	t.Helper()
 	s := newScene(t, Host{Start: inProcess}, Store{Open: func(_ testing.TB, now func() time.Time) store.Store {
@@ -51,7 +50,7 @@ func where(t *tree, kind cairn.EventType) int {
 	return slices.IndexFunc(t.events, func(ev cairn.Event) bool { return ev.Type == kind })
 }
 
-// forget takes an event from the log, as if it had never been written.
+// forget removes an event from the log.
 func (t *tree) forget(i int) {
 	t.events = slices.Delete(slices.Clone(t.events), i, i+1)
 	t.renumber()
@@ -93,21 +92,21 @@ func TestUnsoundSeesDamage(t *testing.T) {
 			*parts = append(*parts, (*parts)[0])
 		}, "has 2 results"},
 		"a run is missing":          {func(t *tree) { t.sessions[0].runs = t.sessions[0].runs[1:] }, "run 1 has turn 2"},
-		"a run's beginning is lost": {func(t *tree) { t.forget(where(t, cairn.EventRunStart)) }, "0 times of run_"},
-		"a run's end comes twice":   {func(t *tree) { t.again(where(t, cairn.EventRunEnd)) }, "2 times of run_"},
-		"a step is told twice":      {func(t *tree) { t.again(where(t, cairn.EventStepCommitted)) }, "2 times of run_"},
+		"a run's beginning is lost": {func(t *tree) { t.forget(where(t, cairn.EventRunStart)) }, "0 times run_"},
+		"a run's end comes twice":   {func(t *tree) { t.again(where(t, cairn.EventRunEnd)) }, "2 times run_"},
+		"a step is repeated":        {func(t *tree) { t.again(where(t, cairn.EventStepCommitted)) }, "2 times run_"},
 		"words are lost":            {func(t *tree) { t.forget(where(t, cairn.EventTextDelta)) }, "a reader saw"},
-		"a call's end is lost":      {func(t *tree) { t.forget(where(t, cairn.EventToolEnd)) }, "0 times of the end of call"},
+		"a call's end is lost":      {func(t *tree) { t.forget(where(t, cairn.EventToolEnd)) }, "0 times the end of call"},
 		"a child's end comes early": {func(t *tree) {
 			end := t.events[where(t, cairn.EventSubagentEnd)]
 			t.forget(where(t, cairn.EventSubagentEnd))
 			t.events = slices.Insert(t.events, where(t, cairn.EventSubagentStart)+1, end)
 			t.renumber()
 		}, "outside of the call"},
-		"a child's beginning is lost": {func(t *tree) { t.forget(where(t, cairn.EventSubagentStart)) }, "but not of its beginning"},
-		"nobody is asked":             {func(t *tree) { t.forget(where(t, cairn.EventToolApproval)) }, "asks 0 times"},
-		"somebody is asked twice":     {func(t *tree) { t.again(where(t, cairn.EventToolApproval)) }, "asks 2 times"},
-		"it is still active":          {func(t *tree) { t.sessions[1].row.Status = cairn.SessionActive }, "still active"},
+		"a child's beginning is lost":  {func(t *tree) { t.forget(where(t, cairn.EventSubagentStart)) }, "but not its beginning"},
+		"no answer is asked for":       {func(t *tree) { t.forget(where(t, cairn.EventToolApproval)) }, "asks 0 times"},
+		"an answer is asked for twice": {func(t *tree) { t.again(where(t, cairn.EventToolApproval)) }, "asks 2 times"},
+		"it is still active":           {func(t *tree) { t.sessions[1].row.Status = cairn.SessionActive }, "still active"},
 		"a lease is held": {func(t *tree) {
 			t.sessions[1].row.Lease = cairn.Lease{Owner: "o", Until: t.sessions[1].row.UpdatedAt.Add(time.Hour)}
 		}, "holds its lease"},
@@ -115,11 +114,11 @@ func TestUnsoundSeesDamage(t *testing.T) {
 		"messages are miscounted":   {func(t *tree) { t.sessions[1].row.MessageCount++ }, "the row counts"},
 		"calls are miscounted":      {func(t *tree) { t.sessions[0].row.OpenCalls++ }, "open calls"},
 		"the deadline is forgotten": {func(t *tree) { t.sessions[0].row.NextDeadline = time.Time{} }, "next deadline"},
-		"it waits, but does not say so": {func(t *tree) {
+		"it is paused without a step": {func(t *tree) {
 			t.sessions[0].row.SuspendedStep = ""
-		}, "step \"\" waits"},
+		}, "step \"\" has"},
 		"an open call is settled": {func(t *tree) { call(t, cairn.CallOpen).Status = cairn.CallSettled }, "but has no result"},
-		"a used answer is open":   {func(t *tree) { call(t, cairn.CallSettled).Status = cairn.CallAnswered }, "does not wait for it"},
+		"a used answer is open":   {func(t *tree) { call(t, cairn.CallSettled).Status = cairn.CallAnswered }, "is not suspended for it"},
 		"an answer has no trail":  {func(t *tree) { call(t, cairn.CallSettled).Trail = nil }, "no trail"},
 		"an answer is lost":       {func(t *tree) { call(t, cairn.CallSettled).Answer = nil }, "its answer is"},
 	} {

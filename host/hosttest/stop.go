@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// stops end what waits or works, at somebody's request or because the conversation goes elsewhere.
+// stops are scenarios of suspended or running turns that end on request or because another turn takes their place.
 var stops = []scenario{
 	{"interrupt-waiting", (*scene).interruptWaiting},
 	{"abort-waiting", (*scene).abortWaiting},
@@ -27,7 +27,7 @@ var stops = []scenario{
 	{"resume-from-checkpoint", (*scene).resumeFromCheckpoint},
 }
 
-// half makes the bot wait for three answers, of which two come. It returns the call that is still open.
+// half suspends the bot for three calls, of which two are answered. It returns the third.
 func (s *scene) half(p *process) cairn.CallRef {
 	s.Helper()
 	s.agents[0].Model = plays(
@@ -44,7 +44,7 @@ func (s *scene) cast() {
 	s.agents = []*cairn.Agent{bot(plays(), s.refund(), locate(), s.note())}
 }
 
-// What was answered is told, the rest is closed as not executed, and the session can be resumed.
+// The answers reach the model, the other calls are closed as not executed, and the session can be resumed.
 func (s *scene) interruptWaiting() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -66,7 +66,7 @@ func (s *scene) abortWaiting() {
 	one.retry("s")
 }
 
-// A stop reaches every session of the tree that waits.
+// A stop reaches every suspended session of the tree.
 func (s *scene) interruptWaitingTree() {
 	s.dynasty(s.refund())
 	one, two := s.process(), s.process()
@@ -85,7 +85,8 @@ func (s *scene) abortWaitingTree() {
 	two.turn("s", "and now?")
 }
 
-// toil makes the bot consult a helper whose tool does not end by itself, and returns the run once it is at work.
+// toil makes the bot consult a helper whose tool does not return by itself, and returns the run once the tool is
+// running.
 func (s *scene) toil(p *process) *engine.Run {
 	s.Helper()
 	run := p.start("s", "go")
@@ -93,7 +94,7 @@ func (s *scene) toil(p *process) *engine.Run {
 	return run
 }
 
-// A stop reaches the child that is at work.
+// A stop reaches a running child.
 func (s *scene) interruptChildAtWork() {
 	s.family(s.slow())
 	one, two := s.process(), s.process()
@@ -111,7 +112,7 @@ func (s *scene) abortChildAtWork() {
 	s.outcome(run)
 }
 
-// A stop of the root reaches every session below it: those at work, on whichever level, and those that wait.
+// A stop of the root reaches every session below it, running or suspended, on every level.
 func (s *scene) interruptWideTree() {
 	payer := agent("payer", plays(asks("c1", "slow", "42"), scripted.Text("never said")), s.slow())
 	scout := agent("scout", plays(asks("c1", "locate", "here"), scripted.Text("never said")), locate())
@@ -133,7 +134,7 @@ func (s *scene) interruptWideTree() {
 	two.turn("s", "and now?")
 }
 
-// A child may be stopped by itself: the tree goes on without its answer.
+// A child may be stopped by itself: the tree resumes without its answer.
 func (s *scene) interruptWaitingChild() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -142,8 +143,7 @@ func (s *scene) interruptWaitingChild() {
 	one.resume("s")
 }
 
-// The run that carries out what was approved can be stopped like any other. What was approved but not carried out is
-// closed.
+// A run that executes approved calls can be stopped like any other. Approved calls that were not executed are closed.
 func (s *scene) interruptApproved() {
 	wait := s.tool("pay", func(ctx context.Context, _ *cairn.Call, _ words) (string, error) {
 		<-ctx.Done()
@@ -163,7 +163,7 @@ func (s *scene) interruptApproved() {
 	two.resume("s")
 }
 
-// One child works on what was approved while its sibling still waits; the stop ends both.
+// One child executes an approved call while its sibling is suspended; the stop ends both.
 func (s *scene) interruptResumedTree() {
 	wait := s.tool("pay", func(ctx context.Context, _ *cairn.Call, _ words) (string, error) {
 		<-ctx.Done()
@@ -187,7 +187,7 @@ func (s *scene) interruptResumedTree() {
 	two.turn("s", "and now?")
 }
 
-// The next turn takes back what the one before waits for.
+// The next turn closes the pending calls of the one before.
 func (s *scene) executePaused() {
 	s.cast()
 	one, two := s.process(), s.process()
@@ -206,7 +206,7 @@ func (s *scene) executePausedTree() {
 	p.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
-// Going back to a checkpoint takes back what the session waits for. The same question, asked again, is another call.
+// Rewinding to a checkpoint drops the session's pending calls. The same question, asked again, is another call.
 func (s *scene) rewindPaused() {
 	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), asks("c1", "refund", "42"), scripted.Text("Done.")), s.refund())}
 	one, two := s.process(), s.process()
@@ -245,7 +245,7 @@ func (s *scene) rewindPausedTree() {
 	p.resume("s")
 }
 
-// A checkpoint of a step that waits is one to go back to as well: the step is closed there.
+// The checkpoint of a suspended step can be restored as well: the step is closed there.
 func (s *scene) resumeFromCheckpoint() {
 	s.oneRefund()
 	p := s.process()

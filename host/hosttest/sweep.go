@@ -13,15 +13,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sweeps look everywhere. Of what they leave behind only that is expected which does not depend on where an accident
-// happened.
+// sweeps are scenarios with accidents at every place. Only what does not depend on the place is expected.
 var sweeps = []scenario{
 	{"crash-anywhere", func(s *scene) { s.crashAnywhere(cairn.PerStep) }},
 	{"crash-anywhere-per-tool", func(s *scene) { s.crashAnywhere(cairn.PerTool) }},
 	{"race-of-verbs", (*scene).raceOfVerbs},
 }
 
-// household makes the bot wait for a person, and consult a helper who does so too.
+// household makes the bot ask for an approval, and consult a helper who asks for one too.
 func (s *scene) household(d cairn.Durability) {
 	helper := agent("helper", plays(
 		scripted.Reply(scripted.Text("Where? "), asks("c1", "locate", "here"), asks("c2", "note", "n")), scripted.Text("Found.")),
@@ -33,8 +32,8 @@ func (s *scene) household(d cairn.Durability) {
 	s.agents[0].Durability = d
 }
 
-// crashAnywhere kills a process at each of its operations in turn, or at as many as the host says, before it is carried out
-// and after. Another process brings the conversation to its end.
+// crashAnywhere kills a process at each of its operations in turn, or at as many as the host says, before and after the
+// operation. Another process completes the conversation.
 func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.household(d)
 	s.roots = nil
@@ -45,7 +44,7 @@ func (s *scene) crashAnywhere(d cairn.Durability) {
 	for _, before := range []bool{true, false} {
 		crash := func(i, n int) (fired bool) { return s.crashAt(fmt.Sprintf("s-%t-%d-%d", before, i, n), n, before) }
 		for i := range s.host.Crashes {
-			// How many operations there are depends on how fast the machine is, too; the first is always there.
+			// The number of operations depends on the machine's speed, too; the first one always exists.
 			for n := 1 + (2*i+1)*all/(2*s.host.Crashes); !crash(i, n); n /= 2 {
 			}
 		}
@@ -55,7 +54,7 @@ func (s *scene) crashAnywhere(d cairn.Durability) {
 	s.sum("The conversation came to its end wherever a process died.")
 }
 
-// operations returns how many a process needs for a conversation.
+// operations returns how many operations a process needs for a conversation.
 func (s *scene) operations(root string) int {
 	s.Helper()
 	p := s.process(coalesced)
@@ -66,14 +65,14 @@ func (s *scene) operations(root string) int {
 	return int(count.Load())
 }
 
-// sum replaces what was said and run, which depends on where accidents happened.
+// sum replaces the conversation and the tool counts, which depend on where accidents happened.
 func (s *scene) sum(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ran, s.said = map[string]int{}, []string{text}
 }
 
-// crashAt kills a process at its n-th operation, and reports whether it had so many.
+// crashAt kills a process at its n-th operation, and reports whether there was one.
 func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 	s.Helper()
 	one := s.process(s.mortal(), coalesced)
@@ -103,7 +102,7 @@ func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 		}
 		return err == nil
 	})
-	s.outcome(two.start(root, "bye")) // whoever comes next tells the log what the dead process did not
+	s.outcome(two.start(root, "bye")) // the next turn completes the log
 	two.leave()
 	s.came(root)
 	return fired
@@ -111,7 +110,7 @@ func (s *scene) crashAt(root string, n int, before bool) (fired bool) {
 
 func coalesced(o *engine.Options) { o.Coalesce = 0 }
 
-// came checks what became of a household's conversation.
+// came checks what a household's conversation left behind.
 func (s *scene) came(root string) {
 	s.Helper()
 	t, err := readTree(context.Background(), s.st, s.log, root)
@@ -137,7 +136,7 @@ func (s *scene) came(root string) {
 	}
 }
 
-// converse brings a household's conversation to its end, from wherever it is, and answers what it is asked.
+// converse completes a household's conversation, from wherever it is, and answers its calls.
 func (p *process) converse(root string) error {
 	ctx := p.s.Context()
 	for {
@@ -185,7 +184,7 @@ func (p *process) answerAll(ctx context.Context, root string) error {
 	return nil
 }
 
-// raceOfVerbs lets several processes answer, resume, stop and go on with the same sessions at the same moment.
+// raceOfVerbs lets several processes answer, resume, stop and execute on the same sessions at the same moment.
 func (s *scene) raceOfVerbs() {
 	s.household(cairn.PerStep)
 	s.roots = nil
@@ -215,7 +214,7 @@ func (s *scene) raceFor(root string, crowd []*process, n int) {
 			return p.Execute(ctx, root, "bot", cairn.Text("never mind"))
 		},
 	}
-	if n%3 == 0 { // else somebody goes on before there is an answer
+	if n%3 == 0 { // otherwise another verb comes before the answer
 		s.must(crowd[1].answerAll(ctx, root))
 	}
 	var all sync.WaitGroup
@@ -249,7 +248,7 @@ func (s *scene) raceFor(root string, crowd []*process, n int) {
 	}
 }
 
-// expected reports whether an error says that somebody else was faster.
+// expected reports whether an error says that another process was faster.
 func expected(err error) bool {
 	for _, target := range []error{cairn.ErrAlreadyRunning, cairn.ErrNotResumable, cairn.ErrNotRunning, cairn.ErrInvalid} {
 		if errors.Is(err, target) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// asides tell the model something that is no part of the chat: what it should know, and which tools it may use.
+// asides are scenarios of context that is no part of the chat: facts for the model, and the tools that it may use.
 var asides = []scenario{
 	{"context", (*scene).context},
 	{"context-running", (*scene).contextRunning},
@@ -19,14 +19,14 @@ var asides = []scenario{
 	{"switch-crash", (*scene).switchCrash},
 }
 
-// remark is a tool that tells the model something beside its result.
+// remark is a tool that adds context for the model to its result.
 func (s *scene) remark() cairn.Tool {
 	return s.tool("remark", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "done", call.AddContext("The tool says " + in.Text + ".")
 	})
 }
 
-// Tools, hooks and everybody else can add to what the model knows.
+// Tools, hooks and callers can all add context.
 func (s *scene) context() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "remark", "x"), asks("c2", "remark", "y")), scripted.Text("I see."), scripted.Text("I know.")),
@@ -40,7 +40,7 @@ func (s *scene) context() {
 	one.turn("s", "and now?")
 }
 
-// What is added during a step is there from the next one on, and the step is committed on top of it.
+// Context added during a step is there from the next one on, and the step is committed on top of it.
 func (s *scene) contextRunning() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -52,7 +52,7 @@ func (s *scene) contextRunning() {
 	s.outcome(run)
 }
 
-// What is added to a session that waits comes after what it waits for, for the model.
+// For the model, context added to a suspended session comes after the results of the pending calls.
 func (s *scene) contextWaiting() {
 	s.family(s.refund())
 	one, two := s.process(), s.process()
@@ -70,7 +70,7 @@ func (s *scene) switcher(name string, on bool) cairn.Tool {
 	})
 }
 
-// A tool that is off is not run, from the step after on. It can be switched on again, by anybody.
+// A tool that is off does not run, from the next step on. It can be switched on again from anywhere.
 func (s *scene) switches() {
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(asks("c1", "forbid", "note"), asks("c2", "note", "1")),
@@ -99,7 +99,7 @@ func (s *scene) switchHook() {
 	s.process().turn("s", "go")
 }
 
-// What counts is what the model had been told when it made the call.
+// What the model knew when it made the call decides.
 func (s *scene) switchRunning() {
 	gate := make(chan struct{})
 	s.agents = []*cairn.Agent{bot(plays(
@@ -112,7 +112,7 @@ func (s *scene) switchRunning() {
 	s.outcome(run)
 }
 
-// A call that waits was made while its tool was on: it is carried out. The next one asks nobody.
+// A pending call was made while its tool was on: it is executed. The next one is refused without approval.
 func (s *scene) switchWaiting() {
 	s.agents = []*cairn.Agent{bot(plays(
 		asks("c1", "refund", "1"), scripted.Reply(asks("c2", "refund", "2"), asks("c3", "locate", "here")), scripted.Text("No more."),
@@ -127,7 +127,7 @@ func (s *scene) switchWaiting() {
 	one.turn("s", "once more")
 }
 
-// That holds for a process that goes on with a call as well, though the tool was switched off since.
+// That holds for a process that takes over a call as well, though the tool was switched off since.
 func (s *scene) switchCrash() {
 	s.agents = []*cairn.Agent{bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), scripted.Text("I see.")), s.note())}
 	s.agents[0].Durability = cairn.PerTool

@@ -13,7 +13,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// unruly are of agents whose own code does what it should not, and of guards that decide about whatever ends a turn.
+// unruly are scenarios of agents whose own code misbehaves, and of guards that decide about everything that ends a
+// turn.
 var unruly = []scenario{
 	{"unruly-tools", (*scene).unrulyTools},
 	{"unruly-hooks", (*scene).unrulyHooks},
@@ -30,7 +31,7 @@ type apiError struct{ status int }
 
 func (e *apiError) Error() string { return fmt.Sprint("status ", e.status) }
 
-// hostile is a value that does harm however it is looked at.
+// hostile is a value that does harm however it is inspected.
 type hostile struct{}
 
 func (hostile) Error() string          { panic(hostile{}) }
@@ -39,7 +40,7 @@ func (hostile) Format(fmt.State, rune) { panic(hostile{}) }
 func (hostile) Is(error) bool          { panic("is") }
 func (hostile) Unwrap() error          { panic("unwrap") }
 
-// misdeeds are what user code does that should not, in the order in which a scene has it do them.
+// misdeeds are the ways in which user code misbehaves, in the order in which a scene uses them.
 var misdeeds = []func() error{
 	func() error { var e *apiError; return e },
 	func() error { return hostile{} },
@@ -48,7 +49,7 @@ var misdeeds = []func() error{
 	func() error { runtime.Goexit(); return nil },
 }
 
-// neighbour has another agent of the processes take a turn, and fails the scene if it does not come to its end.
+// neighbour has another agent of the same processes take a turn, and fails the scene if the turn does not complete.
 func (s *scene) neighbour(p *process) {
 	s.Helper()
 	run, err := p.Execute(s.Context(), "neighbour", "helper", cairn.Text("go"))
@@ -64,7 +65,7 @@ func (s *scene) unrulyAgents(a *cairn.Agent) *process {
 	return s.process()
 }
 
-// Whatever a tool returns, panics with or exits by is told to the model.
+// Whatever a tool returns, panics with or exits by becomes an error for the model.
 func (s *scene) unrulyTools() {
 	var steps []scripted.Step
 	for i := range misdeeds {
@@ -83,7 +84,7 @@ func (s *scene) unrulyTools() {
 	s.neighbour(p)
 }
 
-// Hooks that have no veto change nothing. BeforeTool has one.
+// Hooks without a veto change nothing. BeforeTool has one.
 func (s *scene) unrulyHooks() {
 	a := bot(plays(asks("c1", "note", "1"), asks("c2", "note", "2"), asks("c3", "note", "3"), asks("c4", "note", "4"), scripted.Text("Enough.")), s.note())
 	var n [3]atomic.Int64
@@ -129,7 +130,7 @@ func (s *scene) unrulyGuard() {
 	s.neighbour(p)
 }
 
-// A model that ends its goroutine fails the run; the session is not left at work.
+// A model that ends its goroutine fails the run; the session does not stay active.
 func (s *scene) unrulyModel() {
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		switch said := req.Messages[len(req.Messages)-1].Text(); said {
@@ -163,8 +164,8 @@ func (s *scene) unrulyCondition() {
 	s.neighbour(p)
 }
 
-// What user code made of a step's end is asked for once, whatever becomes of the write that follows: here storage is away for
-// a moment.
+// User code at a step's end runs once, whatever happens to the write that follows: here the store is unavailable for a
+// moment.
 func (s *scene) judgedOnce() {
 	a := bot(plays(asks("c1", "note", "1"), scripted.Text("no"), scripted.Text("yes")), s.note())
 	a.Guard = func(_ context.Context, _ *cairn.Step, c cairn.Completion) (cairn.Verdict, error) {
@@ -207,7 +208,7 @@ func (s *scene) guardStopCondition() {
 	s.process().turn("s", "count")
 }
 
-// An agent with a typed output has to come to it when its stop condition holds.
+// An agent with a typed output must produce it when its stop condition holds.
 func (s *scene) stopConditionOutput() {
 	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		if req.Choice.Tool == cairn.FinishTool {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// workers go on by themselves with what has its answers.
+// workers are scenarios of workers that resume sessions by themselves.
 var workers = []scenario{
 	{"worker", (*scene).worker},
 	{"worker-tree", (*scene).workerTree},
@@ -27,7 +27,7 @@ func (s *scene) worker() {
 	s.hearEnd("s", 2)
 }
 
-// What the grandchild waited for lets the root go on.
+// The answer to a grandchild's call lets the root resume.
 func (s *scene) workerTree() {
 	s.dynasty(s.refund())
 	one := s.process()
@@ -79,7 +79,7 @@ func (s *scene) autoResumeTree() {
 	s.hearEnd("s", 3)
 }
 
-// durabilities say when steps are committed; one that waits always is.
+// durabilities are scenarios of when steps are committed; a suspended one always is.
 var durabilities = []scenario{
 	{"per-tool", func(s *scene) { s.endure(cairn.PerTool) }},
 	{"manual", func(s *scene) { s.endure(cairn.Manual) }},

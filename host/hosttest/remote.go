@@ -13,19 +13,20 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Cold is a host that carries out each effect in an engine of its own, so that nothing of what one effect knew is there for
-// the next.
-var Cold = Host{Name: "cold", Start: apart(1, 0), Crashes: 8}
+// Cold is a host that carries out each effect in a new engine, so that nothing stays in memory from one effect to the
+// next.
+var Cold = Host{Name: "cold", Start: remote(1, 0), Crashes: 8}
 
-// Repeating is like Cold, but carries out each effect twice and heeds the second answer only, as if the first had been lost.
-var Repeating = Host{Name: "repeating", Start: apart(2, 0), Crashes: 8}
+// Repeating is like Cold, but carries out each effect twice and uses the second answer only, as if the first had been
+// lost.
+var Repeating = Host{Name: "repeating", Start: remote(2, 0), Crashes: 8}
 
-// Alternating is a host that carries out effects in two engines by turns, each of which remembers what it saw last.
-var Alternating = Host{Name: "alternating", Start: apart(1, 2), Crashes: 8}
+// Alternating is a host that carries out effects in two engines by turns, each with the cache of its last effect.
+var Alternating = Host{Name: "alternating", Start: remote(1, 2), Crashes: 8}
 
-// apart returns the start of a process whose effects are carried out a number of times, by turns in so many engines that
-// stay, or else each time in one of its own.
-func apart(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
+// remote returns the start of a process whose effects are each carried out so many times, by turns in warm engines that
+// stay, or in a new engine each time if there are none.
+func remote(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engine.Options) *engine.Engine {
 	return func(tb testing.TB, st store.Store, agents []*cairn.Agent, opts *engine.Options) *engine.Engine {
 		h := &dispersed{tb: tb, times: times}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -52,8 +53,8 @@ func apart(times, warm int) func(testing.TB, store.Store, []*cairn.Agent, *engin
 	}
 }
 
-// dispersed drives runs in goroutines, but carries out their effects in engines that know nothing of each other. Everything
-// between the loop and them is JSON.
+// dispersed drives runs in goroutines, but carries out their effects in engines that share nothing. Everything between
+// the loop and them is JSON.
 type dispersed struct {
 	tb     testing.TB
 	times  int
@@ -106,7 +107,7 @@ func (d dispersion) Do(e engine.Effect) error {
 	defer context.AfterFunc(d.ctx, cancel)()
 	var out json.RawMessage
 	times := d.times
-	if e.Name == engine.EffectTell { // hooks may hear of an end again
+	if e.Name == engine.EffectTell { // hooks of a run's end may run again
 		times = 1
 	}
 	for range times {
