@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 )
@@ -73,54 +74,31 @@ type RetryPolicy struct {
 
 // Durability says when an agent's steps are committed. A turn's end, a suspension and a stop always are.
 type Durability struct {
-	mode     durabilityMode
-	interval time.Duration
+	def bridge.Durability
 }
-
-type durabilityMode int
-
-const (
-	perStep durabilityMode = iota
-	perTool
-	byInterval
-	manual
-)
 
 var (
 	// PerStep commits each step when its tools have run. A crash repeats at most one step.
-	PerStep = Durability{mode: perStep}
+	PerStep = Durability{}
 	// PerTool also stages the model's reply and each tool result as they happen. A crash repeats neither.
-	PerTool = Durability{mode: perTool}
-	// Manual commits only where Step.Checkpoint asks for it. A crash repeats the steps since.
-	Manual = Durability{mode: manual}
+	PerTool = Durability{bridge.Durability{Mode: bridge.PerTool}}
+	// Manual commits only where [Step.Checkpoint] asks for it. A crash repeats the steps since.
+	Manual = Durability{bridge.Durability{Mode: bridge.Manual}}
 )
 
 // Interval commits a step if at least d has passed since the last commit. A crash repeats the steps since.
-func Interval(d time.Duration) Durability { return Durability{mode: byInterval, interval: d} }
-
-// Stages reports whether replies and tool results are stored as they happen.
-func (d Durability) Stages() bool { return d.mode == perTool }
-
-// Due reports whether a step that ends now is to be committed, when the last commit was the given time ago and
-// asked says that somebody called Step.Checkpoint.
-func (d Durability) Due(since time.Duration, asked bool) bool {
-	switch d.mode {
-	case byInterval:
-		return asked || since >= d.interval
-	case manual:
-		return asked
-	}
-	return true
+func Interval(d time.Duration) Durability {
+	return Durability{bridge.Durability{Mode: bridge.ByInterval, Interval: d}}
 }
 
 // String names the durability.
 func (d Durability) String() string {
-	switch d.mode {
-	case perTool:
+	switch d.def.Mode {
+	case bridge.PerTool:
 		return "per_tool"
-	case byInterval:
-		return d.interval.String()
-	case manual:
+	case bridge.ByInterval:
+		return d.def.Interval.String()
+	case bridge.Manual:
 		return "manual"
 	}
 	return "per_step"
@@ -147,7 +125,7 @@ func (a *Agent) Validate() error {
 		return bad("description", "%s", limits.Text(a.Description))
 	case a.MaxSteps < 0:
 		return bad("max_steps", "%d is negative", a.MaxSteps)
-	case a.Durability.mode == byInterval && a.Durability.interval <= 0:
+	case a.Durability.def.Mode == bridge.ByInterval && a.Durability.def.Interval <= 0:
 		return bad("durability", "the interval must be positive")
 	case a.State != nil && a.State.err != nil:
 		return bad("state", "%v", a.State.err)
@@ -163,20 +141,20 @@ func (a *Agent) Validate() error {
 	}
 	seen := map[string]bool{}
 	for i, t := range a.Tools {
-		field := fmt.Sprintf("tool %q", t.name)
-		if t.name == "" {
+		field := fmt.Sprintf("tool %q", t.def.Name)
+		if t.def.Name == "" {
 			field = fmt.Sprintf("tools[%d]", i)
 		}
 		if err := t.validate(); err != nil {
 			return bad(field, "%v", err)
 		}
-		if !describesObject(t.input.JSON()) {
+		if !describesObject(t.def.Input.JSON()) {
 			return bad(field, "the input must be an object: a struct or a map with string keys")
 		}
-		if seen[t.name] {
+		if seen[t.def.Name] {
 			return bad(field, "is defined twice")
 		}
-		seen[t.name] = true
+		seen[t.def.Name] = true
 	}
 	return a.validateCompanions(bad)
 }
@@ -186,22 +164,4 @@ func describesObject(raw json.RawMessage) bool {
 		Type any `json:"type"`
 	}
 	return json.Unmarshal(raw, &s) == nil && s.Type == "object"
-}
-
-// Tool returns the agent's tool of the given name.
-func (a *Agent) Tool(name string) (Tool, bool) {
-	for _, t := range a.Tools {
-		if t.name == name {
-			return t, true
-		}
-	}
-	return Tool{}, false
-}
-
-// Steps returns the number of steps a turn may take.
-func (a *Agent) Steps() int {
-	if a.MaxSteps == 0 {
-		return DefaultMaxSteps
-	}
-	return a.MaxSteps
 }

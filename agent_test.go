@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
 
 // silent is a model that never answers.
@@ -123,14 +124,14 @@ func TestAgentDefaults(t *testing.T) {
 	if err := a.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if a.Steps() != cairn.DefaultMaxSteps || goodAgent().Steps() != 3 {
-		t.Errorf("steps %d and %d", a.Steps(), goodAgent().Steps())
+	if define.Steps(a) != cairn.DefaultMaxSteps || define.Steps(goodAgent()) != 3 {
+		t.Errorf("steps %d and %d", define.Steps(a), define.Steps(goodAgent()))
 	}
-	if _, ok := a.Tool("look_up"); ok {
+	if define.ToolOf(a.Tools, "look_up") != nil {
 		t.Error("an agent without tools has one")
 	}
-	if tool, ok := goodAgent().Tool("raw-1"); !ok || tool.Name() != "raw-1" {
-		t.Errorf("tool %q, %v", tool.Name(), ok)
+	if tool := define.ToolOf(goodAgent().Tools, "raw-1"); tool == nil || tool.Name != "raw-1" {
+		t.Errorf("tool %+v", tool)
 	}
 }
 
@@ -148,10 +149,10 @@ func TestDurability(t *testing.T) {
 		{cairn.Manual, "manual", false, false, false, true},
 		{cairn.Interval(time.Second), "1s", false, false, true, true},
 	} {
-		d := test.durability
-		if d.String() != test.name || d.Stages() != test.stages || d.Due(time.Second-1, false) != test.soon ||
+		d := define.Durability(&cairn.Agent{Durability: test.durability})
+		if test.durability.String() != test.name || d.Stages() != test.stages || d.Due(time.Second-1, false) != test.soon ||
 			d.Due(time.Second, false) != test.late || d.Due(0, true) != test.asked {
-			t.Errorf("%s: stages %v, due %v, %v, %v", d, d.Stages(), d.Due(time.Second-1, false), d.Due(time.Second, false), d.Due(0, true))
+			t.Errorf("%s: stages %v, due %v, %v, %v", test.durability, d.Stages(), d.Due(time.Second-1, false), d.Due(time.Second, false), d.Due(0, true))
 		}
 	}
 }

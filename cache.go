@@ -27,7 +27,7 @@ type CachePolicy struct {
 // Cache tools that ask the outside world and whose answer follows from the arguments: nothing but the time makes a
 // result go, neither a change of the session's state nor a rewind. A branch begins with an empty cache. Tools that
 // finish a turn, that wait for somebody and that delegate to a sub-agent cannot be cached.
-func Cache(p CachePolicy) ToolOption { return func(t *Tool) { t.cache = &p } }
+func Cache(p CachePolicy) ToolOption { return func(t *Tool) { t.def.Cache = &p } }
 
 func (p *CachePolicy) validate(t Tool) error {
 	switch {
@@ -35,34 +35,10 @@ func (p *CachePolicy) validate(t Tool) error {
 		return nil
 	case p.TTL < 0 || p.Max < 0:
 		return errors.New("Cache: TTL and Max cannot be negative")
-	case t.finish:
+	case t.def.Finishes:
 		return errors.New("Cache: a tool that finishes a turn is called once")
-	case t.wait.kind != "":
+	case t.def.Wait.Kind != "":
 		return errors.New("Cache: a tool that waits for somebody is asked each time")
 	}
 	return nil
-}
-
-// Lifetime returns how long a result is good.
-func (p *CachePolicy) Lifetime() time.Duration {
-	if p.TTL == 0 {
-		return time.Hour
-	}
-	return p.TTL
-}
-
-// CachedResults returns how many results of tools a session of the agent keeps, of all tools together: the largest
-// [CachePolicy].Max of its tools; 0 if none of them is cached.
-func (a *Agent) CachedResults() int {
-	most := 0
-	for i := range a.Tools {
-		switch p := a.Tools[i].cache; {
-		case p == nil:
-		case p.Max == 0:
-			most = max(most, 64)
-		default:
-			most = max(most, p.Max)
-		}
-	}
-	return most
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
 
 func TestCachePolicy(t *testing.T) {
@@ -20,11 +21,11 @@ func TestCachePolicy(t *testing.T) {
 		agent *cairn.Agent
 		want  int
 	}{{agent(), 0}, {agent(0), 64}, {agent(2, 5, 1), 5}, {agent(2, 0), 64}, {agent(1000, 0), 1000}} {
-		if got := test.agent.CachedResults(); got != test.want {
+		if got := define.CachedResults(test.agent); got != test.want {
 			t.Errorf("a session keeps %d results, want %d", got, test.want)
 		}
 	}
-	if p := serverTool().Cache(); p != nil {
+	if p := of(serverTool()).Cache; p != nil {
 		t.Errorf("a tool without a cache has %+v", p)
 	}
 	for name, test := range map[string]struct {
@@ -36,9 +37,9 @@ func TestCachePolicy(t *testing.T) {
 		"few":     {cairn.CachePolicy{Max: 1}, time.Hour},
 		"both":    {cairn.CachePolicy{TTL: 48 * time.Hour, Max: 1000}, 48 * time.Hour},
 	} {
-		p := serverTool(cairn.Cache(test.policy)).Cache()
-		if p == nil || *p != test.policy || p.Lifetime() != test.lifetime {
-			t.Errorf("%s: %+v, good for %s", name, p, p.Lifetime())
+		p := of(serverTool(cairn.Cache(test.policy))).Cache
+		if p == nil || *p != test.policy || define.Lifetime(p) != test.lifetime {
+			t.Errorf("%s: %+v, good for %s", name, p, define.Lifetime(p))
 		}
 	}
 }

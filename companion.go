@@ -1,13 +1,6 @@
 package cairn
 
-import (
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/cairn-agents/cairn/internal/schema"
-)
+import "fmt"
 
 // Companion is an agent that another one keeps beside it: a session of its own that remembers every consultation. The
 // model spawns companions by name and talks to them with the companion__ tools, which the agent is given.
@@ -35,14 +28,6 @@ const (
 	NonBlocking
 )
 
-// Limit returns how many companions of the agent a session may have at once.
-func (c *Companion) Limit() int {
-	if c.Max == 0 {
-		return 8
-	}
-	return c.Max
-}
-
 // The tools that an agent with companions is given.
 const (
 	CompanionSpawn     = "companion__spawnAgent"
@@ -55,74 +40,6 @@ const (
 )
 
 const companionPrefix = "companion__"
-
-// Companion returns the agent's companion whose agent has the given name.
-func (a *Agent) Companion(name string) (*Companion, bool) {
-	i := slices.IndexFunc(a.Companions, func(c Companion) bool { return c.Agent.Name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return &a.Companions[i], true
-}
-
-// CompanionTools returns the tools through which the agent talks to its companions; nil if it has none.
-func (a *Agent) CompanionTools() []Tool {
-	if len(a.Companions) == 0 {
-		return nil
-	}
-	var names, lines []string
-	blocking := false
-	for _, c := range a.Companions {
-		names = append(names, c.Agent.Name)
-		line := "- " + c.Agent.Name
-		if c.Agent.Description != "" {
-			line += ": " + c.Agent.Description
-		}
-		if c.Mode == NonBlocking {
-			line += " (works in the background; you are told of its answer)"
-		} else {
-			blocking = true
-		}
-		lines = append(lines, line)
-	}
-	name := property{"name", `{"type":"string","minLength":1,"maxLength":64,"description":"The companion's name."}`}
-	message := property{"message", `{"type":"string","minLength":1,"description":"What to tell it, with everything it needs to know."}`}
-	enum, _ := json.Marshal(names) // strings always encode
-	agent := property{"agent", `{"type":"string","enum":` + string(enum) + `}`}
-	list := []Tool{
-		companionTool(CompanionSpawn, "Start a companion, or go on with the one of that name, and give it a task. Companions remember. The agents are:\n"+
-			strings.Join(lines, "\n"), []property{agent, message}, name),
-		companionTool(CompanionSend, "Send a message to a companion. What it is doing at the moment is interrupted.", []property{name, message}),
-		companionTool(CompanionList, "List your companions and what they are doing.", nil),
-		companionTool(CompanionStatus, "Tell what a companion is doing, and its last answer.", []property{name}),
-		companionTool(CompanionTerminate, "Stop a companion for good.", []property{name}),
-	}
-	if blocking {
-		list = append(list, companionTool(CompanionWait, "Wait until a companion is done, and return its answer.", []property{name}))
-	}
-	return list
-}
-
-type property struct{ name, schema string }
-
-func companionTool(name, description string, required []property, optional ...property) Tool {
-	var members []string
-	must := []string{}
-	for _, p := range required {
-		must = append(must, p.name)
-	}
-	for _, p := range append(slices.Clone(required), optional...) {
-		members = append(members, fmt.Sprintf("%q:%s", p.name, p.schema))
-	}
-	needs, _ := json.Marshal(must) // strings always encode
-	t := Tool{name: name, description: description, companion: true}
-	t.input, t.err = schema.Parse(json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{%s},"required":%s,"additionalProperties":false}`,
-		strings.Join(members, ","), needs)))
-	return t
-}
-
-// TalksToCompanion reports whether the tool is one of those of [Agent.CompanionTools].
-func (t Tool) TalksToCompanion() bool { return t.companion }
 
 func (a *Agent) validateCompanions(bad func(field, format string, args ...any) error) error {
 	seen := map[string]bool{}

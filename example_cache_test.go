@@ -14,12 +14,30 @@ import (
 
 // converse runs one turn of an agent and returns its outcome.
 func converse(agent *cairn.Agent, text string) *cairn.Result {
+	eng, res := turn(agent, text)
+	defer eng.Close(context.Background())
+	return res
+}
+
+// asked runs one turn of an agent, which suspends, and returns the call that is pending.
+func asked(agent *cairn.Agent, text string) *cairn.PendingCall {
+	ctx := context.Background()
+	eng, res := turn(agent, text)
+	defer eng.Close(ctx)
+	call, err := eng.Call(ctx, res.SessionID, res.Suspended.Calls[0].ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return call
+}
+
+// turn runs one turn of an agent.
+func turn(agent *cairn.Agent, text string) (*engine.Engine, *cairn.Result) {
 	ctx := context.Background()
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{agent}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer eng.Close(ctx)
 	run, err := eng.Execute(ctx, "session-1", agent.Name, cairn.Text(text))
 	if err != nil {
 		log.Fatal(err)
@@ -28,10 +46,10 @@ func converse(agent *cairn.Agent, text string) *cairn.Result {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return res
+	return eng, res
 }
 
-func ExampleCache_hits() {
+func ExampleCache() {
 	type city struct {
 		Name string `json:"name"`
 	}
@@ -69,14 +87,4 @@ func ExampleStep_SwitchTools() {
 	// "order 42 refunded" false
 	// "the tool \"refund\" is switched off" true
 	// One is refunded.
-}
-
-func ExampleToolSwitch() {
-	m, err := cairn.ToolSwitch(map[string]bool{"refund": false, "lookup": true})
-	fmt.Println(err, m.Hidden, m.Tools)
-	fmt.Println(m.Text())
-	// Output:
-	// <nil> true map[lookup:true refund:false]
-	// The tool "lookup" is available again.
-	// The tool "refund" is not available from now on.
 }

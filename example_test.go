@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/scripted"
 )
 
 type Order struct {
@@ -19,12 +20,17 @@ func ExampleFunc() {
 		func(ctx context.Context, call *cairn.Call, in Order) (string, error) {
 			return fmt.Sprintf("order %d refunded because it is %s", in.ID, in.Reason), nil
 		})
-	fmt.Println(refund.Check(json.RawMessage(`{"id": 0, "reason": "bored"}`)) != nil)
-	out, err := refund.Run(context.Background(), nil, json.RawMessage(`{"id": 42, "reason": "broken"}`))
-	fmt.Println(string(out), err)
+	support := &cairn.Agent{Name: "support", Tools: []cairn.Tool{refund},
+		Model: scripted.New(scripted.Call("refund", Order{42, "bored"}), scripted.Call("refund", Order{42, "broken"}), scripted.Text("Done.")),
+		Hooks: &cairn.Hooks{AfterTool: func(ctx context.Context, call *cairn.Call, result *cairn.ToolResult) {
+			fmt.Println("failed:", result.IsError)
+		}}}
+
+	fmt.Println(converse(support, "Order 42 is broken.").Text)
 	// Output:
-	// true
-	// "order 42 refunded because it is broken" <nil>
+	// failed: true
+	// failed: false
+	// Done.
 }
 
 func ExampleRawFunc() {
@@ -33,9 +39,12 @@ func ExampleRawFunc() {
 		func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"sky": "clear"}`), nil
 		})
-	fmt.Println(weather.Check(json.RawMessage(`{}`)))
+	guide := &cairn.Agent{Name: "guide", Tools: []cairn.Tool{weather},
+		Model: scripted.New(scripted.Call("weather", map[string]string{"city": "Rome"}), scripted.Text("It is clear."))}
+
+	fmt.Println(converse(guide, "How is the weather in Rome?").Text)
 	// Output:
-	// arguments violate the schema: missing "city"
+	// It is clear.
 }
 
 func ExampleOutputOf() {
@@ -73,58 +82,30 @@ func ExampleStateOf() {
 	// true
 }
 
-// env is a tool's surroundings in a test: it keeps what the tool writes.
-type env struct {
-	state json.RawMessage
-	ops   []cairn.Op
-}
-
-func (e *env) State() (json.RawMessage, error)              { return e.state, nil }
-func (e *env) Update(op cairn.Op) error                     { e.ops = append(e.ops, op); return nil }
-func (e *env) Change(before, after json.RawMessage) error   { return nil }
-func (e *env) Emit(name string, data json.RawMessage) error { return nil }
-func (e *env) AddContext(cairn.Message)                     {}
-func (e *env) RecordUsage(string, float64)                  {}
-func (e *env) Checkpoint()                                  {}
-
-func ExampleNewStep() {
-	e := &env{state: json.RawMessage(`{"issued": [41]}`)}
-	step := cairn.NewStep(cairn.StepInfo{SessionID: "s1", Number: 1}, e)
-	err := step.Append([]string{"issued"}, 42)
-	fmt.Println(err, e.ops[0].Kind, e.ops[0].Path, string(e.ops[0].Items[0]))
-	// Output:
-	// <nil> append /issued 42
-}
-
-func ExampleNewCall() {
-	step := cairn.NewStep(cairn.StepInfo{SessionID: "s1", Number: 1}, &env{})
-	first := cairn.NewCall(step, cairn.CallInfo{ID: "call_1", Tool: "refund"})
-	again := cairn.NewCall(step, cairn.CallInfo{ID: "call_1", Tool: "refund"})
-	other := cairn.NewCall(step, cairn.CallInfo{ID: "call_2", Tool: "refund"})
-	fmt.Println(first.IdempotencyKey() == again.IdempotencyKey(), first.IdempotencyKey() == other.IdempotencyKey())
-	// Output:
-	// true false
-}
-
 func ExampleClientTool() {
 	type place struct {
 		City string `json:"city"`
 	}
 	locate := cairn.ClientTool[struct{}, place]("locate", "Where the user is, as their browser knows.")
-	call := locate.Pending()
-	fmt.Println(call.Kind, call.Status)
-	fmt.Println(call.CheckValue("result", json.RawMessage(`{"town": "Oslo"}`)))
+	guide := &cairn.Agent{Name: "guide", Tools: []cairn.Tool{locate},
+		Model: scripted.New(scripted.Call("locate", struct{}{}), scripted.Text("Take tram 12."))}
+
+	res := converse(guide, "How do I get home?")
+	fmt.Println(res.Status, res.Suspended.Calls[0].Tool)
 	// Output:
-	// client_tool open
-	// result: does not satisfy the call's schema: missing "city"; unknown member "town"
+	// suspended_client_tool locate
 }
 
 func ExampleRawClientTool() {
 	input := json.RawMessage(`{"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]}`)
 	ask := cairn.RawClientTool("ask_user", "Ask the user something.", input, json.RawMessage(`{"type": "string"}`))
-	fmt.Println(ask.Waits(), ask.Check(json.RawMessage(`{"question": "Which order?"}`)))
+	support := &cairn.Agent{Name: "support", Tools: []cairn.Tool{ask},
+		Model: scripted.New(scripted.Call("ask_user", map[string]string{"question": "Which order?"}), scripted.Text("Thank you."))}
+
+	res := converse(support, "My order is broken.")
+	fmt.Println(res.Status, res.Suspended.Calls[0].Kind)
 	// Output:
-	// client_tool <nil>
+	// suspended_client_tool client_tool
 }
 
 // refund is the function of the tools below.
@@ -132,62 +113,52 @@ func refund(ctx context.Context, call *cairn.Call, in Order) (string, error) {
 	return fmt.Sprintf("order %d refunded", in.ID), nil
 }
 
+// refunder returns an agent with a tool that refunds an order, for a model that calls it.
+func refunder(reason string, opts ...cairn.ToolOption) *cairn.Agent {
+	return &cairn.Agent{Name: "support", Tools: []cairn.Tool{cairn.Func("refund", "Refund an order.", refund, opts...)},
+		Model: scripted.New(scripted.Call("refund", Order{42, reason}), scripted.Text("Done."))}
+}
+
 func ExampleRequireApproval() {
-	tool := cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval())
-	asks, err := tool.AsksApproval(context.Background(), nil, json.RawMessage(`{"id": 42, "reason": "late"}`))
-	fmt.Println(tool.Waits(), asks, err)
+	res := converse(refunder("late", cairn.RequireApproval()), "Refund order 42.")
+	fmt.Println(res.Status, res.Suspended.Calls[0].Kind)
 	// Output:
-	// approval true <nil>
+	// suspended_client_tool approval
 }
 
 func ExampleRequireApprovalIf() {
-	tool := cairn.Func("refund", "Refund an order.", refund,
-		cairn.RequireApprovalIf(func(ctx context.Context, call *cairn.Call, in Order) (bool, error) {
-			return in.Reason == "unwanted", nil
-		}))
-	for _, arguments := range []string{`{"id": 42, "reason": "broken"}`, `{"id": 42, "reason": "unwanted"}`} {
-		asks, err := tool.AsksApproval(context.Background(), nil, json.RawMessage(arguments))
-		fmt.Println(asks, err)
-	}
+	unwanted := cairn.RequireApprovalIf(func(ctx context.Context, call *cairn.Call, in Order) (bool, error) {
+		return in.Reason == "unwanted", nil
+	})
+	fmt.Println(converse(refunder("broken", unwanted), "Refund order 42, it is broken.").Status)
+	fmt.Println(converse(refunder("unwanted", unwanted), "Refund order 42, I do not want it.").Status)
 	// Output:
-	// false <nil>
-	// true <nil>
+	// completed
+	// suspended_client_tool
 }
 
 func ExampleAssignTo() {
-	tool := cairn.Func("refund", "Refund an order.", refund,
-		cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cat"))
-	call := tool.Pending()
+	call := asked(refunder("late", cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, "ann", "bob", "cat")), "Refund order 42.")
 	fmt.Println(call.Reviewers, call.Quorum)
 	// Output:
 	// [ann bob cat] majority
 }
 
 func ExampleWaitAtMost() {
-	tool := cairn.Func("refund", "Refund an order.", refund, cairn.RequireApproval(), cairn.WaitAtMost(24*time.Hour))
-	fmt.Println(tool.AtMost())
+	call := asked(refunder("late", cairn.RequireApproval(), cairn.WaitAtMost(24*time.Hour)), "Refund order 42.")
+	fmt.Println(call.Deadline.Sub(call.CreatedAt))
 	// Output:
 	// 24h0m0s
 }
 
-func ExampleCache() {
-	tool := cairn.Func("look_up", "Look an order up.", refund, cairn.Cache(cairn.CachePolicy{TTL: 10 * time.Minute}))
-	agent := &cairn.Agent{Name: "shop", Tools: []cairn.Tool{tool}}
-	fmt.Println(tool.Cache().Lifetime(), agent.CachedResults())
-	// Output:
-	// 10m0s 64
-}
-
 func ExampleSubAgent() {
-	researcher := &cairn.Agent{Name: "researcher", Description: "Finds things out."}
-	tool := cairn.SubAgent(researcher)
-	arguments := json.RawMessage(`{"input": "Who wrote the first compiler?"}`)
-	fmt.Println(tool.Name(), tool.Check(arguments))
-	task, err := tool.Task(arguments)
-	fmt.Println(task.Messages[0].Text(), err)
+	researcher := &cairn.Agent{Name: "researcher", Description: "Finds things out.", Model: scripted.New(scripted.Text("Grace Hopper."))}
+	writer := &cairn.Agent{Name: "writer", Tools: []cairn.Tool{cairn.SubAgent(researcher)}, Model: scripted.New(
+		scripted.Call("researcher", map[string]string{"input": "Who wrote the first compiler?"}), scripted.Text("It was Grace Hopper."))}
+
+	fmt.Println(converse(writer, "Who wrote the first compiler?").Text)
 	// Output:
-	// researcher <nil>
-	// Who wrote the first compiler? <nil>
+	// It was Grace Hopper.
 }
 
 // show prints what a submission looks like on the wire, if it is valid.

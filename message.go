@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
@@ -178,11 +179,8 @@ func (m *Message) ToolUses() []*ToolUse {
 	return list
 }
 
-// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
-const PrivateError = `"the tool failed"`
-
-// Public returns the message as the user of a conversation may read it: with [PrivateError] for errors of tools that are
-// private, and without what a model's provider wants back.
+// Public returns the message as the user of a conversation may read it: with "the tool failed" for errors of tools that
+// are private, and without what a model's provider wants back.
 func (m *Message) Public() Message {
 	out := *m
 	out.Parts = slices.Clone(m.Parts)
@@ -191,7 +189,7 @@ func (m *Message) Public() Message {
 		p.Provider = nil
 		if p.Result != nil && p.Result.Private {
 			r := *p.Result
-			r.Output, p.Result = json.RawMessage(PrivateError), &r
+			r.Output, p.Result = json.RawMessage(bridge.PrivateError), &r
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/cairn-agents/cairn/internal/schema"
 )
@@ -34,8 +35,8 @@ func (o *OutputType) Schema() json.RawMessage { return o.schema.JSON() }
 
 // Check returns a CodeOutput error with every violation if raw is not such an output.
 func (o *OutputType) Check(raw json.RawMessage) error {
-	if err := checkSchema(o.schema, CodeOutput, "the output's members", raw); err != nil {
-		return err
+	if list := o.schema.Validate(raw); len(list) > 0 {
+		return &Error{Code: CodeOutput, Message: "the output's members violate the schema: " + strings.Join(list, "; "), Details: list}
 	}
 	if o.typ == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -34,9 +35,9 @@ func shopOf() shop {
 	return s
 }
 
-// held is an Env whose state is a document, as that of a tool's call is.
+// held is a define.Env whose state is a document, as that of a tool's call is.
 type held struct {
-	cairn.Env
+	define.Env
 	mu  sync.Mutex
 	raw json.RawMessage
 	ops []cairn.Op
@@ -75,7 +76,7 @@ func BenchmarkUpdateState(b *testing.B) {
 		{"nothing", func(*shop) {}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			step := cairn.NewStep(cairn.StepInfo{}, &held{raw: raw})
+			step := define.NewStep(cairn.Step{}, &held{raw: raw})
 			b.ReportAllocs()
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {

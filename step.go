@@ -3,12 +3,14 @@ package cairn
 import (
 	"encoding/json"
 
+	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-// StepInfo says which step of which run somebody is in.
-type StepInfo struct {
+// Step is the handle on a step of a run that hooks, guards, stop conditions and instructions get. A [Call] embeds one.
+// It is valid until the function it was given to returns, and safe for concurrent use until then.
+type Step struct {
 	SessionID string
 	RunID     string
 	Agent     string
@@ -16,35 +18,12 @@ type StepInfo struct {
 	Turn      int
 	// Number is the step's number in the turn, from 1; 0 before the first one.
 	Number int
+
+	env env
 }
 
-// Step is the handle on a step that hooks, guards, stop conditions and instruction functions get. A [Call] embeds one.
-// It is valid until the function it was given to returns, and safe for concurrent use until then.
-type Step struct {
-	StepInfo
-	env Env
-}
-
-// Env is what stands behind a Step: the host's side. It exists for hosts and for tests of tools; see cairn.NewStep.
-type Env interface {
-	// State returns the state as this handle sees it.
-	State() (json.RawMessage, error)
-	// Update records a write. What a state cannot keep is a CodeState error.
-	Update(Op) error
-	// Change records the writes that turn one version of the state into another, as JSON.
-	Change(before, after json.RawMessage) error
-	// Emit puts a custom event on the log.
-	Emit(name string, data json.RawMessage) error
-	// AddContext records a hidden message for the step's commit.
-	AddContext(Message)
-	// RecordUsage adds to the custom usage of the step.
-	RecordUsage(name string, amount float64)
-	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
-	Checkpoint()
-}
-
-// NewStep returns a handle over env. Hosts and tests use it; agents are given theirs.
-func NewStep(info StepInfo, env Env) *Step { return &Step{StepInfo: info, env: env} }
+// env is the side of the loop.
+type env = bridge.Env[Op, Message]
 
 func (s *Step) step() *Step { return s }
 
@@ -102,6 +81,15 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
+// SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, also in later turns.
+// It adds a hidden message with the step's commit, as [Step.AddContext] does, which tells the model. The list of tools
+// that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of a tool that is off
+// is answered with a CodeToolOff error. Calls that the model has made before still run.
+//
+// The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for a name that is not that
+// of one of the agent's tools.
+func (s *Step) SwitchTools(tools map[string]bool) error { return s.env.SwitchTools(tools) }
+
 // RecordUsage adds amount to the run's custom usage under name, which is held to the rules of ids. A name that breaks
 // them and an amount that is not a number are logged and left out.
 func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name, amount) }
@@ -109,23 +97,15 @@ func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name
 // Checkpoint asks for a commit at the end of this step. It matters to agents with [Manual] or [Interval] durability.
 func (s *Step) Checkpoint() { s.env.Checkpoint() }
 
-// CallInfo identifies a tool call.
-type CallInfo struct {
+// Call is the handle that a tool gets with its input.
+type Call struct {
+	*Step
 	// ID is unique in the session.
 	ID   string
 	Tool string
 	// Input is the validated arguments.
 	Input json.RawMessage
 }
-
-// Call is the handle on the world that a tool gets beside its input.
-type Call struct {
-	*Step
-	CallInfo
-}
-
-// NewCall returns a call's handle. Hosts and tests use it; tools are given theirs.
-func NewCall(step *Step, info CallInfo) *Call { return &Call{Step: step, CallInfo: info} }
 
 // IdempotencyKey is the same whenever this call is tried again, in any process, and differs from every other call's.
 // Pass it to services that deduplicate.

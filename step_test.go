@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// desk is an Env that keeps everything on the table.
+// desk is a define.Env that keeps everything on the table.
 type desk struct {
 	state       json.RawMessage
 	ops         []cairn.Op
@@ -49,11 +50,12 @@ func (d *desk) Emit(name string, data json.RawMessage) error {
 
 func (d *desk) AddContext(m cairn.Message)              { d.context = append(d.context, m) }
 func (d *desk) RecordUsage(name string, amount float64) { d.usage[name] += amount }
+func (d *desk) SwitchTools(map[string]bool) error       { return nil }
 func (d *desk) Checkpoint()                             { d.checkpoints++ }
 
 func newDesk(state string) (*desk, *cairn.Step) {
 	d := &desk{state: json.RawMessage(state), usage: map[string]float64{}}
-	return d, cairn.NewStep(cairn.StepInfo{SessionID: "session", RunID: "run", Number: 2}, d)
+	return d, define.NewStep(cairn.Step{SessionID: "session", RunID: "run", Number: 2}, d)
 }
 
 type ledger struct {
@@ -109,7 +111,7 @@ func TestUpdateStateWritesWhatChanged(t *testing.T) {
 func TestState(t *testing.T) {
 	t.Parallel()
 	d, step := newDesk(`{"count":3,"unknown":true}`)
-	call := cairn.NewCall(step, cairn.CallInfo{ID: "call"})
+	call := &cairn.Call{Step: step, ID: "call"}
 	for _, handle := range []cairn.Handle{step, call} {
 		if got, err := cairn.State[ledger](handle); err != nil || got.Count != 3 {
 			t.Errorf("state %+v, %v", got, err)
@@ -208,7 +210,7 @@ func TestStepSays(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	key := func(session, run, call string) string {
-		return cairn.NewCall(cairn.NewStep(cairn.StepInfo{SessionID: session, RunID: run}, nil), cairn.CallInfo{ID: call}).IdempotencyKey()
+		return (&cairn.Call{Step: &cairn.Step{SessionID: session, RunID: run}, ID: call}).IdempotencyKey()
 	}
 	if key("s", "run-1", "c") != key("s", "run-2", "c") {
 		t.Error("a call tried again by another run has another key")

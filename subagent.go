@@ -16,18 +16,9 @@ const taskSchema = `{"type":"object","properties":{"input":{"type":"string","min
 // the session that called it, and so on up to the root; answers go to the root.
 func SubAgent(a *Agent) Tool {
 	if a == nil {
-		return Tool{name: "SubAgent", err: errors.New("the agent is nil")} // named, so that this is what is reported
+		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}} // named, so that this is what is reported
 	}
-	t := Tool{name: a.Name, description: a.Description, agent: a}
-	t.input, t.err = schema.Parse(json.RawMessage(taskSchema))
+	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
+	t.def.Input, t.def.Err = schema.Parse(json.RawMessage(taskSchema))
 	return t
-}
-
-// Task returns the input that a call of a sub-agent's tool gives its session. The arguments have passed Check.
-func (t Tool) Task(arguments json.RawMessage) (Input, error) {
-	var task struct{ Input string }
-	if err := json.Unmarshal(arguments, &task); err != nil {
-		return Input{}, Errorf(CodeArguments, "arguments do not decode: %w", err)
-	}
-	return Text(task.Input), nil
 }

@@ -16,8 +16,8 @@ func researcher() *cairn.Agent {
 func TestSubAgent(t *testing.T) {
 	t.Parallel()
 	a := researcher()
-	tool := cairn.SubAgent(a)
-	if tool.Name() != "researcher" || tool.Description() != "Finds things out." || tool.Agent() != a || tool.Waits() != "" || tool.Finishes() {
+	tool := of(cairn.SubAgent(a))
+	if tool.Name != "researcher" || tool.Description != "Finds things out." || tool.Agent != a || tool.Wait.Kind != "" || tool.Finishes {
 		t.Errorf("tool %+v", tool)
 	}
 	for arguments, ok := range map[string]bool{
@@ -34,8 +34,8 @@ func TestSubAgent(t *testing.T) {
 	if _, err := tool.Task(json.RawMessage(`{"input":1}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
 		t.Errorf("arguments that do not decode: %v", err)
 	}
-	if other := serverTool(); other.Agent() != nil {
-		t.Errorf("a function's agent is %+v", other.Agent())
+	if other := of(serverTool()); other.Agent != nil {
+		t.Errorf("a function's agent is %+v", other.Agent)
 	}
 }
 

@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
+
+// of returns what a tool consists of.
+func of(t cairn.Tool) *define.Tool { return define.Of(&t) }
 
 type transfer struct {
 	To     string  `json:"to" schema:"minLength=2"`
@@ -21,17 +25,17 @@ type transfer struct {
 func TestFunc(t *testing.T) {
 	t.Parallel()
 	var got transfer
-	tool := cairn.Func("transfer", "Moves money.", func(_ context.Context, call *cairn.Call, in transfer) (map[string]string, error) {
+	tool := of(cairn.Func("transfer", "Moves money.", func(_ context.Context, call *cairn.Call, in transfer) (map[string]string, error) {
 		got = in
 		return map[string]string{"call": call.ID}, nil
-	}, cairn.FinishWith(), cairn.Timeout(time.Second))
-	if tool.Name() != "transfer" || tool.Description() != "Moves money." || !tool.Finishes() || tool.Timeout() != time.Second {
+	}, cairn.FinishWith(), cairn.Timeout(time.Second)))
+	if tool.Name != "transfer" || tool.Description != "Moves money." || !tool.Finishes || tool.Timeout != time.Second {
 		t.Errorf("tool %+v", tool)
 	}
 	if spec := tool.Spec(); spec.Name != "transfer" || spec.Description != "Moves money." || !strings.Contains(string(spec.Schema), `"minLength":2`) {
 		t.Errorf("spec %+v", spec)
 	}
-	call := cairn.NewCall(cairn.NewStep(cairn.StepInfo{}, nil), cairn.CallInfo{ID: "call-1"})
+	call := &cairn.Call{Step: &cairn.Step{}, ID: "call-1"}
 	out, err := tool.Run(t.Context(), call, json.RawMessage(`{"to":"bob","amount":2.5}`))
 	if err != nil || string(out) != `{"call":"call-1"}` || got != (transfer{"bob", 2.5}) {
 		t.Errorf("out %s, %v, in %+v", out, err, got)
@@ -40,11 +44,11 @@ func TestFunc(t *testing.T) {
 
 func TestFuncErrors(t *testing.T) {
 	t.Parallel()
-	fails := cairn.Func("fails", "", func(context.Context, *cairn.Call, struct{}) (int, error) { return 0, io.EOF })
+	fails := of(cairn.Func("fails", "", func(context.Context, *cairn.Call, struct{}) (int, error) { return 0, io.EOF }))
 	if out, err := fails.Run(t.Context(), nil, json.RawMessage(`{}`)); err != io.EOF || out != nil {
 		t.Errorf("the function's error becomes %s, %v", out, err)
 	}
-	strange := cairn.Func("strange", "", func(context.Context, *cairn.Call, struct{}) (func(), error) { return nil, nil })
+	strange := of(cairn.Func("strange", "", func(context.Context, *cairn.Call, struct{}) (func(), error) { return nil, nil }))
 	if _, err := strange.Run(t.Context(), nil, json.RawMessage(`{}`)); cairn.AsError(err).Code != cairn.CodeTool {
 		t.Errorf("a result that does not encode: %v", err)
 	}
@@ -55,7 +59,7 @@ func TestFuncErrors(t *testing.T) {
 
 func TestCheckListsEveryViolation(t *testing.T) {
 	t.Parallel()
-	tool := cairn.Func("transfer", "", func(context.Context, *cairn.Call, transfer) (int, error) { return 0, nil })
+	tool := of(cairn.Func("transfer", "", func(context.Context, *cairn.Call, transfer) (int, error) { return 0, nil }))
 	if err := tool.Check(json.RawMessage(`{"to":"bob","amount":1}`)); err != nil {
 		t.Error(err)
 	}
@@ -78,13 +82,13 @@ func TestCheckListsEveryViolation(t *testing.T) {
 
 func TestRawFunc(t *testing.T) {
 	t.Parallel()
-	echo := cairn.RawFunc("echo", "", json.RawMessage(`{"type":"object","required":["a"]}`),
+	echo := of(cairn.RawFunc("echo", "", json.RawMessage(`{"type":"object","required":["a"]}`),
 		func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 			if strings.Contains(string(input), "fail") {
 				return nil, io.EOF
 			}
 			return input[5 : len(input)-1], nil
-		})
+		}))
 	if err := echo.Check(json.RawMessage(`{}`)); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
 		t.Errorf("arguments that violate the schema: %v", err)
 	}

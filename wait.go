@@ -10,32 +10,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// waiting is what a tool waits for before it has a result.
-type waiting struct {
-	kind      CallKind // empty: nothing
-	asks      func(ctx context.Context, call *Call, input json.RawMessage) (bool, error)
-	result    *schema.Schema // of a client tool; nil for any
-	reviewers []string
-	quorum    Quorum
-	atMost    time.Duration
-	assigned  bool
-	err       error
-}
+// waiting is what a tool's calls wait for before they have a result.
+type waiting = bridge.Wait[Call, CallKind, Quorum]
 
 // ClientTool makes a tool that somebody outside runs: a browser, another service, a person. In gives the arguments' JSON
 // Schema as in [Func], Out that of the result, which a submission is checked against. A call of it suspends the run; see
 // [PendingCall].
 func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool {
-	t := Tool{name: name, description: description, wait: waiting{kind: CallClientTool}}
-	t.input, t.err = schema.For(reflect.TypeFor[In]())
+	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}
+	t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
 	if result := reflect.TypeFor[Out](); result.Kind() != reflect.Interface {
 		var err error
-		if t.wait.result, err = schema.For(result); t.err == nil && err != nil {
-			t.err = fmt.Errorf("result: %w", err)
+		if t.def.Wait.Result, err = schema.For(result); t.def.Err == nil && err != nil {
+			t.def.Err = fmt.Errorf("result: %w", err)
 		}
 	}
 	return t.with(opts)
@@ -43,12 +35,12 @@ func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool 
 
 // RawClientTool makes a client-executed tool whose schemas are given. A nil resultSchema admits any JSON.
 func RawClientTool(name, description string, inputSchema, resultSchema json.RawMessage, opts ...ToolOption) Tool {
-	t := Tool{name: name, description: description, wait: waiting{kind: CallClientTool}}
-	t.input, t.err = schema.Parse(inputSchema)
+	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}
+	t.def.Input, t.def.Err = schema.Parse(inputSchema)
 	if resultSchema != nil {
 		var err error
-		if t.wait.result, err = schema.Parse(resultSchema); t.err == nil && err != nil {
-			t.err = fmt.Errorf("result: %w", err)
+		if t.def.Wait.Result, err = schema.Parse(resultSchema); t.def.Err == nil && err != nil {
+			t.def.Err = fmt.Errorf("result: %w", err)
 		}
 	}
 	return t.with(opts)
@@ -74,21 +66,21 @@ func RequireApprovalIf[In any](needed func(ctx context.Context, call *Call, in I
 			return needed(ctx, call, in)
 		})
 		if needed == nil {
-			t.wait.err = errors.New("RequireApprovalIf: the function is nil")
+			t.def.Wait.Err = errors.New("RequireApprovalIf: the function is nil")
 		}
 	}
 }
 
 func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (bool, error)) {
-	switch t.wait.kind {
+	switch t.def.Wait.Kind {
 	case CallClientTool:
-		t.wait.err = errors.New("client-executed tools cannot require approval: whoever runs the tool can decline")
+		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: whoever runs the tool can decline")
 		return
 	case CallApproval: // the weaker of two conditions must not win unseen
-		t.wait.err = errors.New("approval is required twice: give one of RequireApproval and RequireApprovalIf")
+		t.def.Wait.Err = errors.New("approval is required twice: give one of RequireApproval and RequireApprovalIf")
 		return
 	}
-	t.wait.kind, t.wait.asks = CallApproval, asks
+	t.def.Wait.Kind, t.def.Wait.Asks = CallApproval, asks
 }
 
 // AssignTo names who may answer the tool's calls, and how many of them decide. Without it anybody may. The call of a
@@ -96,77 +88,49 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (bool,
 // [CheckSessionID].
 func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 	reviewers = slices.Clone(reviewers)
-	return func(t *Tool) { t.wait.assigned, t.wait.quorum, t.wait.reviewers = true, quorum, reviewers }
+	return func(t *Tool) { t.def.Wait.Assigned, t.def.Wait.Quorum, t.def.Wait.Reviewers = true, quorum, reviewers }
 }
 
 // WaitAtMost makes a call that was not answered in that time count as failed. The time runs on while
 // no process does; a worker sees to it that it is kept. The default is no bound.
 func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
-		t.wait.atMost = d
+		t.def.Wait.AtMost = d
 		if d <= 0 {
-			t.wait.err = errors.New("WaitAtMost: the time must be positive")
+			t.def.Wait.Err = errors.New("WaitAtMost: the time must be positive")
 		}
 	}
 }
 
-func (w *waiting) validate(t Tool) error {
+func (t *Tool) validateWait() error {
+	w := &t.def.Wait
 	switch {
-	case w.err != nil:
-		return w.err
-	case w.kind == "" && (w.assigned || w.atMost != 0):
+	case w.Err != nil:
+		return w.Err
+	case w.Kind == "" && (w.Assigned || w.AtMost != 0):
 		return errors.New("AssignTo and WaitAtMost are for tools that wait: client-executed ones and those that require approval")
-	case w.kind == CallClientTool && t.finish:
+	case w.Kind == CallClientTool && t.def.Finishes:
 		return errors.New("client-executed tools cannot finish a turn")
-	case w.kind == CallApproval && t.finish:
+	case w.Kind == CallApproval && t.def.Finishes:
 		return errors.New("tools that require approval cannot finish a turn")
-	case w.kind == CallClientTool && t.timeout != 0:
+	case w.Kind == CallClientTool && t.def.Timeout != 0:
 		return errors.New("the timeout of a client-executed tool is set with WaitAtMost")
-	case w.quorum != AnyReviewer && w.quorum != AllReviewers && w.quorum != MostReviewers:
-		return fmt.Errorf("AssignTo: the quorum %q is unknown", w.quorum)
-	case w.kind == CallClientTool && w.quorum != AnyReviewer:
+	case w.Quorum != AnyReviewer && w.Quorum != AllReviewers && w.Quorum != MostReviewers:
+		return fmt.Errorf("AssignTo: the quorum %q is unknown", w.Quorum)
+	case w.Kind == CallClientTool && w.Quorum != AnyReviewer:
 		return errors.New("AssignTo: a client-executed tool has one result, so any one reviewer gives it")
-	case w.assigned && len(w.reviewers) == 0:
+	case w.Assigned && len(w.Reviewers) == 0:
 		return errors.New("AssignTo: no reviewers")
 	}
-	for i, r := range w.reviewers {
+	for i, r := range w.Reviewers {
 		if problem := ids.Check(r); problem != "" {
 			return fmt.Errorf("AssignTo: a reviewer's name %s", problem)
 		}
-		if slices.Contains(w.reviewers[:i], r) {
+		if slices.Contains(w.Reviewers[:i], r) {
 			return fmt.Errorf("AssignTo: reviewer %q is named twice", r)
 		}
 	}
 	return nil
-}
-
-// Waits returns what the tool's calls wait for before they have a result: CallClientTool, CallApproval (for all calls or
-// some of them), or empty.
-func (t Tool) Waits() CallKind { return t.wait.kind }
-
-// AsksApproval reports whether a call needs approval before the tool may run. An error says why it does. A panic of the
-// tool's function is not recovered.
-func (t Tool) AsksApproval(ctx context.Context, call *Call, input json.RawMessage) (bool, error) {
-	if t.wait.asks == nil {
-		return false, nil
-	}
-	asks, err := t.wait.asks(ctx, call, input)
-	return asks || err != nil, err
-}
-
-// AtMost returns how long a call of the tool is waited for; 0 means for ever. The store makes a deadline of that, by its clock.
-func (t Tool) AtMost() time.Duration { return max(t.wait.atMost, 0) }
-
-// Pending returns what is written of a call that waits, but for its place, its input and its deadline.
-func (t Tool) Pending() PendingCall {
-	c := PendingCall{CallRef: CallRef{Kind: t.wait.kind, Tool: t.name}, Reviewers: slices.Clone(t.wait.reviewers), Quorum: t.wait.quorum, Status: CallOpen}
-	switch {
-	case t.wait.kind == CallApproval:
-		c.Schema = t.input.JSON()
-	case t.wait.result != nil:
-		c.Schema = t.wait.result.JSON()
-	}
-	return c
 }
 
 // CheckValue returns an ErrInvalid error about a field, with every violation in Details, if a value does not satisfy the

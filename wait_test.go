@@ -159,10 +159,11 @@ func TestAsksApproval(t *testing.T) {
 		"does not decode":   {typed, `{"to":"bob","amount":"11"}`, cairn.CallApproval, true, true},
 		"not JSON, somehow": {asks(false, nil), `{`, cairn.CallApproval, true, true},
 	} {
-		call := cairn.NewCall(cairn.NewStep(cairn.StepInfo{}, nil), cairn.CallInfo{ID: "call_1"})
-		got, err := test.tool.AsksApproval(t.Context(), call, json.RawMessage(test.input))
-		if got != test.asks || (err != nil) != test.fails || test.tool.Waits() != test.waits {
-			t.Errorf("%s: asks %t, %v, waits for %q", name, got, err, test.tool.Waits())
+		call := &cairn.Call{Step: &cairn.Step{}, ID: "call_1"}
+		tool := of(test.tool)
+		got, err := tool.AsksApproval(t.Context(), call, json.RawMessage(test.input))
+		if got != test.asks || (err != nil) != test.fails || tool.Wait.Kind != test.waits {
+			t.Errorf("%s: asks %t, %v, waits for %q", name, got, err, tool.Wait.Kind)
 		}
 	}
 }
@@ -189,9 +190,10 @@ func TestPending(t *testing.T) {
 		"approval of all":  {serverTool(cairn.RequireApproval(), cairn.AssignTo(cairn.AllReviewers, "ann", "bob")), cairn.CallApproval, `"object"`, []string{"ann", "bob"}, cairn.AllReviewers, 0},
 		"bounded approval": {serverTool(cairn.RequireApproval(), cairn.WaitAtMost(time.Nanosecond)), cairn.CallApproval, `"object"`, nil, "", 1},
 	} {
-		c := test.tool.Pending()
+		tool := of(test.tool)
+		c := tool.Pending()
 		if c.Kind != test.kind || c.Tool != "x" || c.Status != cairn.CallOpen || c.Quorum != test.quorum || !slices.Equal(c.Reviewers, test.reviewers) ||
-			!c.Deadline.IsZero() || test.tool.AtMost() != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
+			!c.Deadline.IsZero() || tool.Wait.AtMost != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
 			t.Errorf("%s: %+v with schema %s", name, c, c.Schema)
 		}
 	}
@@ -203,7 +205,7 @@ func TestReviewersAreTheToolsOwn(t *testing.T) {
 	names := []string{"ann", "bob"}
 	option := cairn.AssignTo(cairn.AllReviewers, names...)
 	names[0] = "mallory"
-	tool := serverTool(cairn.RequireApproval(), option)
+	tool := of(serverTool(cairn.RequireApproval(), option))
 	given := tool.Pending()
 	given.Reviewers[1] = "mallory"
 	if got := tool.Pending().Reviewers; !slices.Equal(got, []string{"ann", "bob"}) {
@@ -213,7 +215,7 @@ func TestReviewersAreTheToolsOwn(t *testing.T) {
 
 func TestCheckValue(t *testing.T) {
 	t.Parallel()
-	c := clientTool().Pending()
+	c := of(clientTool()).Pending()
 	c.ID = "call_1"
 	if err := c.CheckValue("result", json.RawMessage(`{"city":"Oslo"}`)); err != nil {
 		t.Error(err)

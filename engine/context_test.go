@@ -54,21 +54,26 @@ func TestUserContextIsThatOfTheFirstTurn(t *testing.T) {
 
 func TestHandlesSayWhereTheyAre(t *testing.T) {
 	t.Parallel()
-	var infos []cairn.StepInfo
+	type place struct {
+		session, run, agent, user string
+		turn, number              int
+	}
+	of := func(s *cairn.Step) place { return place{s.SessionID, s.RunID, s.Agent, s.UserID, s.Turn, s.Number} }
+	var infos []place
 	agent := bot(scripted.New(scripted.Text("one"), scripted.Call("where", in{}), scripted.Text("two")),
 		tool("where", func(_ context.Context, call *cairn.Call, _ in) (string, error) {
-			infos = append(infos, call.StepInfo)
+			infos = append(infos, of(call.Step))
 			return "", nil
 		}))
-	agent.Hooks = &cairn.Hooks{RunStart: func(_ context.Context, s *cairn.Step) { infos = append(infos, s.StepInfo) }}
+	agent.Hooks = &cairn.Hooks{RunStart: func(_ context.Context, s *cairn.Step) { infos = append(infos, of(s)) }}
 	eng := open(t, tapOn(nil), agent)
 	turn(t, eng, "s", "go", engine.WithUser("ann"))
 	res := turn(t, eng, "s", "go")
-	want := cairn.StepInfo{SessionID: "s", RunID: res.RunID, Agent: "bot", UserID: "ann", Turn: 2}
+	want := place{session: "s", run: res.RunID, agent: "bot", user: "ann", turn: 2}
 	if infos[1] != want {
 		t.Errorf("the hook is at %+v, want %+v", infos[1], want)
 	}
-	want.Number = 1
+	want.number = 1
 	if infos[2] != want {
 		t.Errorf("the tool is at %+v, want %+v", infos[2], want)
 	}

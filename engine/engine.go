@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -199,8 +200,8 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 // registerSubAgents makes the agents known that an agent delegates to or keeps as companions, and theirs.
 func (e *Engine) registerSubAgents(a *cairn.Agent) error {
 	var list []*cairn.Agent
-	for _, t := range a.Tools {
-		list = append(list, t.Agent())
+	for i := range a.Tools {
+		list = append(list, define.Of(&a.Tools[i]).Agent)
 	}
 	for _, c := range a.Companions {
 		list = append(list, c.Agent)

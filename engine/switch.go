@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -21,7 +22,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
 	}
-	m, err := cairn.ToolSwitch(tools)
+	m, err := define.ToolSwitch(tools)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -158,7 +159,7 @@ func (s *scene) changedGrandchildTool() {
 	old := s.process()
 	s.dynasty(s.note())
 	next := s.process()
-	payer := s.agents[0].Tools[0].Agent().Tools[0].Agent()
+	payer := define.Of(&define.Of(&s.agents[0].Tools[0]).Agent.Tools[0]).Agent
 	payer.Model = plays(asks("c1", "refund", "42"), scripted.Text("Not paid."))
 	next.grant(old.turn("s", "go"))
 	next.resume("s")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,3 +65,10 @@ func Check(id string) string {
 	}
 	return ""
 }
+
+// tool is what every provider accepts.
+var tool = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+
+// Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, of which the first is a letter
+// or _.
+func Tool(name string) bool { return tool.MatchString(name) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
 
 // eventsContiguous finds gaps in a tree's log, events of strangers, and sessions that are ahead of their log.
@@ -86,7 +87,7 @@ func (r *reader) read(ev *cairn.Event) error {
 // toldOf is how a result of the transcript reads in the log.
 func toldOf(r *cairn.ToolResult) string {
 	if r.Private {
-		return told(r.CallID, json.RawMessage(cairn.PrivateError), r.IsError)
+		return told(r.CallID, json.RawMessage(define.PrivateError), r.IsError)
 	}
 	return told(r.CallID, r.Output, r.IsError)
 }

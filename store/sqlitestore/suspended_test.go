@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
@@ -69,7 +70,7 @@ func asked(n int) (id string, c *store.Commit) {
 		Status:     cairn.SessionPaused,
 		Suspend:    &store.Suspend{StepID: step, OpenCalls: 1, NextDeadline: deadline},
 		Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step, Input: input,
-			Schema: asking().Tools[0].Spec().Schema, Deadline: deadline, Status: cairn.CallOpen}}},
+			Schema: define.Of(&asking().Tools[0]).Spec().Schema, Deadline: deadline, Status: cairn.CallOpen}}},
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // cached returns the result that the tool's cache has of the call, or else that of the tool. What is to be kept of it goes into
 // the cache with the step's end: until then other processes could not know of it, and this one would have to forget it.
 func (t *trial) cached() *cairn.ToolResult {
-	if t.c.Tool.Cache() == nil {
+	if t.c.Tool.Cache == nil {
 		return t.invoke()
 	}
 	key, ok := session.ResultKey(t.c)

@@ -26,7 +26,7 @@ func outdated(c *step.Call) *cairn.ToolResult {
 	if c.Row == nil || c.Row.Status != cairn.CallAnswered || c.Tool == nil {
 		return nil
 	}
-	if c.Delegates() || c.Row.Kind == cairn.CallApproval && c.Tool.Waits() == cairn.CallClientTool {
+	if c.Delegates() || c.Row.Kind == cairn.CallApproval && c.Tool.Wait.Kind == cairn.CallClientTool {
 		return changed(c.Use)
 	}
 	return nil

@@ -100,7 +100,7 @@ func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 		return failure(v.c.Use, in.Failed), nil
 	case in.Driven != "":
 		return v.advance(nil)
-	case v.c.Tool.TalksToCompanion():
+	case v.c.Tool.Companion:
 		return v.talk()
 	}
 	return v.consult()
@@ -202,8 +202,8 @@ func consulted(l *session.Live, c *step.Call) *step.Consulted {
 	if s := c.Started(); s != nil {
 		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
 	}
-	if c.Tool != nil && c.Tool.Agent() != nil { // the run that suspended has begun it
-		return &step.Consulted{Agent: c.Tool.Agent().Name, ChildID: childID(l.Row, c.Use.CallID)}
+	if c.Tool != nil && c.Tool.Agent != nil { // the run that suspended has begun it
+		return &step.Consulted{Agent: c.Tool.Agent.Name, ChildID: childID(l.Row, c.Use.CallID)}
 	}
 	return &step.Consulted{}
 }
@@ -226,7 +226,7 @@ func (fx *Effects) afterSubAgent(ctx context.Context, l *session.Live, a *cairn.
 func (v *visit) consult() (*cairn.ToolResult, error) {
 	c := v.c
 	v.child = childID(v.l.Row, c.Use.CallID)
-	if veto, err := v.begin(c.Tool.Agent().Name); veto != nil || err != nil {
+	if veto, err := v.begin(c.Tool.Agent.Name); veto != nil || err != nil {
 		return veto, err
 	}
 	return v.advance(func() (turn.Begun, error) {
@@ -234,7 +234,7 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 		if err != nil {
 			return turn.Begun{}, err
 		}
-		return v.create(c.Tool.Agent(), cairn.ChildSubAgent, "", v.fx.NewID("run"), in)
+		return v.create(c.Tool.Agent, cairn.ChildSubAgent, "", v.fx.NewID("run"), in)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
@@ -53,7 +54,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 	}
 	publish(l, st, out)
-	if out.End == nil && !st.Carried && !a.Durability.Due(out.At.Sub(l.LastCommit), out.Checkpoint) {
+	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
@@ -285,8 +286,8 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		m.Origin = cairn.OriginMustFinish
 		out.Say(m)
 	}
-	if st.Number >= a.Steps() {
-		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, a.Steps()))
+	if st.Number >= define.Steps(a) {
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))
 	}
 	return nil
 }

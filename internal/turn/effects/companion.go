@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
@@ -212,7 +213,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 			continue
 		}
 		name := all.name(args)
-		if kind, ok := v.a.Companion(args.Agent); ok && all.named[name] == nil && all.alive[args.Agent] < kind.Limit() {
+		if kind, ok := define.Companion(v.a, args.Agent); ok && all.named[name] == nil && all.alive[args.Agent] < define.MaxCompanions(kind) {
 			all.add(&cairn.Session{Name: name, Agent: args.Agent})
 		}
 	}
@@ -221,7 +222,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 
 // spawn begins a companion, or goes on with the one of that name unless it failed.
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
-	kind, ok := v.a.Companion(args.Agent)
+	kind, ok := define.Companion(v.a, args.Agent)
 	if !ok { // the schema admits only those that there are
 		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("there is no companion agent %q", args.Agent)), nil
 	}
@@ -247,7 +248,7 @@ func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	if problem := ids.Check(name); problem != "" {
 		return transcript.Failed(v.c.Use, cairn.CodeArguments, "name: "+problem), nil
 	}
-	if n := all.alive[args.Agent]; n >= kind.Limit() {
+	if n := all.alive[args.Agent]; n >= define.MaxCompanions(kind) {
 		return transcript.Failed(v.c.Use, cairn.CodeTooLarge, fmt.Sprintf("there are %d companions of agent %s already; terminate one first", n, args.Agent)), nil
 	}
 	v.child = childID(v.l.Row, v.c.Use.CallID)
@@ -262,7 +263,7 @@ func (v *visit) runID() string { return ids.Derive("run", v.l.Row.Secret, v.chil
 
 // send gives a companion a message, interrupting what it does.
 func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, error) {
-	kind, ok := v.a.Companion(row.Agent)
+	kind, ok := define.Companion(v.a, row.Agent)
 	if !ok {
 		return transcript.Failed(v.c.Use, cairn.CodeNotFound, fmt.Sprintf("agent %q is no companion any more", row.Agent)), nil
 	}

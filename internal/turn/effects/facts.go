@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -29,7 +30,7 @@ func (k local) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts boo
 	return nil, k.fx.stage(ctx, l, f, true)
 }
 
-func (k local) Lasting(a *cairn.Agent) bool { return a.Durability.Stages() }
+func (k local) Lasting(a *cairn.Agent) bool { return define.Durability(a).Stages() }
 
 // remote is the sink of a run each of whose effects may be carried out in another process.
 type remote struct{ fx *Effects }

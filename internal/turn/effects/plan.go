@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -90,7 +91,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 // step's commit only.
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
 	// Without the reply another attempt would begin other children. What follows steps that are put off is repeated with them.
-	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (a.Durability.Stages() || l.Step.WouldDelegate(r))
+	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
 	err := fx.put(ctx, a, l, r, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
 		l.Step = l.NewStep(l.Step.Number)
@@ -196,16 +197,12 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 		messages = transcript.Heal(messages)
 	}
 	req.Messages = append(messages, to.Context...)
-	for _, t := range a.Tools {
-		req.Tools = append(req.Tools, t.Spec())
-	}
-	for _, t := range fx.Given(a) {
-		req.Tools = append(req.Tools, t.Spec())
-	}
+	req.Tools = define.Specs(req.Tools, a.Tools)
+	req.Tools = define.Specs(req.Tools, fx.Given(a))
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if l.Step.Number >= a.Steps() || a.StopWhen != nil && transcript.MustFinish(messages, l.Run.ID) {
+		if l.Step.Number >= define.Steps(a) || a.StopWhen != nil && transcript.MustFinish(messages, l.Run.ID) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
@@ -250,7 +247,7 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
 // away answer to says nothing but that somebody was given it.
 func (r *reply) callID(provider, tool string) string {
-	if t, ok := r.agent.Tool(tool); ok && (t.Waits() != "" || t.Agent() != nil) || !ok && step.ConsultsCompanion(tool) {
+	if t := define.ToolOf(r.agent.Tools, tool); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}

@@ -29,13 +29,13 @@ func (fx *Effects) pend(l *session.Live, c *step.Call) *cairn.PendingCall {
 
 // asksFirst reports whether a call has to be approved before its tool may run.
 func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks bool) {
-	if c.Tool == nil || c.Tool.Waits() != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
+	if c.Tool == nil || c.Tool.Wait.Kind != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
 		return false
 	}
 	info, tool, input := user.InfoOf(c), c.Tool, c.Use.Input
 	u := user.Code{What: "the condition of an approval", Err: cairn.CodeHook, Limit: fx.HookTimeout, Call: &info}
 	asks, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
-		return tool.AsksApproval(ctx, cairn.NewCall(step, info), input)
+		return tool.AsksApproval(ctx, user.HandleOf(step, info), input)
 	})
 	if err != nil {
 		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.Row.ID, "tool", c.Use.Tool, "error", err)

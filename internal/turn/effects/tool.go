@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -180,7 +181,7 @@ func answered(c *step.Call) *cairn.ToolResult {
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
 	f.Result.Private = f.Result.Private && !a.ShowToolErrors
 	c := l.Step.Call(f.Result.CallID)
-	lasts := a.Durability.Stages()
+	lasts := define.Durability(a).Stages()
 	err := fx.put(ctx, a, l, f, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
 		err = fx.put(ctx, a, l, &step.Result{Result: failure(c.Use, err), Began: f.Began, Consulted: f.Consulted}, lasts)
@@ -226,7 +227,7 @@ func (t *trial) execute() *cairn.ToolResult {
 	if err != nil {
 		return transcript.Failed(c.Use, cairn.CodeHook, err.Error())
 	}
-	if c.Tool.Waits() == cairn.CallClientTool {
+	if c.Tool.Wait.Kind == cairn.CallClientTool {
 		t.waits = true
 		return nil
 	}
@@ -252,9 +253,9 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 // invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
 func (t *trial) invoke() *cairn.ToolResult {
 	info, tool := user.InfoOf(t.c), t.c.Tool
-	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout(), Call: &info}
+	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
 	output, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
-		return tool.Run(ctx, cairn.NewCall(step, info), info.Input)
+		return tool.Run(ctx, user.HandleOf(step, info), info.Input)
 	})
 	switch {
 	case err == nil:

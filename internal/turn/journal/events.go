@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
@@ -186,7 +187,7 @@ func Consults(st *step.Step, c *step.Call, agent, childID string) cairn.Event {
 func result(number int, r *cairn.ToolResult) cairn.Event {
 	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError}
 	if r.Private {
-		ev.Data = json.RawMessage(cairn.PrivateError)
+		ev.Data = json.RawMessage(define.PrivateError)
 	}
 	return ev
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
@@ -51,7 +52,7 @@ func TestStepIsToldWhole(t *testing.T) {
 	if got := types(list); got != want {
 		t.Errorf("told\n%s, want\n%s", got, want)
 	}
-	if end := list[len(list)-1]; string(end.Data) != cairn.PrivateError || !end.Cached || !end.IsError {
+	if end := list[len(list)-1]; string(end.Data) != define.PrivateError || !end.Cached || !end.IsError {
 		t.Errorf("the end of the call is told as %+v", end)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -86,7 +87,7 @@ func (r *Runs) Given(a *cairn.Agent) []cairn.Tool {
 	}
 	list, ok := r.companions.Load(a)
 	if !ok {
-		list, _ = r.companions.LoadOrStore(a, a.CompanionTools())
+		list, _ = r.companions.LoadOrStore(a, define.CompanionTools(a))
 	}
 	return list.([]cairn.Tool)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -193,7 +194,7 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 
 // tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
 func (r *Runs) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
-	if row.RunID != "" && r.delegates(a) {
+	if row.RunID != "" && define.Delegates(a) {
 		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
 		if err == nil {
 			err = r.tellBelow(ctx, row, run.StartedAt)
@@ -203,11 +204,6 @@ func (r *Runs) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session)
 		}
 	}
 	return r.tellEnds(ctx, row, row.Turn)
-}
-
-// delegates reports whether an agent has others do something.
-func (r *Runs) delegates(a *cairn.Agent) bool {
-	return len(a.Companions) > 0 || slices.ContainsFunc(a.Tools, func(t cairn.Tool) bool { return t.Agent() != nil })
 }
 
 // tellBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -182,6 +183,6 @@ func (r *Runs) Awaits(parent, child *cairn.Session) bool {
 	if !ok {
 		return false
 	}
-	kind, ok := a.Companion(child.Agent)
+	kind, ok := define.Companion(a, child.Agent)
 	return ok && kind.Mode == cairn.Blocking
 }

@@ -131,8 +131,8 @@ func (l *Live) Transcript() []cairn.Message {
 }
 
 // Info implements user.Session.
-func (l *Live) Info(step int) cairn.StepInfo {
-	return cairn.StepInfo{SessionID: l.Row.ID, RunID: l.Run.ID, Agent: l.Row.Agent, UserID: l.Row.UserID, Turn: l.Run.Turn, Number: step}
+func (l *Live) Info(step int) cairn.Step {
+	return cairn.Step{SessionID: l.Row.ID, RunID: l.Run.ID, Agent: l.Row.Agent, UserID: l.Row.UserID, Turn: l.Run.Turn, Number: step}
 }
 
 // Hooks implements user.Session.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -157,7 +158,7 @@ func ResultKey(c *step.Call) (key string, ok bool) {
 // have become an error since the tool ran, if what a hook wrote for it did not fit.
 func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 	f := c.Result
-	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache() == nil {
+	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache == nil {
 		return 0
 	}
 	key, _ := ResultKey(c)
@@ -165,6 +166,6 @@ func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 		l.Results.use(key, now)
 		return 1
 	}
-	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(c.Tool.Cache().Lifetime())}, a.CachedResults(), now)
+	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, define.CachedResults(a), now)
 	return 0
 }

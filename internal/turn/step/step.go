@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
@@ -33,7 +34,7 @@ type Step struct {
 type Call struct {
 	Use *cairn.ToolUse
 	// Tool is what the agent has of that name now; nil for an unknown tool, one that is off, and for __finish__.
-	Tool *cairn.Tool
+	Tool *define.Tool
 	// Off says that the tool was switched off when the model was asked.
 	Off bool
 	// Row is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
@@ -143,12 +144,10 @@ func (s *Step) setCalls() {
 }
 
 // tool returns the agent's tool of a name, or nil.
-func (s *Step) tool(name string) *cairn.Tool {
+func (s *Step) tool(name string) *define.Tool {
 	for _, list := range s.tools {
-		for i := range list {
-			if list[i].Name() == name {
-				return &list[i]
-			}
+		if t := define.ToolOf(list, name); t != nil {
+			return t
 		}
 	}
 	return nil
@@ -218,7 +217,7 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 			return false
 		}
 		t := s.tool(p.ToolUse.Tool)
-		return t != nil && (t.Agent() != nil || t.TalksToCompanion())
+		return t != nil && (t.Delegates())
 	})
 }
 
@@ -285,17 +284,17 @@ func (c *Call) Done() bool { return c.Result != nil && c.Result.Completion != ni
 
 // Finishing reports whether the call may end the turn.
 func (c *Call) Finishing() bool {
-	return c.Use.Tool == cairn.FinishTool || c.Tool != nil && c.Tool.Finishes()
+	return c.Use.Tool == cairn.FinishTool || c.Tool != nil && c.Tool.Finishes
 }
 
 // Delegates reports whether the call is one of a sub-agent or a companion.
 func (c *Call) Delegates() bool {
-	return c.Tool != nil && (c.Tool.Agent() != nil || c.Tool.TalksToCompanion())
+	return c.Tool != nil && (c.Tool.Delegates())
 }
 
 // Consults reports whether the call gives an agent something to do.
 func (c *Call) Consults() bool {
-	return c.Delegates() && (c.Tool.Agent() != nil || ConsultsCompanion(c.Use.Tool))
+	return c.Delegates() && (c.Tool.Agent != nil || ConsultsCompanion(c.Use.Tool))
 }
 
 // ConsultsCompanion reports whether a tool is one of those that give a companion something to do.
@@ -348,7 +347,7 @@ func (c *Call) awaitsChild() bool { return c.Wait != nil && c.Wait.Waiting != ni
 
 // AwaitsCompanion returns the session of the companion that the call waits for, or "".
 func (c *Call) AwaitsCompanion() string {
-	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.TalksToCompanion() {
+	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.Companion {
 		return ""
 	}
 	return c.Wait.ChildID
@@ -362,7 +361,7 @@ func (c *Call) AtMost() time.Duration {
 	if c.Tool == nil {
 		return 0
 	}
-	return c.Tool.AtMost()
+	return c.Tool.Wait.AtMost
 }
 
 // Input is what the call's tool runs with: the model's arguments, unless the reviewer who approved the call changed them.

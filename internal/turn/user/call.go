@@ -44,7 +44,7 @@ type Code struct {
 	Pulse *Pulse
 	// Session and Agent are those that it is called for; Call is the call of a tool that it is about.
 	Session, Agent string
-	Call           *cairn.CallInfo
+	Call           *cairn.Call
 }
 
 // attrs returns the attributes of a log line.

@@ -6,10 +6,11 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 )
 
 // handle is what a cairn.Step has of a scope for as long as the function that it was given to runs. It implements
-// cairn.Env and cairn.ToolEnv.
+// define.Env.
 type handle struct {
 	s    *Scope
 	mu   sync.RWMutex // held for reading while the scope is used
@@ -65,9 +66,8 @@ func (h *handle) Checkpoint() {
 	_ = h.use(func(s *Scope) error { s.Checkpoint(); return nil })
 }
 
-func (h *handle) HasTool(name string) (has bool) {
-	_ = h.use(func(s *Scope) error { has = s.HasTool(name); return nil })
-	return has
+func (h *handle) SwitchTools(tools map[string]bool) error {
+	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }
 
 // Lent calls user code with a handle over a scope, which is good until the code returns or is abandoned.
@@ -75,7 +75,7 @@ func Lent[T any](ctx context.Context, s *Scope, u Code, fn func(context.Context,
 	h := &handle{s: s}
 	defer h.end()
 	info := s.session.Info(s.number)
-	step := cairn.NewStep(info, h)
+	step := define.NewStep(info, h)
 	u.Session, u.Agent = info.SessionID, info.Agent
 	return Call(ctx, s.by, u, func(ctx context.Context) (T, error) { return fn(ctx, step) })
 }

@@ -73,15 +73,21 @@ func Shown(m *cairn.Message) *cairn.Message {
 	return &shown
 }
 
-// InfoOf identifies a call to user code.
-func InfoOf(c *step.Call) cairn.CallInfo {
-	return cairn.CallInfo{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
+// InfoOf identifies a call to user code. It becomes a handle with the step that it is given, see HandleOf.
+func InfoOf(c *step.Call) cairn.Call {
+	return cairn.Call{ID: c.Use.CallID, Tool: c.Use.Tool, Input: c.Input()}
+}
+
+// HandleOf returns the handle on a call of a step.
+func HandleOf(step *cairn.Step, call cairn.Call) *cairn.Call {
+	call.Step = step
+	return &call
 }
 
 // CallHook makes a hook of a function that is given a call.
 func CallHook(c *step.Call, fn func(context.Context, *cairn.Call) error) Hook {
 	info := InfoOf(c)
-	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, cairn.NewCall(step, info)) }
+	return func(ctx context.Context, step *cairn.Step) error { return fn(ctx, HandleOf(step, info)) }
 }
 
 // RunEnded calls the hooks for a run's end, which was committed.

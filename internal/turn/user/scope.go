@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
@@ -17,7 +18,7 @@ import (
 // Session is what handles need of the session that user code is called for.
 type Session interface {
 	// Info identifies the session and its run to code that is called in a step.
-	Info(step int) cairn.StepInfo
+	Info(step int) cairn.Step
 	// View returns the session's state with writes on top that are not committed yet.
 	View(on ...*step.Writes) (json.RawMessage, error)
 	// HasTool reports whether the session's agent has or is given a tool.
@@ -27,7 +28,7 @@ type Session interface {
 }
 
 // Scope is what stands behind the handle of one tool call, or of the hooks of one phase: it gathers what they write
-// until the step is committed. It implements cairn.Env and cairn.ToolEnv.
+// until the step is committed. It implements define.Env.
 type Scope struct {
 	by      *Caller
 	session Session
@@ -58,7 +59,7 @@ func (s *Scope) Freeze(why string) *Scope {
 // errEnded is what the handle answers to a function that goes on after it was given up or has returned.
 var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
 
-// State implements cairn.Env.
+// State implements define.Env.
 func (s *Scope) State() (json.RawMessage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +82,10 @@ func (s *Scope) State() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Update implements cairn.Env.
+// Update implements define.Env.
 func (s *Scope) Update(op cairn.Op) error { return s.update(op) }
 
-// Change implements cairn.Env.
+// Change implements define.Env.
 func (s *Scope) Change(before, after json.RawMessage) error {
 	list, err := ops.Diff(before, after)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Scope) update(list ...cairn.Op) error {
 	return nil
 }
 
-// Emit implements cairn.Env.
+// Emit implements define.Env.
 func (s *Scope) Emit(name string, data json.RawMessage) error {
 	ev := cairn.Event{Type: cairn.EventCustom, Step: s.number, Name: name, Data: data}
 	if err := s.emit.Check(ev); err != nil {
@@ -132,7 +133,7 @@ func (s *Scope) Emit(name string, data json.RawMessage) error {
 	return nil
 }
 
-// AddContext implements cairn.Env.
+// AddContext implements define.Env.
 func (s *Scope) AddContext(m cairn.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *Scope) AddContext(m cairn.Message) {
 	}
 }
 
-// RecordUsage implements cairn.Env.
+// RecordUsage implements define.Env.
 func (s *Scope) RecordUsage(name string, amount float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,10 +173,22 @@ func Unaccountable(amounts ...float64) string {
 	return ""
 }
 
-// HasTool implements cairn.ToolEnv.
-func (s *Scope) HasTool(name string) bool { return s.session.HasTool(name) }
+// SwitchTools implements define.Env. The error is ErrInvalid for a name that is not that of one of the agent's tools.
+func (s *Scope) SwitchTools(tools map[string]bool) error {
+	m, err := define.ToolSwitch(tools)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		if !s.session.HasTool(name) {
+			return cairn.Invalid("tools", "agent %q has no tool %q", s.session.Info(s.number).Agent, name)
+		}
+	}
+	s.AddContext(m)
+	return nil
+}
 
-// Checkpoint implements cairn.Env.
+// Checkpoint implements define.Env.
 func (s *Scope) Checkpoint() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,8 +112,8 @@ type room struct {
 	hooks Hooks
 }
 
-func (r *room) Info(n int) cairn.StepInfo {
-	return cairn.StepInfo{SessionID: "s", Agent: "a", Number: n}
+func (r *room) Info(n int) cairn.Step {
+	return cairn.Step{SessionID: "s", Agent: "a", Number: n}
 }
 func (r *room) Hooks() Hooks             { return r.hooks }
 func (r *room) HasTool(name string) bool { return name == "known" }

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -164,8 +165,8 @@ func TestApprovalIsNeeded(t *testing.T) {
 	if _, err := s.Refund(t.Context(), "k", 41, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	refund, ok := support.Agent(s, support.Script(0)).Tool("refund")
-	if !ok {
+	refund := define.ToolOf(support.Agent(s, support.Script(0)).Tools, "refund")
+	if refund == nil {
 		t.Fatal("there is no tool refund")
 	}
 	for order, want := range map[int]bool{
@@ -180,7 +181,7 @@ func TestApprovalIsNeeded(t *testing.T) {
 			t.Errorf("order %d: %t, %v; want %t", order, asks, err, want)
 		}
 	}
-	if got := refund.AtMost(); got != 24*time.Hour {
+	if got := refund.Wait.AtMost; got != 24*time.Hour {
 		t.Errorf("it waits for %s", got)
 	}
 }

@@ -1,0 +1,114 @@
+// Package bridge is what package cairn is made of where its users see nothing: the insides of tools and handles. It
+// stands below cairn, which it cannot name; so its types are generic in cairn's. Package define gives them their names
+// and is the one that is imported.
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// Cairn is set by package cairn when the program starts, to what gives access to the insides of its values. Package
+// define says which methods it has.
+var Cairn any
+
+// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
+const PrivateError = `"the tool failed"`
+
+// Tool is what a tool consists of.
+type Tool[Call, CachePolicy, Agent any, CallKind, Quorum ~string] struct {
+	Name        string
+	Description string
+	// Input is the schema of the arguments.
+	Input *schema.Schema
+	// Func executes the tool; nil for one that is executed elsewhere, or by an agent.
+	Func func(ctx context.Context, call *Call, input json.RawMessage) (json.RawMessage, error)
+	// Finishes says that the tool's result ends the turn.
+	Finishes bool
+	// Timeout bounds one execution; 0 is none.
+	Timeout time.Duration
+	// Cache says how results are cached; nil for not at all.
+	Cache *CachePolicy
+	// Wait says what a call waits for before it has a result.
+	Wait Wait[Call, CallKind, Quorum]
+	// Agent is the one that a sub-agent's tool delegates to.
+	Agent *Agent
+	// Companion marks the tools through which an agent talks to its companions.
+	Companion bool
+	// Err is a mistake in the definition.
+	Err error
+}
+
+// Wait is what a tool's calls wait for.
+type Wait[Call any, CallKind, Quorum ~string] struct {
+	// Kind is that of the pending calls; empty for a tool whose calls wait for nothing.
+	Kind CallKind
+	// Asks reports whether a call needs approval; nil if none does.
+	Asks func(ctx context.Context, call *Call, input json.RawMessage) (bool, error)
+	// Result is the schema of a client tool's result; nil for any.
+	Result    *schema.Schema
+	Reviewers []string
+	Quorum    Quorum
+	// AtMost is how long a call is waited for; 0 means for ever.
+	AtMost time.Duration
+	// Assigned says that reviewers were named.
+	Assigned bool
+	// Err is a mistake in the definition.
+	Err error
+}
+
+// Env stands behind a handle: the side of the loop.
+type Env[Op, Message any] interface {
+	// State returns the state as the handle sees it.
+	State() (json.RawMessage, error)
+	// Update records a write. What a state cannot keep is a CodeState error.
+	Update(Op) error
+	// Change records the writes that turn one version of the state into another, as JSON.
+	Change(before, after json.RawMessage) error
+	// Emit puts a custom event on the log.
+	Emit(name string, data json.RawMessage) error
+	// AddContext records a hidden message for the step's commit.
+	AddContext(Message)
+	// SwitchTools records a hidden message that switches tools of the agent on and off.
+	SwitchTools(tools map[string]bool) error
+	// RecordUsage adds to the custom usage of the step.
+	RecordUsage(name string, amount float64)
+	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
+	Checkpoint()
+}
+
+// Mode is a kind of durability.
+type Mode int
+
+// The modes. The zero value is the default.
+const (
+	PerStep Mode = iota
+	PerTool
+	ByInterval
+	Manual
+)
+
+// Durability says when an agent's steps are committed.
+type Durability struct {
+	Mode Mode
+	// Interval is that of ByInterval.
+	Interval time.Duration
+}
+
+// Stages reports whether replies and tool results are stored as they happen.
+func (d Durability) Stages() bool { return d.Mode == PerTool }
+
+// Due reports whether a step that ends now is to be committed, when the last commit was the given time ago and
+// asked says that a checkpoint was asked for.
+func (d Durability) Due(since time.Duration, asked bool) bool {
+	switch d.Mode {
+	case ByInterval:
+		return asked || since >= d.Interval
+	case Manual:
+		return asked
+	}
+	return true
+}

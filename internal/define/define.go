@@ -1,0 +1,64 @@
+// Package define reads the definitions of agents and tools, and makes the handles that user code is given: what the loop,
+// hosts and tests need of package cairn and its users do not. It decides nothing about a run.
+package define
+
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define/bridge"
+)
+
+// access is what package cairn gives to this one.
+type access interface {
+	Tool(t *cairn.Tool) *definition
+	New(def definition) cairn.Tool
+	NewStep(s cairn.Step, env Env) *cairn.Step
+	Durability(d cairn.Durability) bridge.Durability
+}
+
+var inside = bridge.Cairn.(access)
+
+// Env stands behind a handle: the side of the loop.
+type Env = bridge.Env[cairn.Op, cairn.Message]
+
+// NewStep returns a handle over env on the step that s describes. The handle of a call is a [cairn.Call] with it.
+func NewStep(s cairn.Step, env Env) *cairn.Step { return inside.NewStep(s, env) }
+
+// PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
+const PrivateError = bridge.PrivateError
+
+// Durability says when an agent's steps are committed.
+func Durability(a *cairn.Agent) bridge.Durability { return inside.Durability(a.Durability) }
+
+// Steps returns the number of steps that a turn of an agent may take.
+func Steps(a *cairn.Agent) int {
+	if a.MaxSteps == 0 {
+		return cairn.DefaultMaxSteps
+	}
+	return a.MaxSteps
+}
+
+// Lifetime returns how long a cached result is good.
+func Lifetime(p *cairn.CachePolicy) time.Duration {
+	if p.TTL == 0 {
+		return time.Hour
+	}
+	return p.TTL
+}
+
+// CachedResults returns how many results of tools a session of an agent keeps, of all tools together: the largest
+// [cairn.CachePolicy].Max of its tools; 0 if none of them is cached.
+func CachedResults(a *cairn.Agent) int {
+	most := 0
+	for i := range a.Tools {
+		switch p := Of(&a.Tools[i]).Cache; {
+		case p == nil:
+		case p.Max == 0:
+			most = max(most, 64)
+		default:
+			most = max(most, p.Max)
+		}
+	}
+	return most
+}

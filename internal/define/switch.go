@@ -1,0 +1,36 @@
+package define
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// ToolSwitch returns a hidden message that switches tools on (true) and off (false), by name, from there on, and says so
+// to the model. The error is ErrInvalid if no tool is named,
+// for what cannot be a tool's name and for [cairn.FinishTool], which is always there.
+func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
+	if len(tools) == 0 {
+		return cairn.Message{}, cairn.Invalid("tools", "no tool is named")
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		switch {
+		case name == cairn.FinishTool:
+			return cairn.Message{}, cairn.Invalid("tools", "%s cannot be switched", cairn.FinishTool)
+		case !ids.Tool(name):
+			return cairn.Message{}, cairn.Invalid("tools", "%q cannot be the name of a tool", name)
+		case tools[name]:
+			lines = append(lines, fmt.Sprintf("The tool %q is available again.", name))
+		default:
+			lines = append(lines, fmt.Sprintf("The tool %q is not available from now on.", name))
+		}
+	}
+	m := cairn.Context(strings.Join(lines, "\n"))
+	m.Tools = maps.Clone(tools)
+	return m, nil
+}

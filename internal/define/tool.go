@@ -1,0 +1,111 @@
+package define
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define/bridge"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+type definition = bridge.Tool[cairn.Call, cairn.CachePolicy, cairn.Agent, cairn.CallKind, cairn.Quorum]
+
+// Tool is what a [cairn.Tool] consists of. It must not be changed.
+type Tool definition
+
+// Of returns what a tool consists of.
+func Of(t *cairn.Tool) *Tool { return (*Tool)(inside.Tool(t)) }
+
+// ToolOf returns the tool of the given name of a list; nil if there is none.
+func ToolOf(list []cairn.Tool, name string) *Tool {
+	for i := range list {
+		if t := Of(&list[i]); t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Spec returns what a model is told about the tool.
+func (t *Tool) Spec() cairn.ToolSpec {
+	return cairn.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Input.JSON()}
+}
+
+// Specs adds what a model is told about tools to a list.
+func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
+	for i := range tools {
+		list = append(list, Of(&tools[i]).Spec())
+	}
+	return list
+}
+
+// Check returns a CodeArguments error with every violation if input does not satisfy the tool's schema.
+func (t *Tool) Check(input json.RawMessage) error {
+	list := t.Input.Validate(input)
+	if len(list) == 0 {
+		return nil
+	}
+	return &cairn.Error{Code: cairn.CodeArguments, Message: "arguments violate the schema: " + strings.Join(list, "; "), Details: list}
+}
+
+// Run executes the tool. The input must have passed Check; a panic of the function is not recovered. A result that cannot
+// be kept is a CodeTool error, see [cairn.CheckJSON].
+func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+	out, err := t.Func(ctx, call, input)
+	if err != nil {
+		return nil, err
+	}
+	if problem := limits.JSON(out); problem != "" {
+		return nil, cairn.Errorf(cairn.CodeTool, "the result %s", problem)
+	}
+	return out, nil
+}
+
+// Delegates reports whether a call of the tool has another agent run.
+func (t *Tool) Delegates() bool { return t.Agent != nil || t.Companion }
+
+// Delegates reports whether an agent may have other agents run.
+func Delegates(a *cairn.Agent) bool {
+	for i := range a.Tools {
+		if Of(&a.Tools[i]).Agent != nil {
+			return true
+		}
+	}
+	return len(a.Companions) > 0
+}
+
+// AsksApproval reports whether a call needs approval before the tool may run. An error says why it does. A panic of the
+// tool's function is not recovered.
+func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.RawMessage) (bool, error) {
+	if t.Wait.Asks == nil {
+		return false, nil
+	}
+	asks, err := t.Wait.Asks(ctx, call, input)
+	return asks || err != nil, err
+}
+
+// Pending returns the row of a pending call of the tool, but for its place, its input and its deadline.
+func (t *Tool) Pending() cairn.PendingCall {
+	w := &t.Wait
+	c := cairn.PendingCall{CallRef: cairn.CallRef{Kind: w.Kind, Tool: t.Name}, Reviewers: slices.Clone(w.Reviewers), Quorum: w.Quorum,
+		Status: cairn.CallOpen}
+	switch {
+	case w.Kind == cairn.CallApproval:
+		c.Schema = t.Input.JSON()
+	case w.Result != nil:
+		c.Schema = w.Result.JSON()
+	}
+	return c
+}
+
+// Task returns the input that a call of a sub-agent's tool gives its session. The arguments have passed Check.
+func (t *Tool) Task(arguments json.RawMessage) (cairn.Input, error) {
+	var task struct{ Input string }
+	if err := json.Unmarshal(arguments, &task); err != nil {
+		return cairn.Input{}, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+	}
+	return cairn.Text(task.Input), nil
+}
