@@ -11,40 +11,40 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every
-// field that is set, in the order of the fields; the row's Version grows by one and UpdatedAt becomes now.
+// Commit is one atomic write to a session. A store checks Guard against the session's row and then applies every field
+// that is set, in the order of the fields; the row's Version grows by one and UpdatedAt becomes now.
 //
-// A commit is idempotent: if the session has a checkpoint with Checkpoint.StepID, or a run with StartRun.ID, then it
-// has happened before, and the store returns the session's row and writes nothing, whether or not Guard holds; only a
-// token that is not current is refused all the same, since the step may have been another holder's, unless the commit itself
-// [Commit.Took] the lease. An EndRun or Rewind
-// that names what the session does not have is ErrNotFound, and nothing is written.
+// A commit is idempotent: if the session already has a checkpoint with Checkpoint.StepID, or a run with StartRun.ID,
+// the commit has happened before, and the store returns the session's row and writes nothing, whether or not Guard
+// holds. Only a token that is not current is still refused, since the step may be another holder's, unless the commit
+// itself [Commit.Took] the lease. An EndRun or Rewind of an unknown run or checkpoint is ErrNotFound, and nothing is
+// written.
 type Commit struct {
 	Guard Guard
 
-	// Create makes the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TTL, TraceParent,
-	// ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it, everything else begins at zero. RootID defaults to ID,
-	// Secret and, of a root, Incarnation to random ones; TTL is kept in microseconds, a negative one as 0. A new session has
-	// Status idle. The id of a session that was removed, or has expired, is refused like any other use of it, see [Sweeper].
-	// Create is ignored if the session exists, unless Guard.New is set.
+	// Create creates the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TTL, TraceParent,
+	// ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it, everything else begins at zero. RootID
+	// defaults to ID, Secret and, of a root, Incarnation to random ones; TTL is kept in microseconds, a negative one as
+	// 0. A new session has Status idle. The id of a removed or expired session is refused like any other use of it, see
+	// [Sweeper]. Create is ignored if the session exists, unless Guard.New is set.
 	Create *cairn.Session
 	// InitialState is the state of a session that this commit creates; empty means {}. It is stored as keyframe 0.
 	InitialState json.RawMessage
 
-	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence, FirstMessage and Before. A run whose
-	// status is not running gets EndedAt = now. A stop request aimed at the run is dropped.
+	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence, FirstMessage and Before. A
+	// run whose status is not running gets EndedAt = now. The run's stop request is dropped.
 	EndRun *cairn.Run
 	// StartRun adds a run. The store sets SessionID, StartedAt, FirstMessage and Before, sets Turn to the row's Turn + 1, and puts
 	// RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
 	StartRun *cairn.Run
 
-	// Rewind takes the session back to one of its checkpoints: later messages, checkpoints and state changes are
+	// Rewind moves the session back to one of its checkpoints: later messages, checkpoints and state changes are
 	// removed, Epoch grows by one. An unknown checkpoint is ErrNotFound and nothing is written.
 	Rewind string
-	// RewindRun takes the session back to where it was before its latest run began: the messages, checkpoints and state
-	// changes since are removed, Epoch grows by one. The run's record stays. An unknown run is ErrNotFound, one that is not
-	// the latest or that began before what is left of the session ErrInvalid, and nothing is written. At most one of Rewind
-	// and RewindRun may be set.
+	// RewindRun moves the session back to where its latest run began: the messages, checkpoints and state changes since
+	// are removed, Epoch grows by one. The run's record stays. An unknown run is ErrNotFound; a run that is not the
+	// latest, or that began before the session's remaining history, is ErrInvalid; in both cases nothing is written. At
+	// most one of Rewind and RewindRun may be set.
 	RewindRun string
 
 	// Messages are appended. The store sets CreatedAt where it is zero.
@@ -72,38 +72,38 @@ type Commit struct {
 	DropStaged bool
 	// Suspend, if set, becomes the row's SuspendedStep, OpenCalls and NextDeadline; a zero Suspend clears them.
 	Suspend *Suspend
-	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version its writer saw,
-	// the conflict is ErrStale and nothing of the commit is written.
+	// Calls writes rows of pending calls that belong to the session. If one of them is not at the version that its
+	// writer saw, the conflict is ErrStale and nothing of the commit is written.
 	Calls []CallWrite
-	// Enqueue adds a turn to the session's queue; a turn of that ID that is there already is left as it is. Dequeue removes
-	// a turn by its ID; the conflict is ErrStale if it is not there. The row's Queued counts them.
+	// Enqueue adds a turn to the session's queue; a turn that is already queued under that ID is not changed. Dequeue
+	// removes a turn by its ID; the conflict is ErrStale if it is not queued. The row's Queued counts them.
 	Enqueue *QueuedTurn
 	Dequeue string
-	// Cache puts entries into the session's tool-result cache, in place of those of the same key, and then drops others by
-	// their keys.
+	// Cache puts entries into the session's tool-result cache, replacing those of the same key; then CacheDrop removes
+	// entries by key.
 	Cache     []CacheEntry
 	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
 }
 
-// Suspend is what a session's row tells of its wait.
+// Suspend is the part of a session's row that describes its suspension.
 type Suspend struct {
 	StepID       string
 	OpenCalls    int
 	NextDeadline time.Time
-	// DeadlineIn, if positive, is how long after the commit a deadline passes, by the store's clock: the row's is that or
+	// DeadlineIn, if positive, is the time from the commit to a deadline, by the store's clock: the row's is that or
 	// NextDeadline, whichever is earlier.
 	DeadlineIn time.Duration
 }
 
-// CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to those of
-// the session, CreatedAt where it is new, UpdatedAt and Version.
+// CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to the
+// session's, CreatedAt if it is new, UpdatedAt and Version.
 type CallWrite struct {
 	Call cairn.PendingCall
-	// Seen is the version of the row that the writer saw; 0 for a row that is not there yet.
+	// Seen is the version of the row that the writer saw; 0 for a new row.
 	Seen int64
-	// DeadlineIn, if positive, is how long after the commit the call's deadline is, by the store's clock: in place of
+	// DeadlineIn, if positive, is the time from the commit to the call's deadline, by the store's clock; it replaces
 	// Call.Deadline.
 	DeadlineIn time.Duration
 }
@@ -116,7 +116,7 @@ func (w *CallWrite) Deadline(now time.Time) time.Time {
 	return now.Add(w.DeadlineIn)
 }
 
-// QueuedTurn is a turn that is to follow those before it. Its ID becomes that of its run.
+// QueuedTurn is a turn in the queue. Its ID becomes that of its run.
 type QueuedTurn struct {
 	ID       string          `json:"id"`
 	Messages []cairn.Message `json:"messages"`
@@ -131,7 +131,7 @@ type CacheEntry struct {
 	ExpiresAt time.Time       `json:"expires_at"`
 }
 
-// Guard is the condition of a commit. All that is set must hold; a commit with no guard is not refused.
+// Guard is the condition of a commit. Every field that is set must hold; a commit without a guard is never refused.
 type Guard struct {
 	// New requires that the session does not exist; the conflict is ErrExists.
 	New bool
@@ -140,17 +140,17 @@ type Guard struct {
 	Token int64
 	// Idle requires that the session is not active; the conflict is ErrAlreadyRunning.
 	Idle bool
-	// Lapsed requires that the session is active and its lease ran out; the conflict is ErrAlreadyRunning if the lease
-	// is good and ErrNotRunning if the session is not active.
+	// Lapsed requires that the session is active and its lease has lapsed; the conflict is ErrAlreadyRunning if the
+	// lease has not lapsed and ErrNotRunning if the session is not active.
 	Lapsed bool
 	// Agent, if set, must be the session's agent; the conflict is ErrInvalid.
 	Agent string
-	// Version, if not 0, is the version the writer saw; the conflict is ErrStale.
+	// Version, if not 0, is the version that the writer saw; the conflict is ErrStale.
 	Version int64
 }
 
-// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Stores whose guard is
-// not a single statement use it; the others follow its order.
+// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Stores that check a
+// guard in SQL or a script follow its order.
 func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	if err := g.CheckToken(s); err != nil {
 		return err
@@ -172,7 +172,8 @@ func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	return nil
 }
 
-// CheckToken returns the conflict of g's token with an existing session's row, or nil. It comes before everything else.
+// CheckToken returns the conflict of g's token with an existing session's row, or nil. It is checked before everything
+// else.
 func (g Guard) CheckToken(s *cairn.Session) error {
 	if g.New || g.Token == 0 || g.Token == s.Lease.Token {
 		return nil
@@ -180,31 +181,31 @@ func (g Guard) CheckToken(s *cairn.Session) error {
 	return Conflict(cairn.CodeFenced, s, "session %q: the lease was lost: fencing token %d, now %d", s.ID, g.Token, s.Lease.Token)
 }
 
-// Took reports whether a session's lease is the one that c takes: then the token that its guard names is not current because
+// Took reports whether the session's lease is the one that c takes. The token in its guard is then not current because
 // c has happened before.
 func (c *Commit) Took(s *cairn.Session) bool {
 	return c.Lease.Action == LeaseTake && c.Lease.Owner == s.Lease.Owner && c.Guard.Token+1 == s.Lease.Token
 }
 
-// ConflictError says that a guard did not hold. errors.Is compares it with the sentinels of package cairn.
+// ConflictError reports a guard that did not hold. errors.Is compares it with the sentinels of package cairn.
 type ConflictError struct {
 	Err *cairn.Error
-	// Session is the row the store saw; nil if there was none.
+	// Session is the row that the store saw; nil if there was none.
 	Session *cairn.Session
 }
 
 // Error returns the message.
 func (e *ConflictError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error within, for errors.Is and errors.As.
+// Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// Conflict returns a ConflictError for implementers.
+// Conflict returns a ConflictError. It is for implementers.
 func Conflict(code cairn.Code, s *cairn.Session, format string, args ...any) error {
 	return &ConflictError{Err: cairn.Errorf(code, format, args...), Session: s}
 }
 
-// Seen returns the session row that a conflict saw, or nil.
+// Seen returns the session row in a conflict, or nil.
 func Seen(err error) *cairn.Session {
 	if err == nil {
 		return nil
@@ -221,8 +222,8 @@ func NotFound(id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session", Message: fmt.Sprintf("session %q not found", id)}
 }
 
-// Pruned returns the error for a branch after n messages of a session whose oldest checkpoint left has count: the state that
-// belongs to n was pruned. That is so if the oldest checkpoint has a parent, for then it was not the first.
+// Pruned returns the error for a branch after n messages of a session whose oldest remaining checkpoint has count: the
+// state after n messages was pruned. That is so if the oldest checkpoint has a parent, for then it was not the first.
 func Pruned(id string, n, count int) error {
 	return cairn.Invalid("messages", "%d: session %q: the state after fewer than %d messages was pruned", n, id, count)
 }
@@ -281,7 +282,7 @@ type LeaseChange struct {
 	TTL    time.Duration
 }
 
-// ContextChange changes a session's user context; nil fields are left.
+// ContextChange changes a session's user context; nil fields stay as they are.
 type ContextChange struct {
 	UserID *string
 	Tags   *[]string
@@ -319,7 +320,7 @@ func (c *ContextChange) Apply(s *cairn.Session) {
 }
 
 // NewStateChange builds the change that applies operations to a state at a position, with a keyframe where one is due.
-// An operation that does not fit is a CodeState error, a state that is too large with them ErrTooLarge.
+// An operation that does not fit is a CodeState error; a state that becomes too large is ErrTooLarge.
 func NewStateChange(at cairn.StatePosition, state json.RawMessage, list []cairn.Op) (*StateChange, error) {
 	doc, err := ops.NewDoc(state)
 	if err != nil {

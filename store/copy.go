@@ -11,11 +11,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Copy copies a session tree with everything it owns, its event log with the same sequences, and compares what was read
-// with what can be read of the copy. copied is false for a tree that is there already and the same, so that a copy that was
-// cut short can be begun again. The errors are those of [Copied], ErrStale for a tree that changes meanwhile, and ErrCorrupt
-// if the copy is not equal, which then stays for whoever wants to look at it. Both stores have the tree afterwards; to go on
-// with it is safe in one of them only.
+// Copy copies a session tree with everything it owns, and its event log with the same sequences, and compares the copy
+// with the original. copied is false if an equal tree is there already, so an interrupted copy can be repeated. The
+// errors are those of [Copied], ErrStale for a tree that changes meanwhile, and ErrCorrupt if the copy differs; it then
+// stays for inspection. Both stores have the tree afterwards; it is safe to continue it in one of them only.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
 	there, err := Copied(ctx, from, to, root)
 	if there || err != nil {
@@ -31,9 +30,9 @@ func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err
 	return err == nil, err
 }
 
-// Copied reports whether a session tree is in another store, and the same there. If another tree of that id is there the
-// error is ErrExists. to may be nil, for a store that is not there yet. A tree that a run holds, by its lease and the clock
-// of the store, is ErrAlreadyRunning, since it will not stay as it is.
+// Copied reports whether an equal session tree is in another store. If a different tree of that id is there, the error
+// is ErrExists. to may be nil, for a store that does not exist yet. A tree with a good lease, by the clock of the
+// store, is ErrAlreadyRunning, since it will change.
 func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	rows, err := Tree(ctx, from, root)
 	if err != nil {
@@ -58,8 +57,8 @@ func Copied(ctx context.Context, from, to Importer, root string) (bool, error) {
 	return err == nil, err
 }
 
-// Compare reads a session tree in two stores and tells the first kind of thing in which they differ; empty if they do not.
-// TTLs count only where both stores are Sweepers. A tree that only one of them has is an error.
+// Compare reads a session tree in two stores and names the first kind of thing in which they differ; empty if they are
+// equal. TTLs count only where both stores are Sweepers. A tree that only one of them has is an error.
 func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
 	_, aSweeps := a.(Sweeper)
 	_, bSweeps := b.(Sweeper)
@@ -92,7 +91,7 @@ func Compare(ctx context.Context, a, b Importer, root string) (difference string
 	return difference, err
 }
 
-// kind says what a part is, for messages.
+// kind names a part in messages.
 func (p *Part) kind() string {
 	switch {
 	case p.Session != nil:

@@ -10,14 +10,14 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Cursor is a place in the list of sessions, which runs from the newest to the oldest by creation and id.
+// Cursor is a place in the list of sessions, which is ordered from the newest to the oldest by creation and id.
 type Cursor struct {
-	// CreatedAt and ID are those of the last session given; ID is empty at the beginning.
+	// CreatedAt and ID are the last listed session's; ID is empty at the beginning.
 	CreatedAt time.Time
 	ID        string
 }
 
-// SessionCursor returns the cursor behind a session, for Page.Next.
+// SessionCursor returns the cursor after a session, for Page.Next.
 func SessionCursor(s *cairn.Session) string {
 	return SweepCursor(s.CreatedAt, s.ID)
 }
@@ -39,8 +39,8 @@ func (c Cursor) Before(s *cairn.Session) bool {
 	return s.ID < c.ID
 }
 
-// SweepCursor returns the cursor behind an item of Store.Stale, Store.Removed or LogSweeper.Unswept, for Page.Next: its time,
-// and its session's id, its key or its log's name.
+// SweepCursor returns the cursor after an item of Store.Stale, Store.Removed or LogSweeper.Unswept, for Page.Next: its
+// time, and its session's id, its key or its log's name.
 func SweepCursor(at time.Time, id string) string {
 	return strconv.FormatInt(at.UnixMicro(), 36) + "." + id
 }
@@ -59,16 +59,16 @@ func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 	return time.UnixMicro(micros).UTC(), id, nil
 }
 
-// DueCursor returns the cursor behind a session that is due, for Page.Next.
+// DueCursor returns the cursor after a due session, for Page.Next.
 func DueCursor(d *Due) string { return SweepCursor(d.Since, d.SessionID) }
 
-// ParseDueCursor reads a cursor that DueCursor made and returns what the last session given was; empty is the beginning, which
+// ParseDueCursor reads a cursor that DueCursor made and returns the last listed session; empty is the beginning, which
 // has no session. Anything else is ErrInvalid.
 func ParseDueCursor(text string) (since time.Time, id string, err error) {
 	return ParseSweepCursor(text)
 }
 
-// DuePage makes the first page of sessions that are due out of lists that have all of it.
+// DuePage makes the first page of due sessions from lists that hold all of its items.
 func DuePage(list []Due, limit int) (page Page[Due]) {
 	slices.SortFunc(list, CompareDue)
 	if n := PageSize(limit); len(list) >= n {
@@ -79,18 +79,18 @@ func DuePage(list []Due, limit int) (page Page[Due]) {
 	return page
 }
 
-// CompareDue orders sessions that are due: the longest due first.
+// CompareDue orders due sessions: the longest due first.
 func CompareDue(a, b Due) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.SessionID, b.SessionID))
 }
 
-// CallCursor returns the cursor behind a pending call, for Page.Next.
+// CallCursor returns the cursor after a pending call, for Page.Next.
 func CallCursor(c *cairn.PendingCall) string {
 	return strings.Join([]string{strconv.FormatInt(c.CreatedAt.UnixMicro(), 36), strconv.Itoa(len(c.RootID)), c.RootID + c.ID}, ".")
 }
 
-// ParseCallCursor reads a cursor that CallCursor made and returns the creation time, root and id of the last call given;
-// empty is the beginning, which has no root. Anything else is ErrInvalid.
+// ParseCallCursor reads a cursor that CallCursor made and returns the creation time, root and id of the last listed
+// call; empty is the beginning, which has no root. Anything else is ErrInvalid.
 func ParseCallCursor(text string) (createdAt time.Time, root, id string, err error) {
 	if text == "" {
 		return time.Time{}, "", "", nil

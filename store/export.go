@@ -11,16 +11,16 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// How much of a session is held at once while a tree is read.
+// How much of a session is held in memory while a tree is read.
 const (
 	exportPage   = 100
 	exportStates = 10 // each may be a whole state
 )
 
-// Export yields a session tree with its event log in parts of bounded size. Its messages, states, runs, checkpoints, calls
-// and events come in pages; the sessions' rows, queues, staged pieces and caches are held whole. If the tree has changed by
-// the time its end is reached the error is ErrStale; a root that is not one is ErrInvalid. The parts of two stores that have
-// the same tree are the same.
+// Export yields a session tree with its event log in parts of bounded size. Messages, states, runs, checkpoints, calls
+// and events come in pages; a session's row, queue, staged pieces and cache are held whole. If the tree has changed
+// during the export the error is ErrStale; a session that is not a root is ErrInvalid. Two stores with the same tree
+// yield the same parts.
 func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
 		x := exporter{ctx: ctx, st: st, root: root, yield: yield}
@@ -30,7 +30,7 @@ func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, erro
 	}
 }
 
-// errEnough ends an export that nobody reads any more.
+// errEnough ends an export whose reader has stopped.
 var errEnough = errors.New("enough")
 
 type exporter struct {
@@ -88,7 +88,7 @@ func (x *exporter) extent() (*LogExtent, error) {
 	return &LogExtent{First: first, Last: last}, err
 }
 
-// unchanged looks again whether the tree is as it was at the beginning.
+// unchanged checks that the tree is as it was at the beginning.
 func (x *exporter) unchanged(rows []cairn.Session, extent *LogExtent) error {
 	now, err := Tree(x.ctx, x.st, x.root)
 	if err != nil {
@@ -199,8 +199,8 @@ func exportPages[T any](x *exporter, read func(cursor string) (Page[T], error), 
 	}
 }
 
-// Tree returns the rows of a session tree: the root, and parents before their children, which come by creation and id. A
-// session that is not a root is ErrInvalid, one whose parent is missing ErrCorrupt.
+// Tree returns the rows of a session tree: the root first, parents before their children, and children by creation and
+// id. A session that is not a root is ErrInvalid, one whose parent is missing ErrCorrupt.
 func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	row, err := Load(ctx, st, root)
 	if err != nil {
@@ -238,8 +238,8 @@ func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	return rows, nil
 }
 
-// encoded returns a part as it is compared: times as stores keep them, and without what only a Sweeper keeps unless ttl is
-// set.
+// encoded returns a part in the form in which parts are compared: times as stores keep them, and without what only a
+// Sweeper keeps unless ttl is set.
 func (p *Part) encoded(ttl bool) ([]byte, error) {
 	own := *p
 	if own.Session != nil {

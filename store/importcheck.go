@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// CheckImport yields the parts of a tree as long as they are those of a whole one, for implementers of [Importer]. What is
-// missing, twice or out of order is ErrInvalid and names the kind of thing; an event that has more than maxEvent bytes is
+// CheckImport yields the parts of a tree as long as they form a whole one. It is for implementers of [Importer]. A part
+// that is missing, repeated or out of order is ErrInvalid and names its kind; an event of more than maxEvent bytes is
 // ErrTooLarge.
 func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
@@ -32,16 +32,16 @@ func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.
 	}
 }
 
-// importCheck is how far the parts of a tree have come.
+// importCheck is the state of checking the parts of a tree.
 type importCheck struct {
 	root     string
 	maxEvent int
-	sessions map[string]bool // those begun so far
-	calls    map[string]bool // those of the tree, by id
+	sessions map[string]bool // begun so far
+	calls    map[string]bool // of the tree, by id
 	log      LogExtent
 	sequence int64 // of the last event
 
-	// Of the session under way.
+	// Of the current session.
 	session     *SessionPart
 	states      int64
 	messages    int
@@ -71,7 +71,7 @@ func (c *importCheck) part(p *Part) error {
 	return nil
 }
 
-// begin ends the session under way and checks the row of the next one.
+// begin ends the current session and checks the row of the next one.
 func (c *importCheck) begin(s *SessionPart) error {
 	if err := c.whole(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *importCheck) begin(s *SessionPart) error {
 	case !isRoot && !c.sessions[row.ParentID]:
 		return cairn.Invalid("session", "%q comes without its parent %q", row.ID, row.ParentID)
 	case isRoot && (s.Log == nil || s.Log.First < 1 || s.Log.Last < s.Log.First-1):
-		return cairn.Invalid("events", "the root %q does not tell how far its event log goes", row.ID)
+		return cairn.Invalid("events", "the root %q does not have the extent of its event log", row.ID)
 	case !isRoot && s.Log != nil || c.sequence > 0:
 		return cairn.Invalid("events", "they come before the session %q or belong to it alone", row.ID)
 	case s.Secret == "":
@@ -131,7 +131,7 @@ func (c *importCheck) state(p *Part) error {
 		change := &p.States[i]
 		switch {
 		case c.states == 0 && change.Keyframe == nil:
-			return cairn.Invalid("states", "session %q: the oldest one is not a whole state", c.session.Row.ID)
+			return cairn.Invalid("states", "session %q: the oldest one is not a keyframe", c.session.Row.ID)
 		}
 		if err := change.validate(); err != nil {
 			return within(fmt.Sprintf("states[%d]", c.session.Inside.FirstState+c.states), err)
@@ -209,7 +209,7 @@ func (c *importCheck) callsOf(p *Part) error {
 	return nil
 }
 
-// rest checks what has nothing but a name.
+// rest checks parts that have nothing but a name.
 func (c *importCheck) rest(p *Part) error {
 	id := c.session.Row.ID
 	for i := range p.Queue {
@@ -259,14 +259,14 @@ func (c *importCheck) events(p *Part) error {
 	return nil
 }
 
-// whole checks that nothing is missing of the session under way.
+// whole checks that nothing is missing of the current session.
 func (c *importCheck) whole() error {
 	if c.session == nil {
 		return nil
 	}
 	row := &c.session.Row
 	missing := func(field string, have, want any) error {
-		return cairn.Invalid(field, "session %q has %v, where its row tells of %v", row.ID, have, want)
+		return cairn.Invalid(field, "session %q has %v, its row says %v", row.ID, have, want)
 	}
 	switch kept := row.State.Position - c.session.Inside.FirstState + 1; {
 	case c.states != kept:

@@ -8,40 +8,42 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Importer is a Store, with an event log of its own, that takes in session trees from other stores as they are there. No
-// commit can do that, since a commit sets times, turns, numbers and versions itself.
+// Importer is a Store with its own event log that can import session trees from other stores unchanged. A commit cannot
+// do that, since it sets times, turns, numbers and versions itself.
 type Importer interface {
 	Store
 	LogProvider
-	// Inside returns what the store keeps of a session beside what the methods of Store tell, with at most limit changes of
-	// its state from the position from on, or from the oldest one there is.
+	// Inside returns what the store keeps of a session beyond what Store's methods return, with at most limit state
+	// changes from the position from on, or from the oldest one left.
 	Inside(ctx context.Context, id string, from int64, limit int) (*Inside, error)
-	// Import adds a session tree and its event log, which parts tells in the order of [Export]. Readers see all of the tree
-	// or nothing; an error means that nothing was added, or that the answer was lost, which is ErrUnavailable. Versions,
-	// times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions' fencing tokens. If
-	// there is a session of one of the ids, or a log of that name with any events, the error is ErrExists; a log of that name
-	// that was dropped is there again. For parts that are not a whole tree the error is the one of [CheckImport]. parts may be ranged over several times. A store that does not keep
+	// Import adds a session tree and its event log; parts are in the order of [Export]. Readers see all of the tree or
+	// nothing. An error means that nothing was added, or ErrUnavailable, which means that the answer was lost.
+	// Versions, times, numbers, fencing tokens and sequences are those of the parts, and the log knows the sessions'
+	// fencing tokens. If there is a session of one of the ids, or a log of that name with events, the error is
+	// ErrExists; a dropped log of that name becomes usable again. For parts that are not a whole tree the error is that
+	// of [CheckImport]. parts may be ranged over several times. A store on disk holds one part in memory at a time, and
+	// the ids of the earlier ones.
 	// everything in memory holds one part at once, and the ids of what came before.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 
-// Inside is what a store keeps of a session beside what the methods of Store tell.
+// Inside is what a store keeps of a session beyond what Store's methods return.
 type Inside struct {
-	// FirstState is the position of the oldest change of state that is kept.
+	// FirstState is the position of the oldest state change that is kept.
 	FirstState int64 `json:"first_state"`
-	// Checkpoints is how many checkpoints were ever written: the last number given out.
+	// Checkpoints is the number of the last checkpoint ever written.
 	Checkpoints int64 `json:"checkpoints"`
 	// Stop is the stop request aimed at the run that holds the session, or nil.
 	Stop *cairn.Stop `json:"stop,omitempty"`
-	// DueSince is the time from which a session that has a [DueKindOf] needs a worker; zero for any other one.
+	// DueSince is the time from which a session with a [DueKindOf] needs a worker; zero for any other one.
 	DueSince time.Time `json:"due_since,omitzero"`
-	// States are changes of state, as they are kept: operations on the state before, or a keyframe, as the oldest one is.
+	// States are state changes as stored: operations on the state before, or a keyframe. The oldest one is a keyframe.
 	States []StateChange `json:"states,omitempty"`
 }
 
-// Part is a piece of a session tree that goes from one store to another. A tree begins with its root; the other sessions
-// follow, parents before children. A part with Session begins a session, and everything up to the next one belongs to it;
-// the events come last and belong to all.
+// Part is a piece of a session tree on its way from one store to another. A tree begins with its root; the other
+// sessions follow, parents before children. A part with Session begins a session, and everything up to the next one
+// belongs to it; the events come last and belong to the tree.
 type Part struct {
 	Session     *SessionPart        `json:"session,omitempty"`
 	States      []StateChange       `json:"states,omitempty"`
@@ -58,7 +60,7 @@ type Part struct {
 // SessionPart begins a session.
 type SessionPart struct {
 	Row cairn.Session `json:"row"`
-	// Secret is the row's own.
+	// Secret is the row's.
 	Secret string `json:"secret"`
 	// Inside is without the States, which are parts of their own.
 	Inside Inside `json:"inside"`
@@ -66,7 +68,7 @@ type SessionPart struct {
 	Log *LogExtent `json:"log,omitempty"`
 }
 
-// LogExtent are the sequences of a log's first and last event, as Log.Bounds tells them.
+// LogExtent holds the sequences of a log's first and last event, as Log.Bounds returns them.
 type LogExtent struct {
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`

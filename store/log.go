@@ -10,75 +10,74 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Log is an append-only event log per session tree, read by position. Its name is [cairn.Session.Log], which is that of one
-// incarnation of the tree: so no reader finds in it what belongs to another session of the same id. All methods are safe
-// for concurrent use by any number of processes. Readers never slow a writer.
+// Log is an append-only event log per session tree, read by position. Its name is [cairn.Session.Log] and belongs to
+// one incarnation of the tree, so no reader finds events of another session of the same id. All methods are safe for
+// concurrent use by any number of processes. Readers never slow a writer.
 type Log interface {
-	// Append adds events and returns the sequence of the last one. Sequences are contiguous from 1; the log sets them. If
-	// expect is not AnySequence, it must be the log's last sequence, else the error is ErrStale and nothing is added. An
-	// event over the log's maximum size is ErrTooLarge, and nothing is added. The events are not kept or modified.
+	// Append adds events and returns the sequence of the last one. Sequences are contiguous from 1; the log sets them.
+	// If expect is not AnySequence, it must be the log's last sequence, else the error is ErrStale and nothing is
+	// added. An event over the log's maximum size is ErrTooLarge, and nothing is added. Append neither keeps nor
+	// modifies events.
 	Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error)
-	// Read returns at most limit events after a sequence; limit 0 means 1000. The result is empty if there are none yet.
-	// If events after it were trimmed the error is a *TrimmedError with ErrTrimmed.
+	// Read returns at most limit events after a sequence; limit 0 means 1000. The result is empty if there are none
+	// yet. If events after it were trimmed the error is a *TrimmedError with ErrTrimmed.
 	Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
-	// Follow yields every event after a sequence, those there are and those to come, until ctx is done; its end by ctx is
-	// not an error. A log that does not exist yet is an empty one. If events after the sequence were trimmed it ends with
-	// ErrTrimmed.
+	// Follow yields every event after a sequence, existing and future ones, until ctx is done, which is not an error. A
+	// log that does not exist yet is empty. If events after the sequence were trimmed it ends with ErrTrimmed.
 	Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error]
-	// Bounds returns the sequences of the first and the last event. An empty log answers (last+1, last), where last is 0
-	// if there never was an event.
+	// Bounds returns the sequences of the first and the last event. For an empty log it returns (last+1, last), where
+	// last is 0 if there never was an event.
 	Bounds(ctx context.Context, log string) (first, last int64, err error)
-	// Trim removes the events before a sequence. The sequence of later events does not change.
+	// Trim removes the events before a sequence. Later events keep their sequences.
 	Trim(ctx context.Context, log string, before int64) error
-	// Drop removes a log with all its events, for good: from then on Append, Read, Follow and Bounds of it are ErrDeleted, and
-	// followers end with that, so that a process that does not know yet can neither add to it nor begin it anew. A log need
-	// not remember that for longer than [DroppedFor].
+	// Drop removes a log with all its events, for good: from then on Append, Read, Follow and Bounds of it are
+	// ErrDeleted, and so do its followers end, so that a process that has not noticed yet can neither append to the log
+	// nor begin it anew. A log may forget that after [DroppedFor].
 	Drop(ctx context.Context, log string) error
-	// MaxEvent returns the size in bytes that an encoded event may have.
+	// MaxEvent returns the maximum size of an encoded event, in bytes.
 	MaxEvent() int
 }
 
-// Fencer is a Log that holds off the events of a process that lost its lease but does not know it yet, and adds what is sent
-// to it twice once. The logs of this project are Fencers; with a log that is not, such a process may add events to a step
-// that another one carries on, and an append whose answer is lost may add its events again.
+// Fencer is a Log that refuses events of a process that lost its lease without noticing, and adds a repeated batch only
+// once. The logs of this project are Fencers. In any other log such a process may add events to a step that the next
+// lease holder drives, and an append whose answer is lost may add its events twice.
 type Fencer interface {
-	// AppendFenced does what Append does, for the holder of a session's lease. If the log has seen a higher fencing token
-	// for that session the error is ErrFenced, whatever expect is, and nothing is added. If it has added this batch of the
-	// writer, or a later one, it adds nothing, whatever expect is, and returns the sequence at which the latest one ended.
-	// Without events it only makes the token known.
+	// AppendFenced is Append for the holder of a session's lease. If the log has seen a higher fencing token for that
+	// session the error is ErrFenced, whatever expect is, and nothing is added. If it has this batch of the writer, or
+	// a later one, it adds nothing, whatever expect is, and returns the sequence at which the latest one ended. Without
+	// events it only records the token.
 	AppendFenced(ctx context.Context, log string, expect int64, w Writer, events ...cairn.Event) (last int64, err error)
 }
 
-// Writer says who appends to a log, and what.
+// Writer names the writer of a batch, and the batch.
 type Writer struct {
-	// Session is the one whose lease the writer holds, and Token the lease's fencing token.
+	// Session is the session whose lease the writer holds, and Token the lease's fencing token.
 	Session string
 	Token   int64
-	// ID tells the writers apart that hold the lease under one token. There should be few, for a log remembers each until
-	// it sees a higher token.
+	// ID distinguishes the writers that hold the lease under one token. There should be few, for a log remembers each
+	// until it sees a higher token.
 	ID string
-	// Batch is the number of what is appended, so that it can be sent again when nobody knows whether it was added. A
-	// writer counts up, and sends no batch before it has an answer for the one before. 0 stands for no number.
+	// Batch is the number of the batch, so that it can be sent again when its answer was lost. A writer counts up, and
+	// sends no batch before the previous one was answered. 0 means unnumbered.
 	Batch int64
 }
 
-// LogSweeper is a Log that knows which of its logs are to be swept: those that have grown since they were last swept, and
-// those whose next sweep has come. The logs of this project are LogSweepers. With a log that is not one no worker trims
-// anything.
+// LogSweeper is a Log that knows which of its logs are due for a sweep: those that have grown since the last one, and
+// those whose next sweep has come. The logs of this project are LogSweepers. Workers trim nothing in any other log.
 //
-// A log is due for a sweep from its first event on. [LogSweeper.Swept] puts it off, and the first event that is appended
-// after that makes it due again at once, so that appending writes the time once per sweep and a log that rests is not
+// A log is due for a sweep from its first event on. [LogSweeper.Swept] defers the next sweep; the first event that is
+// appended after that makes it due again at once. So appending writes the time once per sweep, and an idle log is not
 // looked at. All times are of the log's clock.
 type LogSweeper interface {
-	// Unswept pages through the names of the logs that have been due for a sweep for at least age, the longest due first.
-	// Logs that were dropped are not listed. q.Newest has no meaning.
+	// Unswept pages through the names of the logs that have been due for a sweep for at least age, the longest due
+	// first. Dropped logs are not listed. q.Newest has no meaning.
 	Unswept(ctx context.Context, age time.Duration, q PageQuery) (Page[string], error)
-	// Swept records that a log was swept when its last event had the sequence last: it is due again after next. If it has
-	// grown since then, it is due at once. That a log does not exist, or was dropped, is not an error.
+	// Swept records that a log was swept when its last event had the sequence last: it is due again after next. If it
+	// has grown since then, it is due at once. A log that does not exist, or was dropped, is not an error.
 	Swept(ctx context.Context, log string, last int64, next time.Duration) error
 }
 
-// DroppedFor is how long a log remembers at least that it was dropped.
+// DroppedFor is the minimum time for which a log remembers that it was dropped.
 const DroppedFor = 30 * 24 * time.Hour
 
 // Dropped returns the error for a log that was dropped.
@@ -89,7 +88,7 @@ func Dropped(log string) error {
 // AnySequence makes Append unconditional.
 const AnySequence int64 = -1
 
-// DefaultMaxEvent is the maximum size of an event unless a log is told otherwise.
+// DefaultMaxEvent is the default maximum size of an event, in bytes.
 const DefaultMaxEvent = 256 << 10
 
 // EncodeEvent returns the JSON of an event. The error is ErrTooLarge if it has more than max bytes, ErrInvalid for what
@@ -112,7 +111,7 @@ func encodeEvent(ev *cairn.Event, max int) ([]byte, error) {
 	return raw, nil
 }
 
-// CheckEvent reports what EncodeEvent would, but encodes only events that come near the maximum.
+// CheckEvent returns the error of EncodeEvent, but encodes only events that come near the maximum.
 func CheckEvent(ev *cairn.Event, max int) error {
 	if err := ev.Validate(); err != nil {
 		return err
@@ -121,7 +120,7 @@ func CheckEvent(ev *cairn.Event, max int) error {
 	rough := len(ev.SessionID) + len(ev.RunID) + len(ev.Agent) + len(ev.CallID) + len(ev.Tool) + len(ev.Name) + len(ev.Text)
 	plain := ev.Error == nil && len(ev.Patch) == 0 && (ev.Usage == nil || len(ev.Usage.Custom) == 0)
 	if plain && 6*(rough+len(ev.Data))+fixed <= max {
-		return nil // six bytes is the worst a character becomes
+		return nil // a character takes six bytes at most
 	}
 	_, err := encodeEvent(ev, max)
 	return err
@@ -137,17 +136,17 @@ func Fenced(log string, w Writer, seen int64) error {
 	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)
 }
 
-// TrimmedError says that events were trimmed which a reader asked for.
+// TrimmedError reports that requested events were trimmed.
 type TrimmedError struct {
 	Err *cairn.Error
-	// First is the sequence of the log's first event that is left, or of the next one to come.
+	// First is the sequence of the log's first remaining event, or of its next one.
 	First int64
 }
 
 // Error returns the message.
 func (e *TrimmedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error within, for errors.Is and errors.As.
+// Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *TrimmedError) Unwrap() error { return e.Err }
 
 // Trimmed returns the error for a reader whose position is before a log's first event: a *TrimmedError with ErrTrimmed.

@@ -9,11 +9,11 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Update is the optimistic loop that named operations use: it loads a session, lets change build a commit for it, and
-// applies that under the version it read, again from the start if somebody else was faster, until ctx is done. Of those who
-// write to one session at once one always gets on, and the others wait a little longer each time. change may run several
-// times; an error from it ends the loop and a nil commit means that nothing is to be done. Update must not be used to
-// write steps: only the holder of the lease does that.
+// Update is the optimistic loop of the named operations: it loads a session, lets change build a commit for it, and
+// applies that under the version it read. If another writer was faster it begins again, until ctx is done. Of
+// concurrent writers one always succeeds, and the others back off. change may run several times; its error ends the
+// loop, and a nil commit means that there is nothing to write. Update must not be used to write steps: only the holder
+// of the lease does that.
 func Update(ctx context.Context, st Store, id string, change func(*cairn.Session) (*Commit, error)) (*cairn.Session, error) {
 	for try := 0; ; try++ {
 		if err := again(ctx, try); err != nil {
@@ -35,10 +35,10 @@ func Update(ctx context.Context, st Store, id string, change func(*cairn.Session
 	}
 }
 
-// slowestRetry is the longest that a writer who was too slow waits before it tries again.
+// slowestRetry is the longest wait between two attempts.
 const slowestRetry = 100 * time.Millisecond
 
-// again waits before a try of Update, other than the first: up to twice as long each time, by chance.
+// again waits before a further attempt of Update: a random time whose bound doubles each time.
 func again(ctx context.Context, try int) error {
 	if try == 0 {
 		return nil
@@ -53,7 +53,8 @@ func again(ctx context.Context, try int) error {
 	}
 }
 
-// Create makes a session; the error is ErrExists if there is one: of any number of creators exactly one wins.
+// Create creates a session; the error is ErrExists if there is one. Of any number of concurrent creators exactly one
+// succeeds.
 func Create(ctx context.Context, st Store, s *cairn.Session, initialState []byte) (*cairn.Session, error) {
 	return st.Commit(ctx, s.ID, &Commit{Guard: Guard{New: true}, Create: s, InitialState: initialState})
 }
@@ -73,7 +74,7 @@ func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*ca
 		if err != nil {
 			return nil, err
 		}
-		// The state may be newer than s; then the commit is stale and the loop goes round.
+		// The state may be newer than s; then the commit is stale and the loop begins again.
 		change, err := NewStateChange(s.State, snap, list)
 		if err != nil {
 			return nil, err
@@ -82,7 +83,7 @@ func MergeState(ctx context.Context, st Store, id string, list ...cairn.Op) (*ca
 	})
 }
 
-// CompareAndSetStatus sets a session's status if it is one of from. ok says whether it was; the row is the session
+// CompareAndSetStatus sets a session's status if it is one of from. ok reports whether it was; the row is the session
 // after the write, or as the store saw it.
 func CompareAndSetStatus(ctx context.Context, st Store, id string, from []cairn.SessionStatus, to cairn.SessionStatus) (row *cairn.Session, ok bool, err error) {
 	row, err = Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
@@ -110,8 +111,8 @@ func SetContext(ctx context.Context, st Store, id string, change ContextChange) 
 	})
 }
 
-// Rewind takes a session that is not running back to one of its checkpoints. Its status becomes interrupted: a resume
-// goes on from there.
+// Rewind moves a session that is not running back to one of its checkpoints. Its status becomes interrupted, so that it
+// can be resumed from there.
 func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
 		return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}, nil

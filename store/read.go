@@ -9,34 +9,34 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Want says what of a session is read beside its row. The zero value is nothing.
+// Want selects what is read of a session beside its row. The zero value is nothing.
 type Want struct {
-	// Messages asks for the messages from index From on, at most Limit of them; 0 means all. A range beyond the end is empty,
-	// and a negative From is 0.
+	// Messages asks for the messages from index From on, at most Limit of them; 0 means all. A range beyond the end is
+	// empty, and a negative From is 0.
 	Messages    bool
 	From, Limit int
 	// Checkpoint asks for the checkpoint of that id, and Run for the run.
 	Checkpoint string
 	Run        string
-	// State asks for the session's state: as of Checkpoint, if that is set.
+	// State asks for the session's state: at Checkpoint, if that is set.
 	State bool
-	// Staged asks for the pieces that are staged, in the order they were: those of StagedStep, if that is set.
+	// Staged asks for the staged pieces, in the order they were staged: those of StagedStep, if that is set.
 	Staged     bool
 	StagedStep string
 	// Calls asks for the pending calls of the row's SuspendedStep, the oldest first.
 	Calls bool
 	// Cache asks for the tool-result cache, by key.
 	Cache bool
-	// Queue asks for the turns that are to follow, the next one first.
+	// Queue asks for the queued turns, the next one first.
 	Queue bool
 }
 
-// ToDrive returns what a process needs to drive a session of which it has the messages before the index from.
+// ToDrive returns what a process needs to drive a session when it has the messages before the index from.
 func ToDrive(from int) Want {
 	return Want{Messages: true, From: from, State: true, Staged: true, Calls: true, Cache: true}
 }
 
-// Size returns the most messages that are wanted.
+// Size returns the maximum number of messages.
 func (w *Want) Size() int {
 	switch {
 	case !w.Messages:
@@ -47,7 +47,7 @@ func (w *Want) Size() int {
 	return w.Limit
 }
 
-// Contents is a session at one point in time: its row, and what of it was asked for.
+// Contents is a session at one point in time: its row, and what Want selected.
 type Contents struct {
 	Session    *cairn.Session
 	Messages   []cairn.Message
@@ -102,7 +102,7 @@ func AllMessages(ctx context.Context, st Store, id string) ([]cairn.Message, err
 	}
 }
 
-// State returns a session's state, as of a checkpoint if checkpointID is not empty.
+// State returns a session's state, at a checkpoint if checkpointID is not empty.
 func State(ctx context.Context, st Store, id, checkpointID string) (json.RawMessage, error) {
 	snap, err := st.Read(ctx, id, Want{State: true, Checkpoint: checkpointID})
 	if err != nil {
@@ -111,7 +111,7 @@ func State(ctx context.Context, st Store, id, checkpointID string) (json.RawMess
 	return snap.State, nil
 }
 
-// StagedOf returns what is staged of one step, or of all steps if stepID is empty.
+// StagedOf returns the staged pieces of one step, or of all steps if stepID is empty.
 func StagedOf(ctx context.Context, st Store, id, stepID string) ([]Staged, error) {
 	snap, err := st.Read(ctx, id, Want{Staged: true, StagedStep: stepID})
 	if err != nil {
@@ -120,7 +120,7 @@ func StagedOf(ctx context.Context, st Store, id, stepID string) ([]Staged, error
 	return snap.Staged, nil
 }
 
-// Queue returns the turns that are to follow, the next one first.
+// Queue returns the queued turns, the next one first.
 func Queue(ctx context.Context, st Store, id string) ([]QueuedTurn, error) {
 	snap, err := st.Read(ctx, id, Want{Queue: true})
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 )
 
 // Records keeps small rows that belong to no session, by namespace and key: workers, settings, schedules. A namespace
-// is one list of records; it is made by its first record and leaves nothing when its last one goes.
+// is one list of records; its first record creates it, and its last one leaves nothing behind.
 //
 // All methods are safe for concurrent use by any number of processes. Each write is atomic, and the writes of one
-// record happen one after the other. What was written is seen by every call that begins afterwards, in any process,
-// and is as durable as a commit. No call writes two records.
+// record are serialised. Every call that begins after a write, in any process, sees it; it is as durable as a commit.
+// No call writes two records.
 //
 // Times are the store's. A record with a time to live expires when the store's clock reaches ExpiresAt. From then on it
 // does not exist for any method in any process, whatever clocks the processes have. Stores delete expired records
@@ -33,15 +33,15 @@ import (
 type Records interface {
 	// Get returns a record; ErrNotFound if there is none.
 	Get(ctx context.Context, namespace, key string) (*Record, error)
-	// Put writes a record and returns it as it is then. If w.Seen does not hold nothing is written and the error is a
+	// Put writes a record and returns it as written. If w.Seen does not hold nothing is written and the error is a
 	// RecordConflictError with ErrStale.
 	Put(ctx context.Context, w RecordWrite) (*Record, error)
 	// Delete removes a record of the version seen, or of AnyVersion. If it has another one the error is a
-	// RecordConflictError with ErrStale. The error is ErrNotFound if there is none: of concurrent deletions of one record
-	// exactly one succeeds.
+	// RecordConflictError with ErrStale. The error is ErrNotFound if there is none: of concurrent deletions of one
+	// record exactly one succeeds.
 	Delete(ctx context.Context, namespace, key string, seen int64) error
-	// List pages through the records of a namespace, in the order of their keys or of their index. Records that are added,
-	// deleted or changed between two pages do not move the cursor: one that exists all the time, under the same index, is
+	// List pages through the records of a namespace, ordered by key or by index. Records that are added, deleted or
+	// changed between two pages do not move the cursor: a record that exists all the time, under the same index, is
 	// listed exactly once.
 	List(ctx context.Context, q RecordQuery) (Page[Record], error)
 }
@@ -51,15 +51,15 @@ type RecordProvider interface {
 	Records() Records
 }
 
-// AnyVersion stands for whatever version a record has, also for none in a write.
+// AnyVersion matches any version of a record and, in a write, none.
 const AnyVersion = -1
 
 const (
-	// MaxRecordBytes is the most that the value of one record may have.
+	// MaxRecordBytes is the maximum size of a record's value.
 	MaxRecordBytes = limits.RecordBytes
 	// MaxRecordTTL is the longest time to live of a record: a hundred years.
 	MaxRecordTTL = 100 * 365 * 24 * time.Hour
-	// MaxRecordPage is the most records that a page holds.
+	// MaxRecordPage is the maximum number of records in a page.
 	MaxRecordPage = 100
 )
 
@@ -67,19 +67,19 @@ const (
 type Record struct {
 	Namespace string
 	Key       string
-	// Index is what RecordQuery.Index finds it by; empty if that does not find it.
+	// Index is what RecordQuery.Index selects by; a record with an empty one is not found that way.
 	Index string
 	// Value is JSON, byte for byte as it was written.
 	Value json.RawMessage
-	// Version is positive and changes with each write. No version of a key is ever used again, also not after the record
-	// was deleted or has expired.
+	// Version is positive and changes with each write. No version of a key is ever used again, not even after the
+	// record was deleted or has expired.
 	Version int64
-	// CreatedAt is the time of the record's first write since there was none, UpdatedAt that of its last one.
+	// CreatedAt is the time of the first write, which created the record, and UpdatedAt that of the last.
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// ExpiresAt is when it expires; zero for never.
 	ExpiresAt time.Time
-	// AsOf is what time it was for the store when it gave this out.
+	// AsOf is the store's time when it returned this record.
 	AsOf time.Time
 }
 
@@ -88,43 +88,42 @@ func (r *Record) Expired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
 }
 
-// RecordWrite is what Records.Put writes. It replaces all of a record that is there.
+// RecordWrite is what Records.Put writes. It replaces the whole record.
 type RecordWrite struct {
-	// Namespace and Key are identifiers of at most 200 bytes, without control characters, and without white space around
-	// them.
+	// Namespace and Key are identifiers of at most 200 bytes, without control characters and without surrounding white
+	// space.
 	Namespace string
 	Key       string
-	// Index is empty or a text of that kind. Indexes are compared by their bytes.
+	// Index is empty or such an identifier. Indexes are compared by their bytes.
 	Index string
 	// Value is JSON of at most MaxRecordBytes. It is required.
 	Value json.RawMessage
-	// Seen is the version that the record must have: 0 if there must be none, or AnyVersion.
+	// Seen is the version that the record must have: 0 for none, or AnyVersion.
 	Seen int64
-	// TTL is how long after this write the record expires, at most MaxRecordTTL; 0 for never. Stores keep whole
-	// microseconds, and round up.
+	// TTL is the time from this write until the record expires, at most MaxRecordTTL; 0 means never. Stores keep whole
+	// microseconds, rounded up.
 	TTL time.Duration
 }
 
 // RecordQuery selects records of a namespace.
 type RecordQuery struct {
 	Namespace string
-	// Prefix selects the records whose keys begin with it. They come in the order of their keys, by bytes. It is empty if
-	// Index is set.
+	// Prefix selects the records whose keys begin with it, ordered by key, by bytes. It must be empty if Index is set.
 	Prefix string
-	// Index, if it is not nil, selects by the index instead. Records come in the order of Index and Key then.
+	// Index, if it is not nil, selects by index instead; the order is by Index, then Key.
 	Index *IndexRange
-	// Cursor is the Next of the page before; empty for the first page. A cursor that is not one of such a list is
+	// Cursor is the Next of the previous page; empty for the first page. A cursor of another kind of list is
 	// ErrInvalid.
 	Cursor string
-	// Limit is the page's size; 0 and what is more than MaxRecordPage mean MaxRecordPage.
+	// Limit is the page's size; 0 or more than MaxRecordPage means MaxRecordPage.
 	Limit int
 }
 
-// IndexRange is a part of the order of the indexes, compared by bytes. Records without an index are in none.
+// IndexRange is a range of indexes, compared by bytes. Records without an index are in none.
 type IndexRange struct {
-	// From is the first index; empty means the first there is.
+	// From is the first index; empty means no lower bound.
 	From string
-	// Before is the first index that is not in the range any more; empty means that there is none.
+	// Before is the first index after the range; empty means no upper bound.
 	Before string
 }
 
@@ -199,8 +198,8 @@ func checkIndex(field, index string) error {
 // Micros returns the time to live in microseconds, rounded up.
 func (w *RecordWrite) Micros() int64 { return int64((w.TTL + time.Microsecond - 1) / time.Microsecond) }
 
-// Apply works out what a write makes of the record that is there at the time now, nil if there is none; one that has
-// expired is none. The version is left to the store. The error is that of a version that was not seen.
+// Apply returns the record that a write at the time now makes of the existing one; nil, or an expired record, means
+// that there is none. The store sets the version. The error is the conflict with Seen.
 func (w *RecordWrite) Apply(there *Record, now time.Time) (*Record, error) {
 	if there != nil && there.Expired(now) {
 		there = nil
@@ -218,7 +217,7 @@ func (w *RecordWrite) Apply(there *Record, now time.Time) (*Record, error) {
 	return r, nil
 }
 
-// Check compares the record that is there, nil for none, with the version that the writer saw.
+// Check compares the existing record, nil for none, with the version that the writer saw.
 func (w *RecordWrite) Check(there *Record) error {
 	if w.Seen == AnyVersion || there == nil && w.Seen == 0 || there != nil && there.Version == w.Seen {
 		return nil
@@ -226,7 +225,7 @@ func (w *RecordWrite) Check(there *Record) error {
 	return RecordConflict(w.Namespace, w.Key, w.Seen, there)
 }
 
-// RecordConflictError says that a record does not have the version that a writer saw. errors.Is compares it with
+// RecordConflictError reports that a record does not have the version that a writer saw. errors.Is compares it with
 // cairn.ErrStale.
 type RecordConflictError struct {
 	Err *cairn.Error
@@ -237,10 +236,10 @@ type RecordConflictError struct {
 // Error returns the message.
 func (e *RecordConflictError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error within, for errors.Is and errors.As.
+// Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *RecordConflictError) Unwrap() error { return e.Err }
 
-// SeenRecord returns the record that a conflict saw, or nil.
+// SeenRecord returns the record in a conflict, or nil.
 func SeenRecord(err error) *Record {
 	var c *RecordConflictError
 	if err != nil && errors.As(err, &c) {
@@ -249,8 +248,8 @@ func SeenRecord(err error) *Record {
 	return nil
 }
 
-// RecordConflict returns the error for a record that does not have the version seen, for implementers. there is the
-// record that the store saw, nil for none.
+// RecordConflict returns the error for a record that does not have the version seen. there is the record that the store
+// saw, nil for none. It is for implementers.
 func RecordConflict(namespace, key string, seen int64, there *Record) error {
 	var what string
 	switch {
@@ -264,27 +263,27 @@ func RecordConflict(namespace, key string, seen int64, there *Record) error {
 	return &RecordConflictError{Err: cairn.Errorf(cairn.CodeStale, "record %q in %q: version %d was seen, %s", key, namespace, seen, what), Record: there}
 }
 
-// RecordNotFound returns the error for a record that is not there.
+// RecordNotFound returns the error for a record that does not exist.
 func RecordNotFound(namespace, key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
 }
 
-// RecordRange is what a query comes to, for implementers: a part of a namespace's order, by key or by index and key.
-// All of it is compared by bytes.
+// RecordRange is the range that a query selects: part of a namespace, ordered by key, or by index and key, by bytes. It
+// is for implementers.
 type RecordRange struct {
 	ByIndex bool
-	// From is the least key, or the least index, of the range; Before is the first one beyond it. Before is never empty,
-	// and longer than an identifier where the range has no end.
+	// From is the least key, or index, of the range; Before is the first one after it. Before is never empty; without
+	// an upper bound it is longer than any identifier.
 	From, Before string
-	// AfterIndex and AfterKey are the place after which the page begins: that of the last record given. At the beginning
-	// AfterKey is empty. By index AfterIndex is never less than From.
+	// AfterIndex and AfterKey are the place of the last listed record, after which the page begins. At the beginning
+	// AfterKey is empty. By index, AfterIndex is never less than From.
 	AfterIndex, AfterKey string
 }
 
-// pastAll is greater than every identifier: those have no more than ids.MaxLength bytes, and no character is greater.
+// pastAll is greater than every identifier: those have at most ids.MaxLength bytes, and no character is greater.
 var pastAll = strings.Repeat(string(utf8.MaxRune), ids.MaxLength/utf8.UTFMax+1)
 
-// Range checks a query and returns what it selects. The error is ErrInvalid and names the field.
+// Range validates a query and returns what it selects. The error is ErrInvalid and names the field.
 func (q *RecordQuery) Range() (RecordRange, error) {
 	var r RecordRange
 	if problem := ids.Check(q.Namespace); problem != "" {
@@ -311,7 +310,7 @@ func (q *RecordQuery) Range() (RecordRange, error) {
 	return r, err
 }
 
-// Selects reports whether a record is in the range and comes after the place of the last one given.
+// Selects reports whether a record is in the range and comes after the last listed one.
 func (r *RecordRange) Selects(rec *Record) bool {
 	index, at := "", rec.Key
 	if r.ByIndex {
@@ -329,7 +328,7 @@ func (r *RecordRange) Compare(a, b *Record) int {
 	return strings.Compare(a.Key, b.Key)
 }
 
-// afterPrefix returns the first text that is greater than all that begin with a prefix.
+// afterPrefix returns the least string that is greater than every string with the prefix.
 func afterPrefix(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
@@ -337,7 +336,7 @@ func afterPrefix(prefix string) string {
 		switch last {
 		case utf8.MaxRune:
 			continue
-		case 0xD7FF: // what follows are halves of pairs
+		case 0xD7FF: // surrogates follow
 			last = 0xDFFF
 		}
 		return prefix + string(last+1)
@@ -345,7 +344,7 @@ func afterPrefix(prefix string) string {
 	return pastAll
 }
 
-// RecordCursor returns the cursor behind a record, for Page.Next.
+// RecordCursor returns the cursor after a record, for Page.Next.
 func RecordCursor(q *RecordQuery, last *Record) string {
 	if q.Index == nil {
 		return "k" + last.Key
@@ -353,7 +352,7 @@ func RecordCursor(q *RecordQuery, last *Record) string {
 	return "i" + strconv.Itoa(len(last.Index)) + "." + last.Index + last.Key
 }
 
-// parseRecordCursor reads a cursor that RecordCursor made and returns the place of the last record given; empty is the
+// parseRecordCursor reads a cursor that RecordCursor made and returns the place of the last listed record; empty is the
 // beginning, which has no key.
 func parseRecordCursor(text string, byIndex bool) (index, key string, err error) {
 	if text == "" {

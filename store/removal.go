@@ -8,19 +8,19 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Removal says why a session tree is removed.
+// Removal is the reason for removing a session tree.
 type Removal string
 
 const (
-	// Deleted is a tree that somebody wants gone.
+	// Deleted means that a caller asked for it.
 	Deleted Removal = "deleted"
-	// Expired is a tree whose time is over, if it is.
+	// Expired means that the tree has expired; the store checks that.
 	Expired Removal = "expired"
 )
 
 // Removed is a session tree that was removed and is not purged yet.
 type Removed struct {
-	// Key names the removal. It is never given out twice, unlike SessionID, the root's id.
+	// Key names the removal. Unlike SessionID, the root's id, it is never used twice.
 	Key       string    `json:"key"`
 	SessionID string    `json:"session_id"`
 	Reason    Removal   `json:"reason"`
@@ -32,7 +32,7 @@ type Removed struct {
 // Log returns the name of the tree's event log.
 func (r *Removed) Log() string { return cairn.LogName(r.SessionID, r.Incarnation) }
 
-// GoneError says that a session belongs to a tree that was removed and is not purged yet.
+// GoneError reports that a session belongs to a tree that was removed and is not purged yet.
 type GoneError struct {
 	Err *cairn.Error
 	// Removed is the removal of its tree.
@@ -42,10 +42,10 @@ type GoneError struct {
 // Error returns the message.
 func (e *GoneError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error within, for errors.Is and errors.As.
+// Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// Gone returns the error for a session of a tree that was removed: ErrExpired or ErrDeleted, both of which are ErrNotFound.
+// Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted, both of which are ErrNotFound.
 func Gone(id string, r Removed) error {
 	err := &cairn.Error{Code: cairn.CodeDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
 	if r.Reason == Expired {
@@ -59,8 +59,8 @@ func IsGone(err error) bool {
 	return errors.Is(err, cairn.ErrExpired) || errors.Is(err, cairn.ErrDeleted)
 }
 
-// Revive makes the row of a removed root that of one that is restored at the store's time now: its version grows by one, as
-// with any activity, and it does not expire at once.
+// Revive updates the row of a root that is restored at the store's time now: its version grows by one, as with any
+// activity, and it does not expire at once.
 func Revive(root *cairn.Session, now time.Time) {
 	root.Version++
 	root.UpdatedAt, root.AsOf = now, now
@@ -69,7 +69,7 @@ func Revive(root *cairn.Session, now time.Time) {
 	}
 }
 
-// CheckRemoval reports a reason that is none.
+// CheckRemoval reports an unknown reason.
 func CheckRemoval(why Removal) error {
 	if why != Deleted && why != Expired {
 		return cairn.Invalid("reason", "%q is neither deleted nor expired", why)
@@ -77,7 +77,7 @@ func CheckRemoval(why Removal) error {
 	return nil
 }
 
-// RemovalConflict returns why a tree, the root first, is not to be removed at the store's time now, or nil.
+// RemovalConflict returns why a tree, given with the root first, must not be removed at the store's time now, or nil.
 func RemovalConflict(tree []*cairn.Session, why Removal, now time.Time) error {
 	root := tree[0]
 	if why == Expired {
@@ -98,18 +98,18 @@ func NotRoot(s *cairn.Session) error {
 	return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", s.ID, s.RootID)
 }
 
-// NotRemoved returns the error for a key that is not that of a removed tree.
+// NotRemoved returns the error for a key of no removed tree.
 func NotRemoved(key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: "there is no removed session of key " + strconv.Quote(key)}
 }
 
-// heldAgain is how soon a tree is looked at again whose ExpiresAt has passed, but which is held by a run or waits.
+// heldAgain is the delay until the next look at a tree whose ExpiresAt has passed, but which is running or suspended.
 const heldAgain = time.Minute
 
-// SweepAt returns the time from which Store.Stale lists a root, as worked out at the store's time now; zero for never, as
-// for a session that is not a root. No activity after now can make the tree expire before that time, so it need not be
-// written again until it has come, unless the session's context changes. Without the other sessions of the tree the time
-// may be earlier than need be.
+// SweepAt returns the time from which Store.Stale lists a root, computed at the store's time now; zero for never, as
+// for a session that is not a root. Later activity cannot make the tree expire before that time, so it need not be
+// written again until it has come, unless the session's context changes. Without the other sessions of the tree the
+// time may be earlier than necessary.
 func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.Time {
 	at := root.Expiry(others...).Truncate(time.Microsecond)
 	if root.ID != root.RootID || at.IsZero() {
@@ -120,7 +120,7 @@ func SweepAt(now time.Time, root *cairn.Session, others ...*cairn.Session) time.
 			at = t
 		}
 	}
-	// What the tree waits for, or the run that holds it, may be over at any moment; then these are what counts.
+	// The suspension, or the run that holds the tree, may end at any moment; then these times count.
 	if root.TTL > 0 {
 		earlier(now.Add(root.TTL))
 	}

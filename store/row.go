@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// DueKindOf says why a session that is not active needs a worker, or will when the time has come; empty for never.
+// DueKindOf returns why a session that is not active needs a worker, now or from a later time on; empty for never.
 func DueKindOf(row *cairn.Session) DueKind {
 	switch {
 	case row.Ready():
@@ -31,12 +31,13 @@ func UnknownCall(root, id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "call_id", Message: fmt.Sprintf("session %q has no pending call %q", root, id)}
 }
 
-// RunGone returns the error for a run that can no longer be taken back, because the session was rewound or pruned since.
+// RunGone returns the error for a run that can no longer be rolled back, because the session was rewound or pruned
+// since.
 func RunGone(row *cairn.Session, runID string) error {
 	return cairn.Invalid("run", "session %q can no longer go back to where run %q began", row.ID, runID)
 }
 
-// Selects reports whether a query, but for its cursor, selects a call at the store's time now.
+// Selects reports whether a query selects a call at the store's time now; it ignores the cursor.
 func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 	return (q.RootID == "" || c.RootID == q.RootID) &&
 		(q.ID == "" || c.ID == q.ID) &&
@@ -52,7 +53,7 @@ func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 		(q.DueBefore.IsZero() || !c.Deadline.IsZero() && c.Deadline.Before(q.DueBefore))
 }
 
-// Selects reports whether a query, but for its cursor, selects a session.
+// Selects reports whether a query selects a session; it ignores the cursor.
 func (q *SessionQuery) Selects(s *cairn.Session) bool {
 	for _, tag := range q.Tags {
 		if !slices.Contains(s.Tags, tag) {

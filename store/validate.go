@@ -10,10 +10,9 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
-// Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
-// nested too deep, amounts that are not finite, what is too large. The error is ErrInvalid or ErrTooLarge and names the
-// field. Stores call it before anything else, so that each of them refuses the same and what one has, every other can
-// take. It does not look at the session.
+// Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid
+// or nested too deep, numbers that are not finite, what is too large. The error is ErrInvalid or ErrTooLarge and names
+// the field. Stores call it first, so that all stores refuse the same. It does not look at the session.
 func (c *Commit) Validate() error {
 	if c.Create != nil {
 		if err := validateRow(c.Create); err != nil {
@@ -79,7 +78,7 @@ func (c *Commit) Validate() error {
 	return nil
 }
 
-// validateRow checks what a row brings that no commit works out.
+// validateRow checks the fields of a row that a caller sets.
 func validateRow(row *cairn.Session) error {
 	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
 		cairn.CheckText("secret", row.Secret),
@@ -104,7 +103,7 @@ func (c *StateChange) validate() error {
 	return checkObject("state", c.Keyframe)
 }
 
-// checkObject reports a whole state that is set and cannot be kept.
+// checkObject reports a state that is set and cannot be kept.
 func checkObject(field string, raw json.RawMessage) error {
 	if err := cairn.CheckJSON(field, raw); err != nil {
 		return err
@@ -122,25 +121,24 @@ func (e *CacheEntry) validate() error {
 func (c *ContextChange) validate() error {
 	var after cairn.Session
 	c.Apply(&after)
-	if after.Metadata != nil { // the rules for keys are for those that are kept
+	if after.Metadata != nil { // removed keys need not be valid
 		delete(after.Metadata, "")
 	}
 	return after.ValidateContext()
 }
 
-// Validate reports why a piece cannot be kept. The error is ErrInvalid and names the field. Stores call it before anything
-// else.
+// Validate reports why a piece cannot be kept. The error is ErrInvalid and names the field. Stores call it first.
 func (p *Staged) Validate() error {
 	if err := cmp.Or(cairn.CheckText("staged.step_id", p.StepID), cairn.CheckText("staged.key", p.Key)); err != nil {
 		return err
 	}
-	if !json.Valid(p.Data) { // what is in it is checked with the commit that it goes into
+	if !json.Valid(p.Data) { // its content is checked with its commit
 		return cairn.Invalid("staged.data", "the piece %q of step %q is not valid JSON", p.Key, p.StepID)
 	}
 	return nil
 }
 
-// ValidateStaged reports why one of some pieces cannot be kept.
+// ValidateStaged reports the first piece that cannot be kept.
 func ValidateStaged(pieces []Staged) error {
 	for i := range pieces {
 		if err := pieces[i].Validate(); err != nil {
@@ -150,7 +148,7 @@ func ValidateStaged(pieces []Staged) error {
 	return nil
 }
 
-// within says in what a field is.
+// within adds what a field is in to its error.
 func within(what string, err error) error {
 	if err == nil {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// Document is a session with everything that it owns, for a store that keeps it in one piece. It is used by one goroutine at
-// a time. What its methods return stays as it is when the document changes: rows are copied, and lists are never written
-// within.
+// Document is a session with everything that it owns, for a store that keeps it in one piece. It is not safe for
+// concurrent use. Values that its methods return do not change with the document: rows are copied, and lists are never
+// modified in place.
 type Document struct {
 	Row cairn.Session `json:"row"`
 	// Secret is the row's, which does not encode.
 	Secret string `json:"secret"`
 	// LastCheckpoint is the number of the last checkpoint that the session was given.
 	LastCheckpoint int64 `json:"last_checkpoint,omitempty"`
-	// DueAt is the time from which the row's [store.DueKindOf] counts, SweepAt the one from which it is worth looking whether a
-	// root has expired; zero for never.
+	// DueAt is the time from which the row's [store.DueKindOf] counts, SweepAt the time from which a root may have
+	// expired; zero for never.
 	DueAt   time.Time   `json:"due_at,omitzero"`
 	SweepAt time.Time   `json:"sweep_at,omitzero"`
 	Stop    *cairn.Stop `json:"stop,omitempty"`
@@ -61,7 +61,7 @@ func Decode(raw []byte, now time.Time) (*Document, error) {
 	return doc, nil
 }
 
-// Seen returns what a commit is planned from. A nil document is a session that does not exist.
+// Seen returns the input for planning a commit. A nil document is a session that does not exist.
 func (doc *Document) Seen(id string) *plan.Seen {
 	if doc == nil {
 		return &plan.Seen{ID: id, Doubt: true}
@@ -69,7 +69,7 @@ func (doc *Document) Seen(id string) *plan.Seen {
 	return &plan.Seen{ID: id, Row: doc.row(), Checkpoints: doc.LastCheckpoint, Doubt: true}
 }
 
-// Answer reads what a plan needs to know, but for pending calls, which may be another session's of the tree.
+// Answer reads what a plan needs, except pending calls, which may be another session's of the tree.
 func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
 	if n.Happened {
 		_, run := doc.runIndex()[n.RunID]
@@ -98,8 +98,8 @@ func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
 	}
 }
 
-// Apply writes a delta whose conditions hold, at the store's time now, and returns the session's row, which is the answer to
-// the commit. A new session is written to an empty document.
+// Apply writes a delta whose conditions hold, at the store's time now, and returns the session's new row. A new session
+// is written to an empty document.
 func (doc *Document) Apply(d *plan.Delta, now time.Time) *cairn.Session {
 	row := d.At(now)
 	row.Lease.Until = d.LeaseUntil.On(now, doc.Row.Lease.Until)
@@ -149,7 +149,7 @@ func (doc *Document) applyHistory(d *plan.Delta) {
 	}
 }
 
-// applyWait writes what waiting needs, the cache, and what is staged.
+// applyWait writes calls, the queue, the cache and the staged pieces.
 func (doc *Document) applyWait(d *plan.Delta) {
 	for i := range d.Calls {
 		if doc.Calls == nil {
@@ -215,7 +215,7 @@ func (doc *Document) hasStep(step string) bool {
 	return ok && step != ""
 }
 
-// checkpoint returns a copy of a checkpoint, or nil if there is none of that id.
+// checkpoint returns a copy of a checkpoint, or nil.
 func (doc *Document) checkpoint(id string) *cairn.Checkpoint {
 	for i := len(doc.Checkpoints) - 1; i >= 0; i-- {
 		if doc.Checkpoints[i].ID == id {
@@ -235,7 +235,7 @@ func (doc *Document) keyframe(position int64) int {
 	return i
 }
 
-// sizes works out the sizes that belong to a state position.
+// sizes computes the sizes that belong to a state position.
 func (doc *Document) sizes(position int64) cairn.StatePosition {
 	k := doc.keyframe(position)
 	at := cairn.StatePosition{Position: position, KeyframeBytes: int64(len(doc.States[k].Data))}

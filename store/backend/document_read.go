@@ -62,7 +62,7 @@ func (doc *Document) Read(want store.Want) (*store.Contents, error) {
 	return snap, nil
 }
 
-// waiting returns the calls of the step that waits, the oldest first.
+// waiting returns the pending calls of the suspended step, the oldest first.
 func (doc *Document) waiting() (list []cairn.PendingCall) {
 	for _, call := range doc.Calls {
 		if doc.Row.SuspendedStep != "" && call.StepID == doc.Row.SuspendedStep {
@@ -100,7 +100,7 @@ func (doc *Document) CheckpointPage(q store.PageQuery) (store.Page[cairn.Checkpo
 	return page(doc.Checkpoints, q, func(cp *cairn.Checkpoint) int64 { return cp.Number })
 }
 
-// page cuts one page out of a list sorted by a growing number; the cursor is the number of the last item given.
+// page cuts a page from a list sorted by a growing number; the cursor is the number of the last listed item.
 func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.Page[T], err error) {
 	last, err := NumberCursor(q)
 	if err != nil {
@@ -130,8 +130,8 @@ func page[T any](list []T, q store.PageQuery, number func(*T) int64) (out store.
 	return out, nil
 }
 
-// NumberCursor returns the number that a page of a session's runs or checkpoints comes after, or before if it is of the newest:
-// that of its cursor, or one that is beyond all others. The cursor of the page after an item is its number.
+// NumberCursor returns the number after which a page of a session's runs or checkpoints begins, or before which if the
+// newest come first: that of its cursor, or one beyond all others. The cursor after an item is its number.
 func NumberCursor(q store.PageQuery) (int64, error) {
 	switch {
 	case q.Cursor != "":
@@ -146,8 +146,7 @@ func NumberCursor(q store.PageQuery) (int64, error) {
 	return math.MinInt64, nil
 }
 
-// Due returns why and from when on the session needs a worker; Kind is empty if it never will as it is. Agent is the
-// session's own.
+// Due returns why and since when the session needs a worker; Kind is empty if it does not. Agent is the session's own.
 func (doc *Document) Due() store.Due {
 	row := &doc.Row
 	d := store.Due{SessionID: row.ID, RootID: row.RootID, Agent: row.Agent, Kind: store.DueKindOf(row), Since: doc.DueAt}
@@ -208,7 +207,7 @@ func (doc *Document) Prune(keep int) int {
 	return drop
 }
 
-// Branch returns the document of the session to, made at the store's time now, that leaves doc at a point.
+// Branch returns the document of the session to, created at the store's time now as a branch of doc at a point.
 func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
 	count, position := len(doc.Messages), doc.Row.State.Position
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Known remembers what a store has seen of the sessions that it wrote to last, so that a commit can be planned without a
-// read. What it remembers may be out of date; the conditions of the delta find that out. The zero value is ready, and it is
-// safe for concurrent use.
+// Known caches what a store saw of the sessions that it wrote to last, so that a commit can be planned without a read.
+// An entry may be out of date; the conditions of the delta detect that. The zero value is ready, and it is safe for
+// concurrent use.
 type Known[T any] struct {
 	mu   sync.Mutex
 	list map[string]known[T]
@@ -21,10 +21,10 @@ type known[T any] struct {
 	value T
 }
 
-// mostKnown bounds the sessions that are remembered.
+// mostKnown is the maximum number of sessions.
 const mostKnown = 4096
 
-// Get returns the row of a session, which must not be changed, and what was remembered with it; nil if it is not known.
+// Get returns the row of a session, which must not be changed, and its value; nil if it is not cached.
 func (k *Known[T]) Get(id string) (*cairn.Session, T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -32,7 +32,7 @@ func (k *Known[T]) Get(id string) (*cairn.Session, T) {
 	return s.row, s.value
 }
 
-// Put remembers a row, which is nobody else's, and a value with it, unless a newer row is known.
+// Put caches a row, which the caller gives up, and a value, unless a newer row is cached.
 func (k *Known[T]) Put(row *cairn.Session, value T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

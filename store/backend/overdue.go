@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Overdue is the error of an operation that has come upon roots that may have expired, see [store.SweepAt]: they are to be
-// looked at, and then it is to be done again. It never leaves a store.
+// Overdue is the error of an operation that came upon roots that may have expired, see [store.SweepAt]: the store
+// checks them and repeats the operation. It never leaves a store.
 type Overdue struct{ Roots []string }
 
 // Error names the roots.
 func (o *Overdue) Error() string { return fmt.Sprintf("sessions %q may have expired", o.Roots) }
 
-// Look does something again as long as its error is Overdue, after expire has removed the roots that have expired, and put off
-// the others, which is ErrStale.
+// Look repeats do as long as its error is Overdue. Before each repetition expire removes the roots that have expired;
+// for the others, which it defers, it returns ErrStale.
 func Look(ctx context.Context, expire func(ctx context.Context, root string) error, do func() error) error {
 	for {
 		err := do()

@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// The functions below answer lists for a store that looks at everything it has each time.
+// The functions below answer lists for a store that scans everything each time.
 
-// SessionPage answers store.Store.List from all rows there are, which it sorts.
+// SessionPage answers store.Store.List from all rows, which it sorts.
 func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[cairn.Session], err error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
@@ -34,7 +34,7 @@ func SessionPage(rows []*cairn.Session, q store.SessionQuery) (page store.Page[c
 	return page, nil
 }
 
-// CallPage answers store.Store.Calls from all calls there are, which it sorts, at the store's time now.
+// CallPage answers store.Store.Calls from all calls, which it sorts, at the store's time now.
 func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (page store.Page[cairn.PendingCall], err error) {
 	var last cairn.PendingCall
 	if last.CreatedAt, last.RootID, last.ID, err = store.ParseCallCursor(q.Cursor); err != nil {
@@ -54,7 +54,7 @@ func CallPage(calls []*cairn.PendingCall, q store.CallQuery, now time.Time) (pag
 	return page, nil
 }
 
-// DuePage answers store.Store.Due from all sessions there are, by id, at the store's time now.
+// DuePage answers store.Store.Due from all sessions, by id, at the store's time now.
 func DuePage(docs map[string]*Document, q store.DueQuery, now time.Time) (store.Page[store.Due], error) {
 	since, id, err := store.ParseDueCursor(q.Cursor)
 	if err != nil {

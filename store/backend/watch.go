@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Signal wakes everything that waits for it. The zero value is ready, and it is safe for concurrent use.
+// Signal wakes all waiters. The zero value is ready, and it is safe for concurrent use.
 type Signal struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -25,7 +25,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	return s.ch
 }
 
-// Raise wakes what waits.
+// Raise wakes all waiters.
 func (s *Signal) Raise() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,13 +35,13 @@ func (s *Signal) Raise() {
 	}
 }
 
-// WatchStops answers store.StopWatcher.WatchStops for a store that is asked, at the beginning and whenever raised says that
-// they may be others, for all stop requests there are, by session.
+// WatchStops answers store.StopWatcher.WatchStops for a store that can list its outstanding stop requests, by session.
+// It lists them at the beginning and whenever raised is raised.
 func WatchStops(ctx context.Context, raised *Signal, outstanding func(context.Context) (map[string]cairn.Stop, error)) iter.Seq2[store.StopNotice, error] {
 	return func(yield func(store.StopNotice, error) bool) {
 		known := map[string]cairn.Stop{}
 		for {
-			next := raised.Wait() // before the look, so that no request falls between them
+			next := raised.Wait() // before the list, so that no request is missed in between
 			now, err := outstanding(ctx)
 			if err != nil {
 				if ctx.Err() == nil {

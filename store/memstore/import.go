@@ -36,7 +36,7 @@ func (s *Store) Inside(ctx context.Context, id string, from int64, limit int) (*
 	return in, nil
 }
 
-// Import implements store.Importer. The tree is put together first and then seen at once.
+// Import implements store.Importer. It assembles the tree first and then publishes it at once.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
 	tree, log, err := s.assemble(root, parts)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 	return nil
 }
 
-// assemble puts the sessions of a tree and its log together.
+// assemble builds the sessions of a tree and its log.
 func (s *Store) assemble(root string, parts iter.Seq2[*store.Part, error]) ([]*backend.Document, *events, error) {
 	var tree []*backend.Document
 	log := &events{}
@@ -106,7 +106,7 @@ func imported(p *store.SessionPart) *backend.Document {
 	return doc
 }
 
-// add adds what a part has for its session, the positions of whose states begin at first.
+// add adds a part to its session; the positions of the session's states begin at first.
 func add(doc *backend.Document, first int64, p *store.Part) error {
 	for i := range p.States {
 		piece, err := plan.PieceOf(first+int64(len(doc.States)), &p.States[i])
@@ -138,7 +138,7 @@ func add(doc *backend.Document, first int64, p *store.Part) error {
 	return nil
 }
 
-// take gives a log that was put together elsewhere its name.
+// take adds an assembled log under its name.
 func (l *Log) take(name string, log *events) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,29 +27,29 @@ type Log struct {
 	now     func() time.Time
 }
 
-// events is one log: what is left of it, and the sequence of the last event there ever was.
+// events is one log: its remaining events, and the last sequence ever.
 type events struct {
 	list    []cairn.Event
 	last    int64
-	sweepAt time.Time         // from when on it is due for a sweep; zero if it never had an event
-	session string            // the first that wrote under a token: mostly the only one
+	sweepAt time.Time         // when it is due for a sweep; zero if it never had an event
+	session string            // the first to write under a token: mostly the only one
 	fence   fence             // of that session
 	fences  map[string]*fence // of the others
 }
 
-// fence is the highest token that a log has seen of a session, and the last batch of each writer that held it.
+// fence is the highest token that a log has seen for a session, and the last batch of each writer under it.
 type fence struct {
 	token   int64
 	batches []batch
 }
 
-// batch is one that a log has added; last is the sequence at which it ended.
+// batch is the last batch of a writer; last is the sequence at which it ended.
 type batch struct {
 	writer       string
 	number, last int64
 }
 
-// fenceOf returns the fence of a session, which it makes if there is none.
+// fenceOf returns the fence of a session, and adds it if there is none.
 func (e *events) fenceOf(session string) *fence {
 	if e.session == "" {
 		e.session = session
@@ -68,7 +68,7 @@ func (e *events) fenceOf(session string) *fence {
 	return f
 }
 
-// batch returns the last batch of a writer, which may be none.
+// batch returns the last batch of a writer, or nil.
 func (f *fence) batch(writer string) *batch {
 	for i := range f.batches {
 		if f.batches[i].writer == writer {
@@ -79,7 +79,7 @@ func (f *fence) batch(writer string) *batch {
 	return &f.batches[len(f.batches)-1]
 }
 
-// see takes note of a writer's token and, if it is numbered, of its batch, which ended at the sequence last.
+// see records a writer's token and, if it is numbered, its batch, which ended at the sequence last.
 func (f *fence) see(w *store.Writer, numbered bool, last int64) {
 	if w.Token > f.token {
 		f.token, f.batches = w.Token, f.batches[:0]
@@ -172,7 +172,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 	if w != nil {
 		e.fenceOf(w.Session).see(w, numbered, e.last)
 	}
-	if w != nil || len(list) > 0 { // a fence is kept though there are no events yet
+	if w != nil || len(list) > 0 { // a fence is kept even before the first event
 		l.logs[log] = e
 	}
 	return e.last, nil
@@ -182,7 +182,7 @@ func changed(log string, expect, last int64) error {
 	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
 }
 
-// turnEvents is how many events a log has room for from the start: a turn with a short call of a tool and a short answer.
+// turnEvents is the initial capacity of a log: a turn with a short tool call and a short answer.
 const turnEvents = 18
 
 // add appends events to a log. The caller holds the lock, so that batches are published in order.

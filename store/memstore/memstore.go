@@ -31,9 +31,9 @@ type Store struct {
 	sessions map[string]*backend.Document
 	owners   map[callKey]*backend.Document
 	removed  []*tree          // the oldest removal first
-	gone     map[string]*tree // those by the ids of their sessions
+	gone     map[string]*tree // by the ids of their sessions
 	removals int              // ever
-	sweepAt  time.Time        // no root is stale before; zero if none will be
+	sweepAt  time.Time        // no root is stale earlier; zero for never
 	watchers map[chan store.StopNotice]struct{}
 
 	namespaces    map[string]*namespace // of records
@@ -43,7 +43,7 @@ type Store struct {
 // callKey names a pending call.
 type callKey struct{ root, id string }
 
-// New returns an empty store. It needs no cleaning up.
+// New returns an empty store. It needs no Close.
 func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -71,7 +71,7 @@ func (s *Store) Close() error {
 // clock returns the time as it is stored: in UTC, with microseconds.
 func (s *Store) clock() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-// lock takes the store's mutex unless the call is not to happen.
+// lock takes the store's mutex, or returns the error of a closed store or a cancelled context.
 func (s *Store) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Store) open(ctx context.Context, id string) (*backend.Document, error) 
 	return doc, nil
 }
 
-// find returns a session, or nil if there is none; of one that is gone the error says so.
+// find returns a session, or nil if there is none; a removed one is an error.
 func (s *Store) find(id string, now time.Time) (*backend.Document, error) {
 	doc := s.sessions[id]
 	if doc != nil && !doc.Row.Running(now) {
@@ -170,7 +170,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	for w := range s.watchers {
 		select {
 		case w <- store.StopNotice{SessionID: id, Stop: stands}:
-		default: // a watcher that is this far behind finds the request at its heartbeat
+		default: // a watcher this far behind finds the request at its heartbeat
 		}
 	}
 	return nil
@@ -226,7 +226,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// forget takes a session out of everything that sessions and calls are found by.
+// forget removes a session from all indexes.
 func (s *Store) forget(doc *backend.Document) {
 	delete(s.sessions, doc.Row.ID)
 	for callID := range doc.Calls {

@@ -15,18 +15,17 @@ var _ store.RecordProvider = (*Store)(nil)
 // records is the store as store.Records.
 type records Store
 
-// namespace has its records by key. They are replaced, never modified.
+// namespace holds its records by key. Records are replaced, never modified.
 type namespace struct {
 	records map[string]*store.Record
-	// sweepAt is how many records it may have before those that have expired are removed.
+	// sweepAt is the number of records at which expired ones are removed.
 	sweepAt int
 }
 
-// minSweep is the least number of records at which expired ones are removed.
+// minSweep is the least sweepAt.
 const minSweep = 16
 
-// sweep removes what has expired once the namespace has doubled, so that a write costs the same on average however many
-// there are.
+// sweep removes expired records once the namespace has doubled, so that the amortised cost of a write is constant.
 func (n *namespace) sweep(s *Store) {
 	if len(n.records) < n.sweepAt {
 		return
@@ -40,7 +39,7 @@ func (n *namespace) sweep(s *Store) {
 	n.sweepAt = max(2*len(n.records), minSweep)
 }
 
-// open locks the store and returns what is there of a key, nil for nothing. The caller unlocks.
+// open locks the store and returns the record of a key, nil for none. The caller unlocks.
 func (r *records) open(ctx context.Context, name, key string) (*store.Record, error) {
 	s := (*Store)(r)
 	if err := s.lock(ctx); err != nil {
@@ -57,7 +56,7 @@ func (r *records) open(ctx context.Context, name, key string) (*store.Record, er
 	return s.shown(there), nil
 }
 
-// shown returns a record as it is given out now.
+// shown returns a record as it is returned now.
 func (s *Store) shown(r *store.Record) *store.Record {
 	out := *r
 	out.AsOf, out.Value = s.clock(), slices.Clone(r.Value)

@@ -45,7 +45,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*st
 	return s.remove(doc, why, now)
 }
 
-// remove hides the tree of a root, or puts off the time to look at it again.
+// remove hides the tree of a root, or defers the next look at it.
 func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) (*store.Removed, error) {
 	root := doc.Row.ID
 	members, rows := []*backend.Document{doc}, []*cairn.Session{&doc.Row}
@@ -61,7 +61,7 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 			s.sweepFrom(doc.SweepAt)
 		}
 		for i := range rows {
-			rows[i] = copyOf(rows[i]) // a conflict hands one out
+			rows[i] = copyOf(rows[i]) // a conflict returns one
 		}
 		return nil, store.RemovalConflict(rows, why, now)
 	}
@@ -76,10 +76,10 @@ func (s *Store) remove(doc *backend.Document, why store.Removal, now time.Time) 
 	return copyOf(&t.Removed), nil
 }
 
-// look removes the tree of a session if the time to look has come and it has expired.
+// look removes the tree of a session if its time has come and it has expired.
 func (s *Store) look(doc *backend.Document, now time.Time) {
 	if root := s.sessions[doc.Row.RootID]; root != nil && stale(root, now) {
-		_, _ = s.remove(root, store.Expired, now) // or else it is put off
+		_, _ = s.remove(root, store.Expired, now) // otherwise it is deferred
 	}
 }
 
@@ -104,12 +104,12 @@ func (s *Store) expire(now time.Time) {
 	}
 }
 
-// stale reports whether the time has come to look whether a root has expired.
+// stale reports whether it is time to check whether a root has expired.
 func stale(doc *backend.Document, now time.Time) bool {
 	return !doc.SweepAt.IsZero() && !now.Before(doc.SweepAt)
 }
 
-// sweepFrom takes note of a time from which a root is stale.
+// sweepFrom records a time from which a root is stale.
 func (s *Store) sweepFrom(at time.Time) {
 	if !at.IsZero() && (s.sweepAt.IsZero() || at.Before(s.sweepAt)) {
 		s.sweepAt = at
@@ -153,7 +153,7 @@ func (s *Store) Restore(ctx context.Context, root string) (*cairn.Session, error
 	return copyOf(rows[0]), nil
 }
 
-// unlist takes a removed tree out of what it is found by.
+// unlist removes a removed tree from the indexes of removed trees.
 func (s *Store) unlist(t *tree) {
 	for _, doc := range t.sessions {
 		delete(s.gone, doc.Row.ID)

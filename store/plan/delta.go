@@ -11,37 +11,37 @@ import (
 
 // Delta is one commit as rows. It is written all or nothing, and only if every condition holds.
 //
-// Times that the store decides are open: see [Delta.At] for stores that know the time before they write, and [Time] for
-// those whose server fills it in. Open in every delta are the row's UpdatedAt and AsOf, the StartedAt of StartRun, the
-// CreatedAt of Checkpoint and of messages without one, and the UpdatedAt of calls, and the CreatedAt of new ones.
+// The store's times are open: see [Delta.At] for stores that know the time before they write, and [Time] for those
+// whose server sets it. Open in every delta are the row's UpdatedAt and AsOf, the StartedAt of StartRun, the CreatedAt
+// of Checkpoint, of messages without one and of new calls, and the UpdatedAt of calls.
 type Delta struct {
-	// The conditions. A delta that is New needs that there is no session of the id, nor a removed one; any other one that the
-	// row is there at Version and lease token Token, which together name one state of one session.
+	// The conditions. New requires that there is no session of the id, live or removed. Any other delta requires the
+	// row at Version and lease token Token, which together name one state of one session.
 	New            bool
 	Version, Token int64
-	// Lapsed needs that the lease's end is not after the store's now.
+	// Lapsed requires that the lease's end is not after the store's now.
 	Lapsed bool
-	// OnceRun and OnceStep, unless they are empty, need that the session has no run of that id and no checkpoint of that
-	// step: keys that are unique, or a look. CheckpointID names the checkpoint, and is unique as well.
+	// OnceRun and OnceStep, unless empty, require that the session has no run of that id and no checkpoint of that
+	// step; a store uses unique keys, or looks. CheckpointID names the checkpoint, and is unique as well.
 	OnceRun, OnceStep string
 
 	// Row is the next row. In a new one CreatedAt is open, and Lease.Token counts from the microseconds of that time.
 	Row *cairn.Session
-	// Checkpoints is the number of the last checkpoint that the session was given; it is kept beside the row.
+	// Checkpoints is the number of the session's last checkpoint; it is stored with the row.
 	Checkpoints int64
-	// LeaseUntil and NextDeadline are those of the row.
+	// LeaseUntil and NextDeadline are the row's.
 	LeaseUntil, NextDeadline Time
-	// Due is the row's DueKindOf, and DueAt the time from which it counts; it is kept beside the row.
+	// Due is the row's DueKindOf, and DueAt the time from which it counts; both are stored with the row.
 	Due   store.DueKind
 	DueAt Time
-	// SweepAt is the time from which it is worth looking whether a root has expired; it is kept beside the row.
+	// SweepAt is the time from which a root may have expired; it is stored with the row.
 	SweepAt Time
-	// Context says that the columns of the user context have changed: UserID, Tags, Metadata, ExpiresAt.
+	// Context is set if the user context has changed: UserID, Tags, Metadata, ExpiresAt.
 	Context bool
-	// DropStop removes the session's stop request if it is aimed at that run.
+	// DropStop removes the session's stop request if it is for that run.
 	DropStop string
 
-	// Cut, if not nil, is done before anything is inserted.
+	// Cut, if not nil, is applied before anything is inserted.
 	Cut *Cut
 	// Initial is the keyframe at position 0 of a new session.
 	Initial json.RawMessage
@@ -50,8 +50,8 @@ type Delta struct {
 	Messages     []cairn.Message
 	// State, if not nil, is inserted.
 	State *StatePiece
-	// EndRun updates the run of its ID: all but Turn, StartedAt, StartSequence, FirstMessage and Before, which are left, see
-	// [Delta.Ended]. If RunOver, its EndedAt is open.
+	// EndRun updates the run of its ID: all but Turn, StartedAt, StartSequence, FirstMessage and Before, see
+	// [Delta.Ended]. If RunOver is set, its EndedAt is open.
 	EndRun  *cairn.Run
 	RunOver bool
 	// StartRun and Checkpoint are inserted.
@@ -59,23 +59,23 @@ type Delta struct {
 	Checkpoint *cairn.Checkpoint
 	// Calls are inserted or updated.
 	Calls []Call
-	// Enqueue is put at the end of the queue, and Dequeue names a turn that is in it and is removed.
+	// Enqueue is appended to the queue; Dequeue names a queued turn to remove.
 	Enqueue *store.QueuedTurn
 	Dequeue string
-	// Cache is put in place of the entries of the same keys, then CacheDrop is removed.
+	// Cache replaces the entries of the same keys; then CacheDrop is removed.
 	Cache     []store.CacheEntry
 	CacheDrop []string
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
 
-	undated []cairn.Message  // Messages as they came, if some have no time
-	holders int64            // how many the lease of a new session has had
-	made    cairn.Checkpoint // what Checkpoint is
+	undated []cairn.Message  // Messages as given, if some have no time
+	holders int64            // how many holders a new session's lease has had
+	made    cairn.Checkpoint // what Checkpoint points to
 }
 
-// Cut removes what came after a place in the session's past: the messages from the index Messages on, the state pieces
-// after the position State, and the checkpoints with a number above Checkpoint. The piece at State must still be there when
-// the cut is written, for pruning does not change the version.
+// Cut removes the history after a rewind point: the messages from the index Messages on, the state pieces after the
+// position State, and the checkpoints with a number above Checkpoint. The piece at State must still exist when the cut
+// is written, since pruning does not change the version.
 type Cut struct {
 	Messages   int
 	State      int64
@@ -88,7 +88,7 @@ type StatePiece struct {
 	Keyframe bool  `json:"keyframe,omitempty"`
 	// Data is the whole state, or the operations, as JSON. The sizes on the row count its bytes.
 	Data json.RawMessage `json:"data"`
-	// Ops are the operations, unless it is a keyframe; nil where they are still to be read from Data, see Changes.
+	// Ops are the operations, unless it is a keyframe; nil if they must be read from Data, see Changes.
 	Ops []cairn.Op `json:"-"`
 }
 
@@ -119,14 +119,14 @@ func (p *StatePiece) Changes() ([]cairn.Op, error) {
 // Call is the row of a pending call. Its key is RootID and ID.
 type Call struct {
 	Row cairn.PendingCall
-	// Seen is a condition: the version of the row that is there and belongs to the same session; 0 if there must be none. A
-	// row that is there keeps its CreatedAt, see [Call.On].
+	// Seen is a condition: the version of the existing row, which must belong to the same session; 0 requires that
+	// there is none. An existing row keeps its CreatedAt, see [Call.On].
 	Seen int64
 	// Deadline is the row's.
 	Deadline Time
 }
 
-// On returns the row that is to stand in place of old, or nil for none.
+// On returns the row that replaces old, or nil for none.
 func (c *Call) On(old *cairn.PendingCall) *cairn.PendingCall {
 	row := c.Row
 	if old != nil {
@@ -135,7 +135,7 @@ func (c *Call) On(old *cairn.PendingCall) *cairn.PendingCall {
 	return &row
 }
 
-// Ended returns the run that is to stand in place of old, which EndRun updates.
+// Ended returns the run that replaces old, which EndRun updates.
 func (d *Delta) Ended(old *cairn.Run) *cairn.Run {
 	run := *d.EndRun
 	run.Turn, run.StartedAt, run.StartSequence = old.Turn, old.StartedAt, old.StartSequence
@@ -143,18 +143,18 @@ func (d *Delta) Ended(old *cairn.Run) *cairn.Run {
 	return &run
 }
 
-// Time is a time that a delta writes. The zero value writes that there is none.
+// Time is a time that a delta writes. The zero value writes no time.
 type Time struct {
-	// Kept leaves what is stored, which may have changed since the row was seen.
+	// Kept keeps the stored time, which may have changed since the row was read.
 	Kept bool
-	// At is a time that is known; zero for none.
+	// At is a known time; zero for none.
 	At time.Time
 	// Open is the store's now + In, or At if that is set and earlier.
 	Open bool
 	In   time.Duration
 }
 
-// On returns the time when it is now at the store, where was is stored.
+// On returns the time to write when the store's time is now and was is stored.
 func (t Time) On(now, was time.Time) time.Time {
 	if t.Kept {
 		return was
@@ -177,9 +177,9 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// At fills in every time that is open, as of the store's time now, and returns Row, which is the answer to the commit once
-// the delta is written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the end of the
-// lease that was seen: a store that may have renewed it since puts its own there.
+// At sets every open time to the store's time now, and returns Row, which is the answer to the commit once the delta is
+// written. It may be called again, with another time. Where LeaseUntil is Kept, the row has the lease's end as read: a
+// store in which it may have been renewed since sets its own.
 func (d *Delta) At(now time.Time) *cairn.Session {
 	now = stored(now)
 	row := d.RowAt(now)
@@ -205,7 +205,7 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	return row
 }
 
-// RowAt is At for the row alone, for stores whose server fills in all other times.
+// RowAt is At for the row alone, for stores whose server sets all other times.
 func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	now = stored(now)
 	row := d.Row
@@ -219,7 +219,7 @@ func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	return row
 }
 
-// dated returns messages with a time where there is none.
+// dated sets the time of messages without one.
 func dated(list []cairn.Message, now time.Time) []cairn.Message {
 	list = slices.Clone(list)
 	for i := range list {

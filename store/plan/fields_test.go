@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// everyPart is a commit with each of its parts, and as little as can be in them.
+// everyPart is a commit with each of its parts, and as little as possible in them.
 func everyPart() *store.Commit {
 	return &store.Commit{
 		Create: &cairn.Session{Agent: "support", Secret: "x", Incarnation: "x", Name: "x"},
@@ -28,7 +28,7 @@ func everyPart() *store.Commit {
 	}
 }
 
-// settled are the fields of a commit that it does not decide: what is in them makes no difference.
+// settled are the fields whose values in a commit make no difference.
 var settled = []string{
 	// What a new session has is what Commit.Create lists.
 	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.RunID", "Create.Turn", "Create.Step",
@@ -40,15 +40,15 @@ var settled = []string{
 	"Checkpoint.StatePosition", "Checkpoint.CreatedAt",
 	"Calls.Call.RootID", "Calls.Call.SessionID", "Calls.Call.UserID", "Calls.Call.Agent", "Calls.Call.Version", "Calls.Call.UpdatedAt",
 	"Calls.Call.CreatedAt",
-	"EndRun.EndedAt", // is the commit's, unless the run goes on: see TestEndOfARun
+	"EndRun.EndedAt", // the commit's, unless the run is still running: see TestEndOfARun
 }
 
-// outcome is what comes of a commit: on a session in the middle of a run, and on none.
+// outcome is what comes of a commit on a session in the middle of a run, and on none.
 func outcome(t *testing.T, c *store.Commit) string {
 	t.Helper()
 	var parts []string
 	for _, seen := range []*plan.Seen{{ID: "s", Row: session(), Checkpoints: 1, Doubt: true}, {ID: "s", Doubt: true}} {
-		for _, without := range []bool{false, true} { // a session that is made has no run to end
+		for _, without := range []bool{false, true} { // a new session has no run to end
 			own := *c
 			if without {
 				own.EndRun = nil
@@ -82,7 +82,7 @@ func answer(n plan.Needs, seen *plan.Seen) {
 	}
 }
 
-// dump writes all that a value has, private fields and what does not encode as well.
+// dump writes all of a value, unexported fields and what does not encode as well.
 func dump(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -136,7 +136,7 @@ func each(path string, v reflect.Value, fn func(path string, leaf reflect.Value)
 	}
 }
 
-// fill gives a field a value that is another than the one that everyPart has.
+// fill gives a field another value than the one that everyPart has.
 func fill(field reflect.Value) {
 	if action, is := field.Addr().Interface().(*store.LeaseAction); is {
 		*action = store.LeaseRenew
@@ -145,7 +145,7 @@ func fill(field reflect.Value) {
 	sample.Fill(field.Addr().Interface())
 }
 
-// A field that is added to a commit, or to a row that it brings, has to mean something.
+// A field that is added to a commit, or to a row that it brings, must change the delta.
 func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 	t.Parallel()
 	var paths []string
@@ -175,7 +175,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 	}
 }
 
-// A field of a delta that no commit sets is none.
+// Some commit sets each field of a delta.
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: time.Hour}},
@@ -209,7 +209,7 @@ func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	}
 }
 
-// The end of a run is the time of its commit, and that of one that goes on is the caller's.
+// A run's end is the time of its commit; a running run keeps the caller's.
 func TestEndOfARun(t *testing.T) {
 	t.Parallel()
 	own := seenAt.Add(-time.Hour)

@@ -14,9 +14,9 @@ func Fenced(row *cairn.Session, token int64) error {
 	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", row.ID, token, row.Lease.Token)
 }
 
-// Stopped returns the stop request that stands once stop has been asked for: stop itself, which the store gives its time, or
-// the one that stood before, which is not written again. standing is nil for none. The error is the conflict of a run that
-// does not hold the session.
+// Stopped returns the outstanding stop request after stop was requested: stop itself, whose time the store sets, or the
+// earlier one, which is not written again. standing is nil for none. The error is the conflict of a run that does not
+// hold the session.
 func Stopped(row *cairn.Session, standing *cairn.Stop, stop cairn.Stop) (stands cairn.Stop, write bool, err error) {
 	if row.Status != cairn.SessionActive || row.RunID != stop.RunID {
 		return stop, false, store.Conflict(cairn.CodeNotRunning, row, "session %q: run %q is not running", row.ID, stop.RunID)

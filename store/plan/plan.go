@@ -45,7 +45,7 @@ func of(c *store.Commit, seen *Seen) (*Delta, error) {
 	return d, d.advance(c, seen.Row)
 }
 
-// refuses returns the conflict of a commit's guard with the row, as of the time when it was seen.
+// refuses returns the conflict of a commit's guard with the row, at the time when the row was read.
 func refuses(c *store.Commit, row *cairn.Session) error { return c.Guard.Check(row, row.AsOf) }
 
 // create makes the delta of a commit that creates its session.
@@ -74,7 +74,7 @@ func create(c *store.Commit, seen *Seen) (*Delta, error) {
 	return d, d.advance(c, &before)
 }
 
-// back takes the row back to where the commit says, if it says so.
+// back moves the row back to the commit's rewind point, if it has one.
 func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	row := d.Row
 	switch {
@@ -110,7 +110,7 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	return nil
 }
 
-// advance works the rest of a commit out, on a row that is where it begins. before is the row as it was seen.
+// advance computes the rest of a commit. d.Row is where it begins; before is the row as it was read.
 func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	row := d.Row
 	row.Version++
@@ -212,7 +212,8 @@ func (d *Delta) context(c *store.Commit) {
 	}
 }
 
-// sweepAt returns the time from which it is worth looking whether a root has expired. A look that comes too early puts it
+// sweepAt returns the time from which a root may have expired. A check that comes too early defers it, by
+// [store.SweepAt].
 // off, by [store.SweepAt].
 func sweepAt(row *cairn.Session) Time {
 	if row.ID != row.RootID || row.TTL <= 0 && row.ExpiresAt.IsZero() {
@@ -221,7 +222,7 @@ func sweepAt(row *cairn.Session) Time {
 	return Time{At: row.ExpiresAt, Open: row.TTL > 0, In: row.TTL}
 }
 
-// wait says what the session waits for, and from when on it is due for that.
+// wait sets what the session is suspended for, and from when on it is due.
 func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	row := d.Row
 	d.NextDeadline = Time{At: row.NextDeadline}
@@ -231,7 +232,7 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	}
 	known := *row
 	if d.NextDeadline.Open {
-		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any: that there is one is what counts
+		known.NextDeadline = d.NextDeadline.On(time.UnixMicro(0), time.Time{}) // any time: only whether there is one counts
 	}
 	switch d.Due = store.DueKindOf(&known); d.Due {
 	case "":
@@ -244,7 +245,7 @@ func (d *Delta) wait(c *store.Commit, before *cairn.Session) {
 	}
 }
 
-// calls takes over the writes of calls, and refuses those that are based on another version than the one that was seen.
+// calls takes over the writes of calls, and refuses those based on another version than the one read.
 func (d *Delta) calls(c *store.Commit, seen *Seen) error {
 	row := seen.Row
 	if row == nil {
@@ -267,7 +268,7 @@ func (d *Delta) calls(c *store.Commit, seen *Seen) error {
 	return nil
 }
 
-// fillCalls gives the calls what they have from the session.
+// fillCalls sets the fields of calls that come from the session.
 func (d *Delta) fillCalls() {
 	for i := range d.Calls {
 		call := &d.Calls[i].Row

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// RowOf returns the row of a session that is created from what from says, see [store.Commit]. Its times are open, and so
-// is its token, as in [Delta].Row.
+// RowOf returns the row of a new session from Create, see [store.Commit]. Its times and its token are open, as in
+// [Delta].Row.
 func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
@@ -29,14 +29,14 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	return row
 }
 
-// Taken returns the error for a commit whose OnceRun and OnceStep the session does not have, and which was still refused
-// for a key that is taken: that of its checkpoint, under another step.
+// Taken returns the error for a commit whose OnceRun and OnceStep the session does not have, and which was still
+// refused because of a unique key: its checkpoint's id is taken by another step.
 func Taken(session string, cause error) error {
 	return cairn.Errorf(cairn.CodeInvalid, "session %q has a run or checkpoint of that id: %w", session, cause)
 }
 
-// Branch returns the delta that creates the session to with a state and the first messages of another session, which the
-// store copies: to has Version 1, no runs and no checkpoints.
+// Branch returns the delta that creates the session to with a state and the first messages of another session, which
+// the store copies: to has Version 1, no runs and no checkpoints.
 func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
 	row := RowOf(to, to.ID)
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))

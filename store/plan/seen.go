@@ -8,54 +8,54 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Seen is what a store knows of a session when it plans a commit, all of it from one moment.
+// Seen is what a store knows of a session when it plans a commit, all of it from one point in time.
 type Seen struct {
 	// ID is the session's.
 	ID string
-	// Row is the session's row; nil if there is no such session. Nothing changes it.
+	// Row is the session's row; nil if there is no such session. It is read only.
 	Row *cairn.Session
 	// Checkpoints is the number of the last checkpoint that the session was given; 0 if it never had one.
 	Checkpoints int64
-	// Doubt asks for everything that the conditions of a write would find out as well. It is for the look after a write whose
-	// conditions did not hold, and for stores to which a look costs less than such a write.
+	// Doubt asks for everything that the conditions of a write would detect as well. Set it after a write whose
+	// conditions did not hold, and in stores where a read is cheaper than such a write.
 	Doubt bool
 
-	// What follows answers Needs; it is left alone where nothing was asked.
+	// The following fields answer Needs and stay zero where nothing was asked.
 
 	// Happened answers Needs.Happened.
 	Happened bool
-	// Runs are those of Needs.Runs that are there, by id.
+	// Runs are those of Needs.Runs that exist, by id.
 	Runs map[string]*cairn.Run
 	// Checkpoint is nil if there is none of that id.
 	Checkpoint *cairn.Checkpoint
-	// State has the position that was asked for with the sizes that belong to it; nil if it is not kept.
+	// State is the requested position with its sizes; nil if it is not kept.
 	State *cairn.StatePosition
 	// Queue are the ids of the turns in the session's queue.
 	Queue []string
-	// Calls are those of Needs.Calls that are there, by id.
+	// Calls are those of Needs.Calls that exist, by id.
 	Calls map[string]CallSeen
 
 	asked Needs
 }
 
-// CallSeen is what a commit has to know of the row of a pending call.
+// CallSeen is what a plan needs of the row of a pending call.
 type CallSeen struct {
 	SessionID string
 	Version   int64
 }
 
-// Needs says what a store is to read for a commit beside the row. The zero value is nothing.
+// Needs says what a store must read for a commit beside the row. The zero value is nothing.
 type Needs struct {
-	// Happened asks whether the session has a run of the id RunID or a checkpoint of the step StepID; an empty one does not
-	// count.
+	// Happened asks whether the session has a run with the id RunID or a checkpoint of the step StepID; an empty one is
+	// ignored.
 	Happened      bool
 	RunID, StepID string
 	// Runs asks for the runs of these ids.
 	Runs []string
 	// Checkpoint asks for the one of that id.
 	Checkpoint string
-	// State asks for the sizes that belong to the state at Position: those of the last keyframe up to it, and of the changes
-	// from there to it.
+	// State asks for the sizes of the state at Position: those of the last keyframe up to it, and of the changes from
+	// there to it.
 	State    bool
 	Position int64
 	// Queue asks for the ids of the turns in the queue.
@@ -69,8 +69,8 @@ func (n *Needs) none() bool {
 	return !n.Happened && len(n.Runs) == 0 && n.Checkpoint == "" && !n.State && !n.Queue && len(n.Calls) == 0
 }
 
-// Work makes the delta of a commit. read is called with what has to be read, and answers in seen; it may be called several
-// times, where the answer to one question raises another. No delta and no error mean that the commit has happened before.
+// Work makes the delta of a commit. It calls read with what must be read, which sets it in seen; several times, if an
+// answer raises another question. No delta and no error mean that the commit has happened before.
 func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	for {
 		n := missing(c, seen)
@@ -84,8 +84,8 @@ func Work(c *store.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	}
 }
 
-// Try makes the delta of a commit from a row that may be out of date. It returns nil if the row and the commit do not go
-// together, or more has to be read; only [Work] on the row as it is can say what that comes to.
+// Try makes the delta of a commit from a row that may be out of date. It returns nil if the commit does not fit the
+// row, or more must be read; only [Work] with the current row can decide then.
 func Try(c *store.Commit, seen *Seen) *Delta {
 	if n := missing(c, seen); !n.none() {
 		return nil
@@ -109,7 +109,7 @@ func (n *Needs) add(m Needs) {
 	}
 }
 
-// missing returns what has to be read next.
+// missing returns what must be read next.
 func missing(c *store.Commit, seen *Seen) (n Needs) {
 	row := seen.Row
 	if row == nil {
@@ -137,7 +137,7 @@ func missing(c *store.Commit, seen *Seen) (n Needs) {
 	return n
 }
 
-// past asks for where a commit goes back to, and for the run that it ends.
+// past asks for the commit's rewind point, and for the run that it ends.
 func (n *Needs) past(c *store.Commit, seen *Seen) {
 	ask := func(run string) {
 		if !slices.Contains(seen.asked.Runs, run) && !slices.Contains(n.Runs, run) {
@@ -164,7 +164,7 @@ func (n *Needs) past(c *store.Commit, seen *Seen) {
 	}
 }
 
-// target returns the position of the state that a commit goes back to, once it is known.
+// target returns the state position of a commit's rewind point, once it is known.
 func target(c *store.Commit, seen *Seen) (position int64, ok bool) {
 	switch {
 	case c.RewindRun != "":
@@ -185,7 +185,7 @@ func (n *Needs) calls(c *store.Commit, root string, seen *Seen) {
 	}
 }
 
-// keys returns what tells that a commit has happened before: its run and its step. Both are empty if nothing does.
+// keys returns the run and the step by which a repeated commit is recognised; empty for none.
 func keys(c *store.Commit) (run, step string) {
 	if c.StartRun != nil {
 		run = c.StartRun.ID
@@ -196,8 +196,8 @@ func keys(c *store.Commit) (run, step string) {
 	return run, step
 }
 
-// refusable reports whether a commit whose guard holds may be refused all the same, so that one that has happened before has
-// to be known for that.
+// refusable reports whether a commit whose guard holds may still be refused, so that it must be known whether it has
+// happened before.
 func refusable(c *store.Commit, row *cairn.Session) bool {
 	return c.Rewind != "" || c.RewindRun != "" || c.Dequeue != "" || c.EndRun != nil && c.EndRun.ID != row.RunID
 }
