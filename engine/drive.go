@@ -44,32 +44,28 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 		defer e.driven.Done()
 		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
-		err := e.loop(ctx, cancel, b, asked)
+		end, err := e.loop(ctx, cancel, b, asked)
 		e.mu.Lock()
 		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed)
 		if e.driving[r.id] == r { // else this process has taken the run over from itself
 			delete(e.driving, r.id)
 		}
 		e.mu.Unlock()
-		r.err = err
+		r.record, r.err = end.Run, err
 		close(r.done)
 		if r.record == nil {
 			r.lose()
-		}
-		if r.more {
-			e.followOn(beyond, r.session)
-		}
-		if r.ready {
-			e.resumeSoon(beyond, r.session)
+		} else {
+			e.next(beyond, end.Ending)
 		}
 	})
 	return r
 }
 
 // loop drives a run to its end, or lets go of it. It ends ctx.
-func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, asked time.Time) error {
+func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, asked time.Time) (turn.Committed, error) {
 	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
-	_, err := turn.Loop(e.fx.Direct(ctx), b)
+	end, err := turn.Loop(direct{ctx, e}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -78,22 +74,71 @@ func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b tur
 	if err != nil {
 		e.letGo(ctx, b, err)
 	}
+	return end, err
+}
+
+// launch drives the run of a companion's session by itself, if there is one.
+func (e *Engine) launch(ctx context.Context, b *turn.Begun) {
+	if b == nil {
+		return
+	}
+	if err := e.enter(); err != nil {
+		e.letGo(ctx, *b, err)
+		return
+	}
+	e.drive(ctx, *b, time.Now())
+}
+
+// next begins what follows a run that has come to its end here: the next turn of the queue or, for one that was suspended, its
+// resume, if it can be resumed already. A sub-agent's run is followed by what its parent does.
+func (e *Engine) next(ctx context.Context, end turn.Ending) {
+	if end.Run == nil || end.Session.ParentID != "" {
+		return
+	}
+	switch row, suspended := end.Session, end.Run.Suspended; {
+	case row.Queued > 0 && !end.Run.Status.Suspends():
+		e.followOn(ctx, row.ID)
+	case e.opts.AutoResume && suspended != nil && (row.Ready() || len(suspended.Children) > 0):
+		// Its calls, or a sub-agent's, may have had their answers before the session began to wait for them.
+		e.resumeSoon(ctx, row.ID)
+	}
+}
+
+// direct is the scheduler that carries out effects at once, in goroutines where they are parallel.
+type direct struct {
+	ctx context.Context // that of the one loop the scheduler is for
+	e   *Engine
+}
+
+func (d direct) Do(e turn.Effect) error {
+	err := d.e.fx.Run(d.ctx, e)
+	if out, ok := e.Out.(*turn.ChildOut); ok {
+		d.e.launch(d.ctx, out.Launch)
+	}
 	return err
 }
 
-// driveChild drives the run of a sub-agent's session as part of its parent's.
-func (e *Engine) driveChild(ctx context.Context, b turn.Begun) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return e.loop(ctx, cancel, b, time.Now())
+func (d direct) All(n int, branch func(turn.Scheduler, int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := 1; i < n; i++ {
+		wg.Go(func() { errs[i] = branch(d, i) })
+	}
+	errs[0] = branch(d, 0)
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// launch drives the run of a companion's session beside its parent's.
-func (e *Engine) launch(ctx context.Context, b turn.Begun) {
-	if err := e.enter(); err != nil {
-		e.letGo(ctx, b, err)
-		return
+// Child drives the run of a child's session as part of its parent's, whose stop requests it hears.
+func (d direct) Child(of turn.ToolIn, b turn.Begun) error {
+	end, err := d.e.fx.PassStops(d.ctx, of, b)
+	if err != nil {
+		return err
 	}
-	e.drive(ctx, b, time.Now())
+	defer end()
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	_, err = d.e.loop(ctx, cancel, b, time.Now())
+	return err
 }
 
 // letGo leaves a run that could not be driven on to whoever takes it over.
@@ -114,26 +159,6 @@ func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
 	if err != nil {
 		e.opts.Logger.Warn("lease not released; it will run out", "session", b.SessionID, "error", err)
 	}
-}
-
-// ended hears from the effects how a run came out.
-func (e *Engine) ended(ctx context.Context, record *cairn.Run, row *cairn.Session) {
-	if e.opts.Host != nil {
-		e.endedApart(ctx, record, row)
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r := e.driving[record.ID]; r != nil {
-		r.record, r.more = record, row.Queued > 0 && !record.Status.Suspends()
-		r.ready = e.mayBeReady(record, row)
-	}
-}
-
-// mayBeReady reports whether a run that has just been suspended is to be resumed if it can: its calls, or a sub-agent's, may
-// have had their answers before the session began to wait for them.
-func (e *Engine) mayBeReady(record *cairn.Run, row *cairn.Session) bool {
-	return e.opts.AutoResume && record.Suspended != nil && (row.Ready() || len(record.Suspended.Children) > 0)
 }
 
 // heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.

@@ -192,7 +192,6 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	})
 	e.fx = effects.New(e.runs, effects.Config{
 		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
-		Ended: e.ended, Drive: e.driveChild, Launch: e.launch,
 	})
 	return e, nil
 }

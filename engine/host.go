@@ -124,6 +124,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 		stop = e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL)).stop
 	}
 	out, err := e.fx.Carry(ctx, name, in)
+	e.after(ctx, out)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -134,7 +135,22 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 		e.abandoned = true
 		e.mu.Unlock()
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// after begins what an effect of a host's run has left to be driven: a companion's run, or what follows the end of the run.
+func (e *Engine) after(ctx context.Context, out any) {
+	switch out := out.(type) {
+	case turn.ChildOut:
+		e.launch(ctx, out.Launch)
+	case turn.Committed:
+		e.next(ctx, out.Ending)
+	case turn.Told:
+		e.next(ctx, out.Ending)
+	}
 }
 
 // hand hands a run that was begun to the host. The caller has entered.
@@ -146,15 +162,4 @@ func (e *Engine) hand(ctx context.Context, b turn.Begun) *Run {
 		e.letGo(ctx, b, err) // the turn has begun: a worker takes it over
 	}
 	return r
-}
-
-// endedApart is told of a run that an effect here has brought to its end.
-func (e *Engine) endedApart(ctx context.Context, record *cairn.Run, row *cairn.Session) {
-	switch {
-	case row.ParentID != "":
-	case row.Queued > 0 && !record.Status.Suspends():
-		e.followOn(ctx, row.ID)
-	case e.mayBeReady(record, row):
-		e.resumeSoon(ctx, row.ID)
-	}
 }

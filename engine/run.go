@@ -32,8 +32,6 @@ type Run struct {
 	lose   context.CancelFunc
 	record *cairn.Run // set before done is closed if the run came to its end here
 	err    error      // why it did not
-	more   bool       // turns are queued behind it
-	ready  bool       // what it waits for may be there already
 }
 
 // ID returns the run's id.

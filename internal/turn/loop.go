@@ -72,6 +72,9 @@ type ChildOut struct {
 	ToolOut
 	// Drive is a run of the other agent's session that is to be driven before the call goes on.
 	Drive *Begun `json:"drive,omitempty"`
+	// Launch is a run of the other agent's session that is to be driven by itself, whether or not the effect failed. The
+	// process that carried the effect out begins with that before it answers.
+	Launch *Begun `json:"-"`
 }
 
 // Committed is the outcome of a step's end.
@@ -81,10 +84,18 @@ type Committed struct {
 	Status cairn.RunStatus `json:"status,omitempty"`
 	// Tell says that hooks are to hear of the end.
 	Tell bool `json:"tell,omitempty"`
+	Ending
 }
 
 // Told is the outcome of telling hooks of a run's end.
-type Told struct{}
+type Told struct{ Ending }
+
+// Ending is a run that has come to its end in this process, with the session as that left it. A run whose hooks are still to
+// hear of its end has not. It stays in the process that carried the effect out.
+type Ending struct {
+	Run     *cairn.Run     `json:"-"`
+	Session *cairn.Session `json:"-"`
+}
 
 // The names of the effects.
 const (

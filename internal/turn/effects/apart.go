@@ -16,21 +16,19 @@ import (
 // have left it finds in the store; what this process has in memory of the session it uses as long as the store has nothing
 // newer. An effect may be carried out again: what it had done is not done twice. The error is ErrFenced if somebody else
 // has taken the session over.
-func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
+//
+// The output is there beside an error, too, for what it says of runs that have ended or are to be driven.
+func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (out any, err error) {
 	var asked turn.ChildIn // the one with the most to say
 	if err := json.Unmarshal(in, &asked); err != nil {
 		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
 	}
-	out, err := fx.carry(ctx, name, asked)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(out)
+	return fx.carry(ctx, name, asked)
 }
 
 func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out any, err error) {
 	if name == turn.EffectTell {
-		return turn.Told{}, fx.tell(ctx, in.Position, in.Failed)
+		return fx.tell(ctx, in.Position, in.Failed)
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)

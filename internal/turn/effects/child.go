@@ -30,7 +30,7 @@ func (fx *Effects) Child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, e
 	return fx.child(ctx, l, a, in)
 }
 
-func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn) (turn.ChildOut, error) {
+func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, in turn.ChildIn) (out turn.ChildOut, err error) {
 	c, err := l.Calling(in.ToolIn)
 	if err != nil {
 		return turn.ChildOut{}, err
@@ -51,6 +51,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 		return turn.ChildOut{}, nil
 	}
 	v := &visit{fx: fx, ctx: ctx, work: work, a: a, l: l, c: c, s: fx.Scope(l, l.Step.Number, l.Step.Below(nil)...), driven: in.Driven}
+	defer func() { out.Launch = v.launch }()
 	if began != nil {
 		v.child, v.agent = began.ChildID, began.Agent
 		v.s.Resume(began.Writes)
@@ -118,6 +119,7 @@ type visit struct {
 	agent     string
 	driven    string            // the run that was driven for this call since it was last asked
 	drive     *turn.Begun       // the run that is to be driven next, if any
+	launch    *turn.Begun       // the run that was begun and is to be driven by itself, if any
 	waiting   *cairn.Suspension // what the other session waits for, if it does
 	run       *cairn.Run        // what the other session came to, if it did
 }
@@ -361,16 +363,16 @@ func (v *visit) further(begin func() (turn.Begun, error)) (*cairn.Run, error) {
 	}
 }
 
-// driveChild drives the run of a child's session beside its parent's, which it hears to stop.
-func (fx *Effects) driveChild(ctx context.Context, of turn.ToolIn, b turn.Begun) error {
+// PassStops passes stop requests for the run of a call on to the child's run that the call asked for, while that is driven in
+// this process: until end is called.
+func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) (end func(), err error) {
 	l, _, err := fx.hold(of.Position)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	work, key := l.Work(ctx)
-	defer l.Release(key)
-	defer context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })()
-	return fx.Drive(ctx, b)
+	stop := context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })
+	return func() { stop(); l.Release(key) }, nil
 }
 
 // goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove

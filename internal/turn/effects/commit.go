@@ -75,8 +75,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	if out.End == nil {
 		return turn.Committed{}, nil
 	}
-	tell := fx.ended(ctx, a, l, out.End, fx.opened(ctx, l, opening, out))
-	return turn.Committed{Ended: true, Status: out.End.Status, Tell: tell}, nil
+	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
 }
 
 // publish puts on the log what the step came to, its calls that were closed first.
@@ -444,7 +443,7 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 
 // ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
 // run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
-func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) (tell bool) {
+func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
 	for _, ev := range journal.Pending(run.Steps, opened) {
 		l.Emit.Event(ev)
 	}
@@ -458,20 +457,21 @@ func (fx *Effects) ended(ctx context.Context, a *cairn.Agent, l *session.Live, r
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.Row.ID, "run", run.ID, "error", err)
 	}
-	tell = l.Hooks().HearEnd(run)
-	if tell && !fx.Apart {
-		fx.RunEnded(ctx, l, run)
+	out := turn.Committed{Ended: true, Status: run.Status}
+	if l.Hooks().HearEnd(run) {
+		if out.Tell = fx.Apart; !fx.Apart {
+			fx.RunEnded(ctx, l, run)
+		}
 	}
 	l.LogLast = l.Emit.Position()
 	l.Emit.Close()
-	row := l.Row
+	if !out.Tell {
+		out.Run, out.Session = run, l.Row
+	}
 	if run.Status.Suspends() || l.Spoiled { // what comes next depends on what others answer
 		fx.Cache.Drop(l)
 	} else {
 		fx.Cache.Park(l)
 	}
-	if tell = tell && fx.Apart; !tell && fx.Ended != nil {
-		fx.Ended(ctx, run, row)
-	}
-	return tell
+	return out
 }

@@ -305,7 +305,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 		case err != nil:
 			return failure(v.c.Use, err), nil
 		default:
-			v.fx.Launch(v.ctx, b)
+			v.launch = &b
 		}
 	}
 	result, err := v.tell(companionStatus{Name: name, Session: v.child, Agent: kind.Agent.Name, Status: "running"}, nil)

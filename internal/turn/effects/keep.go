@@ -57,7 +57,6 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		}
 		l.Sees(row, fx.Now())
 		l.Spoiled = true
-		tell := fx.ended(ctx, a, l, &run, nil)
-		return turn.Committed{Ended: true, Status: run.Status, Tell: tell}, nil
+		return fx.ended(ctx, l, &run, nil), nil
 	}
 }

@@ -60,21 +60,21 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 
 // tell tells the hooks of the end of a run whose effects run apart. If it is carried out again they hear of it again:
 // by then nobody holds the session's lease, under which it could be remembered.
-func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) error {
+func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) (told turn.Told, err error) {
 	a, err := fx.Agent(at.Agent)
 	if err != nil {
-		return err
+		return told, err
 	}
 	row, err := store.Load(ctx, fx.Store, at.SessionID)
 	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
-		return nil
+		return told, nil
 	}
 	if err != nil {
-		return err
+		return told, err
 	}
 	l, err := fx.Over(ctx, row, at.RunID, row.MessageCount)
 	if err != nil {
-		return err
+		return told, err
 	}
 	defer l.Emit.Close()
 	fx.Drives(l, a, hooksOf(ctx))
@@ -84,10 +84,8 @@ func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Er
 		fx.RunEnded(ctx, l, l.Run)
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return told, context.Cause(ctx)
 	}
-	if fx.Ended != nil {
-		fx.Ended(ctx, l.Run, l.Row)
-	}
-	return l.Emit.Flush(ctx)
+	told.Run, told.Session = l.Run, l.Row
+	return told, l.Emit.Flush(ctx)
 }
