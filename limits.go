@@ -123,6 +123,9 @@ func (p *Part) validate() error {
 	if r := p.Result; r != nil {
 		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
 			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output))
+		if end := r.Child; err == nil {
+			err = cmp.Or(CheckText("tool_result.child", end.SessionID), CheckText("tool_result.child", end.Agent), CheckText("tool_result.child", string(end.Status)))
+		}
 		if err != nil {
 			return err
 		}
@@ -194,8 +197,9 @@ func (s *Suspension) validate() error {
 	for i := range s.Calls {
 		err = cmp.Or(err, s.Calls[i].validate())
 	}
-	for _, id := range s.Children {
-		err = cmp.Or(err, CheckText("suspended.children", id))
+	for _, c := range s.Children {
+		err = cmp.Or(err, CheckText("suspended.children", c.CallID), CheckText("suspended.children", c.SessionID),
+			CheckText("suspended.children", c.Agent), CheckText("suspended.children", string(c.Kind)))
 	}
 	return err
 }

@@ -104,6 +104,8 @@ type ToolResult struct {
 	// Background is the session of a companion that the call left at work. A later message of [OriginCompanion] reports what
 	// that came to.
 	Background string `json:"background,omitempty"`
+	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without its outcome.
+	Child ChildEnd `json:"child,omitzero"`
 }
 
 // File is a file or image in a message: its bytes, or an address the provider fetches.

@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/ids"
@@ -278,6 +279,27 @@ type Suspension struct {
 	StepID string `json:"step_id"`
 	// Calls are the open calls of the session and of its children, at any depth.
 	Calls []CallRef `json:"calls,omitempty"`
-	// Children are the sessions of sub-agents that wait.
-	Children []string `json:"children,omitempty"`
+	// Children are the sessions that wait in their turn, each with the call that waits for it, in the order of the calls.
+	Children []ChildRef `json:"children,omitempty"`
+}
+
+// ChildRef names the session of another agent that a call consults.
+type ChildRef struct {
+	CallID    string    `json:"call_id"`
+	SessionID string    `json:"session_id"`
+	Agent     string    `json:"agent"`
+	Kind      ChildKind `json:"kind"`
+}
+
+// Awaits reports whether a call waits for a session. A nil suspension waits for none.
+func (s *Suspension) Awaits(sessionID string) bool {
+	return s != nil && slices.ContainsFunc(s.Children, func(c ChildRef) bool { return c.SessionID == sessionID })
+}
+
+// ChildEnd says how a session ended whose parent no longer waits for it.
+type ChildEnd struct {
+	SessionID string `json:"session_id"`
+	Agent     string `json:"agent"`
+	// Status is that of the session's last run; empty if there is none.
+	Status RunStatus `json:"status,omitempty"`
 }

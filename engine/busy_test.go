@@ -161,7 +161,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 	eng := open(t, st, bot(scripted.New(scripted.Call("helper", map[string]string{"input": "help"})), cairn.SubAgent(helper)))
 	res := turn(t, eng, "s", "go")
 	wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
-	wantError(t, eng.Delete(t.Context(), res.Suspended.Children[0]), cairn.ErrInvalid)
+	wantError(t, eng.Delete(t.Context(), res.Suspended.Children[0].SessionID), cairn.ErrInvalid)
 	if err := eng.Delete(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}

@@ -287,7 +287,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return run.Suspended != nil && slices.Contains(run.Suspended.Children, child.ID), nil
+	return run.Suspended.Awaits(child.ID), nil
 }
 
 // worksAlone reports whether a child is a companion that goes on by itself. One that is waited for is its parent's to go

@@ -72,8 +72,8 @@ func (b *bench) waitElsewhere(t *testing.T) map[string]string {
 		for _, c := range res.Suspended.Calls {
 			names[strings.ToUpper(c.Tool)] = c.ID
 		}
-		for _, id := range res.Suspended.Children {
-			names["CHILD"] = id
+		for _, c := range res.Suspended.Children {
+			names["CHILD"] = c.SessionID
 		}
 		b.clock = b.clock.Add(time.Minute)
 	}

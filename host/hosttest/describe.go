@@ -153,8 +153,8 @@ func runLine(r *cairn.Run) string {
 		for _, c := range s.Calls {
 			fmt.Fprintf(&b, " %s", c.ID)
 		}
-		for _, id := range s.Children {
-			fmt.Fprintf(&b, " %s", id)
+		for _, c := range s.Children {
+			fmt.Fprintf(&b, " %s", c.SessionID)
 		}
 	}
 	if r.Error != nil {

@@ -129,6 +129,9 @@ func (w *writer) part(p *cairn.Part) {
 		if result.Background != "" {
 			w.text("background", result.Background)
 		}
+		if result.Child != (cairn.ChildEnd{}) {
+			w.value("child", result.Child)
+		}
 		w.data = append(w.data, '}')
 	}
 	if p.File != nil {

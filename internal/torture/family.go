@@ -28,8 +28,7 @@ func (h *History) awaits(child string) bool {
 	if len(h.Runs) == 0 || h.Session.Status != cairn.SessionPaused {
 		return false
 	}
-	s := h.Runs[len(h.Runs)-1].Suspended
-	return s != nil && slices.Contains(s.Children, child)
+	return h.Runs[len(h.Runs)-1].Suspended.Awaits(child)
 }
 
 // childrenBelong finds sessions that nobody consulted, that were begun by more than one call though they are nobody's

@@ -316,7 +316,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 	},
 	"no child waits for a parent that ended": {
 		"its parent ended":  onRoot(func(h *History) { h.Session.Status = cairn.SessionInterrupted }),
-		"for another child": onRoot(func(h *History) { h.suspended().Children[0] = "other" }),
+		"for another child": onRoot(func(h *History) { h.suspended().Children[0].SessionID = "other" }),
 		"still at work":     func(t *Tree) { t.of(grandchild).Session.Status = cairn.SessionActive },
 	},
 	"what a child came to is the result of its call": {
@@ -346,7 +346,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"for a child that ended": func(t *Tree) {
 			_, c := t.call(toolPay, cairn.CallOpen, "")
 			c.Status = cairn.CallAnswered
-			t.session(t.Sessions[0].suspended().Children[0]).Session.Status = cairn.SessionCompleted
+			t.session(t.Sessions[0].suspended().Children[0].SessionID).Session.Status = cairn.SessionCompleted
 		},
 	},
 	"every tool use has one result before the next reply": {

@@ -73,7 +73,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	}
 	if result == nil {
 		if v.waiting != nil {
-			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, ChildID: v.child, Writes: v.s.Writes()}, false)
+			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, Child: c.Child(v.child, v.agent), Writes: v.s.Writes()}, false)
 		}
 		return turn.ChildOut{ToolOut: toolOut(c), Drive: v.drive}, err
 	}
@@ -195,7 +195,7 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	if v.run != nil {
 		f.Consulted.Status = v.run.Status
 	}
-	v.fx.afterSubAgent(v.work, v.l, v.a, v.c, f, v.s)
+	v.s.AfterSubAgent(v.work, v.c, f.Result, f.Consulted.Agent)
 	return f
 }
 
@@ -208,19 +208,6 @@ func consulted(l *session.Live, c *step.Call) *step.Consulted {
 		return &step.Consulted{Agent: c.Tool.Agent.Name, ChildID: childID(l.Row, c.Use.CallID)}
 	}
 	return &step.Consulted{}
-}
-
-func (fx *Effects) afterSubAgent(ctx context.Context, l *session.Live, a *cairn.Agent, c *step.Call, f *step.Result, s *user.Scope) {
-	s.Observe(ctx, "AfterSubAgent", func(h *cairn.Hooks) user.Hook {
-		if h.AfterSubAgent == nil {
-			return nil
-		}
-		shown := *f.Result
-		return user.CallHook(c, func(ctx context.Context, call *cairn.Call) error {
-			h.AfterSubAgent(ctx, call, f.Consulted.Agent, &shown)
-			return nil
-		})
-	})
 }
 
 // consult runs a sub-agent's session and returns the call's result; nil while the session is to be driven or waits, or when

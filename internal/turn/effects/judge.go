@@ -86,7 +86,7 @@ func (fx *Effects) announce(ctx context.Context, a *cairn.Agent, l *session.Live
 	for i := range out.Results.Parts {
 		c := st.Call(out.Results.Parts[i].Result.CallID)
 		if c.Result.Closed && c.Result.Consulted != nil {
-			fx.afterSubAgent(ctx, l, a, c, c.Result, after)
+			after.AfterSubAgent(ctx, c, c.Result.Result, c.Result.Consulted.Agent)
 		}
 		after.Result(ctx, c, out.Results.ID)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
@@ -39,7 +40,9 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		c := &store.Commit{Guard: store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version}, EndRun: &run, Status: cairn.SessionFailed,
 			Lease: store.LeaseChange{Action: store.LeaseRelease}, LogSequence: l.Emit.Position(), DropStaged: true}
 		if l.Row.SuspendedStep != "" {
-			fx.CancelCalls(c, l.Row, l.Messages, l.Calls, "the run failed")
+			if err := fx.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, lifecycle.Leaving, "the run failed"); err != nil {
+				return turn.Committed{}, err
+			}
 		}
 		var row *cairn.Session
 		err := fx.persist(ctx, func() (err error) {

@@ -3,7 +3,6 @@ package effects
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
@@ -112,7 +111,7 @@ func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
 		return err
 	case parent.Status == cairn.SessionActive && (run.ID == of.RunID || run.Kind == cairn.RunResume): // that looks after it
 		return nil
-	case run.Suspended != nil && slices.Contains(run.Suspended.Children, child):
+	case run.Suspended.Awaits(child):
 		return nil
 	}
 	row, err := store.Load(ctx, fx.Store, child)

@@ -76,6 +76,9 @@ func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		for _, r := range messages[i].ToolResults() {
+			if r.Child.SessionID != "" {
+				list = append(list, childEnded(number, r, r.Child))
+			}
 			list = append(list, result(number, r))
 		}
 	}
@@ -165,8 +168,7 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, told Progress) {
 		}
 	}
 	if by := f.Consulted; by != nil && by.ChildID != "" {
-		say(cairn.Event{Type: cairn.EventSubagentEnd, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool,
-			ChildID: by.ChildID, Name: by.Agent, Status: by.Status, IsError: f.Result.IsError})
+		say(childEnded(st.Number, f.Result, cairn.ChildEnd{SessionID: by.ChildID, Agent: by.Agent, Status: by.Status}))
 	}
 	ev := result(st.Number, f.Result)
 	ev.Cached = f.Hit
@@ -181,6 +183,12 @@ func CallBegan(st *step.Step, c *step.Call) cairn.Event {
 // Consults says that a call consults another agent, in a session of its own.
 func Consults(st *step.Step, c *step.Call, agent, childID string) cairn.Event {
 	return cairn.Event{Type: cairn.EventSubagentStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, ChildID: childID, Name: agent, Data: c.Use.Input}
+}
+
+// childEnded says that the consultation of another agent has ended with a result of its call.
+func childEnded(number int, r *cairn.ToolResult, by cairn.ChildEnd) cairn.Event {
+	return cairn.Event{Type: cairn.EventSubagentEnd, Step: number, CallID: r.CallID, Tool: r.Tool,
+		ChildID: by.SessionID, Name: by.Agent, Status: by.Status, IsError: r.IsError}
 }
 
 // result says that a call has ended with a result.

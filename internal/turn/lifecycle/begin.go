@@ -237,7 +237,9 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	c := r.beginning(in, l.LogLast)
 	var withdrawn []cairn.Message
 	if row.SuspendedStep != "" {
-		withdrawn = r.goOn(l, c, in.Kind)
+		if withdrawn, err = r.goOn(ctx, l, c, in.Kind); err != nil {
+			return err
+		}
 	}
 	// The token says which of the sessions that had this id one after the other it is.
 	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !crashed, Lapsed: crashed}
@@ -319,21 +321,23 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 
 // goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
 // carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
-func (r *Runs) goOn(l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message) {
+func (r *Runs) goOn(ctx context.Context, l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message, err error) {
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		r.CancelCalls(c, l.Row, l.Messages, l.Calls, "the conversation went on")
+		if err := r.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, Leaving, "the conversation went on"); err != nil {
+			return nil, err
+		}
 		withdrawn = c.Messages
 		c.Messages = slices.Concat(withdrawn, messages)
-		return withdrawn
+		return withdrawn, nil
 	}
 	for _, call := range l.Calls {
 		if now := l.Row.AsOf; call.Overdue(now) {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // allowed says whether a run of some kind may begin on a session.

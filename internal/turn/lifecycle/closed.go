@@ -16,7 +16,7 @@ import (
 func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
 	a, err := r.Agent(row.Agent)
 	if err != nil || !user.HooksOf(r.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {
-		return user.EndHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil)
+		return user.EndHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil || h.AfterSubAgent != nil)
 	}) {
 		return
 	}
@@ -37,12 +37,16 @@ func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run,
 	}
 }
 
-// AnnounceClosed calls OnMessage and AfterTool for the results with which calls were closed.
+// AnnounceClosed calls AfterSubAgent, OnMessage and AfterTool for the results with which calls were closed.
 func (r *Runs) AnnounceClosed(ctx context.Context, l *session.Live, results []cairn.Message) {
 	s := r.Scope(l, l.Run.Steps).Freeze("after the run has ended")
 	for i := range results {
 		for _, one := range results[i].ToolResults() {
-			s.Result(ctx, &step.Call{Use: transcript.Use(l.Messages, one), Result: &step.Result{Result: one}}, results[i].ID)
+			c := &step.Call{Use: transcript.Use(l.Messages, one), Result: &step.Result{Result: one}}
+			if child := one.Child; child.SessionID != "" {
+				s.AfterSubAgent(ctx, c, one, child.Agent)
+			}
+			s.Result(ctx, c, results[i].ID)
 		}
 	}
 }

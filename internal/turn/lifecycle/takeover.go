@@ -178,7 +178,9 @@ func (r *Runs) settle(ctx context.Context, row *cairn.Session, how cairn.Run) er
 		if err != nil {
 			return err
 		}
-		r.CancelCalls(c, snap.Session, snap.Messages, snap.Calls, "the run was stopped")
+		if err := r.CancelCalls(ctx, c, snap.Session, snap.Messages, snap.Calls, Leaving, "the run was stopped"); err != nil {
+			return err
+		}
 	}
 	if row, err = r.Store.Commit(ctx, row.ID, c); err != nil {
 		return err

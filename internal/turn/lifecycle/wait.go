@@ -21,12 +21,12 @@ func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error)
 	if err != nil {
 		return "", err
 	}
-	var children []string
+	var children []cairn.ChildRef
 	if run.Suspended != nil {
 		children = run.Suspended.Children
 	}
-	for _, id := range children {
-		child, err := store.Load(ctx, r.Store, id)
+	for _, c := range children {
+		child, err := store.Load(ctx, r.Store, c.SessionID)
 		if errors.Is(err, cairn.ErrNotFound) || err == nil && child.Status != cairn.SessionPaused {
 			return "", nil
 		}

@@ -14,9 +14,15 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// CancelCalls adds to a commit what takes back the wait of a session that was seen: what was answered is told, the rest is closed as not
-// executed, and nobody can answer any more. The commit begins or ends the run that the message belongs to.
-func (r *Runs) CancelCalls(c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall, why string) {
+// CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their results,
+// the others are closed as not executed, and no answer is accepted any more. Children that the calls consulted end by the
+// stop. The commit begins or ends the run that the message belongs to.
+func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
+	stop cairn.Stop, why string) error {
+	children, err := r.childEnds(ctx, seen, messages, stop)
+	if err != nil {
+		return err
+	}
 	reply, open := transcript.Unanswered(messages)
 	results := &cairn.Message{Role: cairn.RoleTool, Origin: cairn.OriginWithdrawn}
 	for _, use := range open {
@@ -33,6 +39,9 @@ func (r *Runs) CancelCalls(c *store.Commit, seen *cairn.Session, messages []cair
 				}
 			}
 			c.Calls = append(c.Calls, w)
+		}
+		if result.Child = children[use.CallID]; result.Child.SessionID != "" {
+			c.Usage.SubAgentRuns++
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
 		c.Usage.ToolCalls++
@@ -52,6 +61,7 @@ func (r *Runs) CancelCalls(c *store.Commit, seen *cairn.Session, messages []cair
 		c.Messages = append(c.Messages, r.stamp([]cairn.Message{*results}, run.ID)...)
 	}
 	c.Suspend = &store.Suspend{}
+	return nil
 }
 
 // Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended ends as a stop
@@ -78,17 +88,14 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	if err != nil {
 		return err
 	}
-	var began int64 // sub-agents that were waited for
-	if run.Suspended != nil {
-		began = int64(len(run.Suspended.Children))
-	}
 	run.Status, run.Reason, run.StopReason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason, nil
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
-	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true,
-		Usage: cairn.Usage{SubAgentRuns: began}}
-	r.CancelCalls(c, row, snap.Messages, snap.Calls, "the run was stopped")
+	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true}
+	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, stop, "the run was stopped"); err != nil {
+		return err
+	}
 	after, err := r.Store.Commit(ctx, id, c)
 	if err != nil {
 		return err

@@ -78,9 +78,9 @@ type Wait struct {
 	CallID string `json:"call_id"`
 	// Pending is the row that the commit of the step writes; nil where another session waits.
 	Pending *cairn.PendingCall `json:"pending,omitempty"`
-	// Waiting is what the session ChildID waits for.
+	// Waiting is what the session Child waits for.
 	Waiting *cairn.Suspension `json:"waiting,omitempty"`
-	ChildID string            `json:"child_id,omitempty"`
+	Child   *cairn.ChildRef   `json:"child,omitempty"`
 	Writes  Writes            `json:"writes"`
 }
 

@@ -270,7 +270,7 @@ func (s *Step) Suspension(openedBy string) *cairn.Suspension {
 		switch {
 		case !c.Waits():
 		case c.awaitsChild():
-			w.Children = append(w.Children, c.Wait.ChildID)
+			w.Children = append(w.Children, *c.Wait.Child)
 			w.Calls = append(w.Calls, c.Wait.Waiting.Calls...)
 		default:
 			w.Calls = append(w.Calls, c.Row.CallRef)
@@ -290,6 +290,15 @@ func (c *Call) Finishing() bool {
 // Delegates reports whether the call is one of a sub-agent or a companion.
 func (c *Call) Delegates() bool {
 	return c.Tool != nil && (c.Tool.Delegates())
+}
+
+// Child names the session of the agent that the call consults.
+func (c *Call) Child(sessionID, agent string) *cairn.ChildRef {
+	kind := cairn.ChildCompanion
+	if c.Tool != nil && c.Tool.Agent != nil {
+		kind = cairn.ChildSubAgent
+	}
+	return &cairn.ChildRef{CallID: c.Use.CallID, SessionID: sessionID, Agent: agent, Kind: kind}
 }
 
 // Consults reports whether the call gives an agent something to do.
@@ -350,7 +359,7 @@ func (c *Call) AwaitsCompanion() string {
 	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.Companion {
 		return ""
 	}
-	return c.Wait.ChildID
+	return c.Wait.Child.SessionID
 }
 
 // AwaitsChild reports whether the call waits for another session.

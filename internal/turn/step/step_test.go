@@ -85,12 +85,12 @@ func TestCallThatWaits(t *testing.T) {
 		t.Fatal("a call that people must answer")
 	}
 	asked := &cairn.Suspension{Calls: []cairn.CallRef{{ID: "below"}}}
-	s.Add(&step.Wait{CallID: "b", Waiting: asked, ChildID: "child"})
+	s.Add(&step.Wait{CallID: "b", Waiting: asked, Child: &cairn.ChildRef{CallID: "b", SessionID: "child"}})
 	if s.Status() != cairn.SuspendedStepPartially {
 		t.Errorf("status %s", s.Status())
 	}
 	w := s.Suspension("opener")
-	if w.StepID != "opener" || !reflect.DeepEqual(w.Children, []string{"child"}) || len(w.Calls) != 2 || w.Calls[0].ID != "a" || w.Calls[1].ID != "below" {
+	if w.StepID != "opener" || !w.Awaits("child") || w.Awaits("other") || len(w.Calls) != 2 || w.Calls[0].ID != "a" || w.Calls[1].ID != "below" {
 		t.Errorf("suspension %+v", w)
 	}
 	answer := *row
@@ -180,7 +180,7 @@ func every() []step.Fact {
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
 		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
-		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, ChildID: "child", Writes: w},
+		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, Child: &cairn.ChildRef{CallID: "b", SessionID: "child", Agent: "helper", Kind: cairn.ChildSubAgent}, Writes: w},
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
 			Closed: true, Completion: done, Failed: failed, Feedback: "f", Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
 		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},

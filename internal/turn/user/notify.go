@@ -46,6 +46,20 @@ func (s *Scope) Result(ctx context.Context, c *step.Call, message string) {
 	})
 }
 
+// AfterSubAgent calls AfterSubAgent for the result of a call that consulted an agent.
+func (s *Scope) AfterSubAgent(ctx context.Context, c *step.Call, result *cairn.ToolResult, agent string) {
+	s.Observe(ctx, "AfterSubAgent", func(h *cairn.Hooks) Hook {
+		if h.AfterSubAgent == nil {
+			return nil
+		}
+		shown := *result
+		return CallHook(c, func(ctx context.Context, call *cairn.Call) error {
+			h.AfterSubAgent(ctx, call, agent, &shown)
+			return nil
+		})
+	})
+}
+
 // Message calls OnMessage.
 func (s *Scope) Message(ctx context.Context, m *cairn.Message) {
 	s.Observe(ctx, "OnMessage", func(h *cairn.Hooks) Hook {

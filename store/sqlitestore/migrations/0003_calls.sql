@@ -1,5 +1,6 @@
 -- Sessions that wait for people or children: pending calls, turns that are to follow, the cache of tool results.
 
+ALTER TABLE sessions ADD COLUMN kind   TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN name   TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN secret TEXT NOT NULL DEFAULT '';
 UPDATE sessions SET secret = 'secret_' || lower(hex(randomblob(16)));

@@ -1,0 +1,67 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// childEnds returns how the sessions end that the open calls of a suspended step consulted, by call, if the step's wait is
+// cancelled: as they did, or as the stop has them end. A call that only waits for a companion has not consulted it.
+func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cairn.Message, stop cairn.Stop) (map[string]cairn.ChildEnd, error) {
+	if row.SuspendedStep == "" {
+		return nil, nil
+	}
+	waits, err := r.suspension(ctx, row)
+	if err != nil || waits == nil || len(waits.Children) == 0 {
+		return nil, err
+	}
+	_, open := transcript.Unanswered(messages)
+	ends := map[string]cairn.ChildEnd{}
+	for _, c := range waits.Children {
+		i := slices.IndexFunc(open, func(u *cairn.ToolUse) bool { return u.CallID == c.CallID })
+		if i < 0 || c.Kind == cairn.ChildCompanion && !step.ConsultsCompanion(open[i].Tool) {
+			continue
+		}
+		end := cairn.ChildEnd{SessionID: c.SessionID, Agent: c.Agent}
+		child, err := store.Load(ctx, r.Store, c.SessionID)
+		switch {
+		case errors.Is(err, cairn.ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			end.Status = stoppedStatus(child.Status, stop)
+		}
+		ends[c.CallID] = end
+	}
+	return ends, nil
+}
+
+// suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended, which
+// others may have resumed since without coming to the step's end.
+func (r *Runs) suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
+	for id := row.RunID; id != ""; {
+		run, err := store.FindRun(ctx, r.Store, row.ID, id)
+		if err != nil || run.Suspended != nil {
+			return run.Suspended, err
+		}
+		id = run.PreviousRunID
+	}
+	return nil, nil
+}
+
+// stoppedStatus is how the last run of a session ends that is stopped, if it has not ended yet.
+func stoppedStatus(s cairn.SessionStatus, stop cairn.Stop) cairn.RunStatus {
+	switch {
+	case s == cairn.SessionCompleted:
+		return cairn.RunCompleted
+	case s == cairn.SessionFailed, s != cairn.SessionInterrupted && stop.Kind == cairn.StopAbort:
+		return cairn.RunFailed
+	}
+	return cairn.RunInterrupted
+}
