@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A floor writes the bytes of Cairn's step into Cairn's tables or keys with the one statement or script that somebody would
-// write by hand who knows that it is this step and no other: one update that is its own guard, texts that are ready, and
-// nothing returned but whether it was done. The session is made by Cairn.
+// A floor writes the bytes of Cairn's step into Cairn's tables or keys with the one statement or script that an
+// engineer would write by hand for exactly this step: one update that is its own guard, with encoded texts, that
+// returns only whether it was done. Cairn creates the session.
 
 //go:embed floor.sql
 var floorSQL string

@@ -27,7 +27,8 @@ const (
 	labelHeight           = 18
 )
 
-// plotStyle has colours that can be told apart on a light ground and on a dark one, also by those who see few colours.
+// plotStyle has colours that are distinguishable on a light and on a dark background, also with a colour vision
+// deficiency.
 const plotStyle = `
 	text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 	.title { font-size: 16px; font-weight: 600 }

@@ -366,7 +366,7 @@ func (s *scene) interruptCompanionWaiting() {
 	one.turn("s", "go")
 	call := s.open("s", "refund")
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
-	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.resume("s")
 }
 
@@ -378,7 +378,7 @@ func (s *scene) executeCompanionWaiting() {
 	one.turn("s", "go")
 	call := s.open("s", "refund")
 	two.turn("s", "never mind")
-	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.turn("s", "ask her")
 }
 

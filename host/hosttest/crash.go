@@ -311,7 +311,7 @@ func (s *scene) crashInterruptingTree() {
 	}
 	three := s.process()
 	three.turn("s", "never mind")
-	three.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	three.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
 // So does a process whose next turn closes the pending calls.
@@ -389,12 +389,12 @@ func (s *scene) interruptCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
-	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
 func (s *scene) executeCrashedWaiting() {
 	call := s.childWaitsAndDie()
 	two := s.process()
 	two.overtake()
-	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }

@@ -50,7 +50,7 @@ func (s *scene) interruptWaiting() {
 	one, two := s.process(), s.process()
 	open := s.half(one)
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
-	two.refused("an answer to what was withdrawn", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	s.want("another interrupt", two.Interrupt(s.Context(), "s", "really"), cairn.ErrNotRunning)
 	one.resume("s")
 	two.turn("s", "thanks")
@@ -73,7 +73,7 @@ func (s *scene) interruptWaitingTree() {
 	one.turn("s", "refund it")
 	call := s.open("s", "refund")
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
-	two.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.resume("s")
 }
 
@@ -183,7 +183,7 @@ func (s *scene) interruptResumedTree() {
 	s.atWork("pay")
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.outcome(run)
-	two.refused("an answer to what was withdrawn", "s", cairn.Answer(call, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Answer(call, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	two.turn("s", "and now?")
 }
 
@@ -193,7 +193,7 @@ func (s *scene) executePaused() {
 	one, two := s.process(), s.process()
 	open := s.half(one)
 	two.turn("s", "never mind")
-	two.refused("an answer to what was withdrawn", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a cancelled call", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.turn("s", "thanks")
 }
 
@@ -203,7 +203,7 @@ func (s *scene) executePausedTree() {
 	p.turn("s", "refund it")
 	call := s.open("s", "refund")
 	p.turn("s", "never mind")
-	p.refused("an answer to what was withdrawn", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	p.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 
 // Rewinding to a checkpoint drops the session's pending calls. The same question, asked again, is another call.
@@ -219,7 +219,7 @@ func (s *scene) rewindPaused() {
 	s.say("the call is still %s", s.open("s", "refund").Kind)
 	_, err = two.Rewind(s.Context(), "s", first)
 	s.must(err)
-	two.refused("an answer to what was taken back", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	two.refused("an answer to a rewound call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.turn("s", "refund it")
 	again := s.open("s", "refund")
 	if again.ID == call.ID || again.ApprovalID == call.ApprovalID {
@@ -239,7 +239,7 @@ func (s *scene) rewindPausedTree() {
 	call := s.open("s", "refund")
 	_, err := p.Rewind(s.Context(), "s", first)
 	s.must(err)
-	p.refused("an answer to what was taken back", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	p.refused("an answer to a rewound call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	p.turn("s", "refund it")
 	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	p.resume("s")

@@ -1,5 +1,6 @@
-// Package compose writes as JSON what stores write with every step, several times as fast as encoding/json does. What it
-// writes decodes to the same; it only leaves <, > and & as they are, and JSON in a message as it was written.
+// Package compose encodes what stores write with every step as JSON, several times as fast as encoding/json. The result
+// decodes to the same values; it differs only in that <, > and & are not escaped, and JSON inside a message is not
+// reformatted.
 package compose
 
 import (
@@ -12,13 +13,14 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// MessageText returns a message as [Message] appends it.
+// MessageText returns the encoding of a message by [Message].
 func MessageText(m *cairn.Message) (string, error) {
 	raw, err := Message(make([]byte, 0, 512), m)
 	return string(raw), err
 }
 
-// Message appends a message. The error is an ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot tell.
+// Message appends a message. The error is an ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot
+// express.
 func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	w := writer{data: append(to, '{')}
 	if m.ID != "" {
@@ -63,7 +65,7 @@ func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	return append(w.data, '}'), nil
 }
 
-// Text appends a text as a JSON string. What is not UTF-8 becomes U+FFFD, byte by byte.
+// Text appends a JSON string. Each byte that is not valid UTF-8 becomes U+FFFD.
 func Text(to []byte, text string) []byte {
 	if !utf8.ValidString(text) {
 		text = string([]rune(text))
@@ -153,7 +155,7 @@ func (w *writer) text(name, text string) {
 	w.data = Text(w.data, text)
 }
 
-// flag appends a field that is left out if it is false.
+// flag appends a field that is omitted if it is false.
 func (w *writer) flag(name string, set bool) {
 	if set {
 		w.name(name)
@@ -161,7 +163,7 @@ func (w *writer) flag(name string, set bool) {
 	}
 }
 
-// raw appends a field that is JSON.
+// raw appends a field whose value is JSON.
 func (w *writer) raw(name string, raw json.RawMessage) {
 	w.name(name)
 	if raw == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// What is written decodes to what encoding/json's decodes to, whatever is in a message, and fails where that fails.
+// Whatever is in a message, its encoding decodes to the same value as encoding/json's, and fails where that fails.
 func TestMessageDecodesLikeThatOfEncodingJSON(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -60,7 +60,7 @@ var (
 	times = []time.Time{{}, time.UnixMicro(1763720000000000).UTC(), time.Unix(5, 1).In(time.FixedZone("", 3600)), time.Unix(1<<40, 0).UTC()}
 )
 
-// fill sets everything in a value at random, each field of a struct left alone at times.
+// fill sets everything in a value at random; it leaves some fields unset.
 func fill(rng *rand.Rand, v reflect.Value) {
 	switch into := v.Addr().Interface().(type) {
 	case *time.Time:

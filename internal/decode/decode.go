@@ -1,5 +1,5 @@
-// Package decode decodes JSON into plain Go types several times as fast as encoding/json does, and as that does: what it
-// cannot vouch for it leaves to encoding/json.
+// Package decode decodes JSON into plain Go types several times as fast as encoding/json, with the same result: input
+// that it is not sure about goes to encoding/json.
 package decode
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Into decodes a JSON value into what into points to, which is the zero value of its type. The error is encoding/json's.
+// Into decodes a JSON value into what into points to, which must be zero. The error is encoding/json's.
 func Into(raw []byte, into any) error {
 	v := reflect.ValueOf(into)
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -27,7 +27,7 @@ func Into(raw []byte, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// Twice decodes a JSON value into two values of one type, both zero, that share nothing that can be changed.
+// Twice decodes a JSON value into two zero values of one type that share no mutable memory.
 func Twice[T any](raw []byte, a, b *T) error {
 	if err := Into(raw, a); err != nil {
 		return err
@@ -39,7 +39,7 @@ func Twice[T any](raw []byte, a, b *T) error {
 	return Into(raw, b)
 }
 
-// copy makes to, which is zero, a copy of what was decoded.
+// copy makes to, which is zero, a copy of a decoded value.
 func (p *plan) copy(to, from reflect.Value) {
 	switch {
 	case p.flat:
@@ -78,7 +78,7 @@ func (p *plan) copy(to, from reflect.Value) {
 // plan is how values of a type are decoded.
 type plan struct {
 	kind   reflect.Kind
-	flat   bool // a copy of a value shares nothing that can be changed
+	flat   bool // values hold no pointers to mutable memory
 	typ    reflect.Type
 	elem   *plan // of a pointer, slice or map
 	fields []field
@@ -91,12 +91,12 @@ type field struct {
 	plan  *plan
 }
 
-// maxFields is how many fields of a struct can be kept track of.
+// maxFields is the maximum number of fields of a struct, for which there is a bit set.
 const maxFields = 64
 
 var plans sync.Map // of reflect.Type to *plan, nil for a type that is not plain
 
-// planOf returns how a type is decoded; nil if that is left to encoding/json.
+// planOf returns how a type is decoded; nil if encoding/json must do it.
 func planOf(t reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -111,7 +111,7 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// maxLevels bounds how deep types are looked into: those that contain themselves have no end.
+// maxLevels bounds the nesting of types, since a recursive type has no end.
 const maxLevels = 16
 
 func makePlan(t reflect.Type, level int) *plan {
@@ -172,7 +172,7 @@ func (p *plan) addFields(level int) bool {
 		if name == "" {
 			name = f.Name
 		}
-		// What encoding/json makes of another name is its own.
+		// encoding/json treats other names in its own way.
 		if strings.Contains(options, "string") || strings.ContainsFunc(name, func(r rune) bool {
 			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 		}) {
@@ -189,7 +189,7 @@ func (p *plan) addFields(level int) bool {
 	return len(p.fields) <= maxFields
 }
 
-// reader goes through a value once. Its methods report whether what they read is certainly what encoding/json would.
+// reader reads a value once. Its methods report whether the result is certainly encoding/json's.
 type reader struct {
 	raw   []byte
 	at    int
@@ -229,7 +229,7 @@ func (r *reader) word(word string) bool {
 // value reads a value into v, which is zero.
 func (r *reader) value(p *plan, v reflect.Value) bool {
 	c := r.next()
-	if c == 'n' { // leaves everything as it is
+	if c == 'n' { // null changes nothing
 		return r.word("null")
 	}
 	switch p.kind {
@@ -268,7 +268,7 @@ func (r *reader) value(p *plan, v reflect.Value) bool {
 	return r.number(p, v)
 }
 
-// members reads an object; member reads what has a name, which it may not keep. Of a struct no name may come twice.
+// members reads an object; member reads a member and may not keep its name. A struct's names must be unique.
 func (r *reader) members(member func(name []byte) bool, p *plan) bool {
 	if !r.take('{') {
 		return false
@@ -305,7 +305,7 @@ func (r *reader) members(member func(name []byte) bool, p *plan) bool {
 	}
 }
 
-// known reads a field of a struct, or skips what is none of its fields.
+// known reads a field of a struct, or skips an unknown member.
 func (r *reader) known(p *plan, v reflect.Value, name []byte) bool {
 	if i, ok := p.byName[string(name)]; ok {
 		f := &p.fields[i]
@@ -346,7 +346,7 @@ func (r *reader) items(p *plan, v reflect.Value) bool {
 	}
 }
 
-// skip reads a value that goes nowhere.
+// skip skips a value.
 func (r *reader) skip() bool {
 	if r.level++; r.level > 1000 {
 		return false
@@ -383,7 +383,7 @@ func (r *reader) skip() bool {
 	return ok
 }
 
-// text reads a string. Mostly it is part of the text as it stands.
+// text reads a string. Without escapes it is a part of the input.
 func (r *reader) text() ([]byte, bool) {
 	if r.next() != '"' {
 		return nil, false
@@ -415,7 +415,7 @@ func (r *reader) text() ([]byte, bool) {
 	return nil, false
 }
 
-// literal reads a number and says whether it is whole.
+// literal reads a number and reports whether it is an integer.
 func (r *reader) literal() (text []byte, whole, ok bool) {
 	r.next()
 	from, at := r.at, r.at
@@ -454,7 +454,7 @@ func (r *reader) literal() (text []byte, whole, ok bool) {
 	return r.raw[from:at], whole, true
 }
 
-// number reads a number. What does not fit is encoding/json's to tell.
+// number reads a number. Whether one that does not fit is an error is for encoding/json to decide.
 func (r *reader) number(p *plan, v reflect.Value) bool {
 	text, whole, ok := r.literal()
 	if !ok {

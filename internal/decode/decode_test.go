@@ -56,7 +56,7 @@ type embeds struct {
 	N int
 }
 
-// Fields that no JSON has, which decoding has to pass by.
+// Fields without a JSON form, which decoding must ignore.
 var _ = []int{plainType{}.hidden, special{}.plainly}
 
 var texts = []string{

@@ -29,7 +29,7 @@ func New(prefix string) string {
 	return prefix + "_" + string(text[:])
 }
 
-// Short returns 60 bits of randomness: enough to tell a few things of one name apart.
+// Short returns 60 bits of randomness: enough to distinguish a few things of one name.
 func Short() string {
 	var text [12]byte
 	rand.Read(text[:]) // never fails
@@ -39,8 +39,8 @@ func Short() string {
 	return string(text[:])
 }
 
-// Derive returns an identifier that depends on nothing but its arguments: the same parts always give the same one,
-// and 130 bits of SHA-256 make it impossible to compute from others when one part is a secret.
+// Derive returns an identifier that depends only on its arguments: the same parts always give the same one. 130 bits of
+// SHA-256 make it impossible to guess if one part is a secret.
 func Derive(prefix string, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -69,6 +69,5 @@ func Check(id string) string {
 // tool is what every provider accepts.
 var tool = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, of which the first is a letter
-// or _.
+// Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, beginning with a letter or _.
 func Tool(name string) bool { return tool.MatchString(name) }

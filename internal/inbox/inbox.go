@@ -1,6 +1,6 @@
-// Package inbox is what can happen to a pending call: it is answered, voted on, claimed, released, runs out of time, is
-// dropped or settled. Its functions take the row of a call and return what it becomes; whoever calls them writes that
-// over the version they were given, so that of any number of answers one is the first.
+// Package inbox implements the life of a pending call: answers, votes, claims, releases, timeouts, dropping and
+// settling. Its functions take a call's row and return the next one. The caller writes it over the version that it
+// read, so that of any number of concurrent answers one is the first.
 package inbox
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
-// Decide takes a submission, which is valid by itself, and returns the call with it. id is the submission's own, if it has
-// one. The outcomes OutcomeAccepted and OutcomeLate are to be written, the others leave the call as it is; OutcomeInvalid
-// comes with an error that says why. A submission that the trail has already gets the outcome that it got before: then the
-// call comes back as it is, its trail is no longer than it was, and nothing is to be written or told.
+// Decide applies a submission, which is valid by itself, to a call. id is the submission's own, if it has one. The call
+// must be written for OutcomeAccepted and OutcomeLate, and is unchanged for the others; OutcomeInvalid comes with an
+// error that says why. A submission that is already in the trail gets its first outcome again: the call is unchanged,
+// and there is nothing to write or publish.
 func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	switch {
 	case s.Type == cairn.SubmitResult && c.Kind != cairn.CallClientTool,
@@ -35,7 +35,7 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 		return c, cairn.OutcomeAccepted, nil
 	}
 	if c.Status == cairn.CallDropped {
-		return c, cairn.OutcomeInvalid, cairn.Invalid("call_id", "nobody waits for call %q any more: it was withdrawn", c.ID)
+		return c, cairn.OutcomeInvalid, cairn.Invalid("call_id", "call %q is no longer pending: it was cancelled", c.ID)
 	}
 	late := c.Overdue(now) || c.Answer != nil && c.Answer.Kind == cairn.DecisionTimeout
 	if !late && (c.Status != cairn.CallOpen || hasVoted(&c, s.Reviewer)) {
@@ -87,7 +87,7 @@ func checkValue(c *cairn.PendingCall, s *cairn.Submission) error {
 	return nil
 }
 
-// answerOf is a submission as an answer.
+// answerOf returns a submission as an answer.
 func answerOf(s *cairn.Submission, now time.Time) *cairn.CallAnswer {
 	a := &cairn.CallAnswer{Reviewer: s.Reviewer, At: now}
 	switch {
@@ -103,13 +103,13 @@ func answerOf(s *cairn.Submission, now time.Time) *cairn.CallAnswer {
 	return a
 }
 
-// note adds an entry to the trail, without touching the array that other copies of the row share.
+// note appends to the trail without modifying the array that copies of the row share.
 func note(c *cairn.PendingCall, d cairn.Decision) {
 	d.Step = c.StepID
 	c.Trail = append(slices.Clip(c.Trail), d)
 }
 
-// vote counts an answer in, and closes the call if it decides.
+// vote counts a vote, and closes the call if it decides.
 func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
 	note(c, cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text})
@@ -142,7 +142,7 @@ func decided(c *cairn.PendingCall) bool {
 
 func unclaim(c *cairn.PendingCall) { c.ClaimedBy, c.ClaimedUntil = "", time.Time{} }
 
-// decideLate keeps an answer that came after the deadline; the first such answer only.
+// decideLate keeps the first answer that came after the deadline.
 func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	if slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool { return d.Kind == cairn.DecisionLate }) {
 		return c, cairn.OutcomeAlreadyCompleted, nil
@@ -155,7 +155,7 @@ func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Ti
 	return c, cairn.OutcomeLate, nil
 }
 
-// LateText is what the model is told of an answer that came after the deadline.
+// LateText is the context that the model gets for an answer after the deadline.
 func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
 	a := answerOf(s, time.Time{})
 	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
@@ -185,7 +185,7 @@ func Expire(c cairn.PendingCall, now time.Time) cairn.PendingCall {
 	return c
 }
 
-// Drop closes a call that nobody waits for any more. An answer that it has is kept.
+// Drop closes a call that its session no longer waits for. An answer that it has is kept.
 func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
 	unclaim(&c)
 	c.Status = cairn.CallDropped
@@ -199,8 +199,8 @@ func Settle(c cairn.PendingCall) cairn.PendingCall {
 	return c
 }
 
-// Claim gives an open call to one reviewer alone for a time from now; whoever has it already gets that time instead of what
-// was left. The error is ErrClaimed while somebody else has it, otherwise ErrInvalid.
+// Claim reserves an open call for one reviewer for a time from now; for the reviewer who holds it, the time begins
+// anew. The error is ErrClaimed while another reviewer holds it, otherwise ErrInvalid.
 func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
 	if problem := ids.Check(reviewer); problem != "" {
 		return c, cairn.Invalid("reviewer", "the name %s", problem)
@@ -221,8 +221,8 @@ func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time)
 	return c, nil
 }
 
-// Release takes a claim back. Only the one who has it can do that; the error is ErrClaimed if it is somebody else's,
-// otherwise ErrInvalid.
+// Release ends a claim. Only its holder can do that; the error is ErrClaimed if another reviewer holds it, otherwise
+// ErrInvalid.
 func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.PendingCall, error) {
 	switch {
 	case c.Status != cairn.CallOpen || c.Overdue(now):
@@ -245,7 +245,8 @@ func closed(c *cairn.PendingCall) error {
 	return cairn.Invalid("call_id", "call %q is no longer open, it is %s", c.ID, status)
 }
 
-// Result is what the model is told of an answered call. For an approved one, whose tool has still to run, it is nil.
+// Result is the result that the model gets for an answered call. It is nil for an approved one, whose tool must still
+// run.
 func Result(c *cairn.PendingCall) *cairn.ToolResult {
 	fail := func(code cairn.Code, text string) *cairn.ToolResult {
 		raw, _ := json.Marshal(text) // a string always encodes

@@ -72,7 +72,7 @@ type point struct {
 	Lon float64 `json:"lon"`
 }
 
-// TestDecide says what becomes of a submission at noon. What is not stored leaves the call as it was.
+// TestDecide shows the outcome of a submission at noon. One that is not stored leaves the call unchanged.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	var (
@@ -127,9 +127,9 @@ func TestDecide(t *testing.T) {
 		"a result of another type":        {clientCall(), cairn.Answer(client, "here"), cairn.OutcomeInvalid, "result", "schema"},
 		"another input that is too much":  {approvalCall(), yes.WithInput(map[string]int{"amount": 501}), cairn.OutcomeInvalid, "input", "/amount"},
 		"another input by one of several": {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), yes.By("ann").WithInput(map[string]int{"amount": 50}), cairn.OutcomeInvalid, "input", "together"},
-		"a call that was dropped":         {clientCall(dropped), here, cairn.OutcomeInvalid, "call_id", "withdrawn"},
-		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "withdrawn"},
-		"dropped after its deadline":      {approvalCall(due(past), dropped), no, cairn.OutcomeInvalid, "call_id", "withdrawn"},
+		"a call that was dropped":         {clientCall(dropped), here, cairn.OutcomeInvalid, "call_id", "cancelled"},
+		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
+		"dropped after its deadline":      {approvalCall(due(past), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"nobody's name":                   {approvalCall(assigned(cairn.AnyReviewer, "ann")), yes, cairn.OutcomeInvalid, "reviewer", "say who"},
 		"somebody else's name":            {clientCall(assigned(cairn.AnyReviewer, "ann")), here.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
 		"somebody else's vote":            {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), no.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
@@ -186,7 +186,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAnswers says what is kept of an answer, and what the model is told in time and too late.
+// TestAnswers shows what is kept of an answer, and what the model gets, in time and too late.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	client, approval := clientCall().CallRef, approvalCall().CallRef
@@ -239,7 +239,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTimeout follows a call past its deadline: whether it was expired first or not, an answer finds the same.
+// TestTimeout follows a call past its deadline: an answer finds the same, whether the call was expired before or not.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	given := cairn.Deny(approvalCall().CallRef, "too much").By("ann")
@@ -267,7 +267,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestRepeatedSubmission sends a submission again whose acknowledgement was lost: it gets the same one, and is stored once.
+// TestRepeatedSubmission sends a submission again whose acknowledgement was lost: it gets the same one, and is stored
+// once.
 func TestRepeatedSubmission(t *testing.T) {
 	t.Parallel()
 	ref := approvalCall().CallRef

@@ -37,7 +37,7 @@ func checkVotes(t *testing.T, quorum cairn.Quorum, reviewers, order []string, vo
 	for i, reviewer := range order {
 		approved := votes>>i&1 == 1
 		if c.Status == cairn.CallOpen && i > 0 {
-			// Whoever has voted cannot vote again, not even to agree.
+			// A reviewer who has voted cannot vote again, not even to agree.
 			checkNoMore(t, name, c, vote(order[0], approved))
 		}
 		if c.Status != cairn.CallOpen {
@@ -77,8 +77,8 @@ func vote(reviewer string, approved bool) cairn.Submission {
 	return cairn.Deny(approvalCall().CallRef, "").By(reviewer)
 }
 
-// oracle says what n reviewers have decided with the votes cast so far, by trying out all that the others may do: the
-// call is decided when they cannot change it. A denial ends it at once where all must approve.
+// oracle returns what n reviewers have decided with the votes cast so far, by trying out all remaining votes: the call
+// is decided when they cannot change it. A denial ends it at once where all must approve.
 func oracle(quorum cairn.Quorum, n int, cast []bool) cairn.DecisionKind {
 	if quorum == cairn.AnyReviewer {
 		cast, n = cast[:1], 1

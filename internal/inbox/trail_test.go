@@ -63,7 +63,7 @@ func (s *story) check(want ...cairn.Decision) {
 
 func minute(n time.Duration) time.Time { return noon.Add(n * time.Minute) }
 
-// TestTrail tells the stories of calls; everything that was decided is in the trail, and nothing else.
+// TestTrail plays stories of calls; the trail has every decision, and nothing else.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	ref := approvalCall().CallRef
@@ -150,7 +150,7 @@ func TestTrailsShareNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecide holds what becomes of any submission to the contract of Decide.
+// FuzzDecide checks the outcome of any submission against the contract of Decide.
 func FuzzDecide(f *testing.F) {
 	for i, given := range []cairn.Submission{
 		cairn.Answer(clientCall().CallRef, point{1, 2}), cairn.AnswerError(clientCall().CallRef, "no"), cairn.Approve(approvalCall().CallRef).By("ann"),

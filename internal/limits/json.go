@@ -63,13 +63,13 @@ func (s *scan) next() byte {
 	return 0
 }
 
-// value reads all of the text. Which of the levels around the current place are objects is in bits, so that nothing is
-// allocated and the stack does not grow.
+// value reads the whole text. A bit per level says whether the level is an object, so that nothing is allocated and the
+// stack does not grow.
 func (s *scan) value() bool {
 	var objects [Depth/64 + 1]uint64
 	depth := 0
 	for {
-		// Here a value begins.
+		// A value begins here.
 		switch c := s.next(); c {
 		case '{', '[':
 			s.at++
@@ -114,7 +114,7 @@ func (s *scan) value() bool {
 				return false
 			}
 		}
-		// Here a value has ended.
+		// A value has ended here.
 		for {
 			c := s.next()
 			if depth == 0 {

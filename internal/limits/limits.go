@@ -1,6 +1,6 @@
-// Package limits says what a session can keep: how deep JSON nests, how large it is, which text and which numbers. It
-// is the one place for that; every door through which something comes into a session asks here, and so do stores. What
-// passes can be written by every store and read back by every process.
+// Package limits defines what a session can keep: how deep JSON nests, how large it is, which text and which numbers.
+// It is the only place for that; every entry to a session and every store checks here. What passes can be written by
+// every store and read back by every process.
 package limits
 
 import (
@@ -13,11 +13,11 @@ import (
 const (
 	// Depth is how many arrays and objects may be nested in each other.
 	Depth = 128
-	// Bytes is the most that one text, one value, one message, one input or a session's state may hold.
+	// Bytes is the maximum size of one text, value, message or input, and of a session's state.
 	Bytes = 32 << 20
-	// ErrorBytes is the most of an error's words that is kept.
+	// ErrorBytes is the maximum size of a stored error message.
 	ErrorBytes = 64 << 10
-	// RecordBytes is the most that the value of one record may hold.
+	// RecordBytes is the maximum size of a record's value.
 	RecordBytes = 256 << 10
 	// Count is the largest count, and the largest sum of counts, that every store keeps exactly.
 	Count = 1<<53 - 1
@@ -63,7 +63,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// Words returns the words of an error as they are kept: clean, and no more than ErrorBytes.
+// Words returns an error message as it is stored: clean, and at most ErrorBytes long.
 func Words(s string) string { return Clean(Cut(s, ErrorBytes)) }
 
 // Number returns what is wrong with an amount, or "": it must be finite.

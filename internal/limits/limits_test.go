@@ -86,7 +86,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestGoodPathAllocatesNothing holds what the checks cost where nothing is wrong.
+// TestGoodPathAllocatesNothing checks that valid values cost no allocation.
 func TestGoodPathAllocatesNothing(t *testing.T) {
 	raw, text := sample(), strings.Repeat("a few words, é. ", 100)
 	if n := testing.AllocsPerRun(100, func() {

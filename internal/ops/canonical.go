@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Canonical returns raw with sorted members, no white space and strings escaped in one way. Numbers keep their spelling,
-// and members of the same name their order, which matters to whoever decodes them.
+// Canonical returns raw with sorted members, no white space and one way of escaping strings. Numbers keep their
+// spelling, and members of the same name their order, which decoders depend on.
 func Canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if !json.Valid(raw) {
 		return nil, fmt.Errorf("not valid JSON")
@@ -43,7 +43,7 @@ func writeCanonical(b *bytes.Buffer, dec *json.Decoder) error {
 			}
 		}
 		b.WriteByte(']')
-		_, err = dec.Token() // its end
+		_, err = dec.Token() // the closing bracket
 		return err
 	}
 	raw, err := json.Marshal(token)
@@ -51,7 +51,7 @@ func writeCanonical(b *bytes.Buffer, dec *json.Decoder) error {
 	return err
 }
 
-// writeObject writes the rest of an object whose beginning has been read.
+// writeObject writes the rest of an object, after its opening brace.
 func writeObject(b *bytes.Buffer, dec *json.Decoder) error {
 	type member struct {
 		name  string
@@ -81,6 +81,6 @@ func writeObject(b *bytes.Buffer, dec *json.Decoder) error {
 		b.Write(m.value.Bytes())
 	}
 	b.WriteByte('}')
-	_, err := dec.Token() // its end
+	_, err := dec.Token() // the closing brace
 	return err
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // Doc is a JSON object that takes operations. Parts that no operation has touched stay unparsed bytes, and an append
-// does not copy the array it grows, so that applying a small change to a large document is cheap. Rendering costs the
-// size of the document and is remembered until the next change. A Doc is not safe for concurrent use.
+// does not copy the array it grows, so a small change of a large document is cheap. Rendering costs the size of the
+// document and is cached until the next change. A Doc is not safe for concurrent use.
 type Doc struct {
 	root  *node
 	raw   json.RawMessage // rendered form; nil after a change
-	first node            // the root that it begins with
+	first node            // the initial root
 }
 
 // node is either unexpanded (raw is set) or an expanded object or array.
@@ -95,7 +95,7 @@ func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", op.Kind, op.Path, err)
 	}
-	if parent == nil { // a delete below something that is not there
+	if parent == nil { // a delete below a missing member
 		return nil, nil
 	}
 	key := path[len(path)-1]
@@ -146,8 +146,8 @@ func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
 	return patch, nil
 }
 
-// parent walks to the object that holds the last token of path. Missing objects are made if create is set; the
-// patch names each that was.
+// parent walks to the object that holds the last token of path. If create is set it adds missing objects, and the patch
+// names each.
 func (d *Doc) parent(path []string, create bool, undo *[]func()) (*node, []cairn.PatchOp, error) {
 	var patch []cairn.PatchOp
 	at := d.root

@@ -76,7 +76,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyIsAllOrNothing fails at each place of a list of operations, on a document in various states of use.
+// TestApplyIsAllOrNothing fails at each operation of a list, on a document in various states.
 func TestApplyIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const before = `{"text":"x","list":[1],"null":null,"m":{"inner":[{"x":1}]},"gone":1}`
@@ -158,7 +158,7 @@ func TestOperationsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestRawIsStable holds what Raw gave while the document goes on.
+// TestRawIsStable checks that what Raw returned does not change with the document.
 func TestRawIsStable(t *testing.T) {
 	t.Parallel()
 	d := newDoc(t, `{"list":[0]}`)
@@ -226,7 +226,7 @@ func TestPatchGivesTheSameDocument(t *testing.T) {
 	}
 }
 
-// checkPatch applies two lists to one document, and their patches to its text. ok says that both fitted.
+// checkPatch applies two lists to one document, and their patches to its text. ok reports whether both applied.
 func checkPatch(before json.RawMessage, lists ...[]cairn.Op) (ok bool, err error) {
 	d, err := ops.NewDoc(before)
 	if err != nil {

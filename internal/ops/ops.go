@@ -1,5 +1,5 @@
-// Package ops holds the write language of session state: a short list of operations on a JSON object, how two
-// versions of an object become such a list, and a document that applies it at a cost that follows the change.
+// Package ops defines the write language of session state: a short list of operations on a JSON object, the difference
+// of two objects as such a list, and a document that applies it at a cost that follows the change.
 package ops
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/pointer"
 )
 
-// Validate reports the first thing wrong with op by itself: its form, and what a session cannot keep, see package limits.
-// It does not look at any document.
+// Validate reports the first fault of op by itself: its form, and what a session cannot keep, see package limits. It
+// does not look at any document.
 func Validate(op *cairn.Op) error {
 	if op.Path != "" && op.Path[0] != '/' {
 		return fmt.Errorf("path %q: a JSON Pointer starts with /", op.Path)
@@ -63,7 +63,7 @@ func fits(raw json.RawMessage, levels int) string {
 	return problem
 }
 
-// Size returns about how many bytes a document can grow by op, and no fewer.
+// Size returns an upper bound of the bytes by which op can grow a document.
 func Size(op *cairn.Op) int {
 	n := 64 + 6*len(op.Path) + len(op.Value)
 	for _, item := range op.Items {

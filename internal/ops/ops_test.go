@@ -281,5 +281,5 @@ func isObject(raw []byte) bool {
 	return err == nil && ok && json.Valid(raw) && isText(raw)
 }
 
-// isText tells texts that say everything: they have no bytes and no escapes that decoding replaces.
+// isText reports whether a text is complete by itself: valid UTF-8 without escapes that decoding replaces.
 func isText(raw []byte) bool { return utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) }

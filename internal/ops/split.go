@@ -50,7 +50,7 @@ func nameOf(quoted []byte) string {
 	return name
 }
 
-// splitter goes through valid JSON.
+// splitter reads valid JSON.
 type splitter struct {
 	raw json.RawMessage
 	at  int
@@ -67,7 +67,7 @@ func (s *splitter) space() {
 	}
 }
 
-// value returns the value that begins here and goes past it.
+// value returns the next value and skips it.
 func (s *splitter) value() json.RawMessage {
 	from, depth := s.at, 0
 	for {
@@ -96,7 +96,7 @@ func (s *splitter) value() json.RawMessage {
 // ends holds the bytes that end a number or a word.
 var ends = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
-// text goes past a string.
+// text skips a string.
 func (s *splitter) text() {
 	for s.at++; s.raw[s.at] != '"'; s.at++ {
 		if s.raw[s.at] == '\\' {

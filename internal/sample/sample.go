@@ -1,4 +1,4 @@
-// Package sample makes values for tests that have something in each of their fields.
+// Package sample makes test values in which every field is set.
 package sample
 
 import (
@@ -59,7 +59,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// Empty returns the names of the fields of a struct that are zero in each of a list of its kind, and in the structs within.
+// Empty returns the names of struct fields that are zero in every element of list, nested structs included.
 func Empty[T any](list []T) (names []string) {
 	set := map[string]bool{}
 	for i := range list {

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// plain is the schema of an object whose members have types and nothing else, as most tools' arguments do. It only ever
-// says yes, at a fraction of the cost: what it cannot vouch for is checked in full.
+// plain is the schema of an object whose members have types and no other constraints, as most tools' arguments do. It
+// only accepts, at a fraction of the cost: what it does not accept is validated in full.
 type plain struct {
 	types    map[string][]string
 	required []string
 	closed   bool // no other members are allowed
 }
 
-// maxRequired is how many required members accepts can keep track of.
+// maxRequired is the maximum number of required members that accepts can track.
 const maxRequired = 64
 
-// plainOf returns the plain form of a schema, or nil if it says more than that.
+// plainOf returns the plain form of a schema, or nil if there is none.
 func plainOf(raw json.RawMessage) *plain {
 	var s struct {
 		Type       any                                   `json:"type"`
@@ -85,7 +85,7 @@ func (p *plain) accepts(raw json.RawMessage) bool {
 	if rest[0] != '{' {
 		return false
 	}
-	var met uint64 // which required members there are
+	var met uint64 // required members found
 	for rest = skipSpace(rest[1:]); rest[0] != '}'; rest = skipSpace(rest) {
 		var name, value []byte
 		if rest[0] == ',' {
@@ -112,7 +112,7 @@ func (p *plain) accepts(raw json.RawMessage) bool {
 
 func skipSpace(raw []byte) []byte { return bytes.TrimLeft(raw, " \t\r\n") }
 
-// scalar cuts the scalar that valid JSON begins with off it; nil if it begins with an object or an array.
+// scalar splits the leading scalar off valid JSON; nil if that begins with an object or an array.
 func scalar(raw []byte) (value, rest []byte) {
 	end := 1
 	switch raw[0] {

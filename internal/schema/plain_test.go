@@ -61,7 +61,7 @@ func TestPlainSaysYesToWhatIsPlainlyRight(t *testing.T) {
 	}
 }
 
-// Whatever the short way accepts the validator accepts too.
+// The validator accepts whatever the plain form accepts.
 func FuzzPlainAgreesWithTheValidator(f *testing.F) {
 	for _, text := range []string{`{"s":"a","i":1}`, `{"s":"a","i":1e3}`, `{"s":"a","i":1,"s":2}`, `{"S":"a","i":-0}`, `null`, `{"s":"\ud800","i":1}`} {
 		f.Add([]byte(text))

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// checkRefs refuses schemas whose references would have a validator go round for ever: those that lead back to
-// themselves without going down into the value on the way. It takes only references whose target it can see, so $id
-// below the top and dynamic references are refused too.
+// checkRefs refuses schemas with references on which a validator would loop: those that lead back to themselves without
+// descending into the value. It accepts only references whose target it can see, so $id below the top and dynamic
+// references are refused too.
 func checkRefs(raw json.RawMessage) error {
 	var root any
 	if err := json.Unmarshal(raw, &root); err != nil {
@@ -21,7 +21,7 @@ func checkRefs(raw json.RawMessage) error {
 	return g.walk("", root)
 }
 
-// visit tells how far the search for a circle has come with a place.
+// visit is the state of a place in the search for a circle.
 type visit int
 
 const (
@@ -34,7 +34,7 @@ type refGraph struct {
 	state map[string]visit // by JSON Pointer
 }
 
-// walk looks at every place of the document.
+// walk visits every place of the document.
 func (g *refGraph) walk(at string, node any) error {
 	switch node := node.(type) {
 	case map[string]any:
@@ -59,7 +59,7 @@ func (g *refGraph) walk(at string, node any) error {
 	return nil
 }
 
-// follow goes from a schema to all that apply to the same value, and reports a way that comes back.
+// follow walks from a schema to all that apply to the same value, and reports a circle.
 func (g *refGraph) follow(at string, node any) error {
 	s, ok := node.(map[string]any)
 	if !ok || g.state[at] == done {
@@ -106,7 +106,7 @@ func (g *refGraph) follow(at string, node any) error {
 	return nil
 }
 
-// target finds what a reference within the document means.
+// target resolves a reference within the document.
 func (g *refGraph) target(ref string) (place string, node any, err error) {
 	fragment, ok := strings.CutPrefix(ref, "#")
 	if pointer, err := url.PathUnescape(fragment); ok && err == nil && (pointer == "" || pointer[0] == '/') {

@@ -34,7 +34,7 @@ type Schema struct {
 // JSON returns the schema's text. It must not be modified.
 func (s *Schema) JSON() json.RawMessage { return s.raw }
 
-// Parse returns the schema a JSON text holds.
+// Parse parses a schema.
 func Parse(raw json.RawMessage) (*Schema, error) {
 	switch text := bytes.TrimSpace(raw); {
 	case !json.Valid(text):
@@ -90,8 +90,8 @@ func resolve(s *jsonschema.Schema) (*Schema, error) {
 
 var providerType = reflect.TypeFor[Provider]()
 
-// collectOverrides finds the types in t that state their own schema, and refuses fields whose JSON form a schema
-// would not tell.
+// collectOverrides finds the types in t that state their own schema, and refuses fields whose JSON form a schema cannot
+// express.
 func collectOverrides(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) error {
 	if seen[t] || found[t] != nil {
 		return nil
@@ -276,8 +276,8 @@ func (s *Schema) Validate(raw json.RawMessage) []string {
 	return []string{reason(err)}
 }
 
-// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported with its place.
-// What it cannot take apart, such as references and combinations, the caller reports as the validator said it.
+// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported with its place. For
+// parts that it cannot take apart, such as references and combinations, the caller reports the validator's message.
 func violations(list []string, at string, s *jsonschema.Schema, value any) []string {
 	if s == nil || s.Ref != "" {
 		return list
@@ -316,7 +316,7 @@ func violations(list []string, at string, s *jsonschema.Schema, value any) []str
 	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
 	leaf.PropertyOrder = nil
 	if text, err := json.Marshal(&leaf); err != nil || bytes.Contains(text, []byte(`"$ref"`)) {
-		return list // a reference means something else outside of its document
+		return list // a reference resolves differently outside of its document
 	}
 	resolved, err := leaf.CloneSchemas().Resolve(nil)
 	if err != nil {

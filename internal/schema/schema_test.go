@@ -25,7 +25,7 @@ func (*place) JSONSchema() json.RawMessage {
 	return json.RawMessage(`{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":2}`)
 }
 
-// tree is recursive; forest is too, but says what it looks like.
+// tree is recursive; so is forest, but it states its own schema.
 type tree struct {
 	Children []tree `json:"children"`
 }
@@ -295,7 +295,7 @@ func TestEveryViolationIsListed(t *testing.T) {
 	}
 }
 
-// TestViolationsBeyondThePlainParts uses references and combinations, which are reported as the validator says it.
+// TestViolationsBeyondThePlainParts uses references and combinations, whose faults have the validator's message.
 func TestViolationsBeyondThePlainParts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ schema, good, bad string }{

@@ -1,5 +1,5 @@
-// Package tail fans the newest events of logs out to the followers of one process: one copy of the recent events per
-// log, however many readers, and a writer that never waits for any of them.
+// Package tail fans out the newest events of logs to the followers in one process: one copy of the recent events per
+// log, however many readers. A writer never waits for a reader.
 package tail
 
 import (
@@ -12,54 +12,55 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// window is how many recent events of a followed log are kept. A reader that falls further behind reads from the store.
+// window is the number of recent events kept of a followed log. A reader that falls further behind reads from the
+// store.
 const window = 1024
 
-// maxLooks is how many looks at the store are kept for followers that have yet to wake.
+// maxLooks is the number of store reads kept for followers that have not woken yet.
 const maxLooks = 8
 
-// readBatch is how many events a follower asks the store for at once.
+// readBatch is the number of events that a follower reads from the store at once.
 const readBatch = 512
 
-// maxReads is how many followers of one process read from the store at once. The others wait for their turn, so that many
-// that begin together leave connections to those that write.
+// maxReads is the number of followers of one process that read from the store at once. The others queue, so that many
+// new readers leave connections to writers.
 var maxReads = max(4, 2*runtime.GOMAXPROCS(0))
 
 // Read fetches events after a sequence, at most limit, as store.Log.Read does.
 type Read func(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 
-// Hub connects the writers of one process, and whatever notices other processes' writes, with its followers. The zero
-// value is ready to use. A Hub is safe for concurrent use.
+// Hub connects a process's writers, and whatever notices other processes' writes, with its followers. The zero value is
+// ready to use. A Hub is safe for concurrent use.
 type Hub struct {
 	mu        sync.Mutex
 	tails     map[string]*tail
 	followers atomic.Int64
-	reads     chan struct{} // has an entry for each read under way
+	reads     chan struct{} // has an entry for each current read
 }
 
-// tail is one log that somebody follows.
+// tail is one followed log.
 type tail struct {
 	followers int
 	events    []cairn.Event   // contiguous; only ever appended to or replaced, so that readers may hold slices of it
 	wakes     int64           // counts Wake calls: the store may hold more than events
 	version   int64           // counts changes of all kinds
-	looks     map[int64]*look // what was found in the store since the last change, by the sequence it comes after
+	looks     map[int64]*look // store reads since the last change, by the sequence they begin after
 	changed   chan struct{}   // closed at the next change
-	signal    chan struct{}   // tells the waker to close changed
+	signal    chan struct{}   // asks the waker to close changed
 	done      chan struct{}   // closed when the last follower leaves
 }
 
-// look is what a follower finds in the store, for all that want to know the same.
+// look is a read of the store, shared by all followers that need the same events.
 type look struct {
 	done  chan struct{} // closed when there is an outcome
 	batch []cairn.Event
 	err   error
 }
 
-// Following reports whether anybody follows any log.
+// Following reports whether there is any follower.
 func (h *Hub) Following() bool { return h.followers.Load() > 0 }
 
-// Publish offers events that were just appended to a log, with their sequences, to its followers. It never blocks.
+// Publish gives events that were just appended to a log, with their sequences, to its followers. It never blocks.
 func (h *Hub) Publish(log string, events []cairn.Event) {
 	if len(events) == 0 || !h.Following() {
 		return
@@ -82,12 +83,12 @@ func (h *Hub) Publish(log string, events []cairn.Event) {
 	case first > last:
 		t.events = append([]cairn.Event(nil), events...)
 	default:
-		t.wakes++ // came late: followers that still lack it fetch it
+		t.wakes++ // late: followers that lack it read it from the store
 	}
 	t.poke()
 }
 
-// Wake tells the followers of a log that it may hold more than was published here.
+// Wake notifies the followers of a log that it may hold more than was published here.
 func (h *Hub) Wake(log string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +98,8 @@ func (h *Hub) Wake(log string) {
 	}
 }
 
-// Drop tells the followers of a log that it was dropped: what was published of it is forgotten, so that nobody who follows
-// a new log of that name is given it.
+// Drop notifies the followers of a log that it was dropped. Its published events are forgotten, so that followers of a
+// new log of that name do not get them.
 func (h *Hub) Drop(log string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +110,7 @@ func (h *Hub) Drop(log string) {
 	}
 }
 
-// WakeAll does what Wake does for every followed log.
+// WakeAll wakes the followers of every log.
 func (h *Hub) WakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +120,7 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// Logs returns the logs that somebody follows.
+// Logs returns the followed logs.
 func (h *Hub) Logs() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,13 +131,13 @@ func (h *Hub) Logs() []string {
 	return list
 }
 
-// poke tells the followers of a change. The caller holds the lock.
+// poke notifies the followers of a change. The caller holds the lock.
 func (t *tail) poke() {
 	t.version++
 	clear(t.looks)
 	select {
 	case t.signal <- struct{}{}:
-	default: // the waker has not got to the one before yet; it will see this change too
+	default: // the waker has not handled the previous change yet; it will see this one too
 	}
 }
 
@@ -184,13 +185,13 @@ func (h *Hub) waker(t *tail) {
 	}
 }
 
-// Follow yields every event of a log after a sequence: history from read, then what is published, with read filling
-// whatever gap there is. It ends when ctx is done, without an error, or with the first error of read.
+// Follow yields every event of a log after a sequence: history from read, then published events, with read filling any
+// gap. It ends when ctx is done, without an error, or with the first error of read.
 func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		t := h.join(log)
 		defer h.leave(log, t)
-		seen := int64(-1) // the number of wakes when read last came up empty
+		seen := int64(-1) // the number of wakes when read last returned nothing
 		for first := true; ctx.Err() == nil; first = false {
 			h.mu.Lock()
 			changed, wakes, version, recent := t.changed, t.wakes, t.version, t.events
@@ -199,7 +200,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 			batch, covered := cut(recent, after)
 			if len(batch) == 0 && (!covered || seen != wakes) {
 				var err error
-				if first { // what others found may be older than this follower
+				if first { // another follower's read may be older than this follower
 					batch, err = h.read(ctx, log, after, read)
 				} else {
 					batch, err = h.share(ctx, t, version, log, after, read)
@@ -231,7 +232,7 @@ func (h *Hub) Follow(ctx context.Context, log string, after int64, read Read) it
 	}
 }
 
-// read reads from the store when it is this follower's turn.
+// read reads from the store once a slot is free.
 func (h *Hub) read(ctx context.Context, log string, after int64, read Read) ([]cairn.Event, error) {
 	select {
 	case h.reads <- struct{}{}:
@@ -242,7 +243,7 @@ func (h *Hub) read(ctx context.Context, log string, after int64, read Read) ([]c
 	return read(ctx, log, after, readBatch)
 }
 
-// share reads from the store, unless another follower has done so for the same events since the log was last known to change.
+// share reads from the store, unless another follower has read the same events since the last known change.
 func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, after int64, read Read) ([]cairn.Event, error) {
 	h.mu.Lock()
 	l := t.looks[after]
@@ -265,13 +266,13 @@ func (h *Hub) share(ctx context.Context, t *tail, version int64, log string, aft
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if l.err != nil { // perhaps only because that follower left
+	if l.err != nil { // perhaps only because that follower's context ended
 		return h.read(ctx, log, after, read)
 	}
 	return l.batch, nil
 }
 
-// cut returns the events after a sequence. covered says that there is no gap between it and the events.
+// cut returns the events after a sequence. covered reports whether there is no gap in between.
 func cut(events []cairn.Event, after int64) (rest []cairn.Event, covered bool) {
 	if len(events) == 0 || events[0].Sequence > after+1 {
 		return nil, false

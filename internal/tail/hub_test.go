@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// shelf is what a store holds of one log.
+// shelf is a store's events of one log.
 type shelf struct {
 	mu    sync.Mutex
 	list  []cairn.Event
@@ -42,7 +42,7 @@ func (s *shelf) read(_ context.Context, _ string, after int64, limit int) ([]cai
 	return slices.Clone(rest[:min(limit, len(rest))]), nil
 }
 
-// follow reads a log in the background; what it has seen is returned by the function.
+// follow reads a log in the background; seen returns what it has read.
 func follow(t *testing.T, h *Hub, s *shelf, after int64) (seen func() string) {
 	var mu sync.Mutex
 	var got []int64
@@ -80,7 +80,7 @@ func TestFollowerSeesHistoryAndWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, s := &Hub{}, &shelf{}
-		s.put(1000) // more than is read at once
+		s.put(1000) // more than one read returns
 		seen := follow(t, h, s, 10)
 		want(t, seen(), "990 up to 1000")
 		reads := s.reads
@@ -139,7 +139,7 @@ func TestSlowFollowerCatchesUpFromTheStore(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		for range 10 * window { // none of which waits
+		for range 10 * window { // none blocks
 			h.Publish("log", s.put(1))
 		}
 		close(release)
@@ -180,7 +180,7 @@ func TestLastFollowerLeavesNothingBehind(t *testing.T) {
 		if h.Following() || len(h.Logs()) != 0 {
 			t.Errorf("logs %v are still followed", h.Logs())
 		}
-		h.Publish("log", s.put(1)) // to nobody
+		h.Publish("log", s.put(1)) // without followers
 	})
 }
 
@@ -246,7 +246,7 @@ func TestManyReadersAndWriters(t *testing.T) {
 	all.Wait()
 }
 
-// Somebody still follows a log that is dropped when another reader comes for the new log of that name.
+// A log is dropped while it has a follower, and another reader follows the new log of that name.
 func TestDroppedLogIsNotGivenToReadersOfTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestDroppedLogIsNotGivenToReadersOfTheNext(t *testing.T) {
 	})
 }
 
-// However many followers are woken, the store is asked once for what they lack.
+// However many followers wake, the store is read once for the events that they lack.
 func TestFollowersShareWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestFollowersShareWhatTheyRead(t *testing.T) {
 	})
 }
 
-// A follower does not depend on one that leaves while it reads for both.
+// A follower does not depend on another one that leaves while reading for both.
 func TestFollowersOutliveTheOneThatReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

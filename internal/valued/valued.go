@@ -1,9 +1,9 @@
-// Package valued joins contexts that end at different times and know different things.
+// Package valued joins the values of two contexts.
 package valued
 
 import "context"
 
-// Join returns a context that ends as ctx does and has the values of from beside its own, which come first.
+// Join returns a context that ends with ctx and has the values of both; those of ctx come first.
 func Join(ctx, from context.Context) context.Context { return joined{ctx, from} }
 
 type joined struct {
@@ -11,7 +11,7 @@ type joined struct {
 	from context.Context
 }
 
-// Value asks the context itself first, for that is how a context finds the one above it that ends.
+// Value asks ctx first, since a context finds its cancellable parent through Value.
 func (j joined) Value(key any) any {
 	if v := j.Context.Value(key); v != nil {
 		return v

@@ -105,8 +105,8 @@ var tooLong = regexp.MustCompile(`(?i)maximum context length|context length (?:e
 	`exceeds? (?:the |this )?(?:model'?s? )?(?:available |maximum )?context|context window|prompt is too long|input is too long|` +
 	`longer than the maximum model length`)
 
-// classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs
-// somebody to act.
+// classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs a
+// person.
 func (s fault) classify() cairn.Code {
 	words := strings.ToLower(s.Type + " " + s.Code)
 	has := func(list ...string) bool {
@@ -190,7 +190,7 @@ func clip(s string) string {
 }
 
 // retryAfter reads how long to wait: milliseconds as OpenAI sends them, seconds, or a date, which is compared with the
-// server's own clock if it tells it.
+// server's own clock if the reply has its time.
 func retryAfter(h http.Header, now func() time.Time) time.Duration {
 	if n, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return duration(n, time.Millisecond)

@@ -9,8 +9,8 @@ import (
 
 var errIdle = errors.New("idle")
 
-// idleWatch cancels a call when nothing was received for a time. It runs only while somebody waits for the server: a
-// reader that takes its time over a chunk is not the server's fault.
+// idleWatch cancels a call when nothing was received for a time. It runs only during reads: time that the caller spends
+// on a chunk does not count.
 type idleWatch struct {
 	timeout time.Duration
 	timer   *time.Timer

@@ -33,8 +33,8 @@ var _ cairn.Model = (*Model)(nil)
 // retried. A failed call uses up its step, so that the retry gets the next one.
 func New(steps ...Step) *Model { return &Model{steps: slices.Clone(steps)} }
 
-// Func returns a model that asks decide for each reply. decide may be called concurrently, and should follow from the
-// request alone: then a turn that is taken up by another process goes on as the first would have.
+// Func returns a model that asks decide for each reply. decide may be called concurrently, and should depend on the
+// request alone, so that another process that takes a turn over gets the same replies.
 func Func(decide func(ctx context.Context, req *cairn.Request) Step) *Model {
 	return &Model{decide: decide}
 }

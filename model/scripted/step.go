@@ -232,7 +232,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ended(ctx)
 }
 
-// ended returns the error of a call whose context has ended, nil for one that goes on.
+// ended returns the error of a call whose context has ended, otherwise nil.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch {
