@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
 
-// waiting starts a demo that waits for the approval of a refund.
+// waiting starts a demo with a refund that is pending.
 func (b *bench) waiting(t *testing.T) *process {
 	t.Helper()
 	p := b.start(t, "demo")
@@ -21,9 +21,9 @@ func (b *bench) waiting(t *testing.T) *process {
 	return p
 }
 
-// TestKilledWhileItWaits kills the demo while a refund waits for approval. Whoever settles it and whoever goes on with it,
-// it is as if nothing had happened.
-func TestKilledWhileItWaits(t *testing.T) {
+// TestKilledWhilePending kills the demo while a refund is pending. Whatever
+// answers it and whatever resumes the session, the result is the same.
+func TestKilledWhilePending(t *testing.T) {
 	t.Parallel()
 	refused := append(wholeAnswer[:6:6], "tool ← refund denied", "assistant: I could not refund order 42: it was not approved: no.")
 	for name, test := range map[string]struct {
@@ -32,11 +32,11 @@ func TestKilledWhileItWaits(t *testing.T) {
 	}{
 		"approved, then the demo": {func(t *testing.T, b *bench) {
 			b.settle(t, cli.ExitOK, "approve", "call_", "--reviewer", "carol")
-			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "Done: 24.50 EUR")
+			wantSpoken(t, b.start(t, "demo"), "has been decided: resuming it.", "Done: 24.50 EUR")
 		}, wholeAnswer},
 		"denied, then the demo": {func(t *testing.T, b *bench) {
 			b.settle(t, cli.ExitOK, "deny", "call_", "--reason", "no")
-			wantSpoken(t, b.start(t, "demo"), "has been decided: going on with it.", "error: not approved by the user: no", "I could not refund")
+			wantSpoken(t, b.start(t, "demo"), "has been decided: resuming it.", "error: not approved by the user: no", "I could not refund")
 		}, refused},
 		"the demo asks again": {func(t *testing.T, b *bench) {
 			again := b.start(t, "demo")
@@ -98,22 +98,23 @@ func wantSpoken(t *testing.T, p *process, parts ...string) {
 	}
 }
 
-// TestAnsweredElsewhere has somebody else be faster while the demo asks. It says who it was and goes on.
+// TestAnsweredElsewhere has another reviewer answer while the demo asks. The demo names the reviewer and resumes the
+// session.
 func TestAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	const faster = "Nothing was changed: refund of session demo was approved by carol on "
 	for name, test := range map[string]struct {
-		again bool   // the demo was killed and started again
-		goOn  bool   // somebody else goes on with the session, too
-		says  string // if it is not empty
-		shows []string
+		again  bool   // the demo was killed and started again
+		resume bool   // another process resumes the session, too
+		says   string // if it is not empty
+		shows  []string
 	}{
-		"approved":     {says: "n", shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
-		"gone on with": {says: "n", goOn: true, shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
-		"gone on with, by a demo that found it waiting": {again: true, says: "n", goOn: true,
+		"approved": {says: "n", shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"resumed":  {says: "n", resume: true, shows: []string{faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"resumed, by a demo that found it pending": {again: true, says: "n", resume: true,
 			shows: []string{"waits for approval until", faster, "→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
-		"gone on with, no answer": {goOn: true, shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
-		"approved, no answer":     {shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"resumed, no answer":  {resume: true, shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
+		"approved, no answer": {shows: []string{"→ refund", "Done: 24.50 EUR", "completed · 1 model call · 1 tool call"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +127,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 				p.until("waits for approval until")
 			}
 			b.settle(t, cli.ExitOK, "approve", "call_", "--reviewer", "carol")
-			if test.goOn {
+			if test.resume {
 				b.start(t, "demo").end()
 			}
 			if test.says != "" {
@@ -140,8 +141,8 @@ func TestAnsweredElsewhere(t *testing.T) {
 	}
 }
 
-// TestTakenElsewhere has a second demo wait for a refund while the first one sits at the prompt: what is typed there does
-// not withdraw the refund, but comes after it.
+// TestTakenElsewhere has a second demo wait for a refund while the first one sits at the prompt: what is typed there
+// does not cancel the refund, but comes after it.
 func TestTakenElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -181,8 +182,8 @@ func TestAsksWhereItIsClaimed(t *testing.T) {
 	}
 }
 
-// TestTerminatedWhileItWaits asks the demo to go while a refund waits: it says how that is settled.
-func TestTerminatedWhileItWaits(t *testing.T) {
+// TestTerminatedWhilePending terminates the demo while a refund is pending: it prints how to answer that.
+func TestTerminatedWhilePending(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		b := newBench(t)

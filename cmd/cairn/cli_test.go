@@ -27,23 +27,26 @@ const (
 	asCairn = "CAIRN_TEST_AS_COMMAND"
 	// withHostGrace is how long that command leaves a run to a host it does not have; unset means the engine's default.
 	withHostGrace = "CAIRN_TEST_HOST_GRACE"
+	// withLease is how long that command's leases last; unset means as in everyday use.
+	withLease = "CAIRN_TEST_LEASE"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCairn) == "" {
 		testenv.Main(m)
 	}
-	text := os.Getenv(withHostGrace)
-	if text == "" {
-		main()
-	}
-	grace, err := time.ParseDuration(text)
-	if err != nil {
-		panic(err)
-	}
 	a := &cli.App{Program: cli.Called(os.Args[0]), Env: cli.Environment(os.Environ()), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	a.Engine.HostGrace = grace
+	a.Engine.HostGrace, a.Engine.LeaseTTL = durationOf(withHostGrace), durationOf(withLease)
 	os.Exit(perform(a, os.Args[1:]))
+}
+
+// durationOf returns what a variable says; 0 if it is unset.
+func durationOf(variable string) time.Duration {
+	text := os.Getenv(variable)
+	if text == "" {
+		return 0
+	}
+	return must(time.ParseDuration(text))
 }
 
 // bench is a directory with databases, a clock that stands still during a command, and ids that are counted.
@@ -53,6 +56,7 @@ type bench struct {
 	names map[string]string // of ids in scripts
 	// everyday has commands use the time and the ids of everyday use.
 	everyday bool
+	reach    time.Duration // for hosts; 0 is that of everyday use
 
 	mu    sync.Mutex
 	clock time.Time
@@ -89,7 +93,7 @@ func (b *bench) run(stdin string, args ...string) (stdout, stderr string, code i
 	b.mu.Unlock()
 	var out, errs bytes.Buffer
 	a := &cli.App{
-		Env: b.env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
+		Env: b.env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Reach: b.reach,
 	}
 	if !b.everyday {
 		a.Engine = engine.Options{Now: b.now, NewID: b.newID, Coalesce: -1}

@@ -18,11 +18,11 @@ import (
 type grammar struct {
 	Demo     demo.Command      `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
 	Sessions sessions.Commands `cmd:"" help:"Look at stored sessions and change them."`
-	Inbox    inbox.Commands    `cmd:"" help:"See to calls that wait for somebody: approve, deny, answer, claim them."`
-	Work     work.Commands     `cmd:"" help:"Be a worker, or look at all workers."`
+	Inbox    inbox.Commands    `cmd:"" help:"Answer pending calls: list, approve, deny, answer, claim them."`
+	Work     work.Commands     `cmd:"" help:"Run a worker, or list all workers."`
 	Removal  upkeep.Removal    `embed:""`
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
-	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or tell how far they are."`
+	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or show their version."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
 }
 

@@ -67,8 +67,9 @@ func newFront(t *testing.T, config *tls.Config, headers map[string]string) *fron
 	return f
 }
 
-// withTrailers moves the status of a call that failed at once, which gRPC has in the header of a response without a body,
-// into a trailer. The proxy may flush the header before it sees the end, and then the status counts only in a trailer.
+// withTrailers moves the status of a call that failed at once, which gRPC has in the header of a response without a
+// body, into a trailer. The proxy may flush the header before it sees the end, and then the status counts only in a
+// trailer.
 func withTrailers(r *http.Response) error {
 	for name, values := range r.Header {
 		if name == "Grpc-Message" || strings.HasPrefix(name, "Grpc-Status") {

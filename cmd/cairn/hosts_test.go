@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
@@ -81,8 +82,8 @@ func wantDemoOnHost(t *testing.T, b *bench) {
 	wantRefunds(t, b, 1)
 }
 
-// One process begins what another one, which knows the host, carries out. That one is killed in the middle of the answer
-// and started again under its name.
+// One process begins what another one, which knows the host, carries out. That one is killed in the middle of the
+// answer and started again under its name.
 func TestWorkerOnHostKilled(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		demo := b.start(t, "demo", "--yes", "--no-serve")
@@ -115,14 +116,16 @@ func TestWorkerOnHostKilled(t *testing.T) {
 				t.Errorf("the worker logs %q", line)
 			}
 		}
-		wantWords(t, stderr, `"worker begins"`, `"run ended","session":"demo"`)
+		wantWords(t, stderr, `"worker started"`, `"run ended","session":"demo"`)
 	})
 }
 
-// A demo that is asked to go in the middle of an answer leaves it, and a worker that knows no host can go on with it, once it
-// has given the host the time to do so: a short one, as the engine's own tests hold it to the default, but for the soak.
+// A demo that is terminated in the middle of an answer leaves it, and a worker without the host can resume it, once it
+// has given the host the time to do so. The lease and that time are short but for the soak; the engine's own tests hold
+// the defaults.
 func TestDemoOnHostTerminated(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
+		b.env[withHostGrace], b.env[withLease] = testenv.Choose("1s", ""), testenv.Choose("4s", "")
 		demo := b.start(t, "demo", "--pace", "1s")
 		demo.say("Order 44 is too late, where is it?")
 		demo.until("Let me ")
@@ -136,7 +139,6 @@ func TestDemoOnHostTerminated(t *testing.T) {
 			t.Fatalf("the session is %s", s.Status)
 		}
 		b.env["CAIRN_HOST"] = ""
-		b.env[withHostGrace] = testenv.Choose("1s", "")
 		b.work(t, "demo")
 		if s := b.session(t); s.Status != cairn.SessionCompleted {
 			t.Errorf("the session is %s", s.Status)
@@ -144,7 +146,7 @@ func TestDemoOnHostTerminated(t *testing.T) {
 	})
 }
 
-// A worker that is asked to go hands over what it carries out for a host.
+// A worker that is terminated hands over what it carries out for a host.
 func TestWorkerOnHostTerminated(t *testing.T) {
 	onHosts(t, func(t *testing.T, b *bench) {
 		demo := b.start(t, "demo", "--no-serve", "--yes")
@@ -165,8 +167,8 @@ func TestWorkerOnHostTerminated(t *testing.T) {
 	})
 }
 
-// Every way to name a host wrongly, and every host that lacks something, is told in one line, with the name of the flag and
-// without a password, before anything is made.
+// Every way to name a host wrongly, and every host that lacks something, is reported in one line, with the name of the
+// flag and without a password, before anything is made.
 func TestWrongHosts(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t-word"
@@ -182,8 +184,8 @@ func TestWrongHosts(t *testing.T) {
 		code  int
 		words []string
 	}{
-		"nobody listens":          {"temporal://127.0.0.1:1", cli.ExitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
-		"nobody answers":          {"temporal://" + mute.Addr().String(), cli.ExitFailure, []string{"no Temporal server can be reached at "}},
+		"no listener":             {"temporal://127.0.0.1:1", cli.ExitFailure, []string{"no Temporal server can be reached at 127.0.0.1:1"}},
+		"no reply":                {"temporal://" + mute.Addr().String(), cli.ExitFailure, []string{"no Temporal server can be reached at "}},
 		"no such namespace":       {"temporal://" + temporal + "/nowhere", cli.ExitNotFound, []string{`has no namespace "nowhere"`}},
 		"no search attributes":    {"temporal://" + temporal + "/" + bare + "?search=true", cli.ExitFailure, []string{"CairnSession", "search-attribute create"}},
 		"no PostgreSQL":           {"dbos://ada:" + secret + "@127.0.0.1:1/db", cli.ExitFailure, []string{"127.0.0.1:1"}},
@@ -195,6 +197,9 @@ func TestWrongHosts(t *testing.T) {
 			t.Run(name+"/"+command, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
+				if strings.Contains(c.host, mute.Addr().String()) { // which takes as long as it may
+					b.reach = testenv.Choose(2*time.Second, 0)
+				}
 				stdout, stderr, code := b.run("hello\n", command, "--host", c.host)
 				if code != c.code || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, secret) {
 					t.Errorf("exit %d, want %d\n%s%s", code, c.code, stdout, stderr)

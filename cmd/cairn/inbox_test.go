@@ -45,8 +45,8 @@ func otherAgents() []*cairn.Agent {
 	}
 }
 
-// waitElsewhere has agents that the command does not know wait in two sessions, and returns the ids of the calls by tool
-// and of the sub-agent's session as CHILD.
+// waitElsewhere has agents that the command does not know wait in two sessions, and returns the ids of the calls by
+// tool and of the sub-agent's session as CHILD.
 func (b *bench) waitElsewhere(t *testing.T) map[string]string {
 	t.Helper()
 	st, err := sqlitestore.Open(b.env["CAIRN_DB"], &sqlitestore.Options{Now: b.now})
@@ -135,7 +135,7 @@ func TestInboxPages(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersInTime lets the deadline of a refund pass: it is not made, and who answers is told.
+// TestNobodyAnswersInTime lets the deadline of a refund pass: it is not made, and a late answer is reported as late.
 func TestNobodyAnswersInTime(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -161,7 +161,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 	}
 }
 
-// TestSeveralCalls decides about calls of one step one at a time. The step goes on when the last one is decided.
+// TestSeveralCalls decides about calls of one step one at a time. The step is resumed when the last one is decided.
 func TestSeveralCalls(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

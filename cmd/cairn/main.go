@@ -1,5 +1,5 @@
-// Command cairn talks to a demo agent, shows stored sessions and changes them, answers pending calls, runs a worker, and
-// looks after the stores that hold all this.
+// Command cairn talks to a demo agent, shows stored sessions and changes them, answers pending calls, runs a worker,
+// and looks after the stores that hold all this.
 //
 // What is here is the table of commands; each group of commands is a package below internal.
 package main

@@ -28,8 +28,8 @@ type process struct {
 	shown  strings.Builder // what was read of stdout
 }
 
-// start starts the command on the bench's database, with nothing of this process's environment that steers it but the race
-// detector's options.
+// start starts the command on the bench's database, with nothing of this process's environment that steers it but the
+// race detector's options.
 func (b *bench) start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
@@ -117,7 +117,7 @@ func (p *process) end() (stdout, stderr string, code int) {
 	return p.shown.String(), string(errs), p.cmd.ProcessState.ExitCode()
 }
 
-// session returns what the sessions command tells of the session "demo".
+// session returns what the sessions command prints of the session "demo".
 func (b *bench) session(t *testing.T) (s cairn.Session) {
 	t.Helper()
 	b.query(t, &s, "show", "demo")
@@ -244,7 +244,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("exit %d: %s", code, stderr)
 			}
 			// What was committed is in the summary, everything else follows.
-			for _, once := range []string{"you: Order 42", "Let me look up", "I am sorry", "Done: 24.50 EUR", "going on with it", "completed"} {
+			for _, once := range []string{"you: Order 42", "Let me look up", "I am sorry", "Done: 24.50 EUR", "resuming it", "completed"} {
 				if n := strings.Count(stdout, once); n != 1 {
 					t.Errorf("%q is printed %d times:\n%s", once, n, stdout)
 				}
@@ -263,7 +263,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestInterrupted presses Ctrl-C in the middle of an answer, and goes on with it in another process.
+// TestInterrupted presses Ctrl-C in the middle of an answer, and resumes it in another process.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -287,14 +287,14 @@ func TestInterrupted(t *testing.T) {
 	again := b.start(t, "demo", "--yes")
 	again.say("/resume")
 	stdout, stderr, code = again.end()
-	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "Enter /resume to go on") {
+	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "Enter /resume to resume it") {
 		t.Errorf("exit %d: %q\n%s", code, stderr, stdout)
 	}
 	wantTranscript(t, b, wholeAnswer)
 	wantRefunds(t, b, 1)
 }
 
-// TestTerminated asks the demo to go in the middle of an answer that takes long. It leaves at once what it cannot end.
+// TestTerminated terminates the demo in the middle of an answer that takes long. It leaves at once what it cannot end.
 func TestTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -342,7 +342,7 @@ func TestWatched(t *testing.T) {
 		t.Errorf("exit %d: %q", code, stderr)
 	}
 	if !strings.Contains(stdout, "Another process is answering") {
-		t.Errorf("it is not told who answers:\n%s", stdout)
+		t.Errorf("it is not said who answers:\n%s", stdout)
 	}
 	for _, once := range []string{"Done: 24.50 EUR", "You are welcome."} {
 		if n := strings.Count(stdout, once); n != 1 {
@@ -422,7 +422,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWork kills the demo in the middle of its answer and has a worker complete it, once somebody has approved the refund.
+// TestWork kills the demo in the middle of its answer and has a worker complete it, once the refund is approved.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -433,7 +433,7 @@ func TestWork(t *testing.T) {
 	p.end()
 
 	worker := b.start(t, "work")
-	readUntil(t, worker.stderr, "run waits\" session=demo")
+	readUntil(t, worker.stderr, "run suspended\" session=demo")
 	b.settle(t, cli.ExitOK, "approve", "call_")
 	readUntil(t, worker.stderr, "run ended")
 	worker.signal(syscall.SIGTERM)

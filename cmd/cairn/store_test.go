@@ -67,7 +67,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 	}
 }
 
-// The whole way on a server: without tables, with them, a conversation that waits, the answer and the worker's part.
+// The whole way on a server: without tables, with them, a pending refund, the answer and the worker's part.
 func TestServerStores(t *testing.T) {
 	t.Parallel()
 	for name, place := range places(t) {
@@ -105,7 +105,8 @@ func TestServerStores(t *testing.T) {
 	}
 }
 
-// A session that waits in a file is copied to PostgreSQL, answered and carried on there, and then goes on in Redis.
+// A session with a pending call is copied from a file to PostgreSQL, answered and resumed there, and then continued on
+// Redis.
 func TestSessionMoves(t *testing.T) {
 	t.Parallel()
 	b := newServerBench(t, "")
@@ -144,7 +145,7 @@ func TestSessionMoves(t *testing.T) {
 	wantWords(t, stdout, "failed: already_exists")
 }
 
-// work has a worker go on with what is ready until the run of a session has ended.
+// work has a worker drive what is ready until the run of a session has ended.
 func (b *bench) work(t *testing.T, session string, args ...string) {
 	t.Helper()
 	worker := b.start(t, append([]string{"work"}, args...)...)
@@ -155,7 +156,7 @@ func (b *bench) work(t *testing.T, session string, args ...string) {
 	}
 }
 
-// Every way to name a store wrongly is told in one line, with the name of the flag and without a password.
+// Every way to name a store wrongly is reported in one line, with the name of the flag and without a password.
 func TestWrongStores(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -182,7 +183,7 @@ func TestWrongStores(t *testing.T) {
 		"no schema's name":     {[]string{"--store", "postgres://host/db?schema="}, cli.ExitUsage, []string{"--store: ?schema="}},
 		"a name that is none":  {[]string{"--store", withQuery(server.URL(), "schema", `a"b`)}, cli.ExitUsage, []string{"--store: schema: "}},
 		"an unknown parameter": {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0?colour=red"}, cli.ExitUsage, []string{"--store: ", "colour"}},
-		"nobody listens":       {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
+		"no listener":          {[]string{"--store", "postgresql://ada:" + secret + "@127.0.0.1:1/db"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
 		"no Redis there":       {[]string{"--store", "redis://ada:" + secret + "@127.0.0.1:1/0"}, cli.ExitFailure, []string{"--store: ", "cannot be reached"}},
 		"no such account":      {[]string{"--store", withQuery(withQuery(server.URL(), "user", "nobody_knows"), "password", secret)}, cli.ExitUsage, []string{"--store: ", "nobody_knows"}},
 		"wrong password":       {[]string{"--store", strings.Replace(locked.URL(), "unix://", "unix://:"+secret+"@", 1)}, cli.ExitFailure, []string{"--store: ", "refuses the user or password"}},

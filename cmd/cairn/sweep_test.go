@@ -110,7 +110,7 @@ func TestErase(t *testing.T) {
 	b := newBench(t)
 	b.run("hello\n", "demo")
 	if _, stderr, code := b.run("", "erase", "demo"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") {
-		t.Errorf("erase with nobody to ask: exit %d, %s", code, stderr)
+		t.Errorf("erase without a terminal: exit %d, %s", code, stderr)
 	}
 	if stdout, stderr, code := b.run("", "erase", "demo", "--yes"); code != cli.ExitOK || stdout != "Erased session demo.\n" {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)

@@ -63,7 +63,7 @@ const (
 	ctrlD = "\x04"
 )
 
-// TestTerminal sits at a terminal: types, stops an answer, goes on with it, and leaves.
+// TestTerminal types at a terminal: asks, stops an answer, resumes it, and leaves.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -93,8 +93,8 @@ func TestTerminal(t *testing.T) {
 	wantTranscript(t, b, wholeAnswer)
 }
 
-// TestApproveAtTheTerminal is asked about a refund: it does not know what to say at first, changes the arguments in a way
-// that does not fit, and leaves it. The last time it gives another reason.
+// TestApproveAtTheTerminal is asked about a refund: it does not know what to say at first, changes the arguments in a
+// way that does not fit, and leaves it. The last time it gives another reason.
 func TestApproveAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	const question = "\x1b[1m\x1b[36mApprove refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)? [y]es / [n]o / [e]dit / [l]ater: \x1b[0m\x1b[0m"

@@ -35,7 +35,7 @@ func hold(t *testing.T, st store.Store, id, agent, owner string, ttl time.Durati
 // columns is what is between two columns of a table, which depends on how long the name of the machine is.
 var columns = regexp.MustCompile(`  +`)
 
-// A worker, a server beside it, and sessions of an agent that neither has.
+// A worker, a server, and sessions of an agent that neither has.
 func TestWorkStatus(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

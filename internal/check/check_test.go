@@ -56,7 +56,7 @@ import (
 	"example.test/house/internal/turn"
 )
 
-// Lit reports whether somebody is at home.
+// Lit reports whether the lights are on.
 func Lit(house.House) bool { return turn.Steps > 0 }
 `,
 		"store/disk/go.mod":                "module example.test/house/store/disk\n\ngo 1.26\n\nrequire example.test/house v0.0.0\n\nreplace example.test/house => ../..\n",
@@ -254,14 +254,14 @@ func TestRunReportsAllAndFails(t *testing.T) {
 	list := []check{
 		{"bad", func(*tree) ([]string, error) { return []string{"first", "second\nline"}, nil }},
 		{"good", func(*tree) ([]string, error) { return nil, nil }},
-		{"broken", func(*tree) ([]string, error) { return nil, errors.New("cannot tell") }},
+		{"broken", func(*tree) ([]string, error) { return nil, errors.New("no answer") }},
 	}
 	var out bytes.Buffer
 	err := run(&out, nil, list, nil)
 	if err == nil || err.Error() != "failed: bad, broken" {
 		t.Errorf("run: %v", err)
 	}
-	for _, want := range []string{"FAIL  bad", "      first\n      second\n      line\n", "ok    good", "FAIL  broken", "      cannot tell\n"} {
+	for _, want := range []string{"FAIL  bad", "      first\n      second\n      line\n", "ok    good", "FAIL  broken", "      no answer\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, out.String())
 		}

@@ -136,8 +136,8 @@ func checkCode(t *tree) ([]string, error) {
 	return problems, err
 }
 
-// updateCode copies the source of each marked block into the Markdown files. A mark that is wrong is an error, and its file
-// stays as it is.
+// updateCode copies the source of each marked block into the Markdown files. A mark that is wrong is an error, and its
+// file stays as it is.
 func updateCode(t *tree) error {
 	var failed []error
 	err := t.eachDoc(func(p page) error {
@@ -152,8 +152,8 @@ func updateCode(t *tree) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// page is a Markdown file with what is wrong with its marks, which marked blocks are not as their source, and the text in
-// which they are.
+// page is a Markdown file with what is wrong with its marks, which marked blocks are not as their source, and the text
+// in which they are.
 type page struct {
 	name, want   string
 	wrong, stale []string

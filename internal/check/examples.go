@@ -15,8 +15,8 @@ import (
 var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|RawFunc|ClientTool|RawClientTool|SubAgent|` +
 	`RequireApproval(?:If)?|AssignTo|WaitAtMost|Cache|Approve|Deny|Answer(?:Error)?|OutputOf|RawOutput|StateOf|Model)$`)
 
-// checkExamples reports exported constructors without an example that runs, that is, one with an Output comment. Commands
-// and internal packages are not shown to users and need none.
+// checkExamples reports exported constructors without an example that runs, that is, one with an Output comment.
+// Commands and internal packages are not shown to users and need none.
 func checkExamples(t *tree) ([]string, error) {
 	packages, err := t.packages(parser.ParseComments)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// check is one rule. Its run function answers what is wrong, one line each, and an error if it could not tell.
+// check is one rule. Its run function returns the violations, one line each, and an error if it could not check.
 type check struct {
 	name string
 	run  func(*tree) ([]string, error)
@@ -69,7 +69,8 @@ func main() {
 	}
 }
 
-// run performs the named checks, or all if no name is given, and reports each to w. All are performed even if one fails.
+// run performs the named checks, or all if no name is given, and reports each to w. All are performed even if one
+// fails.
 func run(w io.Writer, t *tree, list []check, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(list, func(c check) bool { return c.name == name }) {

@@ -29,9 +29,10 @@ type requirement struct {
 // requirementsFile lists every requirement with its reason.
 const requirementsFile = "docs/DEPENDENCIES.md"
 
-// comparing are the modules that go.work does not list, because they require the systems that Cairn is compared with: whoever
-// builds, tests or reads Cairn need not download those. What would download them (tidy, build, vet, staticcheck) leaves these
-// modules alone unless it is given -outside, as `make soak` does. Each other check always holds them.
+// comparing are the modules that go.work does not list, because they require the systems that Cairn is compared with: a
+// clone that builds and tests Cairn need not download those. What would download them (tidy, build, vet,
+// staticcheck) leaves these modules alone unless it is given -outside, as `make soak` does. Each other check always
+// holds them.
 var comparing = []string{"bench"}
 
 func findModules(t *tree) ([]module, error) {
@@ -77,8 +78,8 @@ func findModules(t *tree) ([]module, error) {
 	return order, nil
 }
 
-// command runs a command in a directory of the tree, outside the workspace so that each module stands on its own go.mod.
-// It answers standard output; on failure the error holds both outputs.
+// command runs a command in a directory of the tree, outside the workspace so that each module stands on its own
+// go.mod. It answers standard output; on failure the error holds both outputs.
 func (t *tree) command(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = t.path(dir)

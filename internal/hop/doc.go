@@ -1,3 +1,3 @@
-// Package hop holds the tests of what is between hosts: sessions that were begun on one and go on another. It is a module of
-// its own because it requires all of them.
+// Package hop holds the tests of sessions that move between hosts: begun on one, resumed on another. It is a module of
+// its own because it requires all hosts.
 package hop

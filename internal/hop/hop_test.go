@@ -44,7 +44,7 @@ func agent(name string, steps []scripted.Step, tools ...cairn.Tool) *cairn.Agent
 		})}
 }
 
-// asker waits for a person, with another call beside.
+// asker has a call that a person must approve, alongside another call.
 func asker() *cairn.Agent {
 	return agent("bot", []scripted.Step{
 		scripted.Reply(scripted.Text("One moment. "), asks("c1", "refund", "42"), asks("c2", "note", "n")),
@@ -53,7 +53,7 @@ func asker() *cairn.Agent {
 	}, refund(), note())
 }
 
-// delegator consults a helper, who waits for a person.
+// delegator consults a helper, whose call a person must approve.
 func delegator() *cairn.Agent {
 	helper := agent("helper", []scripted.Step{asks("c1", "refund", "42"), asks("c2", "note", "n"), scripted.Text("Refunded.")}, refund(), note())
 	return agent("bot", []scripted.Step{
@@ -63,7 +63,7 @@ func delegator() *cairn.Agent {
 	}, cairn.SubAgent(helper), note())
 }
 
-// wanderer waits three times: itself, by a helper, and itself again.
+// wanderer suspends three times: by itself, by a helper, and by itself again.
 func wanderer() *cairn.Agent {
 	helper := agent("helper", []scripted.Step{asks("c1", "refund", "2"), scripted.Text("Refunded.")}, refund())
 	return agent("bot", []scripted.Step{
@@ -75,15 +75,15 @@ func wanderer() *cairn.Agent {
 	}, cairn.SubAgent(helper), refund(), note())
 }
 
-// Whatever host a session waits on, it is answered by a process that has no host and no agents, and goes on on any other as
-// if it had stayed in one process.
+// Whatever host suspended a session, a process without hosts and agents answers it, and any other host resumes it as if
+// it had stayed in one process.
 func TestSessionsHopHosts(t *testing.T) {
 	t.Parallel()
 	all, place := hosts(t), files(t)
 	inprocess, temporal, dbos := all[0], all[1], all[2]
 	for name, scene := range map[string]struct {
 		agent func() *cairn.Agent
-		ways  [][]hosttest.Host // the host of each part of the conversation: between two parts a person is waited for
+		ways  [][]hosttest.Host // the host of each part of the conversation: between two parts the session is suspended
 	}{
 		"approval": {asker, pairs(all)},
 		"child":    {delegator, pairs(all)},
@@ -125,8 +125,8 @@ func pairs(all []hosttest.Host) (ways [][]hosttest.Host) {
 	return ways
 }
 
-// converse plays a conversation, each part of which ends when somebody is waited for, in a process of its own on a host. It
-// returns what that left behind.
+// converse plays a conversation, each part of which ends suspended, in a process of its own on a host. It returns what
+// the session has in the end.
 func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way []hosttest.Host) string {
 	t.Helper()
 	st := place.Open(t, nil)
@@ -165,7 +165,7 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 	return left
 }
 
-// answer approves what waits, in a process that has neither a host nor an agent.
+// answer approves the pending calls, in a process that has neither a host nor an agent.
 func answer(t *testing.T, st store.Store) {
 	t.Helper()
 	eng, err := engine.New(st, nil, nil)

@@ -84,7 +84,7 @@ func onTemporal(t *testing.T) start {
 			tb.Fatal(err)
 		}
 		hosted := *opts
-		hosted.Host = struct{ engine.Host }{h} // nobody else has its queue, so the server cannot go on with what it leaves
+		hosted.Host = struct{ engine.Host }{h} // no other process has its queue, so the server cannot continue what it leaves
 		eng := inProcess(tb, st, agents, &hosted)
 		w := h.Worker(eng, worker.Options{})
 		if err := w.Start(); err != nil {
@@ -118,7 +118,7 @@ func onDBOS(t *testing.T) start {
 			}
 		})
 		hosted := *opts
-		hosted.Host = struct{ engine.Host }{h} // nobody else has its database
+		hosted.Host = struct{ engine.Host }{h} // no other process has its database
 		eng := inProcess(tb, st, agents, &hosted)
 		if err := h.Serve(eng); err != nil {
 			tb.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Scenarios of the suite with their processes on all hosts by turns: what one leaves behind or dies of, another takes up.
+// Scenarios of the suite with their processes on all hosts by turns: what one leaves or does not
+// survive, another recovers.
 func TestMixedHosts(t *testing.T) {
 	t.Parallel()
 	all, place := hosts(t), files(t)

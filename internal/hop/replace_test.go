@@ -19,9 +19,10 @@ import (
 
 // service is one deployment: what one of its processes leaves under way, the next finds.
 type service struct {
-	// start starts a process. The function that comes with its engine ends it; it lets go of what it is at.
+	// start starts a process. The function that comes with its engine ends it; it releases its leases.
 	start func(st store.Store, a *cairn.Agent) (*engine.Engine, func())
-	// recovers says that the host makes a new process go on with what is under way. Else somebody has to ask for that.
+	// recovers says that the host has a new process drive the runs that are under way. Else the test has to resume
+	// them.
 	recovers bool
 }
 
@@ -35,7 +36,7 @@ func services(t *testing.T) map[string]service {
 	return map[string]service{
 		"inprocess": {start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			eng := inProcess(t, st, []*cairn.Agent{a}, &engine.Options{})
-			return eng, func() { _ = eng.Close(done) } // says that it let go of a run
+			return eng, func() { _ = eng.Close(done) } // its error says that it released a run
 		}},
 		"temporal": {recovers: true, start: func(st store.Store, a *cairn.Agent) (*engine.Engine, func()) {
 			h, err := temporalhost.New(c, &temporalhost.Options{TaskQueue: t.Name(), Prefix: t.Name()})
@@ -97,8 +98,8 @@ func outcome(t *testing.T, run *engine.Run, err error) *cairn.Result {
 	return res
 }
 
-// successor is another agent of the same name: other instructions, another model, a refund that does something else, and a
-// new tool. It reports every request that is not its own.
+// successor is another agent of the same name: other instructions, another model, a refund that does something else,
+// and a new tool. It reports every request that is not its own.
 func successor(t *testing.T) *cairn.Agent {
 	settle := cairn.Func("refund", "Refunds twice.", func(_ context.Context, call *cairn.Call, in words) (string, error) {
 		return "refunded twice " + in.Text, call.Append([]string{"refunds"}, in.Text, in.Text)
@@ -111,7 +112,7 @@ func successor(t *testing.T) *cairn.Agent {
 			}
 			slices.Sort(tools)
 			if req.System != "Be brief." || !slices.Equal(tools, []string{"note", "refund"}) {
-				t.Errorf("the new model is told %q and has the tools %q", req.System, tools)
+				t.Errorf("the new model has the instructions %q and has the tools %q", req.System, tools)
 			}
 			if last := req.Messages[len(req.Messages)-1]; last.Role == cairn.RoleTool && last.ToolResults()[0].Tool != "note" {
 				return asks("c9", "note", "new")
@@ -120,7 +121,7 @@ func successor(t *testing.T) *cairn.Agent {
 		})}
 }
 
-// A session that waits goes on with the agent that has its name by then, and so does its next turn.
+// A suspended session is resumed with the agent that has its name by then, and so is its next turn.
 func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 	onEach(t, func(t *testing.T, on service, place hosttest.Store) {
 		st := place.Open(t, nil)
@@ -149,8 +150,8 @@ func TestAgentIsReplacedBetweenTurns(t *testing.T) {
 	})
 }
 
-// A turn that was under way with the agent of before is brought to its end by the new one: what the host has recorded of it
-// does not depend on the agent.
+// A turn that was under way with the agent of before is brought to its end by the new one: what the host has recorded
+// of it does not depend on the agent.
 func TestAgentIsReplacedUnderATurn(t *testing.T) {
 	onEach(t, func(t *testing.T, on service, place hosttest.Store) {
 		st := place.Open(t, nil)

@@ -39,7 +39,7 @@ func TestLogBesideTheStore(t *testing.T) {
 	})
 }
 
-// The same in memory, where every scenario has time.
+// The same in memory, which is fast enough for every scenario.
 func TestLogBesideTheStoreInMemory(t *testing.T) {
 	t.Parallel()
 	hosttest.Run(t, hosttest.Host{Name: "inprocess", Start: inProcess, Crashes: testenv.Choose(8, 0)}, hosttest.Store{

@@ -12,9 +12,9 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// A stop from a process without a host ends a model call that says nothing more, and its run, within a second: so it does three
-// times of five at least, since a machine may be busy with something else for a second. The lease is so long that no
-// heartbeat would find the stop within the test: what does is the watch of the store.
+// A stop from a process without a host ends a model call that yields nothing more, and its run, within a second: three
+// times of five at least, since the machine may be busy for a second. The lease is so long that no heartbeat would find
+// the stop within the test: what does is the watch of the store.
 func TestStopFromAnotherProcess(t *testing.T) {
 	const stops = 5
 	place := files(t)

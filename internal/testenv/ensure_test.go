@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// machine is a directory of commands that stand before the real ones.
+// machine is a directory of commands that shadow the real ones.
 type machine struct {
 	bin  string
 	home string // where the Temporal server is kept; empty for where it is
@@ -80,15 +80,15 @@ func TestEnsureFailsOverWhatStaysMissing(t *testing.T) {
 	}
 }
 
-// What is missing is said before anything is done, and nothing is begun that cannot be done.
+// What is missing is printed before anything is done, and nothing is begun that cannot be completed.
 func TestEnsureSaysAllThatIsMissingFirst(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		commands map[string]string
 		want     string
 	}{
-		"nobody who may install": {map[string]string{"id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called"}, "there is neither root nor sudo without a password"},
-		"somebody who may":       {map[string]string{"sudo": sudo, "apt-get": "echo called; exit 1"}, "called"},
+		"no right to install": {map[string]string{"id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called"}, "there is neither root nor sudo without a password"},
+		"sudo may install":       {map[string]string{"sudo": sudo, "apt-get": "echo called; exit 1"}, "called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// postgresReady begins what a server says once it serves, be it for writing or, if it is a replica, for reading.
+// postgresReady begins the log line of a server that serves: for writing or, if it is a replica, for reading.
 const postgresReady = "database system is ready to accept"
 
 // postgresSettings hold for every server. It listens on a socket in its directory only. The settings leave durability
@@ -24,8 +24,8 @@ var postgresSettings = []string{
 	"log_checkpoints=off",
 }
 
-// PostgresPassword is the password of the one role that needs one, which has the same name. The role is not there until a
-// test makes it. All others are trusted, for all that can reach a server is the test.
+// PostgresPassword is the password of the one role that needs one, which has the same name. It does not exist until a
+// test creates it. All others are trusted, since only the test can reach a server.
 const PostgresPassword = "with_password"
 
 // Postgres returns the URL of a database on a PostgreSQL server that is started for this test binary. The server is
@@ -53,8 +53,8 @@ func PostgresIn(variable string) func() error {
 	}
 }
 
-// NewPostgres starts a server for one test, durable like that of [Postgres], which may stop it. It is removed when the test
-// ends.
+// NewPostgres starts a server for one test, durable like that of [Postgres], which may stop it. It is removed when the
+// test ends.
 func NewPostgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
 	s := must(tb)(StartPostgres())

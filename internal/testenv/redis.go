@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// redisReady is what a server says for each place it listens at.
+// redisReady is what a server logs for each address it listens at.
 const redisReady = "eady to accept connections"
 
 // redisSettings hold for every server. It listens on a socket in its directory only.
@@ -22,8 +22,8 @@ var redisSettings = []string{
 	"--daemonize", "no",
 }
 
-// Redis returns the URL of a Redis server that is started for this test binary and keeps everything in memory. The tests
-// of a package share it, so each uses a prefix of its own.
+// Redis returns the URL of a Redis server that is started for this test binary and keeps everything in memory. The
+// tests of a package share it, so each uses a prefix of its own.
 func Redis(tb testing.TB) (url string) {
 	tb.Helper()
 	s, err := sharedRedis()
@@ -35,9 +35,9 @@ func Redis(tb testing.TB) (url string) {
 
 var sharedRedis = sync.OnceValues(func() (*RedisProcess, error) { return startRedis("redis", "--appendonly", "no") })
 
-// RedisServer starts a Redis server for one test, which may stop it and start it again, and stops it when the test ends.
-// The server is durable, each write waits for the disk, unless settings, which are options of its command line, say
-// otherwise.
+// RedisServer starts a Redis server for one test, which may stop it and start it again, and stops it when the test
+// ends. The server is durable, each write waits for the disk, unless settings, which are options of its command line,
+// say otherwise.
 func RedisServer(tb testing.TB, settings ...string) *RedisProcess {
 	tb.Helper()
 	s, err := StartRedis(settings...)

@@ -41,8 +41,8 @@ var sharedCluster = sync.OnceValues(func() (string, error) {
 	return "redis://" + addresses[0], awaitCluster(addresses)
 })
 
-// startNode starts a server that is to be a cluster's node. Nodes talk to each other over ports; should one of a node's two
-// be taken by somebody else, others are tried.
+// startNode starts a server that is to be a cluster's node. Nodes talk to each other over ports; should one of a node's
+// two be in use, others are tried.
 func startNode() (address string, err error) {
 	for range 10 {
 		var port int
@@ -62,7 +62,7 @@ func startNode() (address string, err error) {
 	return "", err
 }
 
-// freePort returns a port of the loopback interface that nobody listens on.
+// freePort returns a port of the loopback interface that is not in use.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// awaitCluster waits until every node takes the cluster for complete.
+// awaitCluster waits until every node reports the cluster as complete.
 func awaitCluster(addresses []string) error {
 	deadline := time.Now().Add(startWithin)
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -1,11 +1,11 @@
-// Package testenv gives tests the servers they need: throw-away ones, started at most once for a test binary, that live
-// no longer than it does.
+// Package testenv starts the servers that tests need: throw-away ones, at most one of each kind for a test binary,
+// which end with it.
 //
 // A package that uses one calls [Main] from its TestMain:
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //
-// A program that is no test, such as one that measures, has them within [Run].
+// A program that is no test, such as a benchmark, uses them within [Run].
 package testenv
 
 import (
@@ -31,9 +31,9 @@ const (
 	startWithin = time.Minute
 	// stopWithin is how long a server may take to end before it is killed.
 	stopWithin = 10 * time.Second
-	// staleAfter keeps a directory that another process has only just made from being taken for one that was left behind.
+	// staleAfter is how old a directory must be to count as left by a dead process.
 	staleAfter = time.Minute
-	// tailLines is how much of what a server said is kept for error messages.
+	// tailLines is how many lines of a server's log are kept for error messages.
 	tailLines = 20
 
 	dirPrefix = "cairn-testenv-"
@@ -46,8 +46,8 @@ var servers struct {
 	list    []*Server
 }
 
-// Main runs the tests of a package, stops the servers they used, and exits. What before does comes first; it is for what
-// examples need, which have no way to ask for it.
+// Main runs the tests of a package, stops the servers they used, and exits. It calls before first, which starts what
+// examples need: they have no [testing.T] to ask with.
 func Main(m *testing.M, before ...func() error) {
 	code := 1
 	err := Run(func() error {
@@ -92,9 +92,9 @@ type program struct {
 	name string
 	// ready is what a line of its output contains once it serves.
 	ready string
-	// abort is the signal that ends it at once, as a crash would, with whatever processes it has.
+	// abort is the signal that ends it at once, as a crash would, with its child processes.
 	abort syscall.Signal
-	// trusted says that it runs under the account of this process.
+	// trusted has it run under the account of this process.
 	trusted bool
 	// prepare fills the directory of a server and returns its command line.
 	prepare func(s *Server) (command []string, err error)
@@ -164,7 +164,7 @@ func sweep() {
 		}
 		f, err := os.Open(dir)
 		if err != nil {
-			continue // somebody else's
+			continue // of a live process
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			os.RemoveAll(dir)
@@ -216,7 +216,7 @@ func (s *Server) run(line ...string) error {
 	if err != nil {
 		return err
 	}
-	// The parent that the child dies with is a thread.
+	// The child dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -253,7 +253,7 @@ func (s *Server) Start() error {
 	}
 }
 
-// Stop ends a server in good order.
+// Stop shuts a server down.
 func (s *Server) Stop() { s.end(syscall.SIGINT) }
 
 // Kill ends a server as a crash would.
@@ -277,7 +277,7 @@ func (s *Server) end(how syscall.Signal) {
 	s.process = nil
 }
 
-// remove ends a server and removes what it had. It may be called again.
+// remove ends a server and removes its directory. It may be called again.
 func (s *Server) remove() {
 	s.Stop()
 	os.RemoveAll(s.Dir)
@@ -296,8 +296,8 @@ type process struct {
 	said []string
 }
 
-// attend starts the process and stays with it. The thread that starts it must live as long as it does, since it is the
-// thread's end that the kernel takes for the parent's.
+// attend starts the process and waits for it on one locked thread: the kernel signals the process when the thread that
+// started it ends.
 func (p *process) attend() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -317,7 +317,7 @@ func (p *process) attend() {
 		p.err = err
 		return
 	}
-	// Children of a killed server may keep the pipe open for a while, so its end is not waited for.
+	// Children of a killed server may keep the pipe open for a while, so attend does not wait for its end.
 	listened := make(chan struct{})
 	go func() {
 		defer close(listened)
@@ -333,7 +333,7 @@ func (p *process) attend() {
 	}
 }
 
-// listen reads what the server says.
+// listen reads the server's log.
 func (p *process) listen(r io.Reader) {
 	lines := bufio.NewScanner(r)
 	serving := false

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Soak reports whether the tests are to give the whole proof, as `make soak` asks: every scenario on every pair of host and
-// store, a crash at every operation, and long torture. Without it they give feedback within minutes.
+// Soak reports whether the tests are to give the whole proof, as `make soak` asks: every scenario on every pair of host
+// and store, a crash at every operation, and long torture. Without it they give feedback within minutes.
 func Soak() bool { return os.Getenv("CAIRN_SOAK") == "1" }
 
 // Choose returns the second value if [Soak] says so, else the first.
@@ -33,7 +33,8 @@ func Kills(tb testing.TB, test, soak int) int {
 	return kills
 }
 
-// Hours returns how long a test of torture goes on at least, whatever [Kills] says: HOURS, which may have a fraction, or 0.
+// Hours returns how long a test of torture lasts at least, whatever [Kills] says: HOURS, which may have a fraction,
+// or 0.
 func Hours(tb testing.TB) time.Duration {
 	tb.Helper()
 	raw := os.Getenv("HOURS")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Spent is the processor time that operations took of this process and of a server with its children. It tells more than
-// their rate where other work shares the machine. The server's is 0 where the system has no /proc.
+// Spent is the processor time that operations took of this process and of a server with its children. It is steadier
+// than their rate where other work shares the machine. The server's is 0 where the system has no /proc.
 type Spent struct {
 	process, server time.Duration
 	operations      int
@@ -62,8 +62,8 @@ func (s *Server) spent(tb testing.TB) (process, server time.Duration) {
 // tick is the unit of times in /proc.
 const tick = time.Second / 100
 
-// ticksOf reads the time that a process has used, with those children of it that have ended, and its parent. Both are zero
-// for a process that has ended itself.
+// ticksOf reads the time that a process has used, with those children of it that have ended, and its parent. Both are
+// zero for a process that has ended itself.
 func ticksOf(path string) (ticks int, parent string) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // temporalDir is where ensure.sh builds the server, in the user's cache directory.
 const temporalDir = "cairn/temporal-1.5.1"
 
-// Temporal returns the address of a Temporal server that is started for this test binary and keeps everything in memory.
-// The tests of a package share it, so each uses task queues and workflow ids of its own.
+// Temporal returns the address of a Temporal server that is started for this test binary and keeps everything in
+// memory. The tests of a package share it, so each uses task queues and workflow ids of its own.
 func Temporal(tb testing.TB) (address string) {
 	tb.Helper()
 	address, err := TemporalAddress()
@@ -25,7 +25,7 @@ func Temporal(tb testing.TB) (address string) {
 	return address
 }
 
-// TemporalAddress does what Temporal does, for examples: it is to be called by what Main is told to do first.
+// TemporalAddress is [Temporal] for examples, which have no test: a function that is given to [Main] calls it.
 func TemporalAddress() (string, error) {
 	s, err := sharedTemporal()
 	if err != nil {
@@ -36,8 +36,8 @@ func TemporalAddress() (string, error) {
 
 var sharedTemporal = sync.OnceValues(func() (*TemporalProcess, error) { return startTemporal("temporal", "") })
 
-// TemporalServer starts a Temporal server for one test, which may stop it and start it again, and stops it when the test
-// ends. It keeps what it has in a file.
+// TemporalServer starts a Temporal server for one test, which may stop it and start it again, and stops it when the
+// test ends. It keeps its data in a file.
 func TemporalServer(tb testing.TB) *TemporalProcess {
 	tb.Helper()
 	s, err := startTemporal("temporal-own", "server.db")

@@ -18,7 +18,7 @@ func Sentence(r cairn.Receipt) string {
 	what := fmt.Sprintf("%s of session %s", c.Tool, c.RootID)
 	switch {
 	case r.Outcome == cairn.OutcomeLate:
-		return fmt.Sprintf("Too late: the deadline of %s passed on %s. The agent is told of the answer, which changes nothing.", what, output.Stamp(c.Deadline))
+		return fmt.Sprintf("Too late: the deadline of %s passed on %s. The agent sees the answer, which changes nothing.", what, output.Stamp(c.Deadline))
 	case r.Outcome == cairn.OutcomeAlreadyCompleted && c.Answer == nil:
 		return fmt.Sprintf("Nothing was changed: you have voted on %s before, and other reviewers have not yet.", what)
 	case r.Outcome == cairn.OutcomeAlreadyCompleted:
@@ -26,9 +26,9 @@ func Sentence(r cairn.Receipt) string {
 	case c.Answer == nil:
 		return fmt.Sprintf("Your vote on %s is counted. Others have to vote too: %s.", what, Assigned(c))
 	case !r.Ready:
-		return fmt.Sprintf("%s: %s. The session waits for other calls too.", what, Decision(c))
+		return fmt.Sprintf("%s: %s. Other calls of the session are still pending.", what, Decision(c))
 	}
-	return fmt.Sprintf("%s: %s. The session can go on now.", what, Decision(c))
+	return fmt.Sprintf("%s: %s. The session can be resumed now.", what, Decision(c))
 }
 
 // Deadline returns until when a call can be answered; empty for ever.
@@ -42,7 +42,7 @@ func Deadline(c *cairn.PendingCall, now time.Time) string {
 	return output.Stamp(c.Deadline)
 }
 
-// Assigned returns who may answer a call; empty for anybody.
+// Assigned returns who may answer a call; empty for any reviewer.
 func Assigned(c *cairn.PendingCall) string {
 	names := strings.Join(c.Reviewers, ", ")
 	if c.Quorum != cairn.AnyReviewer {

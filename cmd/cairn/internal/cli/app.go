@@ -23,6 +23,8 @@ type App struct {
 	Stderr  io.Writer
 	// Engine is the clock, the ids and the pace of events of every engine; its zero value is right outside of tests.
 	Engine engine.Options
+	// Reach is how long a host may take to be connected to; 0 is what package hosts says.
+	Reach time.Duration
 }
 
 // Environment reads variables of the form name=value.
@@ -35,7 +37,7 @@ func Environment(variables []string) map[string]string {
 	return env
 }
 
-// UntilStopped returns a context that ends when the process is asked to go, by Ctrl-C too.
+// UntilStopped returns a context that ends when the process is terminated, by Ctrl-C too.
 func UntilStopped() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }

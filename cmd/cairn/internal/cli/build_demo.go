@@ -2,8 +2,8 @@
 
 package cli
 
-// buildFlags are those that this program was built with: the demo's, which needs neither hosts nor servers, and is built
-// sooner without them.
+// buildFlags are those that this program was built with: the demo's, which needs neither hosts nor servers, and is
+// built sooner without them.
 const buildFlags = "-tags demo "
 
 // Lacks is the format of the error of what is not in this program.

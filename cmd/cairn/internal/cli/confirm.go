@@ -11,7 +11,7 @@ import (
 // Confirm asks a question at the terminal and reports whether the answer is yes. verb is what is asked about.
 func Confirm(ctx context.Context, a *App, verb, question string) (bool, error) {
 	if !terminal.Is(a.Stdin) {
-		return false, Misuse("%s: nobody can be asked here; --yes %ss without asking", verb, verb)
+		return false, Misuse("%s: standard input is no terminal; --yes %ss without asking", verb, verb)
 	}
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
 	select {

@@ -17,7 +17,7 @@ const (
 	ExitFailure  = 1
 	ExitUsage    = 2
 	ExitNotFound = 3
-	ExitDecided  = 4 // somebody else's answer counts, or the deadline's
+	ExitDecided  = 4 // another answer counts, or the deadline had passed
 )
 
 // usageError is a mistake on the command line.

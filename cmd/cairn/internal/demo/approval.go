@@ -21,9 +21,9 @@ const reviewer = "demo"
 const choices = "? [y]es / [n]o / [e]dit / [l]ater: "
 
 const choicesHelp = `  y           let it happen
-  n [REASON]  do not; the agent is told the reason
+  n [REASON]  do not; the agent sees the reason
   e [JSON]    let it happen with other arguments
-  l           leave it for later, or for somebody else`
+  l           leave it for later, or for another reviewer`
 
 func (c *chat) openCalls(ctx context.Context) ([]cairn.PendingCall, error) {
 	return calls.Open(ctx, c.eng, c.session, c.session)
@@ -39,7 +39,7 @@ func (c *chat) showWaiting(ctx context.Context) error {
 	}
 	open, err := c.openCalls(ctx)
 	if err == nil && len(open) == 0 {
-		c.screen.note("What the last answer waited for has been decided: going on with it.")
+		c.screen.note("What the last answer waited for has been decided: resuming it.")
 	}
 	for i := range open {
 		call := &open[i]
@@ -48,7 +48,7 @@ func (c *chat) showWaiting(ctx context.Context) error {
 	return err
 }
 
-// catchUp shows what was said elsewhere, if another process went on with the session.
+// catchUp shows the events of another process, if one drove the session meanwhile.
 func (c *chat) catchUp(ctx context.Context) error {
 	if !c.behind {
 		return nil
@@ -89,7 +89,7 @@ func (c *chat) decide(ctx context.Context) error {
 	switch {
 	case err != nil && (c.yes || !c.prompting):
 		return errLeft
-	case err != nil: // settle asks again, unless nobody waits any more
+	case err != nil: // settle asks again, if the call is still pending
 	case receipt.Outcome != cairn.OutcomeAccepted:
 		c.behind = true
 		c.screen.note(calls.Sentence(receipt))
@@ -99,10 +99,10 @@ func (c *chat) decide(ctx context.Context) error {
 	return nil
 }
 
-// question asks whether a call may happen until the answer is understood. ok is false if the call is left to somebody
-// else.
+// question asks whether a call may happen until the answer is understood. ok is false if the call stays
+// pending.
 func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (answer cairn.Submission, ok bool, err error) {
-	if call.Kind != cairn.CallApproval { // of another agent: nobody here can do what it asks for
+	if call.Kind != cairn.CallApproval { // of another agent: its result cannot be given here
 		return answer, false, errLeft
 	}
 	answer = cairn.Approve(call.CallRef).By(reviewer)
@@ -142,8 +142,8 @@ func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (answer ca
 	}
 }
 
-// unanswered returns why no answer was given. If that is the end of the input, and somebody has answered meanwhile, the
-// conversation goes on.
+// unanswered returns why no answer was given. If that is the end of the input, and the calls were answered elsewhere,
+// the conversation continues.
 func (c *chat) unanswered(ctx context.Context, err error) error {
 	if err != nil {
 		return err
@@ -156,14 +156,14 @@ func (c *chat) unanswered(ctx context.Context, err error) error {
 	return err
 }
 
-// farewell says how the session goes on without this process, if it waits for somebody.
+// farewell prints how to answer the pending calls and resume the session without this process, if there are any.
 func (c *chat) farewell(ctx context.Context) {
 	open, err := c.openCalls(context.WithoutCancel(ctx))
 	if err != nil || len(open) == 0 { // an error has no better place than the one that ended the conversation
 		return
 	}
 	at := c.desk.At.Option()
-	c.screen.note("Nothing has to run while it waits. To go on, approve it from any terminal (or deny it) and start the demo again:")
+	c.screen.note("Nothing has to run while it is pending. Approve it from any terminal (or deny it) and start the demo again:")
 	for i := range open {
 		verb := "approve"
 		if open[i].Kind != cairn.CallApproval {

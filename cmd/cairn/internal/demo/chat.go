@@ -18,7 +18,7 @@ import (
 // DefaultSession is the session that the demo begins or resumes if no other is named.
 const DefaultSession = "demo"
 
-// grace is how long an answer may take once the process was asked to end.
+// grace is how long an answer may take once the process is terminated.
 const grace = 2 * time.Second
 
 // chat is a conversation with the demo's agent over lines of text.
@@ -32,11 +32,11 @@ type chat struct {
 	screen     *screen
 	lines      *terminal.Lines
 	interrupts <-chan os.Signal
-	// prompting says that somebody sits at a terminal.
+	// prompting is set at a terminal, where lines are typed after a prompt.
 	prompting bool
 	failed    error // of the last answer; nil if there was none or it went well
 	left      bool  // the user does not want to wait any longer
-	// behind says that another process went on with the session, so that there may be more to show.
+	// behind is set when another process has driven the session, so that there may be more to show.
 	behind bool
 }
 
@@ -60,8 +60,8 @@ func (c *chat) patience() time.Duration {
 	return grace
 }
 
-// talk goes on with the session and answers lines until there are no more. Where nobody sits at a terminal, the error
-// is that of the last answer.
+// talk resumes the session and answers lines until there are no more. Without a terminal, the error is that of the last
+// answer.
 func (c *chat) talk(ctx context.Context) error {
 	err := c.pickUp(ctx)
 	for err == nil {
@@ -76,7 +76,7 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 	c.farewell(ctx)
 	switch {
-	case ctx.Err() != nil: // the process was asked to go
+	case ctx.Err() != nil: // the process is terminated
 		return nil
 	case err != nil && !errors.Is(err, errLeft):
 		return err
@@ -86,8 +86,8 @@ func (c *chat) talk(ctx context.Context) error {
 	return c.failed
 }
 
-// ask returns the next line, the answer to a question or what the user says if that is empty. ok is false when there are
-// no more lines, errLeft says that the user wants to go.
+// ask returns the next line, the answer to a question or what the user says if that is empty. ok is false when there
+// are no more lines, errLeft says that the user wants to go.
 func (c *chat) ask(ctx context.Context, question string) (line string, ok bool, err error) {
 	for {
 		if c.prompting {

@@ -17,11 +17,11 @@ const helpText = `Write what you want, for example:
   What has Grace Hopper ordered?
 Commands:
   /history  show the whole conversation
-  /resume   go on with an answer that was interrupted
+  /resume   resume an answer that was interrupted
   /retry    try again after an answer failed
   /quit     leave; Ctrl-D and Ctrl-C do too
-A large refund waits until somebody approves it, here or from anywhere else with cairn inbox.
-Ctrl-C while an answer comes stops it. Kill the process at any time: it goes on when you start it again.`
+A large refund is pending until a reviewer approves it, here or from any terminal with cairn inbox.
+Ctrl-C while an answer comes stops it. Kill the process at any time: the answer is resumed when you start it again.`
 
 // obey answers one line. The error ends the conversation.
 func (c *chat) obey(ctx context.Context, line string) error {
@@ -37,14 +37,14 @@ func (c *chat) obey(ctx context.Context, line string) error {
 		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Retry(ctx, c.session) })
 	case "/resume":
 		if c.paused(ctx) {
-			return c.showWaiting(ctx) // settle sees to the rest
+			return c.showWaiting(ctx) // settle does the rest
 		}
 		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Resume(ctx, c.session) })
 	}
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
 	}
-	if c.paused(ctx) { // by a turn that another process took: this one would withdraw what that waits for
+	if c.paused(ctx) { // by another process's turn: this one would cancel its pending calls
 		err := c.showWaiting(ctx)
 		if err == nil {
 			err = c.settle(ctx)
@@ -58,7 +58,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	})
 }
 
-// paused reports whether the session waits for somebody.
+// paused reports whether the session has pending calls.
 func (c *chat) paused(ctx context.Context) bool {
 	row, err := c.eng.Session(ctx, c.session)
 	return err == nil && row.Status == cairn.SessionPaused

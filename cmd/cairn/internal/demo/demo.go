@@ -18,7 +18,7 @@ import (
 // Command is the demo's command.
 type Command struct {
 	Desk    desk.Flags `embed:""`
-	Session string     `default:"${session}" help:"Session to begin or go on with. Default: demo."`
+	Session string     `default:"${session}" help:"Session to begin or resume. Default: demo."`
 	User    string     `help:"Who the customer is: the first name, as in ada, is enough."`
 	Yes     bool       `short:"y" help:"Approve every refund without asking."`
 	Serve   bool       `default:"true" negatable:"" help:"With --host, carry out what the answers need in this process too; without, a worker has to."`

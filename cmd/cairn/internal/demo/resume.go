@@ -14,7 +14,7 @@ import (
 func (c *chat) pickUp(ctx context.Context) error {
 	snap, err := c.eng.Snapshot(ctx, c.session)
 	if errors.Is(err, cairn.ErrNotFound) {
-		c.screen.note("Ask about an order, such as \"Order 42 arrived broken\". /help tells more.")
+		c.screen.note("Ask about an order, such as \"Order 42 arrived broken\". /help shows more.")
 		return nil
 	}
 	if err != nil {
@@ -38,13 +38,13 @@ func (c *chat) pickUp(ctx context.Context) error {
 	case cairn.SessionFailed:
 		c.screen.note("The last answer failed. Enter /retry to try again.")
 	case cairn.SessionInterrupted:
-		c.screen.note("The last answer was interrupted. Enter /resume to go on with it.")
+		c.screen.note("The last answer was interrupted. Enter /resume to resume it.")
 	}
 	return nil
 }
 
-// settle returns when no run holds the session and it waits for nobody: an answer that another process gives is shown,
-// one that a process left behind is completed, and calls that wait for approval are asked about.
+// settle returns when no run holds the session and no call is pending: an answer that another process gives is shown,
+// one that a dead process left is completed, and pending calls are asked about.
 func (c *chat) settle(ctx context.Context) error {
 	for {
 		row, err := c.eng.Session(ctx, c.session)
@@ -73,7 +73,7 @@ func (c *chat) settle(ctx context.Context) error {
 			case err != nil:
 				return c.report(err)
 			}
-			err = c.goOn(ctx, row, run)
+			err = c.resume(ctx, row, run)
 		}
 		if err != nil {
 			return err
@@ -81,15 +81,15 @@ func (c *chat) settle(ctx context.Context) error {
 	}
 }
 
-// goOn shows a run that carries on what the session's row tells of.
-func (c *chat) goOn(ctx context.Context, row *cairn.Session, run *engine.Run) error {
+// resume shows a run that resumes a session as its row says.
+func (c *chat) resume(ctx context.Context, row *cairn.Session, run *engine.Run) error {
 	switch {
 	case row.Status == cairn.SessionPaused:
 		return c.stream(ctx, run, nil)
 	case c.screen.partial:
 		c.screen.note("The answer was cut off: its last step starts again.")
 	default:
-		c.screen.note("The last answer was cut off: going on with it.")
+		c.screen.note("The last answer was cut off: resuming it.")
 	}
 	if err := c.skipDiscarded(ctx); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *chat) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.behind = true // it may go on faster than this one looks
+	c.behind = true // it may be faster than this one looks
 	c.screen.note("Another process is answering, or died a moment ago. Waiting for it.")
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {

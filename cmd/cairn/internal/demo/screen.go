@@ -76,10 +76,10 @@ func (s *screen) prompt(question string) {
 	s.inside = cairn.EventRunStart
 }
 
-// typed says that somebody ended the prompt's line.
+// typed records that the prompt's line was ended by a key.
 func (s *screen) typed() { s.inside = "" }
 
-// said writes a user's line where nobody saw it being typed.
+// said writes a user's line that was not typed at this terminal.
 func (s *screen) said(line string) {
 	s.newline()
 	s.print("\n" + s.style.Bold(s.style.Cyan(userLabel)) + output.Lined(line) + "\n")
@@ -106,7 +106,8 @@ func (s *screen) show(ev cairn.Event) {
 	}
 }
 
-// hold keeps events up to a sequence off the screen until there is proof that somebody lives who goes on with them.
+// hold keeps events up to a sequence off the screen until a later event proves that the process that publishes them is
+// alive.
 func (s *screen) hold(sequence int64) { s.holdTo = sequence }
 
 // release forgets what is held.

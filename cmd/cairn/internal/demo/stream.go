@@ -39,10 +39,10 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	switch {
 	case errors.Is(cause, errLeft):
 		c.left = true
-		c.screen.note("Left in the middle of the answer. Start again and it goes on.")
+		c.screen.note("Left in the middle of the answer. Start again to resume it.")
 		return errLeft
 	case errors.Is(err, cairn.ErrClosed):
-		c.screen.note("Stopped in the middle of the answer. Start again and it goes on.")
+		c.screen.note("Stopped in the middle of the answer. Start again to resume it.")
 		return errLeft
 	case ctx.Err() != nil, heed.late:
 		return errLeft
@@ -52,15 +52,15 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	c.failed = err
 	if heed.asked && errors.Is(err, errInterrupted) {
 		if !c.prompting {
-			return err // Ctrl-C ends what nobody types
+			return err // without a prompt, Ctrl-C ends the conversation
 		}
 		c.failed = nil
 	}
 	return nil
 }
 
-// show prints events until the run ends and returns the error of the run, if it has one. It calls ended before it prints
-// how the run ended.
+// show prints events until the run ends and returns the error of the run, if it has one. It calls ended before it
+// prints how the run ended.
 func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	for ev, err := range run.Events(ctx) {
 		if err != nil {
@@ -93,8 +93,8 @@ type heeding struct {
 	err   error // it could not be interrupted
 }
 
-// signals returns when the run has ended: the first Ctrl-C interrupts the answer, the second leaves it behind. When the
-// process is asked to go, as ctx tells, the answer gets a little time to come to its end.
+// signals returns when the run has ended: the first Ctrl-C interrupts the answer, the second leaves it behind. When
+// ctx ends, because the process is terminated, the answer gets a grace time to end.
 func (h *heeding) signals(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -107,13 +107,13 @@ func (h *heeding) signals(ctx context.Context) {
 			case h.elsewhere:
 				h.stop(nil)
 				return
-			case h.chat.desk.Hosting != nil: // the answer goes on there
+			case h.chat.desk.Hosting != nil: // the host continues the answer
 				h.leaveAfter(grace)
 				return
 			}
 			closing, cancel := context.WithTimeout(h.reading, grace)
 			defer cancel()
-			_ = h.chat.eng.Close(closing) // a run that could not end tells so by its events
+			_ = h.chat.eng.Close(closing) // the events of a run that could not end say so
 			return
 		case <-h.chat.interrupts:
 		}

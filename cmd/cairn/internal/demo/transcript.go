@@ -26,7 +26,7 @@ func (s *screen) result(value json.RawMessage, isError bool) string {
 	return indent + s.style.Dim("← "+text) + "\n"
 }
 
-// waits tells of a call that somebody outside has to see to.
+// waits returns the line of a pending call.
 func (s *screen) waits(kind cairn.CallKind, tool string, input json.RawMessage, deadline time.Time) string {
 	text := "‖ " + tool + " " + output.OneLine(string(input), output.Width) + " waits for " + calls.Missing(kind)
 	if !deadline.IsZero() {

@@ -22,7 +22,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// leaseTTL is short, so that a demo that was killed goes on a moment after it is started again.
+// leaseTTL is short, so that a demo that was killed resumes a moment after it is started again.
 const leaseTTL = 3 * time.Second
 
 // Desk is the support agent with all it needs: its sessions, its shop and an engine.
@@ -40,8 +40,8 @@ type Desk struct {
 // Options are what commands open a desk with.
 type Options struct {
 	Serve bool          // this process carries out what runs on a host ask for
-	Drain time.Duration // how long that may go on when the process ends
-	// Logger hears of the engine, warnings of the host; nil is silent.
+	Drain time.Duration // how long that may take when the process ends
+	// Logger is the engine's, Warnings the host's; nil is silent.
 	Logger, Warnings *slog.Logger
 	Hooks            []*cairn.Hooks
 }
@@ -69,16 +69,18 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 		}
 	}()
 	opts := a.Engine
-	opts.LeaseTTL, opts.Logger, opts.Hooks = leaseTTL, own.Logger, own.Hooks
+	opts.LeaseTTL, opts.Logger, opts.Hooks = cmp.Or(a.Engine.LeaseTTL, leaseTTL), own.Logger, own.Hooks
 	if d.Host != nil {
 		warnings := own.Warnings
 		if warnings == nil {
 			warnings = slog.New(slog.DiscardHandler)
 		}
-		if d.Hosting, err = d.Host.Connect(ctx, a.Env, flags.On.Executor, own.Drain, warnings); err != nil {
+		reaching, cancel := context.WithTimeout(ctx, cmp.Or(a.Reach, hosts.Reach))
+		defer cancel()
+		if d.Hosting, err = d.Host.Connect(reaching, a.Env, flags.On.Executor, own.Drain, warnings); err != nil {
 			return nil, err
 		}
-		opts.LeaseTTL, opts.Host = hosts.Lease, d.Hosting.Host
+		opts.LeaseTTL, opts.Host = cmp.Or(a.Engine.LeaseTTL, hosts.Lease), d.Hosting.Host
 	}
 	st, err := d.At.Open(ctx, a.Engine.Now)
 	if err != nil {
@@ -99,7 +101,7 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 	return d, nil
 }
 
-// shopPath returns where the demo's shop is, unless a flag says so: beside a file of sessions, else in the current
+// shopPath returns where the demo's shop is, unless a flag names it: next to a file of sessions, else in the current
 // directory.
 func shopPath(at *stores.Address) string {
 	db := cmp.Or(at.File(), stores.DefaultFile)
@@ -107,8 +109,8 @@ func shopPath(at *stores.Address) string {
 	return strings.TrimSuffix(db, ext) + "-shop" + ext
 }
 
-// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to come to
-// their end; the others stay where they stand, to be taken up later.
+// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to come
+// to their end; the others stay as they are, to be recovered later.
 func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	if d.Hosting != nil && d.Hosting.Rest != nil {

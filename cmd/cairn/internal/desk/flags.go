@@ -10,5 +10,5 @@ type Flags struct {
 	At      stores.Flags `embed:""`
 	On      hosts.Flags  `embed:""`
 	Answers modelFlags   `embed:""`
-	Shop    string       `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: beside the file of the sessions, else cairn-demo-shop.db in the current directory."`
+	Shop    string       `placeholder:"PATH" help:"SQLite file of the shop's orders. Default: next to the file of the sessions, else cairn-demo-shop.db in the current directory."`
 }

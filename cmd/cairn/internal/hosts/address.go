@@ -20,8 +20,8 @@ const (
 type Address struct {
 	Given string // what on the command line or in the environment named it, for errors
 	kind  kind
-	// place is a Temporal server's HOST:PORT, or what DBOS takes for its database. What the URL leaves out of Temporal's place
-	// and namespace is empty until connect finds it in the settings of Temporal's own tools.
+	// place is a Temporal server's HOST:PORT, or what DBOS takes for its database. What the URL leaves out of
+	// Temporal's place and namespace is empty until connect finds it in the settings of Temporal's own tools.
 	place     string
 	namespace string
 	tls       string // of the connection to Temporal: true or false; empty for what its settings say

@@ -9,11 +9,9 @@ import (
 	"time"
 )
 
-// Connect connects to the host, under a name for this process that may be empty. drain is how long what is under way may
-// go on when the process ends. The error names the flag and shows no password.
+// Connect connects to the host, under a name for this process that may be empty. drain is how long what is under way
+// may take when the process ends. The error names the flag and shows no password.
 func (at *Address) Connect(ctx context.Context, env map[string]string, executor string, drain time.Duration, logger *slog.Logger) (*Connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, Reach)
-	defer cancel()
 	open := at.connectTemporal
 	if at.kind == onDBOS {
 		open = at.connectDBOS

@@ -7,7 +7,7 @@ import (
 // Flags say what drives runs, if it is not this process by itself.
 type Flags struct {
 	Host     string `placeholder:"URL" help:"What drives runs: temporal://HOST:PORT/NAMESPACE?queue=NAME, dbos://HOST/DATABASE?queue=NAME or dbos:sqlite:PATH?queue=NAME. Keys and certificates for Temporal come from TEMPORAL_* variables or temporal.toml. Default: CAIRN_HOST, else this process by itself."`
-	Executor string `placeholder:"NAME" help:"This process's name to the host, kept when it is started again and shared with no other. On DBOS it then goes on at once with what it left. Default: a new one each time."`
+	Executor string `placeholder:"NAME" help:"This process's name to the host, kept when it is started again and shared with no other. On DBOS it then resumes at once what it left. Default: a new one each time."`
 }
 
 // Address returns the host that the flags or else the environment name; nil if they name none.
@@ -18,7 +18,7 @@ func (f Flags) Address(env map[string]string) (*Address, error) {
 	}
 	if text == "" {
 		if f.Executor != "" {
-			return nil, cli.Misuse("--executor: there is no host to tell it to; --host names one")
+			return nil, cli.Misuse("--executor: there is no host that could use it; --host names one")
 		}
 		return nil, nil
 	}

@@ -123,7 +123,7 @@ func (at *Address) take(query string, known map[string]*string) (url.Values, err
 	return values, nil
 }
 
-// unknown refuses parameters that are nobody's.
+// unknown refuses parameters that neither this program nor a driver knows.
 func (at *Address) unknown(rest url.Values, known string) error {
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
 		return cli.Misuse("%s: there is no parameter %q, only %s", at.Given, name, known)

@@ -34,7 +34,7 @@ func (s *temporalServer) refused(ctx context.Context, err error) error {
 	return s.failed("fails: %w", err)
 }
 
-// unreachable asks the server once more, because gRPC tells what is wrong with TLS in nothing but words.
+// unreachable asks the server once more, because gRPC reports trouble with TLS in prose only.
 func (s *temporalServer) unreachable(ctx context.Context, err error) error {
 	config := s.opts.ConnectionOptions.TLS
 	if config == nil {

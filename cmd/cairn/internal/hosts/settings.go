@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 )
 
-// temporalServer is the server that an address leads to, with the settings of Temporal's own tools: TEMPORAL_* variables over
-// a profile of a file. Keys and certificates come from there only.
+// temporalServer is the server that an address leads to, with the settings of Temporal's own tools: TEMPORAL_*
+// variables over a profile of a file. Keys and certificates come from there only.
 type temporalServer struct {
 	at      *Address
 	env     variables
@@ -34,8 +34,8 @@ var (
 	authorityVariables = []string{"TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_SERVER_CA_CERT_DATA"}
 )
 
-// newTemporalServer reads the settings, and completes the address with what its URL leaves out. An error names the variable
-// or the field, and shows no key.
+// newTemporalServer reads the settings, and completes the address with what its URL leaves out. An error names the
+// variable or the field, and shows no key.
 func newTemporalServer(at *Address, env map[string]string) (*temporalServer, error) {
 	s := &temporalServer{at: at, env: env, file: cmp.Or(env["TEMPORAL_CONFIG_FILE"], envconfig.DefaultConfigFilePath())}
 	s.name = cmp.Or(env["TEMPORAL_PROFILE"], envconfig.DefaultConfigFileProfile)

@@ -36,7 +36,7 @@ func (cmd *approveCmd) Run(a *cli.App, all *flags) error {
 
 type denyCmd struct {
 	aCall
-	Reason   string `placeholder:"TEXT" help:"Why; the agent is told."`
+	Reason   string `placeholder:"TEXT" help:"Why; the agent sees it."`
 	Reviewer string `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
 }
 
@@ -48,7 +48,7 @@ func (cmd *denyCmd) Run(a *cli.App, all *flags) error {
 type answerCmd struct {
 	aCall
 	Result   *string `placeholder:"JSON" required:"" xor:"outcome" help:"The result."`
-	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"What went wrong; the agent is told."`
+	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"What went wrong; the agent sees it."`
 	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
 }
 

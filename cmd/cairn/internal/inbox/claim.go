@@ -50,9 +50,9 @@ func (all *flags) change(a *cli.App, id string, do func(ctx context.Context, eng
 		case all.JSON:
 			return output.JSON(a.Stdout, call)
 		}
-		who := "anybody's"
+		who := "not claimed"
 		if call.ClaimedBy != "" {
-			who = call.ClaimedBy + "'s until " + output.Stamp(call.ClaimedUntil)
+			who = "claimed by " + call.ClaimedBy + " until " + output.Stamp(call.ClaimedUntil)
 		}
 		_, err = fmt.Fprintf(a.Stdout, "%s of session %s is %s.\n", call.Tool, call.RootID, who)
 		return err

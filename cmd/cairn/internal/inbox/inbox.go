@@ -1,5 +1,5 @@
-// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, claim, release. What they say
-// of a call is in package calls.
+// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, claim, release. What they
+// say of a call is in package calls.
 package inbox
 
 import "github.com/alecthomas/kong"
@@ -8,24 +8,24 @@ import "github.com/alecthomas/kong"
 type Commands struct {
 	Shared flags `embed:""`
 
-	List    inboxListCmd `cmd:"" help:"List calls that wait, the oldest first."`
+	List    inboxListCmd `cmd:"" help:"List pending calls, the oldest first."`
 	Show    inboxShowCmd `cmd:"" help:"Show one call with everything that was decided about it."`
 	Approve approveCmd   `cmd:"" help:"Let a call's tool run."`
 	Deny    denyCmd      `cmd:"" help:"Keep a call's tool from running."`
-	Answer  answerCmd    `cmd:"" help:"Give the result of a call that somebody outside runs."`
-	Claim   claimCmd     `cmd:"" help:"Have a call to yourself for a time."`
-	Release releaseCmd   `cmd:"" help:"Take a claim back."`
+	Answer  answerCmd    `cmd:"" help:"Give the result of a call that is executed outside of the agent."`
+	Claim   claimCmd     `cmd:"" help:"Reserve a call for a time."`
+	Release releaseCmd   `cmd:"" help:"End a claim."`
 }
 
 // Help is what --help adds.
 func (Commands) Help() string {
 	return `CALL is a call's id or the beginning of it, if no other call's id begins in the same way.
 
-Answering runs nothing by itself: "cairn work", or whoever resumes the session, goes on with it. No agent needs to be
-known for it.
+Answering runs nothing by itself: "cairn work", or any process that has the agent, resumes the session. The command
+needs no agent.
 
-Exit codes: 0 done, 1 failed (also: somebody else has claimed the call), 2 invalid, 3 there is no such call,
-4 not what counts: somebody else was faster, or the deadline had passed. The decision that counts is printed.`
+Exit codes: 0 done, 1 failed (also: another reviewer has claimed the call), 2 invalid, 3 there is no such call,
+4 does not count: another answer was faster, or the deadline had passed. The decision that counts is printed.`
 }
 
 // AfterApply hands each command the flags that all have.

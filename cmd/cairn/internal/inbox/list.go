@@ -20,9 +20,9 @@ type inboxListCmd struct {
 	Tool     string `help:"Only calls of this tool."`
 	Reviewer string `help:"Only calls that this reviewer may answer."`
 	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval or client_tool."`
-	All      bool   `help:"Also calls that nobody waits for any more."`
+	All      bool   `help:"Also calls that are no longer pending."`
 	Limit    int    `default:"50" help:"At most so many, 1 to 1000. Default: 50."`
-	Cursor   string `help:"Go on where an earlier list ended."`
+	Cursor   string `help:"Begin where an earlier list ended."`
 }
 
 // Run lists calls.

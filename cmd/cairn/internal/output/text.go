@@ -32,7 +32,8 @@ func Lined(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Visible replaces control characters, which could upset a terminal or a table; what a model or a user wrote may hold any.
+// Visible replaces control characters, which could upset a terminal or a table; what a model or a user wrote may hold
+// any.
 func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -90,7 +90,7 @@ func eventLines(events iter.Seq2[cairn.Event, error]) iter.Seq2[eventLine, error
 	}
 }
 
-// eventDetail returns what an event says beside its type.
+// eventDetail returns what an event says besides its type.
 func eventDetail(ev *cairn.Event) string {
 	var words []string
 	add := func(word string) {

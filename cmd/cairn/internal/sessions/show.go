@@ -50,7 +50,7 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// look returns what there is to know about a session beside its row.
+// look returns what there is to know about a session besides its row.
 func look(ctx context.Context, eng *engine.Engine, s *cairn.Session) (*shown, error) {
 	about := &shown{Session: s}
 	var err error
@@ -103,7 +103,7 @@ func sessionFields(a *cli.App, s *shown, last cairn.Run) [][2]string {
 	case s.Continue.Retry:
 		what = "retry: " + what
 	}
-	return append(fields, [2]string{"to go on", what})
+	return append(fields, [2]string{"next", what})
 }
 
 // waitsFor names a call with what is missing of it.

@@ -111,7 +111,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// usedFor reports whether a key was used for the order before, as the query tells. For another order is an error.
+// usedFor reports whether a key was used for the order before, as the query shows. A use for another order is an error.
 func usedFor(ctx context.Context, tx *sql.Tx, query, key string, number int) (bool, error) {
 	var before int
 	switch err := tx.QueryRowContext(ctx, query, key).Scan(&before); {

@@ -58,7 +58,7 @@ func order(ctx context.Context, q querier, number int) (Order, error) {
 }
 
 // Orders returns the orders of a customer, who is given by the full name or one word of it in any case, oldest first.
-// It is empty for somebody who is not a customer.
+// It is empty for a name that is no customer's.
 func (s *Shop) Orders(ctx context.Context, customer string) ([]Order, error) {
 	customer = strings.ToLower(strings.Join(strings.Fields(customer), " "))
 	if customer == "" {

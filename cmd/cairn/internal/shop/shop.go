@@ -80,7 +80,7 @@ func (s *Shop) furnish(ctx context.Context, path string) error {
 	return err
 }
 
-// change runs do in one transaction. Errors of do that are no *cairn.Error are told as trouble with storage.
+// change runs do in one transaction. Errors of do that are no *cairn.Error are reported as trouble with storage.
 func (s *Shop) change(ctx context.Context, what string, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package stores opens the store that a URL, a flag or the environment names. Every error about a server names what named
-// it, and shows no password. What needs the servers' modules has the build tag !demo.
+// Package stores opens the store that a URL, a flag or the environment names. Every error about a server names what
+// named it, and shows no password. What needs the servers' modules has the build tag !demo.
 package stores
 
 import (
@@ -99,8 +99,8 @@ func (at *Address) String() string {
 	return urls.Redacted(at.place, nil)
 }
 
-// Option returns the flag, as it is typed, that names the store to another command; nothing for the one that every command
-// takes.
+// Option returns the flag, as it is typed, that names the store to another command; nothing for the one that every
+// command takes.
 func (at *Address) Option() string {
 	switch {
 	case at.kind != inFile:

@@ -32,8 +32,8 @@ func (f Flags) Address(env map[string]string) (*Address, error) {
 	return parseFile("--db", DefaultFile)
 }
 
-// Inspect calls do with an engine without agents on a store that must be there: it can look at sessions, change and stop
-// them, but not run them.
+// Inspect calls do with an engine without agents on a store that must be there: it can look at sessions, change and
+// stop them, but not run them.
 func (f Flags) Inspect(a *cli.App, do func(context.Context, *engine.Engine) error) (err error) {
 	at, err := f.Address(a.Env)
 	if err != nil {

@@ -21,8 +21,8 @@ func (at *Address) Open(ctx context.Context, now func() time.Time) (st store.Imp
 	return st, at.Explain(err)
 }
 
-// OpenExisting opens a store that is there. A file is brought up to date, as it has no other owner; the schema of a server
-// is left to cairn migrate.
+// OpenExisting opens a store that is there. A file is brought up to date, as it has no other owner; the schema of a
+// server is left to cairn migrate.
 func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer, error) {
 	list, err := at.Migrations(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (at *Address) OpenExisting(ctx context.Context, a *cli.App) (store.Importer
 	return at.Open(ctx, a.Engine.Now)
 }
 
-// Migrations tells how far the store's schema is.
+// Migrations returns the store's migrations, applied and pending.
 func (at *Address) Migrations(ctx context.Context) (list []store.Migration, err error) {
 	if at.kind != inFile {
 		list, err = at.serverMigrations(ctx)

@@ -18,7 +18,7 @@ func (at *Address) openServer(ctx context.Context) (store.Importer, error) {
 	return redisstore.Open(ctx, at.place, &redisstore.Options{Prefix: at.name})
 }
 
-// serverMigrations tells how far the schema of such a store is.
+// serverMigrations returns the migrations of such a store.
 func (at *Address) serverMigrations(ctx context.Context) ([]store.Migration, error) {
 	if at.kind == inPostgres {
 		return pgstore.Migrations(ctx, at.place, &pgstore.Options{Schema: at.name})

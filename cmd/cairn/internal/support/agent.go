@@ -81,7 +81,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 					in.Customer = call.UserID
 				}
 				if in.Customer == "" {
-					return nil, cairn.Errorf(cairn.CodeTool, "nobody is signed in, so the customer's name is needed")
+					return nil, cairn.Errorf(cairn.CodeTool, "no customer is signed in, so the customer's name is needed")
 				}
 				return s.Orders(ctx, in.Customer)
 			}),
@@ -95,7 +95,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 					st.Addresses = append(st.Addresses, Move{Order: order.Number, Address: order.Address})
 				})
 			}),
-		cairn.Func("refund", fmt.Sprintf("Pay an order back in full. It cannot be taken back: somebody at the shop has to approve more than %s first.", freely),
+		cairn.Func("refund", fmt.Sprintf("Pay an order back in full. It cannot be undone: an employee of the shop has to approve more than %s first.", freely),
 			func(ctx context.Context, call *cairn.Call, in refundInput) (shop.Refund, error) {
 				refund, err := s.Refund(ctx, call.IdempotencyKey(), in.Order, in.Reason)
 				if err != nil {
@@ -106,7 +106,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 			cairn.RequireApprovalIf(func(ctx context.Context, _ *cairn.Call, in refundInput) (bool, error) {
 				o, err := s.Order(ctx, in.Order)
 				if errors.Is(err, cairn.ErrNotFound) {
-					return false, nil // nobody has to approve what the shop refuses
+					return false, nil // what the shop refuses needs no approval
 				}
 				return o.Total > freely && refundable(o), err
 			}),
@@ -114,7 +114,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 	}
 }
 
-// freely is the most that the agent pays back without asking anybody, patience how long it waits for an approval.
+// freely is the most that the agent pays back without an approval, patience how long it waits for an approval.
 const (
 	freely   shop.Euro = 2000
 	patience           = 24 * time.Hour

@@ -12,13 +12,13 @@ import (
 )
 
 // Script returns a model that plays the agent by rules, in English. What it says follows from the conversation alone,
-// so that any process can go on with it. Between words it waits for pace.
+// so that any process can resume it. Between words it waits for pace.
 func Script(pace time.Duration) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		list := turns(req.Messages)
 		now := &list[len(list)-1]
 		r := answer(understand(list), now)
-		r.goOn(now)
+		r.resume(now)
 		return r.step(req).Pace(pace)
 	})
 }
@@ -35,8 +35,8 @@ type call struct {
 	input any
 }
 
-// goOn leaves out what the agent said before it was interrupted.
-func (r *reply) goOn(now *turn) {
+// resume leaves out what the agent said before it was interrupted.
+func (r *reply) resume(now *turn) {
 	if now.said == "" {
 		return
 	}
@@ -141,7 +141,7 @@ func answerMove(w wish, now *turn) reply {
 // maxOrders bounds how many orders are looked into at once.
 const maxOrders = 10
 
-// answerOrders looks orders up and then tells of them or refunds them.
+// answerOrders looks orders up and then describes or refunds them.
 func answerOrders(w wish, now *turn) reply {
 	if len(w.orders) == 0 {
 		return reply{text: "I will look into it. " + askOrder}
@@ -223,7 +223,7 @@ func verdict(n int, now *turn) string {
 	return about(now.orders[n])
 }
 
-// about tells of an order in a sentence or two.
+// about describes an order in a sentence or two.
 func about(o shop.Order) string {
 	text := fmt.Sprintf("Order %d (%s, %s) ", o.Number, o.Item, o.Total)
 	switch o.Status {

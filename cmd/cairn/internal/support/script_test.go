@@ -47,7 +47,7 @@ func ExampleAgent() {
 	// Order 44 (Bicycle bell, 12.00 EUR) is on its way to 78 High Street, Bletchley. <nil>
 }
 
-// talk plays a conversation and returns the tools that were called and the last text. What waits for approval is decided
+// talk plays a conversation and returns the tools that were called and the last text. Pending calls are decided
 // as decide says.
 func talk(t *testing.T, decide func(cairn.CallRef) cairn.Submission, lines ...string) (calls []string, text string) {
 	t.Helper()
@@ -208,8 +208,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestScriptGoesOn cuts a reply at each word and has the model go on: together it is the whole reply.
-func TestScriptGoesOn(t *testing.T) {
+// TestScriptResumes cuts a reply at each word and has the model resume it: together it is the whole reply.
+func TestScriptResumes(t *testing.T) {
 	t.Parallel()
 	model := support.Script(0)
 	reply := func(messages ...cairn.Message) (text string, pieces []string) {
@@ -233,18 +233,18 @@ func TestScriptGoesOn(t *testing.T) {
 		half := strings.Join(pieces[:n], "")
 		rest, more := reply(hello, said(half), cairn.Context("Continue where you stopped."))
 		if half+rest != whole {
-			t.Errorf("%q goes on with %q", half, rest)
+			t.Errorf("%q resumes with %q", half, rest)
 		}
 		if n == 0 { // interrupted a second time
 			first := more[0]
 			rest, _ := reply(hello, said(first), cairn.Context("Continue."), said(more[1]), cairn.Context("Continue."))
 			if first+more[1]+rest != whole {
-				t.Errorf("%q, %q goes on with %q", first, more[1], rest)
+				t.Errorf("%q, %q resumes with %q", first, more[1], rest)
 			}
 		}
 	}
 	if rest, _ := reply(hello, said(whole), cairn.Context("Continue where you stopped.")); rest != "That was all." {
-		t.Errorf("a whole reply goes on with %q", rest)
+		t.Errorf("a whole reply resumes with %q", rest)
 	}
 }
 

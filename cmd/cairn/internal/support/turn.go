@@ -28,7 +28,7 @@ type refusal struct {
 	order int
 }
 
-// turns reads a conversation. It has at least one turn, which is empty if nobody has said anything.
+// turns reads a conversation. It has at least one turn, which is empty if there are no messages.
 func turns(messages []cairn.Message) []turn {
 	list := []turn{newTurn("")}
 	inputs := map[string]json.RawMessage{}
@@ -57,7 +57,8 @@ func newTurn(text string) turn {
 	return turn{text: text, orders: map[int]shop.Order{}, refunds: map[int]shop.Refund{}, refusals: map[refusal]string{}}
 }
 
-// note takes in the result of a tool. A call that was stopped before it ran counts for nothing, so that it is made again.
+// note takes in the result of a tool. A call that was stopped before it ran counts for nothing, so that it is made
+// again.
 func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 	if r.Code == cairn.CodeNotExecuted {
 		return

@@ -11,13 +11,13 @@ import (
 // maxLine bounds one line of input, in bytes.
 const maxLine = 1 << 20
 
-// Lines hands out the lines of a reader one at a time, so that waiting for one can be given up.
+// Lines hands out the lines of a reader one at a time, so that a wait for one can end early.
 type Lines struct {
 	Next chan string // closed at the end
 	Err  error       // why it ended early; to be read after next is closed
 }
 
-// ReadLines reads ahead by one line. A read of a terminal cannot be called off: its goroutine ends with the input, or
+// ReadLines reads ahead by one line. A read of a terminal cannot be cancelled: its goroutine ends with the input, or
 // with the process.
 func ReadLines(r io.Reader) *Lines {
 	l := &Lines{Next: make(chan string)}

@@ -1,4 +1,5 @@
-// Package terminal is the person's side of a terminal: lines that are typed, and colours, which anything else is spared.
+// Package terminal is the person's side of a terminal: lines that are typed, and colours, which anything else is
+// spared.
 package terminal
 
 import (

@@ -18,7 +18,7 @@ type copyCmd struct {
 	From    string   `arg:"" help:"The store to copy from, as --store names it elsewhere."`
 	To      string   `arg:"" help:"The store to copy to. A file is made if there is none."`
 	Session []string `placeholder:"ID" help:"Only these sessions. Default: all."`
-	DryRun  bool     `help:"Only tell what would be copied."`
+	DryRun  bool     `help:"Only show what would be copied."`
 	JSON    bool     `name:"json" help:"Print what became of each session as a JSON array."`
 }
 
@@ -29,7 +29,7 @@ stores. One that is there already and the same is skipped, so a copy that was in
 is there and differs is left alone, and so is one that is running: stop it, or wait. The other sessions are copied all the
 same.
 
-Nothing is removed from the store that is copied from. Go on with a session in one of the stores only.`
+Nothing is removed from the store that is copied from. Resume a session in one of the stores only.`
 }
 
 // copyOutcome says what became of a session.
@@ -42,7 +42,7 @@ const (
 	outcomeFailed    copyOutcome = "failed"
 )
 
-// copyReport tells of a session tree.
+// copyReport is what became of a session tree.
 type copyReport struct {
 	Session  string       `json:"session"`
 	Sessions int          `json:"sessions"` // in the tree

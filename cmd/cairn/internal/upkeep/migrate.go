@@ -16,7 +16,7 @@ type Migrate struct {
 	JSON bool         `name:"json" help:"Print the migrations as a JSON array."`
 
 	Up     migrateUpCmd     `cmd:"" help:"Make the tables, or bring them up to date."`
-	Status migrateStatusCmd `cmd:"" help:"Tell which migrations are applied and which are pending."`
+	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied and which are pending."`
 }
 
 // Help is what --help adds.
@@ -65,7 +65,7 @@ func (migrateUpCmd) Run(a *cli.App, all *Migrate) error {
 
 type migrateStatusCmd struct{}
 
-// Run tells how far the schema is.
+// Run lists the migrations.
 func (migrateStatusCmd) Run(a *cli.App, all *Migrate) error {
 	at, err := all.At.Address(a.Env)
 	if err != nil {

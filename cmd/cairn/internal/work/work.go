@@ -3,6 +3,6 @@ package work
 
 // Commands holds the worker and what looks at all of them.
 type Commands struct {
-	Run    workCmd       `cmd:"" default:"withargs" help:"Go on with the demo's sessions that are ready or whose process died, until interrupted. \"run\" can be left out."`
+	Run    workCmd       `cmd:"" default:"withargs" help:"Drive the demo's sessions that are ready or whose process died, until interrupted. \"run\" can be left out."`
 	Status workStatusCmd `cmd:"" help:"List the workers, the sessions that they and others hold, and what no worker serves."`
 }

@@ -20,7 +20,7 @@ type workCmd struct {
 	JSON bool              `name:"json" help:"Log lines of JSON."`
 }
 
-// drain is how long runs may go on when the worker is asked to end.
+// drain is how long runs may take to end when the worker is stopped.
 const drain = 10 * time.Second
 
 // Run drives runs until it is interrupted. Runs that do not end in time stay for the next worker.
@@ -33,7 +33,7 @@ func (cmd *workCmd) Run(a *cli.App) (err error) {
 	own := *a
 	own.Engine.EventRetention = cmd.Kept.Retention()
 	d, err := desk.Open(ctx, &own, cmd.Desk, desk.Options{
-		Serve: true, Drain: drain, Logger: log, Warnings: cmd.logger(a, &level), Hooks: []*cairn.Hooks{tell(log)},
+		Serve: true, Drain: drain, Logger: log, Warnings: cmd.logger(a, &level), Hooks: []*cairn.Hooks{outcomes(log)},
 	})
 	if err != nil {
 		return err
@@ -42,12 +42,12 @@ func (cmd *workCmd) Run(a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, d.Close(ctx, drain)) }()
 	switch {
 	case cmd.JSON:
-		log.Info("worker begins", "store", d.At.String(), "host", d.Host.String())
+		log.Info("worker started", "store", d.At.String(), "host", d.Host.String())
 	case d.Host != nil:
 		fmt.Fprintf(a.Stderr, "Serving %s.\n", d.Host)
 		fallthrough
 	default:
-		fmt.Fprintf(a.Stderr, "Going on with what is ready in %s: approved, denied, out of time, or left by a dead process. Ctrl-C ends.\n", d.At)
+		fmt.Fprintf(a.Stderr, "Driving what is ready in %s: approved, denied, timed out, or left by a dead process. Ctrl-C ends.\n", d.At)
 	}
 	return d.Eng.Work(ctx)
 }
@@ -61,13 +61,13 @@ func (cmd *workCmd) logger(a *cli.App, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Stderr, opts))
 }
 
-// tell returns hooks that log how runs come out.
-func tell(log *slog.Logger) *cairn.Hooks {
+// outcomes returns hooks that log how runs come out.
+func outcomes(log *slog.Logger) *cairn.Hooks {
 	ended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
 		log.Info("run ended", "session", step.SessionID, "run", r.RunID, "status", r.Status, "steps", r.Steps)
 	}
 	suspended := func(_ context.Context, step *cairn.Step, r *cairn.Result) {
-		log.Info("run waits", "session", step.SessionID, "run", r.RunID, "for", calls.SuspendedFor(r.Suspended))
+		log.Info("run suspended", "session", step.SessionID, "run", r.RunID, "for", calls.SuspendedFor(r.Suspended))
 	}
 	return &cairn.Hooks{RunComplete: ended, RunFail: ended, RunSuspended: suspended}
 }
