@@ -224,7 +224,7 @@ func bareNamespace(t *testing.T, address string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const name = "bare"
+	name := fmt.Sprintf("bare%d", queueNumber.Add(1))
 	err = c.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * 60 * 60 * 1e9),
 	})

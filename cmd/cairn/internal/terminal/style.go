@@ -19,8 +19,14 @@ func (s Style) wrap(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Bold, Dim, Red and Cyan return the text with an attribute or a colour.
+// Bold returns the text in bold type.
 func (s Style) Bold(text string) string { return s.wrap("1", text) }
-func (s Style) Dim(text string) string  { return s.wrap("2", text) }
-func (s Style) Red(text string) string  { return s.wrap("31", text) }
+
+// Dim returns the text in faint type.
+func (s Style) Dim(text string) string { return s.wrap("2", text) }
+
+// Red returns the text in red.
+func (s Style) Red(text string) string { return s.wrap("31", text) }
+
+// Cyan returns the text in cyan.
 func (s Style) Cyan(text string) string { return s.wrap("36", text) }
