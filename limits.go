@@ -241,19 +241,19 @@ func (s *Stop) Validate() error {
 
 // Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON that
 // is not valid or too deep. The error is ErrInvalid and names the field.
-func (ev *Event) Validate() error {
-	err := cmp.Or(CheckText("event.type", string(ev.Type)), CheckText("event.session_id", ev.SessionID), CheckText("event.run_id", ev.RunID),
-		CheckText("event.agent", ev.Agent), CheckText("event.text", ev.Text), CheckText("event.call_id", ev.CallID), CheckText("event.tool", ev.Tool),
-		CheckText("event.name", ev.Name), CheckJSON("event.data", ev.Data), CheckText("event.child_id", ev.ChildID), checkTime("event.time", ev.Time),
-		checkTime("event.deadline", ev.Deadline))
-	if err == nil && ev.Error != nil {
-		err = ev.Error.Validate()
+func (e *Event) Validate() error {
+	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
+		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
+		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
+		checkTime("event.deadline", e.Deadline))
+	if err == nil && e.Error != nil {
+		err = e.Error.Validate()
 	}
-	if err == nil && ev.Usage != nil {
-		err = ev.Usage.Validate()
+	if err == nil && e.Usage != nil {
+		err = e.Usage.Validate()
 	}
-	for i := range ev.Patch {
-		err = cmp.Or(err, CheckText("event.patch.path", ev.Patch[i].Path), CheckJSON("event.patch.value", ev.Patch[i].Value))
+	for i := range e.Patch {
+		err = cmp.Or(err, CheckText("event.patch.path", e.Patch[i].Path), CheckJSON("event.patch.value", e.Patch[i].Value))
 	}
 	return err
 }

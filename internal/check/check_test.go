@@ -64,6 +64,7 @@ func Lit(house.House) bool { return turn.Steps > 0 }
 		"store/disk/disk_internals.go":     "package disk\n\nimport _ \"example.test/house/store/disk/internal/page\"\n",
 		"store/disk/internal/page/page.go": "// Package page belongs to disk.\npackage page\n",
 		"cmd/house/main.go":                "// Command house is at the top.\npackage main\n\nimport _ \"example.test/house/engine\"\n\nfunc main() {}\n",
+		"staticcheck.conf":                 file(t, "../../staticcheck.conf"),
 		"tools/go.mod":                     file(t, "../../tools/go.mod"),
 		"tools/go.sum":                     file(t, "../../tools/go.sum"),
 		requirementsFile:                   "# Dependencies\n\n| In | Module | Why |\n| --- | --- | --- |\n| `tools` | `honnef.co/go/tools` | finds mistakes |\n",
@@ -132,7 +133,7 @@ var faults = []struct {
 	want string
 }{
 	{"unformatted", "format", change{"engine/engine.go", "func Lit(house.House)", "func  Lit(house.House)"}, "engine/engine.go: not formatted"},
-	{"unparsable", "format", change{"engine/engine.go", "func Lit(", "func Lit{"}, "engine/engine.go: "},
+	{"unparsable", "format", change{"engine/engine.go", "func Lit(", "func Lit{"}, "engine/engine.go:10:9: "},
 
 	{"promise", "words", change{"engine/engine.go", "", "// TO" + "DO: more\npackage engine\n"}, `engine/engine.go:1: "TO` + `DO" promises`},
 	{"promise in a doc", "words", change{"README.md", "# House", "# House FIX" + "ME"}, "README.md:1: "},
@@ -197,6 +198,7 @@ var faults = []struct {
 	{"vet", "vet", change{"engine/engine.go", "return turn.Steps > 0", "for {}; return turn.Steps > 0"}, "unreachable code"},
 	{"vet of a test", "vet", change{"house_test.go", "fmt.Println(\"lit\")", "fmt.Printf(\"%d\", \"lit\")"}, "Printf format %d"},
 	{"staticcheck", "staticcheck", change{"engine/engine.go", "// Lit", "func unused() {}\n\n// Lit"}, "func unused is unused"},
+	{"comment of another name", "staticcheck", change{"house.go", "// New returns", "// Made returns"}, "comment on exported function New"},
 }
 
 func TestFaultsAreFound(t *testing.T) {

@@ -88,7 +88,7 @@ func TestEnsureSaysAllThatIsMissingFirst(t *testing.T) {
 		want     string
 	}{
 		"no right to install": {map[string]string{"id": "echo 1000", "sudo": "exit 1", "apt-get": "echo called"}, "there is neither root nor sudo without a password"},
-		"sudo may install":       {map[string]string{"sudo": sudo, "apt-get": "echo called; exit 1"}, "called"},
+		"sudo may install":    {map[string]string{"sudo": sudo, "apt-get": "echo called; exit 1"}, "called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
