@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -105,7 +104,7 @@ type Engine struct {
 	log     store.Log
 	runs    *lifecycle.Runs
 	fx      *effects.Effects
-	agents  map[string]*cairn.Agent
+	agents  atomic.Pointer[registry]
 
 	ctx        context.Context // ends when Close gives up waiting; it bounds goroutines, not calls
 	cancel     context.CancelCauseFunc
@@ -130,7 +129,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
-	e := &Engine{store: st, agents: map[string]*cairn.Agent{}, beginning: map[string]struct{}{}, driving: map[string]*Run{}}
+	e := &Engine{store: st, beginning: map[string]struct{}{}, driving: map[string]*Run{}}
 	e.sweeper, _ = st.(store.Sweeper)
 	if p, ok := st.(store.RecordProvider); ok {
 		e.records = p.Records()
@@ -164,27 +163,13 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
 	}
-	for _, a := range agents {
-		if a == nil {
-			return nil, cairn.Invalid("agents", "an agent is nil")
-		}
-		if err := a.Validate(); err != nil {
-			return nil, err
-		}
-		if e.agents[a.Name] != nil {
-			return nil, cairn.Invalid("agents", "agent %q is given twice", a.Name)
-		}
-		e.agents[a.Name] = a
-	}
-	for _, a := range agents {
-		if err := e.registerSubAgents(a); err != nil {
-			return nil, err
-		}
+	if err := e.SetAgents(agents); err != nil {
+		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.runs = lifecycle.New(lifecycle.Config{
 		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
-		Agents:   func(name string) (*cairn.Agent, bool) { a, ok := e.agents[name]; return a, ok },
+		Agents:   func(name string) (*cairn.Agent, bool) { a := e.agent(name); return a, a != nil },
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
@@ -194,33 +179,6 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 	})
 	return e, nil
-}
-
-// registerSubAgents makes the agents known that an agent delegates to or keeps as companions, and theirs.
-func (e *Engine) registerSubAgents(a *cairn.Agent) error {
-	var list []*cairn.Agent
-	for i := range a.Tools {
-		list = append(list, define.Of(&a.Tools[i]).Agent)
-	}
-	for _, c := range a.Companions {
-		list = append(list, c.Agent)
-	}
-	for _, sub := range list {
-		if sub == nil || e.agents[sub.Name] == sub {
-			continue
-		}
-		if e.agents[sub.Name] != nil {
-			return cairn.Invalid("agents", "agent %q: sub-agent %q has the name of another agent", a.Name, sub.Name)
-		}
-		if err := sub.Validate(); err != nil {
-			return err
-		}
-		e.agents[sub.Name] = sub
-		if err := e.registerSubAgents(sub); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // minEvent is the least maximum size of an event that leaves room for something beside the longest ids.

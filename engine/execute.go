@@ -87,7 +87,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return nil, err
 	}
-	if e.agents[agent] == nil {
+	if e.agent(agent) == nil {
 		return nil, unknownAgent(agent)
 	}
 	if err := in.Validate(); err != nil {
@@ -207,7 +207,7 @@ func (e *Engine) goBack(ctx context.Context, sessionID, checkpointID string) err
 	if err != nil {
 		return err
 	}
-	if e.agents[row.Agent] == nil {
+	if e.agent(row.Agent) == nil {
 		return unknownAgent(row.Agent)
 	}
 	if row.Crashed(row.AsOf) {

@@ -14,7 +14,7 @@ import (
 // ttl returns how long a new session of an agent may be idle; 0 for ever.
 func (e *Engine) ttl(agent string) time.Duration {
 	ttl := e.opts.TTL
-	if a := e.agents[agent]; a != nil && a.TTL != 0 {
+	if a := e.agent(agent); a != nil && a.TTL != 0 {
 		ttl = a.TTL
 	}
 	return max(ttl, 0)

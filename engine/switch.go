@@ -28,7 +28,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 	}
 	m.ID = e.opts.NewID("msg")
 	_, err = store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
-		if a := e.agents[row.Agent]; a != nil {
+		if a := e.agent(row.Agent); a != nil {
 			for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 				if !e.runs.HasTool(a, name) {
 					return nil, cairn.Invalid("tools", "agent %q has no tool %q", row.Agent, name)

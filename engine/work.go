@@ -164,16 +164,6 @@ func restAfter(err error) time.Duration {
 	return skipFor
 }
 
-// served returns the names of the agents that this engine has.
-func (e *Engine) served() []string {
-	names := make([]string, 0, len(e.agents))
-	for name := range e.agents {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // unservedEvery is how often a worker looks whether sessions of agents that it does not know are due.
 const unservedEvery = 10 * time.Minute
 
@@ -188,7 +178,7 @@ func (e *Engine) tellUnserved(ctx context.Context, w *worker, now time.Time) {
 		return // the next look for sessions says so
 	}
 	for _, d := range page.Items {
-		if e.agents[d.Agent] == nil && !w.told[d.Agent] {
+		if e.agent(d.Agent) == nil && !w.told[d.Agent] {
 			w.told[d.Agent] = true
 			e.opts.Logger.Warn("sessions are due of an agent that this worker does not serve", "agent", d.Agent, "session", d.SessionID,
 				"because", d.Kind, "since", d.Since)

@@ -22,7 +22,9 @@ import (
 type BeginIn struct {
 	SessionID string
 	// Agent is the agent's name; empty for a session that exists.
-	Agent    string
+	Agent string
+	// Known is the agent itself, if a run under way has it from its own; nil for the one that is registered.
+	Known    *cairn.Agent
 	Kind     cairn.RunKind
 	RunID    string
 	Messages []cairn.Message
@@ -140,7 +142,7 @@ func (r *Runs) Create(ctx context.Context, in BeginIn) (turn.Begun, error) {
 
 // create begins the first run of a session that should not exist yet.
 func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
-	a, err := r.Agent(in.Agent)
+	a, err := r.agentOf(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +171,14 @@ func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
 	l.LogLast = in.LogLast
 	r.started(ctx, a, l, c.StartRun, in.Hooks)
 	return l, nil
+}
+
+// agentOf returns the agent that a run is to have.
+func (r *Runs) agentOf(in *BeginIn) (*cairn.Agent, error) {
+	if in.Known != nil {
+		return in.Known, nil
+	}
+	return r.Agent(in.Agent)
 }
 
 // beginning is the part of the commit that every new run has in common.
@@ -206,7 +216,7 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	if in.Agent != row.Agent {
 		return cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
 	}
-	a, err := r.Agent(in.Agent)
+	a, err := r.agentOf(&in)
 	if err != nil {
 		return err
 	}

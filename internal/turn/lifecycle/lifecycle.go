@@ -92,6 +92,9 @@ func (r *Runs) Given(a *cairn.Agent) []cairn.Tool {
 	return list.([]cairn.Tool)
 }
 
+// AgentsReplaced forgets what was made for agents that may not be registered any more.
+func (r *Runs) AgentsReplaced() { r.companions.Clear() }
+
 // Drives says which agent drives a session in memory from now on, with the hooks of the call that began the run.
 func (r *Runs) Drives(l *session.Live, a *cairn.Agent, call *cairn.Hooks) {
 	l.Runs(a, r.Given(a), r.Hooks, call)
