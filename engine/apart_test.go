@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -17,7 +18,7 @@ import (
 )
 
 // drives drives a run by hand, to an end that it must come to.
-func drives(t *testing.T, eng *engine.Engine, b engine.Begun, want cairn.RunStatus) {
+func drives(t *testing.T, eng *engine.Engine, b host.Run, want cairn.RunStatus) {
 	t.Helper()
 	if status, err := engine.Drive(hand{t, eng}, b); status != want || err != nil {
 		t.Fatalf("driving the run: %q, want %q; error %v", status, want, err)
@@ -52,12 +53,12 @@ func TestStepsPutOffAreRepeatedWithWhatFollowed(t *testing.T) {
 	one, two := open(t, st, agent, hostedBy(h), clock), open(t, st, agent, hostedBy(h), clock, named("b"))
 	start(t, one, "s", "go")
 	first := h.begun[0]
-	carry(t, one, engine.EffectPlan, next(first, ""))
-	carry(t, one, engine.EffectTool, next(first, "c1"))
-	carry(t, one, engine.EffectCommit, next(first, ""))
+	carry(t, one, host.EffectPlan, next(first, ""))
+	carry(t, one, host.EffectTool, next(first, "c1"))
+	carry(t, one, host.EffectCommit, next(first, ""))
 	second := first
 	second.Step++
-	carry(t, one, engine.EffectPlan, next(second, ""))
+	carry(t, one, host.EffectPlan, next(second, ""))
 
 	pass(time.Hour)
 	if _, err := two.Resume(t.Context(), "s"); err != nil {
@@ -89,7 +90,7 @@ func TestHostedRunIsTakenOverWhileItIsBeingBegun(t *testing.T) {
 	if len(h.begun) != 2 || h.begun[1].Token >= h.begun[0].Token {
 		t.Fatalf("the host was given %+v", h.begun)
 	}
-	_, err := eng.Effect(t.Context(), engine.EffectPlan, next(h.begun[1], ""))
+	_, err := eng.Effect(t.Context(), host.EffectPlan, next(h.begun[1], ""))
 	wantError(t, err, cairn.ErrFenced)
 	drives(t, eng, h.begun[0], cairn.RunCompleted)
 	wantSound(t, tapOn(st), "s")
@@ -115,16 +116,16 @@ func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := h.begun[1]
-			calls := decode[struct{ Parallel []string }](t, json.RawMessage(carry(t, eng, engine.EffectPlan, next(b, "")))).Parallel
+			calls := decode[struct{ Parallel []string }](t, json.RawMessage(carry(t, eng, host.EffectPlan, next(b, "")))).Parallel
 			for _, call := range calls {
-				carry(t, eng, engine.EffectTool, next(b, call))
+				carry(t, eng, host.EffectTool, next(b, call))
 			}
 			call, err := eng.Call(t.Context(), "s", calls[1])
 			if err != nil {
 				t.Fatal(err)
 			}
 			submit(t, eng, "s", cairn.Answer(call.CallRef, "yes"), cairn.OutcomeAccepted)
-			if out := decode[engine.Committed](t, json.RawMessage(carry(t, eng, engine.EffectCommit, next(b, "")))); !out.Status.Suspends() {
+			if out := decode[host.Committed](t, json.RawMessage(carry(t, eng, host.EffectCommit, next(b, "")))); !out.Status.Suspends() {
 				t.Fatalf("the run is %s", out.Status)
 			}
 			if !resumes {
@@ -181,12 +182,12 @@ type turns struct {
 	n       *int
 }
 
-func (s turns) Do(e engine.Effect) error {
+func (s turns) Do(e host.Effect) error {
 	*s.n++
 	return hand{s.T, s.engines[*s.n%len(s.engines)]}.Do(e)
 }
 
-func (s turns) All(n int, branch func(engine.Scheduler, int) error) error {
+func (s turns) All(n int, branch func(host.Scheduler, int) error) error {
 	var errs []error
 	for i := range n {
 		errs = append(errs, branch(s, i))
@@ -194,7 +195,7 @@ func (s turns) All(n int, branch func(engine.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-func (s turns) Child(_ engine.ToolIn, b engine.Begun) error {
+func (s turns) Child(_ host.Call, b host.Run) error {
 	_, err := engine.Drive(s, b)
 	return err
 }

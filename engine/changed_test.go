@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -24,7 +25,7 @@ type release struct {
 	effects int
 }
 
-func (r *release) Start(_ context.Context, b engine.Begun) (func(context.Context) error, error) {
+func (r *release) Start(_ context.Context, b host.Run) (func(context.Context) error, error) {
 	return func(ctx context.Context) error {
 		_, err := engine.Drive(releasing{r, ctx}, b)
 		return err
@@ -37,7 +38,7 @@ type releasing struct {
 	ctx context.Context
 }
 
-func (r releasing) Do(e engine.Effect) error {
+func (r releasing) Do(e host.Effect) error {
 	in, err := json.Marshal(e.In)
 	if err != nil {
 		return err
@@ -53,14 +54,14 @@ func (r releasing) Do(e engine.Effect) error {
 	return json.Unmarshal(out, e.Out)
 }
 
-func (r releasing) All(n int, branch func(engine.Scheduler, int) error) (err error) {
+func (r releasing) All(n int, branch func(host.Scheduler, int) error) (err error) {
 	for i := range n {
 		err = errors.Join(err, branch(r, i))
 	}
 	return err
 }
 
-func (r releasing) Child(_ engine.ToolIn, b engine.Begun) error {
+func (r releasing) Child(_ host.Call, b host.Run) error {
 	_, err := engine.Drive(r, b)
 	return err
 }

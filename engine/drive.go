@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/valued"
 	"github.com/cairn-agents/cairn/store"
@@ -28,7 +29,7 @@ func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is cl
 
 // drive runs a turn that was begun, not before asked, in a goroutine of the engine, or hands it to the host. The caller has entered. The
 // context's values go along, its end does not: a client that goes away does not stop a run.
-func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run {
+func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	if e.opts.Host != nil {
 		return e.hand(ctx, b)
 	}
@@ -63,7 +64,7 @@ func (e *Engine) drive(ctx context.Context, b turn.Begun, asked time.Time) *Run 
 }
 
 // loop drives a run to its end, or lets go of it. It ends ctx.
-func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, asked time.Time) (turn.Committed, error) {
+func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time) (turn.Committed, error) {
 	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
 	end, err := turn.Loop(direct{ctx, e}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -78,7 +79,7 @@ func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b tur
 }
 
 // launch drives the run of a companion's session by itself, if there is one.
-func (e *Engine) launch(ctx context.Context, b *turn.Begun) {
+func (e *Engine) launch(ctx context.Context, b *host.Run) {
 	if b == nil {
 		return
 	}
@@ -110,7 +111,7 @@ type direct struct {
 	e   *Engine
 }
 
-func (d direct) Do(e turn.Effect) error {
+func (d direct) Do(e host.Effect) error {
 	err := d.e.fx.Run(d.ctx, e)
 	if out, ok := e.Out.(*turn.ChildOut); ok {
 		d.e.launch(d.ctx, out.Launch)
@@ -118,7 +119,7 @@ func (d direct) Do(e turn.Effect) error {
 	return err
 }
 
-func (d direct) All(n int, branch func(turn.Scheduler, int) error) error {
+func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := 1; i < n; i++ {
@@ -130,7 +131,7 @@ func (d direct) All(n int, branch func(turn.Scheduler, int) error) error {
 }
 
 // Child drives the run of a child's session as part of its parent's, whose stop requests it hears.
-func (d direct) Child(of turn.ToolIn, b turn.Begun) error {
+func (d direct) Child(of host.Call, b host.Run) error {
 	end, err := d.e.fx.PassStops(d.ctx, of, b)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (d direct) Child(of turn.ToolIn, b turn.Begun) error {
 }
 
 // letGo leaves a run that could not be driven on to whoever takes it over.
-func (e *Engine) letGo(ctx context.Context, b turn.Begun, cause error) {
+func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	e.opts.Logger.Warn("run let go", "session", b.SessionID, "run", b.RunID, "error", cause)
@@ -214,7 +215,7 @@ func (hs *heartbeats) remove(h *heartbeat) {
 
 // startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
 // then, because somebody else may have the session from there on.
-func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b turn.Begun, until time.Time) *heartbeat {
+func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, until time.Time) *heartbeat {
 	h := &heartbeat{eng: e, ctx: ctx, cancel: cancel, session: b.SessionID, token: b.Token, until: until}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -45,8 +46,8 @@ func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 				now = now.Add(time.Hour)
 				start(t, eng, "s", "on")
 			}
-			plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, engine.EffectPlan, next(b, ""))))
-			child := decode[struct{ Drive engine.Begun }](t, json.RawMessage(carry(t, eng, engine.EffectChild, next(b, plan.Children[0])))).Drive
+			plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, host.EffectPlan, next(b, ""))))
+			child := decode[struct{ Drive host.Run }](t, json.RawMessage(carry(t, eng, host.EffectChild, next(b, plan.Children[0])))).Drive
 			if late {
 				st.before = replace
 			} else {
@@ -58,7 +59,7 @@ func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 			if status := load(t, st, child.SessionID).Status; status != cairn.SessionInterrupted && !late {
 				t.Errorf("the sub-agent at work was not stopped: its session is %s", status)
 			}
-			carry(t, eng, engine.EffectChild, json.RawMessage(strings.TrimSuffix(string(next(b, plan.Children[0])), "}")+`,"driven":"`+child.RunID+`"}`))
+			carry(t, eng, host.EffectChild, json.RawMessage(strings.TrimSuffix(string(next(b, plan.Children[0])), "}")+`,"driven":"`+child.RunID+`"}`))
 			if status, err := engine.Drive(hand{t, eng}, b); status != cairn.RunInterrupted || err != nil {
 				t.Errorf("driving the run that was given up: %q, %v", status, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
@@ -23,7 +24,7 @@ type Host interface {
 	//
 	// wait returns when the host has stopped driving the run, with the reason if that is not its end; nil means that the host
 	// cannot tell.
-	Start(ctx context.Context, b Begun) (wait func(context.Context) error, err error)
+	Start(ctx context.Context, b host.Run) (wait func(context.Context) error, err error)
 }
 
 // Keeper is a Host that finds out by itself that a process has died, and has its effects carried out by another one under the
@@ -34,58 +35,24 @@ type Keeper interface {
 	Name() string
 	// Driving reports whether the host goes on with a run by itself, under the lease that b names, and needs nobody to take
 	// it over. An error says that it cannot be told now; then the run is left alone for a while.
-	Driving(ctx context.Context, b Begun) (bool, error)
+	Driving(ctx context.Context, b host.Run) (bool, error)
 	// CheckLease refuses leases that run out before the host has found out that a process has died. The error is
 	// ErrInvalid, and names all times that are involved.
 	CheckLease(ttl time.Duration) error
 }
 
-// Begun names a run that was begun and is to be driven, and the lease under which. Like everything that hosts keep it is
-// small, holds ids and numbers only, and encodes as JSON.
-type Begun = turn.Begun
-
-// Position is a step of a run, and the lease under which the run is driven: the input of EffectPlan, EffectJudge, EffectCommit
-// and EffectTell.
-type Position = turn.Position
-
-// Scheduler is what a host is to the loop. It is used by one goroutine at a time, but for the branches of All. It may be
-// replayed: the loop asks for the same things in the same order if it gets the same answers.
-type Scheduler = turn.Scheduler
-
-// Effect is one thing to be done: a name for [Engine.Effect], its input, which encodes as JSON, and a pointer that its output
-// decodes into.
-type Effect = turn.Effect
-
-// Committed is the output of EffectCommit.
-type Committed = turn.Committed
-
-// ToolIn is a call of a step.
-type ToolIn = turn.ToolIn
-
-// The names of effects. Plan calls the model, Tool a tool; Child begins what another agent is to do, or takes what it did;
-// Judge calls the hooks, the stop condition and the guard that have a say in how a step ends; Commit is the step's one
-// write; Tell calls the hooks that hear of a run's end. Commit lasts as long as a write and calls no code of the agent's, all
-// others last as long as models, tools, hooks and people's patience do. Judge and Tell are asked for only where the agent, or
-// an engine, has such code.
-const (
-	EffectPlan   = turn.EffectPlan
-	EffectTool   = turn.EffectTool
-	EffectChild  = turn.EffectChild
-	EffectJudge  = turn.EffectJudge
-	EffectCommit = turn.EffectCommit
-	EffectTell   = turn.EffectTell
-)
-
 // GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
 // as what the model call, or the call of a tool or a sub-agent, came to. Other effects cannot be given up; a host that can do no
 // more for them lets go of the run, see [Engine.ReleaseRun].
-func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) { return turn.GivenUp(e, why) }
+func GivenUp(e host.Effect, why *cairn.Error) (instead host.Effect, ok bool) {
+	return turn.GivenUp(e, why)
+}
 
 // Drive is the agent loop: it drives a run from its last committed step to its end, or until it waits for somebody, and
 // returns how that came out. It does nothing but order effects, so it may be replayed. Where somebody else has taken the run
 // over, which an effect's ErrFenced says, it returns an empty status and no error: there is nothing left to do. Any other
 // error is one of the scheduler; what was committed stands.
-func Drive(s Scheduler, b Begun) (cairn.RunStatus, error) {
+func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 	end, err := turn.Loop(s, b)
 	if errors.Is(err, cairn.ErrFenced) {
 		return "", nil
@@ -107,7 +74,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	if e.opts.Host == nil {
 		return nil, cairn.Invalid("host", "the engine has none")
 	}
-	var at turn.Position
+	var at host.Position
 	if err := json.Unmarshal(in, &at); err != nil {
 		return nil, cairn.Invalid("effect", "%s: its input does not decode: %s", name, err)
 	}
@@ -120,8 +87,8 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 	stop := func() {}
-	if name != EffectTell { // for which there is no lease any more
-		stop = e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL)).stop
+	if name != host.EffectTell { // for which there is no lease any more
+		stop = e.startHeartbeat(ctx, cancel, host.Run{Position: at}, asked.Add(e.opts.LeaseTTL)).stop
 	}
 	out, err := e.fx.Carry(ctx, name, in)
 	e.after(ctx, out)
@@ -154,7 +121,7 @@ func (e *Engine) after(ctx context.Context, out any) {
 }
 
 // hand hands a run that was begun to the host. The caller has entered.
-func (e *Engine) hand(ctx context.Context, b turn.Begun) *Run {
+func (e *Engine) hand(ctx context.Context, b host.Run) *Run {
 	defer e.driven.Done()
 	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence}
 	var err error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -18,11 +19,11 @@ import (
 
 // byHand is a host that drives nothing: the test does, effect by effect.
 type byHand struct {
-	begun []engine.Begun
+	begun []host.Run
 	err   error
 }
 
-func (h *byHand) Start(_ context.Context, b engine.Begun) (func(context.Context) error, error) {
+func (h *byHand) Start(_ context.Context, b host.Run) (func(context.Context) error, error) {
 	h.begun = append(h.begun, b)
 	return nil, h.err
 }
@@ -30,9 +31,9 @@ func (h *byHand) Start(_ context.Context, b engine.Begun) (func(context.Context)
 func hostedBy(h engine.Host) option { return with(func(o *engine.Options) { o.Host = h }) }
 
 // next is the input of an effect of the step after those that are committed.
-func next(b engine.Begun, callID string) json.RawMessage {
+func next(b host.Run, callID string) json.RawMessage {
 	b.Step++
-	raw, _ := json.Marshal(engine.ToolIn{Position: b.Position, CallID: callID}) // ids and numbers encode
+	raw, _ := json.Marshal(host.Call{Position: b.Position, CallID: callID}) // ids and numbers encode
 	return raw
 }
 
@@ -78,10 +79,10 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 		<-said
 		cancel()
 	}()
-	_, err := one.Effect(ctx, engine.EffectPlan, next(h.begun[0], ""))
+	_, err := one.Effect(ctx, host.EffectPlan, next(h.begun[0], ""))
 	wantError(t, err, context.Canceled)
 	for _, eng := range []*engine.Engine{two, one, two} {
-		carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+		carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
 	}
 	if n := model.Calls(); n != 2 {
 		t.Errorf("%d model calls, want 2", n)
@@ -107,17 +108,17 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	one, two := open(t, st, bot(model, once), hostedBy(h)), open(t, st, bot(model, once), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
 	b := h.begun[0]
-	carry(t, one, engine.EffectPlan, next(b, ""))
-	_, err := one.Effect(ctx, engine.EffectTool, next(b, "c1"))
+	carry(t, one, host.EffectPlan, next(b, ""))
+	_, err := one.Effect(ctx, host.EffectTool, next(b, "c1"))
 	wantError(t, err, context.Canceled)
 	for _, eng := range []*engine.Engine{two, one, two} {
-		carry(t, eng, engine.EffectTool, next(b, "c1"))
+		carry(t, eng, host.EffectTool, next(b, "c1"))
 	}
 	if runs != 2 {
 		t.Errorf("the tool ran %d times, want 2", runs)
 	}
 	for _, eng := range []*engine.Engine{one, two} {
-		if out := carry(t, eng, engine.EffectCommit, next(b, "")); out != "{}" {
+		if out := carry(t, eng, host.EffectCommit, next(b, "")); out != "{}" {
 			t.Errorf("the commit answers %s", out)
 		}
 	}
@@ -136,7 +137,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 	model := scripted.New(scripted.Text("bye"))
 	one, two := open(t, dying, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
-	carry(t, one, engine.EffectPlan, next(h.begun[0], ""))
+	carry(t, one, host.EffectPlan, next(h.begun[0], ""))
 	dying.stepIn(nil, func(_ context.Context, op string) error {
 		if op != "Commit" {
 			return nil
@@ -144,11 +145,11 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 		dying.cut()
 		return cairn.Errorf(cairn.CodeInternal, "cut off")
 	})
-	if _, err := one.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], "")); err == nil {
+	if _, err := one.Effect(t.Context(), host.EffectCommit, next(h.begun[0], "")); err == nil {
 		t.Fatal("a dead process heard of its commit")
 	}
 	for range 2 {
-		if out := carry(t, two, engine.EffectCommit, next(h.begun[0], "")); out != `{"ended":true,"status":"completed"}` {
+		if out := carry(t, two, host.EffectCommit, next(h.begun[0], "")); out != `{"ended":true,"status":"completed"}` {
 			t.Errorf("the commit answers %s", out)
 		}
 	}
@@ -163,7 +164,7 @@ func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
 	eng := open(t, st, bot(counter(3), note()), hostedBy(h), with(func(o *engine.Options) { o.Now = func() time.Time { return now } }))
 	start(t, eng, "s", "go")
 	now = now.Add(time.Hour)
-	carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+	carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
 	if row := load(t, st, "s"); !row.Running(now) {
 		t.Fatal("the lease was not renewed")
 	}
@@ -174,7 +175,7 @@ func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
 	if len(h.begun) != 2 || h.begun[1].RunID != h.begun[0].RunID || h.begun[1].Token <= h.begun[0].Token {
 		t.Fatalf("the host was given %+v", h.begun)
 	}
-	_, err := eng.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], ""))
+	_, err := eng.Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
 	wantError(t, err, cairn.ErrFenced)
 	status, err := engine.Drive(hand{t, eng}, h.begun[0])
 	if status != "" || err != nil {
@@ -192,7 +193,7 @@ type hand struct {
 	eng *engine.Engine
 }
 
-func (h hand) Do(e engine.Effect) error {
+func (h hand) Do(e host.Effect) error {
 	in, err := json.Marshal(e.In)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (h hand) Do(e engine.Effect) error {
 	return json.Unmarshal(out, e.Out)
 }
 
-func (h hand) All(n int, branch func(engine.Scheduler, int) error) error {
+func (h hand) All(n int, branch func(host.Scheduler, int) error) error {
 	var errs []error
 	for i := range n {
 		errs = append(errs, branch(h, i))
@@ -212,7 +213,7 @@ func (h hand) All(n int, branch func(engine.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-func (h hand) Child(_ engine.ToolIn, b engine.Begun) error {
+func (h hand) Child(_ host.Call, b host.Run) error {
 	_, err := engine.Drive(h, b)
 	return err
 }
@@ -226,9 +227,9 @@ func TestChildIsHandedOverAgain(t *testing.T) {
 	eng, other := open(t, st, agent, hostedBy(h)), open(t, st, agent, hostedBy(h), named("b"))
 	start(t, eng, "s", "go")
 	b := h.begun[0]
-	plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, engine.EffectPlan, next(b, ""))))
-	first := carry(t, eng, engine.EffectChild, next(b, plan.Children[0]))
-	if again := carry(t, other, engine.EffectChild, next(b, plan.Children[0])); again != first {
+	plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, host.EffectPlan, next(b, ""))))
+	first := carry(t, eng, host.EffectChild, next(b, plan.Children[0]))
+	if again := carry(t, other, host.EffectChild, next(b, plan.Children[0])); again != first {
 		t.Errorf("handed over %s, and again %s", first, again)
 	}
 	if status, err := engine.Drive(hand{t, other}, b); status != cairn.RunCompleted || err != nil {
@@ -284,11 +285,11 @@ func TestEffectMistakes(t *testing.T) {
 		want   error
 	}{
 		"an unknown effect":    {"dance", next(b, ""), cairn.ErrInvalid},
-		"no JSON":              {engine.EffectPlan, json.RawMessage("{"), cairn.ErrInvalid},
-		"an unknown agent":     {engine.EffectPlan, next(unknown, ""), cairn.ErrNotFound},
-		"an unknown session":   {engine.EffectPlan, next(elsewhere, ""), cairn.ErrNotFound},
-		"a step that is ahead": {engine.EffectPlan, next(later, ""), &cairn.Error{Code: cairn.CodeInternal}},
-		"a tool ahead of time": {engine.EffectTool, next(b, "c1"), &cairn.Error{Code: cairn.CodeInternal}},
+		"no JSON":              {host.EffectPlan, json.RawMessage("{"), cairn.ErrInvalid},
+		"an unknown agent":     {host.EffectPlan, next(unknown, ""), cairn.ErrNotFound},
+		"an unknown session":   {host.EffectPlan, next(elsewhere, ""), cairn.ErrNotFound},
+		"a step that is ahead": {host.EffectPlan, next(later, ""), &cairn.Error{Code: cairn.CodeInternal}},
+		"a tool ahead of time": {host.EffectTool, next(b, "c1"), &cairn.Error{Code: cairn.CodeInternal}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(told(t, st, "s"))
@@ -299,10 +300,10 @@ func TestEffectMistakes(t *testing.T) {
 			}
 		})
 	}
-	_, err := open(t, st, bot(counter(3), note()), named("b")).Effect(t.Context(), engine.EffectPlan, next(b, ""))
+	_, err := open(t, st, bot(counter(3), note()), named("b")).Effect(t.Context(), host.EffectPlan, next(b, ""))
 	wantError(t, err, cairn.ErrInvalid)
 	leave(t, eng)
-	_, err = eng.Effect(t.Context(), engine.EffectPlan, next(b, ""))
+	_, err = eng.Effect(t.Context(), host.EffectPlan, next(b, ""))
 	wantError(t, err, cairn.ErrClosed)
 }
 
@@ -312,7 +313,7 @@ func TestEffectWhoseCommitFails(t *testing.T) {
 	st, h := tapOn(nil), &byHand{}
 	eng := open(t, st, bot(scripted.New(scripted.Text("done"))), hostedBy(h))
 	start(t, eng, "s", "go")
-	carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
+	carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
 	full := errors.New("the disk is full")
 	st.stepIn(func(_ context.Context, op string) error {
 		if op == "Commit" {
@@ -320,9 +321,9 @@ func TestEffectWhoseCommitFails(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	_, err := eng.Effect(t.Context(), engine.EffectCommit, next(h.begun[0], ""))
+	_, err := eng.Effect(t.Context(), host.EffectCommit, next(h.begun[0], ""))
 	wantError(t, err, full)
 	st.stepIn(nil, nil)
-	carry(t, eng, engine.EffectCommit, next(h.begun[0], ""))
+	carry(t, eng, host.EffectCommit, next(h.begun[0], ""))
 	wantSound(t, st, "s")
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // ReleaseRun lets go of a run that a host can drive no longer, so that a worker takes it over at once, and not only when the lease
 // has run out. It is no error if somebody else has the run by now.
-func (e *Engine) ReleaseRun(ctx context.Context, at Position) error {
+func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	e.runs.Forget(at)
 	_, err := e.store.Commit(ctx, at.SessionID, &store.Commit{
 		Guard: store.Guard{Token: at.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
@@ -26,7 +26,7 @@ func (e *Engine) ReleaseRun(ctx context.Context, at Position) error {
 // wait for a sub-agent's. The context that do is given ends if the lease is lost or cannot be renewed; the error is ErrFenced
 // or ErrUnavailable then, as that of Effect. It ends as well when the engine is closed, with ErrClosed: Close waits for effects,
 // but not for what is waited for between them.
-func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context) error) error {
+func (e *Engine) Hold(ctx context.Context, at host.Position, do func(context.Context) error) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
@@ -42,7 +42,7 @@ func (e *Engine) Hold(ctx context.Context, at Position, do func(context.Context)
 		cancel(nil)
 		return err
 	}
-	beat := e.startHeartbeat(ctx, cancel, turn.Begun{Position: at}, asked.Add(e.opts.LeaseTTL))
+	beat := e.startHeartbeat(ctx, cancel, host.Run{Position: at}, asked.Add(e.opts.LeaseTTL))
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -28,7 +29,7 @@ type keeper struct {
 
 func (k *keeper) Name() string { return k.name }
 
-func (k *keeper) Driving(_ context.Context, b engine.Begun) (bool, error) {
+func (k *keeper) Driving(_ context.Context, b host.Run) (bool, error) {
 	k.asked.Add(1)
 	if last := k.begun[len(k.begun)-1]; b.RunID != last.RunID || b.Token != last.Token || b.Turn != last.Turn || b.Agent != last.Agent {
 		return false, fmt.Errorf("asked about %+v, driving %+v", b, last)
@@ -187,8 +188,8 @@ func TestEffectOutlastsItsLease(t *testing.T) {
 		})
 		eng := open(t, st, bot(scripted.New(scripted.Call("slow", in{}).ID("c1"), scripted.Text("bye")), slow), hostedBy(h))
 		start(t, eng, "s", "go")
-		carry(t, eng, engine.EffectPlan, next(h.begun[0], ""))
-		_, err := eng.Effect(t.Context(), engine.EffectTool, next(h.begun[0], "c1"))
+		carry(t, eng, host.EffectPlan, next(h.begun[0], ""))
+		_, err := eng.Effect(t.Context(), host.EffectTool, next(h.begun[0], "c1"))
 		wantError(t, err, cairn.ErrUnavailable)
 		st.stepIn(nil, nil)
 		drives(t, eng, h.begun[0], cairn.RunCompleted)

@@ -6,12 +6,13 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // givenUp carries out an effect that the host takes for dead, but that goes on. done waits for its end.
-func givenUp(t *testing.T, eng *engine.Engine, name string, b engine.Begun, callID string) (done func() error) {
+func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) (done func() error) {
 	ended := make(chan error, 1)
 	in := next(b, callID)
 	go func() {
@@ -31,12 +32,12 @@ func TestModelCallGivenUpTooEarly(t *testing.T) {
 		scripted.Text("bye"))
 	one, two := open(t, st, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
-	old := givenUp(t, one, engine.EffectPlan, h.begun[0], "")
+	old := givenUp(t, one, host.EffectPlan, h.begun[0], "")
 	<-said
-	carry(t, two, engine.EffectPlan, next(h.begun[0], ""))
+	carry(t, two, host.EffectPlan, next(h.begun[0], ""))
 	close(gate)
 	wantError(t, old(), cairn.ErrUnavailable)
-	carry(t, two, engine.EffectCommit, next(h.begun[0], ""))
+	carry(t, two, host.EffectCommit, next(h.begun[0], ""))
 	wantTold(t, st, "s", "run_start", "step_start", "text_delta well", "step_discarded",
 		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
@@ -59,15 +60,15 @@ func TestReplyStagedFirstStands(t *testing.T) {
 		scripted.Reply(scripted.Text("sec"), scripted.Do(func() { close(said) }), scripted.Gate(gate), scripted.Text("ond")))
 	one, two := open(t, slow, bot(model), hostedBy(h)), open(t, st, bot(model), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
-	old := givenUp(t, one, engine.EffectPlan, h.begun[0], "")
+	old := givenUp(t, one, host.EffectPlan, h.begun[0], "")
 	<-streamed
-	again := givenUp(t, two, engine.EffectPlan, h.begun[0], "")
+	again := givenUp(t, two, host.EffectPlan, h.begun[0], "")
 	<-said
 	close(stage)
 	wantError(t, old(), nil)
 	close(gate)
 	wantError(t, again(), nil)
-	carry(t, two, engine.EffectCommit, next(h.begun[0], ""))
+	carry(t, two, host.EffectCommit, next(h.begun[0], ""))
 	if run := runsOf(t, st, "s")[0]; run.Text != "first" {
 		t.Errorf("the run says %q", run.Text)
 	}
@@ -93,10 +94,10 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 			one, two := open(t, dying, bot(model, wait), hostedBy(h)), open(t, st, bot(model, wait), hostedBy(h), named("b"))
 			start(t, one, "s", "go")
 			b := h.begun[0]
-			carry(t, one, engine.EffectPlan, next(b, ""))
-			old := givenUp(t, one, engine.EffectTool, b, "c1")
+			carry(t, one, host.EffectPlan, next(b, ""))
+			old := givenUp(t, one, host.EffectTool, b, "c1")
 			given := <-runs
-			again := givenUp(t, two, engine.EffectTool, b, "c1")
+			again := givenUp(t, two, host.EffectTool, b, "c1")
 			taken := <-runs
 			want := `"new"`
 			if first {
@@ -114,7 +115,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 			}
 			taken <- "new"
 			wantError(t, again(), nil)
-			carry(t, two, engine.EffectCommit, next(b, ""))
+			carry(t, two, host.EffectCommit, next(b, ""))
 			if !first {
 				given <- "old"
 				wantError(t, old(), cairn.ErrUnavailable)
@@ -141,8 +142,8 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 	one, two := open(t, slow, bot(counter(3), note()), hostedBy(h)), open(t, st, bot(counter(3), note()), hostedBy(h), named("b"))
 	start(t, one, "s", "go")
 	b := h.begun[0]
-	plan := decode[struct{ Parallel []string }](t, []byte(carry(t, one, engine.EffectPlan, next(b, ""))))
-	carry(t, one, engine.EffectTool, next(b, plan.Parallel[0]))
+	plan := decode[struct{ Parallel []string }](t, []byte(carry(t, one, host.EffectPlan, next(b, ""))))
+	carry(t, one, host.EffectTool, next(b, plan.Parallel[0]))
 	committed, tell := make(chan struct{}), make(chan struct{})
 	slow.stepIn(nil, func(_ context.Context, op string) error {
 		if op == "Commit" {
@@ -151,15 +152,15 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 		}
 		return nil
 	})
-	old := givenUp(t, one, engine.EffectCommit, b, "")
+	old := givenUp(t, one, host.EffectCommit, b, "")
 	<-committed
 	slow.stepIn(nil, nil)
-	if out := carry(t, two, engine.EffectCommit, next(b, "")); out != "{}" {
+	if out := carry(t, two, host.EffectCommit, next(b, "")); out != "{}" {
 		t.Errorf("the commit answers %s", out)
 	}
 	after := b
 	after.Step++
-	carry(t, two, engine.EffectPlan, next(after, ""))
+	carry(t, two, host.EffectPlan, next(after, ""))
 	close(tell)
 	wantError(t, old(), nil)
 	n := 0

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -137,11 +137,11 @@ func TestStopThatComesWhileAnEffectBegins(t *testing.T) {
 			return nil
 		})
 		begun := time.Now()
-		carry(t, eng, engine.EffectPlan, next(b, ""))
+		carry(t, eng, host.EffectPlan, next(b, ""))
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("the stop took %s", took)
 		}
-		if out := carry(t, eng, engine.EffectCommit, next(b, "")); out != `{"ended":true,"status":"interrupted"}` {
+		if out := carry(t, eng, host.EffectCommit, next(b, "")); out != `{"ended":true,"status":"interrupted"}` {
 			t.Errorf("the step came to %s", out)
 		}
 	})

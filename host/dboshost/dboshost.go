@@ -25,6 +25,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
@@ -202,7 +203,7 @@ func (h *Host) CheckLease(time.Duration) error { return nil }
 // Driving implements [engine.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
 // processes the lease alone decides. Workflows that this process drives, and queued ones of this version, need no
 // takeover.
-func (h *Host) Driving(_ context.Context, b engine.Begun) (bool, error) {
+func (h *Host) Driving(_ context.Context, b host.Run) (bool, error) {
 	id := firstID(b)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id, laterID(b)))
 	if err != nil {
@@ -238,7 +239,7 @@ func (h *Host) drivesHere(id string) bool {
 }
 
 // Start implements [engine.Host].
-func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	id, err := h.workflowID(b)
 	if err != nil {
 		return nil, err
@@ -257,7 +258,7 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 }
 
 // begin starts a workflow here or enqueues it. It returns a function that waits for its end.
-func (h *Host) begin(ctx context.Context, id string, b engine.Begun) (func(context.Context) error, error) {
+func (h *Host) begin(ctx context.Context, id string, b host.Run) (func(context.Context) error, error) {
 	if h.served() == nil || h.opts.Concurrency > 0 {
 		_, err := dbos.Enqueue[outcome](h.dbos, h.opts.Queue, WorkflowName, b, dbos.WithEnqueueWorkflowID(id),
 			dbos.WithEnqueueApplicationVersion(h.opts.Version), dbos.WithEnqueueAttributes(attributes(b)))
@@ -274,12 +275,12 @@ func (h *Host) begin(ctx context.Context, id string, b engine.Begun) (func(conte
 	return h.wait(id, d), nil
 }
 
-func named(id string, b engine.Begun) []dbos.WorkflowOption {
+func named(id string, b host.Run) []dbos.WorkflowOption {
 	return []dbos.WorkflowOption{dbos.WithWorkflowID(id), dbos.WithWorkflowAttributes(attributes(b))}
 }
 
 // attributes are the properties that workflows can be searched by.
-func attributes(b engine.Begun) map[string]any {
+func attributes(b host.Run) map[string]any {
 	return map[string]any{"agent": b.Agent, "session": b.SessionID, "root": b.RootID, "run": b.RunID, "token": token(b)}
 }
 
@@ -288,7 +289,7 @@ func attributes(b engine.Begun) map[string]any {
 // or removed and begun anew, the run and the lease's token are appended. Open workflows that drove the same run under
 // an earlier lease are cancelled: they are fenced, and their processes may never return to end them. The error is
 // ErrFenced if one drives it under a later lease.
-func (h *Host) workflowID(b engine.Begun) (string, error) {
+func (h *Host) workflowID(b host.Run) (string, error) {
 	id := firstID(b)
 	found, err := h.list(dbos.WithFilterWorkflowIDs(id))
 	if err != nil {
@@ -316,25 +317,25 @@ func (h *Host) workflowID(b engine.Begun) (string, error) {
 	return laterID(b), nil
 }
 
-func firstID(b engine.Begun) string {
+func firstID(b host.Run) string {
 	return "cairn/" + b.Agent + "/" + b.SessionID + "/" + strconv.Itoa(b.Turn)
 }
 
-func laterID(b engine.Begun) string { return firstID(b) + "/" + b.RunID + "/" + token(b) }
+func laterID(b host.Run) string { return firstID(b) + "/" + b.RunID + "/" + token(b) }
 
 // drives reports whether a workflow drives the run of b under the same lease.
-func drives(w *dbos.WorkflowStatus, b engine.Begun) bool {
+func drives(w *dbos.WorkflowStatus, b host.Run) bool {
 	return w.Attributes["run"] == b.RunID && w.Attributes["token"] == token(b)
 }
 
 // later reports whether a workflow drives its run under a later lease than b's.
-func later(w *dbos.WorkflowStatus, b engine.Begun) bool {
+func later(w *dbos.WorkflowStatus, b host.Run) bool {
 	text, _ := w.Attributes["token"].(string)
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && n > b.Token
 }
 
-func token(b engine.Begun) string { return strconv.FormatInt(b.Token, 10) }
+func token(b host.Run) string { return strconv.FormatInt(b.Token, 10) }
 
 // list lists workflows without their inputs and outputs.
 func (h *Host) list(which ...dbos.ListWorkflowsOption) ([]dbos.WorkflowStatus, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/valued"
 )
 
@@ -57,7 +58,7 @@ func (h *Host) ended(id string, d *drive, out outcome, err error) {
 }
 
 // turn is the workflow.
-func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
+func (h *Host) turn(ctx dbos.Context, b host.Run) (outcome, error) {
 	id, err := dbos.GetWorkflowID(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -75,7 +76,7 @@ func (h *Host) turn(ctx dbos.Context, b engine.Begun) (outcome, error) {
 // release releases the lease of a run that this workflow can no longer drive, so that a worker takes over at once; if
 // that fails, the lease lapses. If this process does not have the agent, as in a rolling deploy, the workflow ends
 // without an error, because another process has the agent.
-func (h *Host) release(ctx context.Context, b engine.Begun, why error) error {
+func (h *Host) release(ctx context.Context, b host.Run, why error) error {
 	if err := h.served().ReleaseRun(ctx, b.Position); err != nil {
 		h.opts.Logger.Warn("lease not released, it will lapse", "session", b.SessionID, "error", err)
 	}
@@ -195,7 +196,7 @@ func (h *Host) wait(id string, d *drive) func(context.Context) error {
 
 // await waits for the workflow of a sub-agent, and renews the lease of the run at at meanwhile. Its output is recorded
 // unless ctx is done.
-func (h *Host) await(ctx context.Context, parent *drive, at engine.Position, id string, d *drive) (out outcome, err error) {
+func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id string, d *drive) (out outcome, err error) {
 	eng := h.served()
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err = eng.Hold(ctx, at, func(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/dboshost"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -136,7 +137,7 @@ func TestLateStartIsFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := engine.Begun{Position: engine.Position{SessionID: "s", Agent: "worker", RunID: row.RunID, Token: row.Lease.Token - 1}, RootID: "s", Turn: 1}
+	late := host.Run{Position: host.Position{SessionID: "s", Agent: "worker", RunID: row.RunID, Token: row.Lease.Token - 1}, RootID: "s", Turn: 1}
 	_, err = h.Start(t.Context(), late)
 	close(goOn)
 	if !errors.Is(err, cairn.ErrFenced) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 )
 
 // scheduler drives one run as a workflow.
@@ -16,7 +16,7 @@ type scheduler struct {
 	h   *Host
 	ctx dbos.Context // the workflow's
 	d   *drive
-	at  engine.Position
+	at  host.Position
 }
 
 // Names of steps that are not effects.
@@ -25,7 +25,7 @@ const (
 	stepNext  = "next"
 )
 
-func (s scheduler) Do(e engine.Effect) error {
+func (s scheduler) Do(e host.Effect) error {
 	ended, err := s.effect(e)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s scheduler) Do(e engine.Effect) error {
 	return s.result(ended, e.Out)
 }
 
-func (s scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
+func (s scheduler) Child(_ host.Call, b host.Run) error {
 	ended, err := s.child(b)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
 }
 
 // effect begins a step that carries out an effect.
-func (s scheduler) effect(e engine.Effect) (<-chan dbos.StepOutcome[outcome], error) {
+func (s scheduler) effect(e host.Effect) (<-chan dbos.StepOutcome[outcome], error) {
 	in, err := json.Marshal(e.In)
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "effect %s: %w", e.Name, err)
@@ -51,7 +51,7 @@ func (s scheduler) effect(e engine.Effect) (<-chan dbos.StepOutcome[outcome], er
 }
 
 // child begins a child workflow and a step that waits for it.
-func (s scheduler) child(b engine.Begun) (<-chan dbos.StepOutcome[outcome], error) {
+func (s scheduler) child(b host.Run) (<-chan dbos.StepOutcome[outcome], error) {
 	id, err := s.h.workflowID(b)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (s scheduler) result(ended <-chan dbos.StepOutcome[outcome], out any) error
 // All runs the branches in goroutines but hands out step ids in an order that a replay repeats: first in the order of
 // the branches, then in the order in which they ask for their next step, which is recorded as a step each time. Most
 // branches are one tool call and ask only once.
-func (s scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
+func (s scheduler) All(n int, branch func(host.Scheduler, int) error) error {
 	j := junction{scheduler: s, asked: make(chan ask), waiting: make([]*ask, n), live: n}
 	errs := make([]error, n)
 	for i := range n {
@@ -218,11 +218,11 @@ type lane struct {
 	asked  chan<- ask
 }
 
-func (l lane) Do(e engine.Effect) error {
+func (l lane) Do(e host.Effect) error {
 	return l.await(e.Out, func() (<-chan dbos.StepOutcome[outcome], error) { return l.effect(e) })
 }
 
-func (l lane) Child(_ engine.ToolIn, b engine.Begun) error {
+func (l lane) Child(_ host.Call, b host.Run) error {
 	return l.await(nil, func() (<-chan dbos.StepOutcome[outcome], error) { return l.child(b) })
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -66,7 +67,7 @@ type dispersed struct {
 	loops  sync.WaitGroup
 }
 
-func (h *dispersed) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+func (h *dispersed) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	b, err := recoded(b)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ type dispersion struct {
 	values context.Context
 }
 
-func (d dispersion) Do(e engine.Effect) error {
+func (d dispersion) Do(e host.Effect) error {
 	in, err := json.Marshal(e.In)
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (d dispersion) Do(e engine.Effect) error {
 	defer context.AfterFunc(d.ctx, cancel)()
 	var out json.RawMessage
 	times := d.times
-	if e.Name == engine.EffectTell { // hooks of a run's end may run again
+	if e.Name == host.EffectTell { // hooks of a run's end may run again
 		times = 1
 	}
 	for range times {
@@ -133,7 +134,7 @@ func (h *dispersed) close(eng *engine.Engine) {
 	}
 }
 
-func (d dispersion) All(n int, branch func(engine.Scheduler, int) error) error {
+func (d dispersion) All(n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
 	var branches sync.WaitGroup
 	for i := range n {
@@ -143,7 +144,7 @@ func (d dispersion) All(n int, branch func(engine.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-func (d dispersion) Child(_ engine.ToolIn, b engine.Begun) error {
+func (d dispersion) Child(_ host.Call, b host.Run) error {
 	b, err := recoded(b)
 	if err == nil {
 		_, err = engine.Drive(d, b)

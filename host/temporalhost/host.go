@@ -33,6 +33,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/valued"
 )
 
@@ -146,10 +147,10 @@ func (h *Host) Worker(eng *engine.Engine, opts worker.Options) worker.Worker {
 // Register adds the workflow and activities of turns to the caller's own worker.
 func (h *Host) Register(r worker.Registry, eng *engine.Engine) {
 	r.RegisterWorkflowWithOptions(h.turn, workflow.RegisterOptions{Name: TurnWorkflow})
-	r.RegisterActivityWithOptions(func(ctx context.Context, at engine.Position) error {
+	r.RegisterActivityWithOptions(func(ctx context.Context, at host.Position) error {
 		return outward(ctx, eng.ReleaseRun(ctx, at))
 	}, activity.RegisterOptions{Name: releaseActivity})
-	for _, name := range []string{engine.EffectPlan, engine.EffectTool, engine.EffectChild, engine.EffectJudge, engine.EffectCommit, engine.EffectTell} {
+	for _, name := range []string{host.EffectPlan, host.EffectTool, host.EffectChild, host.EffectJudge, host.EffectCommit, host.EffectTell} {
 		e := effect{h, eng, name}
 		r.RegisterActivityWithOptions(e.run, activity.RegisterOptions{Name: activityName(name)})
 	}
@@ -173,7 +174,7 @@ func (h *Host) CheckLease(ttl time.Duration) error {
 
 // Driving implements [engine.Keeper]. Temporal recovers an open workflow by itself, however long it waits for a worker,
 // unless its code has failed too often, for instance because it no longer fits the history.
-func (h *Host) Driving(ctx context.Context, b engine.Begun) (bool, error) {
+func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), "")
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
@@ -198,7 +199,7 @@ const maxReplays = 10
 
 // Start implements engine.Host. It terminates a workflow that already drives the run, since that one lost the lease.
 // The error is ErrFenced if this process has lost the lease.
-func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context) error, error) {
+func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
 	h.values.put(b.RunID, ctx)
 	run, err := h.start(ctx, b)
 	if err != nil {
@@ -217,7 +218,7 @@ func (h *Host) Start(ctx context.Context, b engine.Begun) (func(context.Context)
 }
 
 // start starts the workflow of a run in place of those that drive it under earlier leases.
-func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, error) {
+func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error) {
 	opts := client.StartWorkflowOptions{
 		ID: h.workflowID(b), TaskQueue: h.opts.TaskQueue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
@@ -227,7 +228,7 @@ func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, e
 		Memo:                                     memo(b),
 	}
 	for {
-		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Begun: b, Call: b.RunID})
+		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Run: b, Call: b.RunID})
 		var there *serviceerror.WorkflowExecutionAlreadyStarted
 		if errors.As(err, &there) {
 			if err = h.overtake(ctx, b, there.RunId); err == nil {
@@ -242,7 +243,7 @@ func (h *Host) start(ctx context.Context, b engine.Begun) (client.WorkflowRun, e
 }
 
 // overtake terminates a workflow run unless it drives under a later lease.
-func (h *Host) overtake(ctx context.Context, b engine.Begun, run string) error {
+func (h *Host) overtake(ctx context.Context, b host.Run, run string) error {
 	var gone *serviceerror.NotFound
 	d, err := h.client.DescribeWorkflow(ctx, h.workflowID(b), run)
 	if err == nil {
@@ -261,14 +262,14 @@ func (h *Host) overtake(ctx context.Context, b engine.Begun, run string) error {
 // tokenMemo is the workflow memo that holds the fencing token of its lease.
 const tokenMemo = "cairn.token"
 
-func memo(b engine.Begun) map[string]any { return map[string]any{tokenMemo: b.Token} }
+func memo(b host.Run) map[string]any { return map[string]any{tokenMemo: b.Token} }
 
 // workflowID is the same for every start of a run, so that no two workflows drive it.
-func (h *Host) workflowID(b engine.Begun) string {
+func (h *Host) workflowID(b host.Run) string {
 	return fmt.Sprintf("%s/%s/%s/%s", h.opts.Prefix, b.Agent, b.SessionID, strconv.Itoa(b.Turn))
 }
 
-func (h *Host) attributes(b engine.Begun) temporal.SearchAttributes {
+func (h *Host) attributes(b host.Run) temporal.SearchAttributes {
 	if !h.opts.SearchAttributes {
 		return temporal.NewSearchAttributes()
 	}

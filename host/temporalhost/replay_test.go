@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 )
 
 // histories are of turns that were driven by earlier versions, and may be under way when a new one is deployed.
@@ -76,8 +76,8 @@ func TestChangedLoopDoesNotReplay(t *testing.T) {
 				s := &scheduler{h, ctx, in}
 				at := in.Position
 				at.Step++
-				var end engine.Committed
-				err := s.Do(engine.Effect{Name: engine.EffectCommit, In: at, Out: &end})
+				var end host.Committed
+				err := s.Do(host.Effect{Name: host.EffectCommit, In: at, Out: &end})
 				return end.Status, err
 			}
 		})

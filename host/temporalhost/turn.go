@@ -14,11 +14,12 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 )
 
 // turnInput is a workflow's input.
 type turnInput struct {
-	engine.Begun
+	host.Run
 	// Call is the run that the user's call began; in a child workflow it is an ancestor of the child's run.
 	Call string `json:"call"`
 }
@@ -39,7 +40,7 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 			_ = workflow.ExecuteActivity(workflow.WithActivityOptions(work, h.opts.Activity), interruptActivity, in.SessionID).Get(work, nil)
 		}
 	})
-	status, err := engine.Drive(&scheduler{h, work, in}, in.Begun)
+	status, err := engine.Drive(&scheduler{h, work, in}, in.Run)
 	var more *continues
 	if errors.As(err, &more) {
 		in.Step = more.step
@@ -53,7 +54,7 @@ func (h *Host) turn(ctx workflow.Context, in turnInput) (cairn.RunStatus, error)
 
 // release releases the lease of a run that this workflow can no longer drive, so that a worker takes over at once. If
 // that fails, the lease lapses.
-func (h *Host) release(ctx workflow.Context, at engine.Position) {
+func (h *Host) release(ctx workflow.Context, at host.Position) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: h.opts.Activity.HeartbeatTimeout,
 		ScheduleToCloseTimeout: time.Minute, RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumAttempts: 3}})
 	_ = workflow.ExecuteActivity(ctx, releaseActivity, at).Get(ctx, nil)
@@ -71,11 +72,11 @@ type continues struct{ step int }
 
 func (c *continues) Error() string { return "the turn continues as new" }
 
-func (s *scheduler) Do(e engine.Effect) error {
-	if at, ok := e.In.(engine.Position); ok && e.Name == engine.EffectPlan && s.full(at) {
+func (s *scheduler) Do(e host.Effect) error {
+	if at, ok := e.In.(host.Position); ok && e.Name == host.EffectPlan && s.full(at) {
 		return &continues{at.Step - 1}
 	}
-	if e.Name == engine.EffectCommit {
+	if e.Name == host.EffectCommit {
 		return s.soon(e)
 	}
 	err := s.carry(e, s.h.opts.Activity)
@@ -89,7 +90,7 @@ func (s *scheduler) Do(e engine.Effect) error {
 }
 
 // soon carries out a short effect as a local activity in this process; if that fails, as an activity.
-func (s *scheduler) soon(e engine.Effect) error {
+func (s *scheduler) soon(e host.Effect) error {
 	in, err := s.input(e)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *scheduler) soon(e engine.Effect) error {
 }
 
 // carry carries out an effect as an activity. It waits while no worker has the agent.
-func (s *scheduler) carry(e engine.Effect, opts workflow.ActivityOptions) error {
+func (s *scheduler) carry(e host.Effect, opts workflow.ActivityOptions) error {
 	in, err := s.input(e)
 	if err != nil {
 		return err
@@ -123,13 +124,13 @@ func (s *scheduler) carry(e engine.Effect, opts workflow.ActivityOptions) error 
 	}
 }
 
-func (s *scheduler) input(e engine.Effect) (effectInput, error) {
+func (s *scheduler) input(e host.Effect) (effectInput, error) {
 	raw, err := json.Marshal(e.In)
 	return effectInput{s.in.Call, raw}, err
 }
 
 // full reports whether the workflow should continue as new before this step.
-func (s *scheduler) full(at engine.Position) bool {
+func (s *scheduler) full(at host.Position) bool {
 	steps := at.Step - 1 - s.in.Step
 	if s.h.opts.StepsPerRun > 0 {
 		return steps >= s.h.opts.StepsPerRun
@@ -137,7 +138,7 @@ func (s *scheduler) full(at engine.Position) bool {
 	return steps > 0 && workflow.GetInfo(s.ctx).GetContinueAsNewSuggested()
 }
 
-func (s *scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
+func (s *scheduler) All(n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
 	branches := workflow.NewWaitGroup(s.ctx)
 	for i := range n {
@@ -154,7 +155,7 @@ func (s *scheduler) All(n int, branch func(engine.Scheduler, int) error) error {
 // Child drives a child's run. If this workflow is terminated because its run was taken over, the child's workflow keeps
 // running, and the next lease holder finds it. If the child's workflow is terminated, the parent reads the child's
 // session.
-func (s *scheduler) Child(_ engine.ToolIn, b engine.Begun) error {
+func (s *scheduler) Child(_ host.Call, b host.Run) error {
 	ctx := workflow.WithChildOptions(s.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: s.h.workflowID(b),
 		//lint:ignore SA1019 child workflows have no WorkflowIDConflictPolicy, which is to be used instead
@@ -202,7 +203,7 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 		}()
 	}
 	out, err := e.eng.Effect(e.h.values.under(ctx, in.Call), e.name, in.In)
-	if err == nil && (e.name == engine.EffectCommit || e.name == engine.EffectTell) {
+	if err == nil && (e.name == host.EffectCommit || e.name == host.EffectTell) {
 		e.h.ended(in.Call, e.name, in.In, out)
 	}
 	return out, outward(ctx, err)
@@ -210,12 +211,12 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 
 // ended drops the context values of a call once its run has ended and its hooks have run.
 func (h *Host) ended(call, effect string, in, out json.RawMessage) {
-	var at engine.Position
-	var end engine.Committed
+	var at host.Position
+	var end host.Committed
 	if json.Unmarshal(in, &at) != nil || json.Unmarshal(out, &end) != nil || at.RunID != call {
 		return
 	}
-	if effect == engine.EffectTell || end.Ended && !end.Tell {
+	if effect == host.EffectTell || end.Ended && !end.Tell {
 		h.values.drop(call)
 	}
 }

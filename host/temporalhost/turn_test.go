@@ -18,6 +18,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/temporalhost"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
@@ -178,7 +179,7 @@ func TestLaterLeaseKeepsItsWorkflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := engine.Begun{Turn: 1, Position: engine.Position{SessionID: "s", Agent: "bot", RunID: "run"}}
+	b := host.Run{Turn: 1, Position: host.Position{SessionID: "s", Agent: "bot", RunID: "run"}}
 	var running string
 	for _, step := range []struct {
 		token int64

@@ -24,15 +24,16 @@ const everything = "*"
 // floors lists the house. The first match wins. Packages below one directory of the same floor (a store and its
 // internals) may import each other.
 var floors = []floor{
-	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store"}},
+	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract"}},
 	{"proof", []string{"internal/torture", "internal/hop", "host/hosttest"}, []string{everything}}, // tests in packages of their own
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
 	{"shared", []string{"store/backend"}, []string{"nouns", "leaves", "store", "plans"}},
 	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store", "plans", "shared"}},
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
-	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "loop"}},
-	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "loop", "engine"}},
+	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},
+	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "contract", "loop", "engine"}},
+	{"contract", []string{"host"}, []string{"nouns"}},
 	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},
 	{"nouns", []string{"."}, []string{"leaves"}},
 }

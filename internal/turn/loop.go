@@ -9,26 +9,28 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 )
 
-// Position says which step of which run an effect works on, and under which lease.
-type Position struct {
-	SessionID string `json:"session_id"`
-	Agent     string `json:"agent"`
-	RunID     string `json:"run_id"`
-	Token     int64  `json:"token"`
-	Step      int    `json:"step"`
-}
+// The contract with hosts, by the names that it has among the rooms of the loop. Plan: Position → Planned. Tool: ToolIn →
+// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Tell: Position → Told.
+type (
+	Position  = host.Position
+	Begun     = host.Run
+	ToolIn    = host.Call
+	Effect    = host.Effect
+	Scheduler = host.Scheduler
+)
 
-// Begun is the outcome of beginning or recovering a run.
-type Begun struct {
-	Position
-	// RootID is the root of the session's tree, and Incarnation that of the tree, whose log the run writes to.
-	RootID        string `json:"root_id"`
-	Incarnation   string `json:"incarnation,omitempty"`
-	Turn          int    `json:"turn"`
-	StartSequence int64  `json:"start_sequence"`
-}
+// The names of the effects.
+const (
+	EffectPlan   = host.EffectPlan
+	EffectTool   = host.EffectTool
+	EffectChild  = host.EffectChild
+	EffectJudge  = host.EffectJudge
+	EffectCommit = host.EffectCommit
+	EffectTell   = host.EffectTell
+)
 
 // Planned is the outcome of a model call: which tools are to run.
 type Planned struct {
@@ -43,12 +45,6 @@ type Planned struct {
 
 // Judged is the outcome of asking user code how a step ends. What it says is kept for the commit.
 type Judged struct{}
-
-// ToolIn asks for one call to be run.
-type ToolIn struct {
-	Position
-	CallID string `json:"call_id"`
-}
 
 // ToolOut is the outcome of a call.
 type ToolOut struct {
@@ -79,11 +75,7 @@ type ChildOut struct {
 
 // Committed is the outcome of a step's end.
 type Committed struct {
-	// Ended says that the run is over, or suspended.
-	Ended  bool            `json:"ended,omitempty"`
-	Status cairn.RunStatus `json:"status,omitempty"`
-	// Tell says that hooks are to hear of the end.
-	Tell bool `json:"tell,omitempty"`
+	host.Committed
 	Ending
 }
 
@@ -95,25 +87,6 @@ type Told struct{ Ending }
 type Ending struct {
 	Run     *cairn.Run     `json:"-"`
 	Session *cairn.Session `json:"-"`
-}
-
-// The names of the effects.
-const (
-	EffectPlan   = "plan"
-	EffectTool   = "tool"
-	EffectChild  = "child"
-	EffectJudge  = "judge"
-	EffectCommit = "commit"
-	EffectTell   = "tell"
-)
-
-// Effect is one thing to be done: its name, its input and where its output goes, both of which encode as JSON.
-// Plan: Position → Planned. Tool: ToolIn → ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit:
-// Position → Committed. Tell: Position → Told. Commit calls no user code.
-type Effect struct {
-	Name string
-	In   any
-	Out  any
 }
 
 // GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
@@ -131,18 +104,7 @@ func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	default:
 		return e, false
 	}
-	return Effect{e.Name, in, e.Out}, true
-}
-
-// Scheduler runs effects for the loop.
-type Scheduler interface {
-	// Do runs one effect.
-	Do(Effect) error
-	// All runs n branches of the loop at once, each with a scheduler of its own, and returns when every one has ended, with
-	// the first error by position.
-	All(n int, branch func(s Scheduler, i int) error) error
-	// Child drives a run that a call of the step at hand asked for, as Loop does with the step's own.
-	Child(of ToolIn, b Begun) error
+	return Effect{Name: e.Name, In: in, Out: e.Out}, true
 }
 
 // Loop drives a run from its last committed step to its end. An error means that the run could not be driven on, not
@@ -155,22 +117,22 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 		at.Step++
 		plan, end = Planned{}, Committed{}
 		in := any(at)
-		if err := s.Do(Effect{EffectPlan, in, &plan}); err != nil {
+		if err := s.Do(Effect{Name: EffectPlan, In: in, Out: &plan}); err != nil {
 			return Committed{}, err
 		}
 		if err := tools(s, at, plan); err != nil {
 			return Committed{}, err
 		}
 		if plan.Judge {
-			if err := s.Do(Effect{EffectJudge, in, new(Judged)}); err != nil {
+			if err := s.Do(Effect{Name: EffectJudge, In: in, Out: new(Judged)}); err != nil {
 				return Committed{}, err
 			}
 		}
-		if err := s.Do(Effect{EffectCommit, in, &end}); err != nil {
+		if err := s.Do(Effect{Name: EffectCommit, In: in, Out: &end}); err != nil {
 			return Committed{}, err
 		}
 		if end.Tell {
-			if err := s.Do(Effect{EffectTell, in, new(Told)}); err != nil {
+			if err := s.Do(Effect{Name: EffectTell, In: in, Out: new(Told)}); err != nil {
 				return Committed{}, err
 			}
 		}
@@ -189,7 +151,7 @@ func tools(s Scheduler, at Position, plan Planned) error {
 	}
 	for _, id := range plan.Finishing {
 		var out ToolOut
-		if err := s.Do(Effect{EffectTool, ToolIn{at, id}, &out}); err != nil {
+		if err := s.Do(Effect{Name: EffectTool, In: ToolIn{Position: at, CallID: id}, Out: &out}); err != nil {
 			return err
 		}
 		if out.Finished {
@@ -204,9 +166,9 @@ func together(s Scheduler, at Position, plan Planned) (wait bool, err error) {
 	outs := make([]ChildOut, len(plan.Parallel)+len(plan.Children))
 	branch := func(s Scheduler, i int) error {
 		if n := len(plan.Parallel); i >= n {
-			return consult(s, ToolIn{at, plan.Children[i-n]}, &outs[i])
+			return consult(s, ToolIn{Position: at, CallID: plan.Children[i-n]}, &outs[i])
 		}
-		return s.Do(Effect{EffectTool, ToolIn{at, plan.Parallel[i]}, &outs[i].ToolOut})
+		return s.Do(Effect{Name: EffectTool, In: ToolIn{Position: at, CallID: plan.Parallel[i]}, Out: &outs[i].ToolOut})
 	}
 	if len(outs) == 1 {
 		err = branch(s, 0)
@@ -224,7 +186,7 @@ func consult(s Scheduler, call ToolIn, out *ChildOut) error {
 	in := ChildIn{ToolIn: call}
 	for {
 		*out = ChildOut{}
-		if err := s.Do(Effect{EffectChild, in, out}); err != nil || out.Drive == nil {
+		if err := s.Do(Effect{Name: EffectChild, In: in, Out: out}); err != nil || out.Drive == nil {
 			return err
 		}
 		err := s.Child(call, *out.Drive)

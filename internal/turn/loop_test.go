@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 )
 
 // recorder is a scheduler that plays a script and writes down what it was asked to do.
@@ -58,7 +59,7 @@ func (r *recorder) Do(e Effect) error {
 		}
 	case *Committed:
 		if in.Step == r.steps {
-			*out = Committed{Ended: true, Status: cairn.RunCompleted}
+			*out = Committed{Committed: host.Committed{Ended: true, Status: cairn.RunCompleted}}
 		}
 	}
 	return nil

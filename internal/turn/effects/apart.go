@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -172,7 +173,7 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Ended: true, Status: run.Status, Tell: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).HearEnd(run)}}, nil
+	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status, Tell: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).HearEnd(run)}}}, nil
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.

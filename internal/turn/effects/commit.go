@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -457,7 +458,7 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.Row.ID, "run", run.ID, "error", err)
 	}
-	out := turn.Committed{Ended: true, Status: run.Status}
+	out := turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status}}
 	if l.Hooks().HearEnd(run) {
 		if out.Tell = fx.Apart; !fx.Apart {
 			fx.RunEnded(ctx, l, run)

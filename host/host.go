@@ -1,0 +1,83 @@
+// Package host is the contract between the agent loop and what drives it: goroutines of a process, or an engine for
+// durable workflows. Package engine has the loop ([github.com/cairn-agents/cairn/engine.Drive]), carries out its effects,
+// and is given a host in its options; the packages below this one are hosts. All that a host keeps is small, holds ids and
+// numbers only, and encodes as JSON.
+package host
+
+import "github.com/cairn-agents/cairn"
+
+// Position is a step of a run with the lease under which the run is driven. It is the input of EffectPlan, EffectJudge,
+// EffectCommit and EffectTell.
+type Position struct {
+	SessionID string `json:"session_id"`
+	Agent     string `json:"agent"`
+	RunID     string `json:"run_id"`
+	// Token is the fencing token of the lease.
+	Token int64 `json:"token"`
+	// Step is the step's number in the run, from 1; 0 before the first one.
+	Step int `json:"step"`
+}
+
+// Run refers to a run that was begun, or taken over, and is to be driven.
+type Run struct {
+	Position
+	// RootID is the root of the session's tree, and Incarnation that of the tree, whose log the run writes to.
+	RootID        string `json:"root_id"`
+	Incarnation   string `json:"incarnation,omitempty"`
+	Turn          int    `json:"turn"`
+	StartSequence int64  `json:"start_sequence"`
+}
+
+// Call is a call of a step: the input of EffectTool.
+type Call struct {
+	Position
+	CallID string `json:"call_id"`
+}
+
+// Committed is the output of EffectCommit.
+type Committed struct {
+	// Ended says that the run is over, or suspended.
+	Ended  bool            `json:"ended,omitempty"`
+	Status cairn.RunStatus `json:"status,omitempty"`
+	// Tell says that there are hooks for the run's end, so EffectTell follows.
+	Tell bool `json:"tell,omitempty"`
+}
+
+// The names of effects. Only EffectCommit calls no user code: it lasts as long as a write. The others last as long as
+// models, tools and hooks do.
+const (
+	// EffectPlan calls the model.
+	EffectPlan = "plan"
+	// EffectTool runs a tool.
+	EffectTool = "tool"
+	// EffectChild begins a run of another agent that a call asks for, or takes its outcome.
+	EffectChild = "child"
+	// EffectJudge calls the hooks, the stop condition and the guard that decide how a step ends. The loop asks for it only
+	// where there are any.
+	EffectJudge = "judge"
+	// EffectCommit is the one write of a step.
+	EffectCommit = "commit"
+	// EffectTell calls the hooks for a run's end. The loop asks for it only where there are any.
+	EffectTell = "tell"
+)
+
+// Effect is one thing that the loop asks a host to carry out.
+type Effect struct {
+	Name string
+	// In is its input, which encodes as JSON: a Position, a Call, or what EffectChild adds to a Call.
+	In any
+	// Out points to what its output, as JSON, decodes into.
+	Out any
+}
+
+// Scheduler is what the loop needs of a host. One goroutine at a time uses it, except for the branches of All. The loop can
+// be replayed: it asks for the same things in the same order if it gets the same answers.
+type Scheduler interface {
+	// Do carries out one effect.
+	Do(Effect) error
+	// All runs n branches of the loop at once, each with a scheduler of its own, and returns when all have ended, with the
+	// first error by position.
+	All(n int, branch func(s Scheduler, i int) error) error
+	// Child drives a run that a call of the step asked for to its end, as the loop drives the step's own run.
+	Child(of Call, run Run) error
+}
