@@ -122,7 +122,7 @@ func keyValues(t *testing.T, db *redisDatabase) []string {
 	key := func(letter string) string { return "cairn:{0}:" + letter + ":verified" }
 	pipe := db.client.Pipeline()
 	messages, state := pipe.LRange(t.Context(), key("m"), 0, -1), pipe.LRange(t.Context(), key("f"), 0, -1)
-	checkpoints, order := pipe.HGetAll(t.Context(), key("c")), pipe.ZRange(t.Context(), key("n"), 0, -1)
+	checkpoints, order := pipe.HGetAll(t.Context(), key("c")), pipe.LRange(t.Context(), key("n"), 0, -1)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}

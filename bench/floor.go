@@ -119,12 +119,12 @@ func (s *redisFloorSession) step(ctx context.Context) error {
 	name, stamp := fmt.Sprintf("step-%06d", n), strconv.FormatInt(time.Now().UnixMicro(), 10)
 	checkpoint := "checkpoint-" + name
 	s.checkpoints++
-	record := fmt.Sprintf(`[%d,1,%d,%d,%d,%d,%d,%q,{"run_id":"run","step_id":%q,"step":%d,"log_sequence":%d},%s]`,
-		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, s.parent, name, n+1, 10*n, stamp)
+	record := fmt.Sprintf(`%s[%d,1,%d,%d,%d,%d,%d,%q,"run",%q,%d,%d]`, stamp,
+		s.checkpoints, 2*n+4, s.at.Position, s.frame, s.at.KeyframeBytes, s.at.ChangeBytes, s.parent, name, n+1, 10*n)
 	s.parent = checkpoint
 	version := func(n int) string { return strconv.Itoa(n) + " " + s.since }
 	done, err := floorScript.Run(ctx, s.client, s.keys, version(s.checkpoints), version(s.checkpoints+1), s.head, stamp,
-		stamp+messages[0], stamp+messages[1], text, "s"+name, "c"+checkpoint, record, s.checkpoints, checkpoint).Bool()
+		stamp+messages[0], stamp+messages[1], text, "s"+name, "c"+checkpoint, record, checkpoint).Bool()
 	switch {
 	case err != nil:
 		return err

@@ -85,7 +85,7 @@ end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'head', ARGV[3])
 redis.call('RPUSH', KEYS[2], ARGV[4], ARGV[5])
 redis.call('HSET', KEYS[3], ARGV[6], '', ARGV[8], ARGV[9])
-redis.call('ZADD', KEYS[4], ARGV[1], ARGV[7])
+redis.call('RPUSH', KEYS[4], ARGV[7])
 redis.call('DEL', KEYS[5])
 return 1`)
 
@@ -119,7 +119,7 @@ func newFloor(b testing.TB, st *Store, id string) *floor {
 func (f *floor) step() {
 	n := strconv.Itoa(f.n)
 	f.n++
-	record := `[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `",{"run_id":"run","step_id":"step-` + n + `","step":` + n + `,"log_sequence":10},1763720000000000]`
+	record := `1763720000000000[` + n + `,1,` + n + `,0,0,2,0,"cp-` + n + `","run","step-` + n + `",` + n + `,10]`
 	var messages [2]string
 	for i := range messages {
 		text, err := compose.MessageText(&stepMessages[i])

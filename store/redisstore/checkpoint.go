@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
@@ -14,14 +15,6 @@ var (
 	scriptPrune       = about("prune", "prune")
 )
 
-// checkpointData is the caller's part of a checkpoint's record.
-type checkpointData struct {
-	RunID       string `json:"run_id"`
-	StepID      string `json:"step_id"`
-	Step        int    `json:"step"`
-	LogSequence int64  `json:"log_sequence"`
-}
-
 // appendRecord appends a checkpoint's record, but for the time before it. r is the row after its commit.
 func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 	to = append(to, '[')
@@ -29,11 +22,26 @@ func appendRecord(to []byte, cp *cairn.Checkpoint, r *record) []byte {
 		r.session.State.KeyframeBytes, r.session.State.ChangeBytes} {
 		to = append(strconv.AppendInt(to, n, 10), ',')
 	}
-	to = append(compose.Text(to, cp.ParentID), `,{"run_id":`...)
-	to = append(compose.Text(to, cp.RunID), `,"step_id":`...)
-	to = append(compose.Text(to, cp.StepID), `,"step":`...)
-	to = append(strconv.AppendInt(to, int64(cp.Step), 10), `,"log_sequence":`...)
-	return append(strconv.AppendInt(to, cp.LogSequence, 10), "}]"...)
+	to = append(compose.Text(to, cp.ParentID), ',')
+	if named(cp.StepID, cp.RunID) {
+		to = append(to, "null"...)
+	} else {
+		to = compose.Text(to, cp.RunID)
+	}
+	to = append(compose.Text(append(to, ','), cp.StepID), ',')
+	to = append(strconv.AppendInt(to, int64(cp.Step), 10), ',')
+	return append(strconv.AppendInt(to, cp.LogSequence, 10), ']')
+}
+
+// named reports whether an id begins with that of its run and a slash, so that the run's is not stored again.
+func named(id, run string) bool {
+	return len(id) > len(run) && run != "" && id[len(run)] == '/' && id[:len(run)] == run && strings.IndexByte(id, '/') == len(run)
+}
+
+// runOf returns the id of the run that an id is named after.
+func runOf(id string) string {
+	run, _, _ := strings.Cut(id, "/")
+	return run
 }
 
 // readCheckpoint reads a checkpoint's record.
@@ -44,13 +52,17 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 		return nil, err
 	}
 	var frame, keyframe, changes int64
-	var data checkpointData
+	var run *string
 	err = decode("checkpoint", text, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
-		&changes, &cp.ParentID, &data})
+		&changes, &cp.ParentID, &run, &cp.StepID, &cp.Step, &cp.LogSequence})
 	if err != nil {
 		return nil, err
 	}
-	cp.RunID, cp.StepID, cp.Step, cp.LogSequence = data.RunID, data.StepID, data.Step, data.LogSequence
+	if run != nil {
+		cp.RunID = *run
+	} else {
+		cp.RunID = runOf(cp.StepID)
+	}
 	cp.CreatedAt = at
 	return cp, nil
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -206,7 +206,7 @@ func (m *importing) history(p *store.Part) error {
 		m.chain = append(m.chain, place)
 	}
 	for i := range p.Messages {
-		text, err := compose.MessageText(&p.Messages[i])
+		text, err := appendMessage(nil, &p.Messages[i])
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (m *importing) runs(p *store.Part) error {
 		run := &p.Runs[i]
 		place := m.at(run.Before.StatePosition)
 		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run, place)
-		data, err := encode("run", run)
+		data, err := encode("run", runDataOf(run, !run.EndedAt.IsZero()))
 		if err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func (m *importing) runs(p *store.Part) error {
 }
 
 func (m *importing) checkpoints(p *store.Part) error {
-	var fields, numbers []any
+	var fields, ids []any
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		place := m.at(cp.StatePosition)
@@ -259,12 +259,12 @@ func (m *importing) checkpoints(p *store.Part) error {
 		if cp.StepID != "" {
 			fields = append(fields, "s"+cp.StepID, "")
 		}
-		numbers = append(numbers, cp.Number, cp.ID)
+		ids = append(ids, cp.ID)
 	}
 	if err := m.own("hash", "c", fields...); err != nil {
 		return err
 	}
-	return m.own("zset", "n", numbers...)
+	return m.own("list", "n", ids...)
 }
 
 func (m *importing) calls(p *store.Part) error {
@@ -324,17 +324,15 @@ func (m *importing) waits(p *store.Part) error {
 }
 
 func (m *importing) events(p *store.Part) error {
-	var entries []any
-	for i := range p.Events {
-		ev := p.Events[i]
-		ev.Sequence = 0
-		data, err := encode("event", &ev)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, p.Events[i].Sequence, data)
+	if len(p.Events) == 0 {
+		return nil
 	}
-	return m.put("stream", "e:"+m.name, entries...)
+	batch, err := backend.EncodeEvents(p.Events)
+	if err != nil {
+		return err
+	}
+	id := fmt.Sprintf("%d-%d", p.Events[len(p.Events)-1].Sequence, len(p.Events))
+	return m.put("stream", "e:"+m.name, id, batch)
 }
 
 // endSession adds the row of the session under way, whose states are known by now.

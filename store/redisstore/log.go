@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var (
@@ -20,8 +21,8 @@ var (
 	scriptSwept  = writer("swept", "note the sweep of an event log")
 )
 
-// Log is the event log of a Store: a stream for each log, whose entries have the events' sequences as ids. It is safe for
-// concurrent use.
+// Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for concurrent
+// use.
 type Log struct {
 	s *Store
 	// Appends without a number are given one, and take turns, because the client may send them twice.
@@ -54,15 +55,10 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 
 // append runs an append and tells this process's followers.
 func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
-	args := make([]any, 9, 9+len(events))
 	for i := range events {
-		ev := events[i]
-		ev.Sequence = 0
-		raw, err := store.EncodeEvent(&ev, l.s.opts.MaxEvent)
-		if err != nil {
+		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
 			return 0, err
 		}
-		args = append(args, raw)
 	}
 	if w.Batch == 0 && len(events) > 0 {
 		release, err := l.turns.take(ctx, log)
@@ -72,8 +68,12 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 		defer release()
 		w.ID, w.Batch = l.s.news.origin, l.attempts.Add(1)
 	}
-	copy(args, []any{log, expect, w.Session, w.Token, w.ID, w.Batch, l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin})
-	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOfLog(log), args...)
+	batch, err := backend.EncodeEvents(events)
+	if err != nil {
+		return 0, err
+	}
+	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
+		l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin, len(events), batch)
 	if err != nil {
 		l.s.hub.Wake(log) // nobody knows whether they are there
 		return 0, err
@@ -114,7 +114,7 @@ func (l *Log) publish(log string, last int64, events []cairn.Event) {
 	l.s.hub.Publish(log, list)
 }
 
-// events reads up to limit events of a log from a sequence on, and the extent of the log.
+// events reads the batches with up to limit events of a log from a sequence on, and the extent of the log.
 func (l *Log) events(ctx context.Context, log string, from int64, limit int) (first, last int64, entries []any, err error) {
 	r, err := l.s.run(ctx, scriptEvents, l.s.bucketOfLog(log), log, from, limit)
 	if err != nil {
@@ -146,26 +146,33 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) ([]c
 	case len(entries) == 0:
 		return nil, nil
 	}
-	list := make([]cairn.Event, len(entries))
-	for i, entry := range entries {
-		if err := readEvent(log, entry, &list[i]); err != nil {
+	var list []cairn.Event
+	for _, entry := range entries {
+		if list, err = readBatch(list, log, entry, after, limit); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// readEvent reads an entry of a stream: its id and its only field.
-func readEvent(log string, entry any, ev *cairn.Event) error {
+// readBatch appends those events after a sequence that an entry of a stream has, until the list has limit.
+func readBatch(list []cairn.Event, log string, entry any, after int64, limit int) ([]cairn.Event, error) {
 	pair, _ := entry.([]any)
-	id, _, _ := strings.Cut(reply(pair).text(0), "-")
-	sequence, err := strconv.ParseInt(id, 10, 64)
-	if err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, id)
+	id := reply(pair).text(0)
+	end, size, _ := strings.Cut(id, "-")
+	last, err1 := strconv.ParseInt(end, 10, 64)
+	count, err2 := strconv.ParseInt(size, 10, 64)
+	if err1 != nil || err2 != nil {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "log %q: stored sequence %q does not decode", log, id)
 	}
-	err = decode("event", reply(reply(pair).list(1)).text(1), ev)
-	ev.Sequence = sequence
-	return err
+	data := []byte(reply(reply(pair).list(1)).text(1))
+	switch n, err := backend.CountEvents(data); {
+	case err != nil:
+		return nil, err
+	case int64(n) != count:
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "log %q: the batch up to %d has %d events, not %d", log, last, n, count)
+	}
+	return backend.DecodeEvents(list, data, last-count+1, after, limit)
 }
 
 // Follow implements store.Log.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -87,13 +88,27 @@ func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
 	return err
 }
 
+// appendMessage appends a message as it is stored, but for the time before it.
+func appendMessage(to []byte, m *cairn.Message) ([]byte, error) {
+	if !named(m.ID, m.RunID) {
+		return compose.Message(to, m)
+	}
+	own := *m
+	own.RunID = ""
+	return compose.Message(append(to, '/'), &own)
+}
+
 func readMessages(list []any) ([]cairn.Message, error) {
 	var messages []cairn.Message
 	for _, item := range list {
 		at, data, ok := stamped(plain(item))
 		var m cairn.Message
+		data, short := strings.CutPrefix(data, "/")
 		if err := decode("message", data, &m); err != nil {
 			return nil, err
+		}
+		if short {
+			m.RunID = runOf(m.ID)
 		}
 		if !ok {
 			return nil, cairn.Errorf(cairn.CodeCorrupt, "stored message has no time")

@@ -108,7 +108,8 @@ func FuzzRow(f *testing.F) {
 }
 
 func FuzzRecords(f *testing.F) {
-	f.Add(`[1,2,3,4,5,6,7,"parent",{"run_id":"r"},8]`)
+	f.Add(`8[1,2,3,4,5,6,7,"parent",null,"run/1",1,2]`)
+	f.Add(`1763720000000000/{"id":"run/1/reply","role":"user"}`)
 	f.Add("[1,2,3,\"s\",\"u\",\"a\",[]]\n{\"input\":1}")
 	f.Add(`1763720000000000{"role":"user"}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -118,7 +119,7 @@ func FuzzRecords(f *testing.F) {
 		readMessages([]any{text})
 		readStaged([]any{text, text}, "")
 		readStop(text)
-		var ev cairn.Event
-		readEvent("log", []any{text, []any{"e", text}}, &ev)
+		readBatch(nil, "log", []any{"7-2", []any{"e", text}}, 0, 10)
+		readBatch(nil, "log", []any{text, []any{"e", text}}, 0, 10)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
@@ -38,6 +39,27 @@ func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
 	to = append(strconv.AppendInt(to, at.Keyframe, 10), `,"changes":`...)
 	to = append(strconv.AppendInt(to, at.Changes, 10), "},"...)
 	return append(compose.Text(to, run.Before.CheckpointID), ']')
+}
+
+// runData is what is stored of a run: without what its key and its origin have, and the end of one that the server ends.
+type runData struct {
+	*cairn.Run
+	ID            string          `json:"id,omitempty"`
+	SessionID     string          `json:"session_id,omitempty"`
+	Turn          int             `json:"turn,omitempty"`
+	StartSequence int64           `json:"start_sequence,omitempty"`
+	FirstMessage  int             `json:"first_message,omitempty"`
+	Before        cairn.RunOrigin `json:"before,omitzero"`
+	StartedAt     time.Time       `json:"started_at,omitzero"`
+	EndedAt       time.Time       `json:"ended_at,omitzero"`
+}
+
+func runDataOf(run *cairn.Run, over bool) runData {
+	data := runData{Run: run}
+	if !over {
+		data.EndedAt = run.EndedAt
+	}
+	return data
 }
 
 // readRun reads a run from where it began and its data.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 )
@@ -108,12 +107,11 @@ func (w *write) fill(cmd *command) error {
 		cmd.text("")
 	}
 	cmd.add(w.after.head(cmd.data, 0))
-	cmd.number(cp.Number)
 	cmd.text(cp.ID)
 	cmd.add(appendRecord(cmd.data, cp, &w.after))
 	cmd.two("s", cp.StepID)
 	for i := range d.Messages {
-		data, err := compose.Message(cmd.data, &d.Messages[i])
+		data, err := appendMessage(cmd.data, &d.Messages[i])
 		if err != nil {
 			return err
 		}

@@ -289,7 +289,7 @@ func (w *write) messages(cmd *command) error {
 		cmd.two("m:", w.id)
 		cmd.number(int64(n))
 		for i := range list[:n] {
-			data, err := compose.Message(cmd.data, &list[i])
+			data, err := appendMessage(cmd.data, &list[i])
 			if err != nil {
 				return err
 			}
@@ -327,13 +327,13 @@ func (w *write) history(cmd *command) error {
 	d := w.d
 	if d.EndRun != nil {
 		w.set(cmd, "r:", "d", d.EndRun.ID, d.RunOver)
-		if err := cmd.json("run", w.c.EndRun); err != nil {
+		if err := cmd.json("run", runDataOf(w.c.EndRun, d.RunOver)); err != nil {
 			return err
 		}
 	}
 	if run := d.StartRun; run != nil {
 		w.set(cmd, "r:", "d", run.ID, false)
-		if err := cmd.json("run", w.c.StartRun); err != nil {
+		if err := cmd.json("run", runDataOf(w.c.StartRun, false)); err != nil {
 			return err
 		}
 		w.set(cmd, "r:", "o", run.ID, true)
@@ -347,10 +347,9 @@ func (w *write) history(cmd *command) error {
 		cmd.text("")
 		w.set(cmd, "c:", "c", cp.ID, true)
 		cmd.add(appendRecord(cmd.data, cp, &w.after))
-		cmd.text("score")
+		cmd.text("append")
 		cmd.two("n:", w.id)
-		cmd.number(cp.Number)
-		cmd.text(cp.ID)
+		cmd.words("1", cp.ID)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
--- Appends events to the log ARGV[1]: the data of each from ARGV[10] on. ARGV[2] is the sequence that the last event must
+-- Appends ARGV[10] events to the log ARGV[1], as the batch ARGV[11]. ARGV[2] is the sequence that the last event must
 -- have, or -1; ARGV[4] is the fencing token of the session ARGV[3]; ARGV[6] is the number of the batch, which grows with each
 -- that the writer ARGV[5] sends, or 0 without events; ARGV[7] is for how many milliseconds the events are kept, or 0.
 -- Followers hear of it on the channel ARGV[8], from ARGV[9].
 --
---   e:LOG  stream  events, with the ids SEQUENCE-0
---   l:LOG  hash    dropped, if it was; last: the last sequence; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
+--   e:LOG  stream  batches of events, each with the id LAST-COUNT: the sequence of its last event and how many it has
+--   l:LOG  hash    dropped, if it was; last: the last sequence; first: the first one, if the log was trimmed; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
 --                  writers that held that token to the numbers of their last batches and the sequences they ended at
 local log, expect, session, token, writer, batch, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local meta, stream = P .. 'l:' .. log, P .. 'e:' .. log
@@ -26,9 +26,10 @@ if expect >= 0 and expect ~= last then
 	return { 'stale', text(last) }
 end
 
-for i = 10, #ARGV do
-	last = last + 1
-	call('XADD', stream, text(last) .. '-0', 'e', ARGV[i])
+local count = tonumber(ARGV[10])
+if count > 0 then
+	last = last + count
+	call('XADD', stream, text(last) .. '-' .. ARGV[10], 'e', ARGV[11])
 end
 if batch > 0 then
 	batches[writer] = { batch, last }
@@ -37,7 +38,7 @@ elseif token > seen then
 	call('HSET', meta, 'last', text(last), 'f' .. session, ARGV[4])
 	call('HDEL', meta, 'b' .. session)
 end
-if #ARGV >= 10 then
+if count > 0 then
 	if keep ~= '0' then
 		call('PEXPIRE', stream, keep)
 	end

@@ -22,18 +22,18 @@ elseif ARGV[3] ~= '' and tonumber(ARGV[3]) ~= count then
 		return { 'messages', {}, tostring(count) }
 	end
 	-- The latest checkpoint with no more messages. Their number does not fall from one checkpoint to the next.
-	local low, high = 0, call('ZCARD', P .. 'n:' .. id)
+	local low, high = 0, call('LLEN', P .. 'n:' .. id)
 	count, position, frame = most, first, first
 	while low < high do
 		local middle = math.floor((low + high) / 2)
-		local record = at(call('ZRANGE', P .. 'n:' .. id, middle, middle)[1])
+		local record = at(call('LINDEX', P .. 'n:' .. id, middle))
 		if record[3] <= most then
 			low, position, frame = middle + 1, record[4], record[5]
 		else
 			high = middle
 		end
 	end
-	local oldest = low == 0 and call('ZRANGE', P .. 'n:' .. id, 0, 0)[1]
+	local oldest = low == 0 and call('LINDEX', P .. 'n:' .. id, 0)
 	if oldest and at(oldest)[8] ~= '' then -- it was not the first
 		return { 'pruned', {}, tostring(at(oldest)[3]) }
 	end

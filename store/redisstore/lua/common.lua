@@ -5,10 +5,11 @@
 --                 MessagePack; version (and after a space since when there is this session, which tells it from others that
 --                 had its id), updated, until (of the lease), stop, first (see f:ID), due and serves (the agent of the tree's
 --                 root) are fields; a step that renews the lease leaves in until a + and for how long after updated
---   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON
+--   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one with
+--                 the id of its run and a slash before its own id has a slash there instead of the run's id
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
 --   c:ID  hash    c<checkpoint> -> record, after the microseconds of its commit; s<step> for each step
---   n:ID  zset    checkpoints by number
+--   n:ID  list    checkpoints by number
 --   r:ID  hash    o<run> -> where it began, after the microseconds of that, d<run> -> its data, after the microseconds of its end if it has ended
 --   o:ID  list    runs by turn
 --   g:ID  hash    what is staged: step and key -> number:data

@@ -4,16 +4,16 @@ local row = load(id)
 if not row then
 	return missing(id)
 end
-local drop = call('ZCARD', P .. 'n:' .. id) - ARGV[2]
+local drop = call('LLEN', P .. 'n:' .. id) - ARGV[2]
 if drop <= 0 then
 	return { 'ok', 0 }
 end
-local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('ZRANGE', P .. 'n:' .. id, drop, drop)[1]))
-for _, checkpoint in ipairs(call('ZRANGE', P .. 'n:' .. id, 0, drop - 1)) do
+local oldest = decoded(call('HGET', P .. 'c:' .. id, 'c' .. call('LINDEX', P .. 'n:' .. id, drop)))
+for _, checkpoint in ipairs(call('LRANGE', P .. 'n:' .. id, 0, drop - 1)) do
 	local record = decoded(call('HGET', P .. 'c:' .. id, 'c' .. checkpoint))
-	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[9].step_id)
+	call('HDEL', P .. 'c:' .. id, 'c' .. checkpoint, 's' .. record[10])
 end
-call('ZREMRANGEBYRANK', P .. 'n:' .. id, 0, drop - 1)
+call('LTRIM', P .. 'n:' .. id, drop, -1)
 call('LTRIM', P .. 'f:' .. id, oldest[5] - row.first, -1)
 call('HSET', P .. 's:' .. id, 'first', oldest[5])
 return { 'ok', drop }

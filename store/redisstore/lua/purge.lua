@@ -8,7 +8,7 @@ local left, checkpoints, free = P .. 't:' .. key, 0, {}
 local before = 'z:' .. key .. ':'
 for _, name in ipairs(call('LRANGE', left, 0, n - 1)) do
 	if string.sub(name, 1, #before + 2) == before .. 'n:' then
-		checkpoints = checkpoints + call('ZCARD', P .. name)
+		checkpoints = checkpoints + call('LLEN', P .. name)
 	end
 	call('UNLINK', P .. name)
 	if string.sub(name, 1, 2) == 'd:' then

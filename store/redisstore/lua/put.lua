@@ -18,7 +18,7 @@ for i = 5, #ARGV, width do
 	elseif kind == 'zset' then
 		call('ZADD', key, ARGV[i], ARGV[i + 1])
 	else
-		call('XADD', key, ARGV[i] .. '-0', 'e', ARGV[i + 1])
+		call('XADD', key, ARGV[i], 'e', ARGV[i + 1])
 	end
 end
 call('PEXPIRE', key, ARGV[4])

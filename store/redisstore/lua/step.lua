@@ -1,19 +1,15 @@
 -- Writes a step of the session whose row is KEYS[1], which the client knows: it has worked out the new head ARGV[4]. ARGV[1]
 -- is what version says now and ARGV[2] what it says next; ARGV[3] is a + and for how many microseconds the lease is renewed, or
--- empty; ARGV[5] is the checkpoint's number, ARGV[6] its id and ARGV[7] its record, without the time before it; ARGV[8] is
--- s<step>; the rest are messages, and after them the change of the state if there is a KEYS[6]. KEYS[2] to KEYS[4] are the
+-- empty; ARGV[5] is the checkpoint's id and ARGV[6] its record, without the time before it; ARGV[7] is s<step>; the rest are messages, and after them the change of the state if there is a KEYS[6]. KEYS[2] to KEYS[4] are the
 -- session's c, n and m; KEYS[5] is its g if what is staged is dropped, else what no key is named; KEYS[6] is its f.
 -- Answers the time and, if the lease is not renewed, after a space its end; or an empty text if nothing was done,
 -- because the row is not the one the client knows, or the step or the checkpoint is there already: the client looks
 -- at the row then. The keys are those of common.lua, which this script does without, since it is run for every step.
 -- For the same reason it answers a text, which costs the server less than a list, takes few arguments, and makes few
 -- texts: Lua hashes all of each.
-local call, row, checkpoint, last = redis.call, KEYS[1], ARGV[6], #ARGV
+local call, row, checkpoint, last = redis.call, KEYS[1], ARGV[5], #ARGV
 local found = call('HMGET', row, 'version', 'until')
 if found[1] ~= ARGV[1] then
-	return ''
-end
-if call('ZADD', KEYS[3], 'NX', ARGV[5], checkpoint) == 0 then
 	return ''
 end
 local t = call('TIME')
@@ -21,11 +17,14 @@ local stamp, till = t[1] .. t[2], ARGV[3]
 if #t[2] < 6 then
 	stamp = t[1] .. string.rep('0', 6 - #t[2]) .. t[2]
 end
-if call('HSET', KEYS[2], 'c' .. checkpoint, stamp .. ARGV[7], ARGV[8], '') ~= 2 then
-	call('HDEL', KEYS[2], 'c' .. checkpoint) -- the step is there already, and stays
-	call('ZREM', KEYS[3], checkpoint)
+if call('HSETNX', KEYS[2], 'c' .. checkpoint, stamp .. ARGV[6]) == 0 then
 	return ''
 end
+if call('HSETNX', KEYS[2], ARGV[7], '') == 0 then
+	call('HDEL', KEYS[2], 'c' .. checkpoint) -- the step is there already, and stays
+	return ''
+end
+call('RPUSH', KEYS[3], checkpoint)
 if till ~= found[2] then
 	if till == '' then
 		till = found[2]
@@ -45,7 +44,7 @@ if KEYS[6] then
 	call('RPUSH', KEYS[6], ARGV[last])
 	last = last - 1
 end
-for i = 9, last, 2 do
+for i = 8, last, 2 do
 	if i < last then
 		call('RPUSH', KEYS[4], stamp .. ARGV[i], stamp .. ARGV[i + 1])
 	else

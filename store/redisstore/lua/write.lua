@@ -67,8 +67,8 @@ while word ~= '' do
 			return { 'no', row }
 		end
 	elseif word == 'checkpoint' then -- its id
-		local number = call('ZSCORE', numbers_key, take())
-		if number and not (cut and tonumber(number) > cut.checkpoint) then
+		local there = call('HGET', checkpoints_key, 'c' .. take())
+		if there and not (cut and decoded(there)[1] > cut.checkpoint) then
 			return { 'taken', row }
 		end
 	else -- a call: its id and version
@@ -92,11 +92,16 @@ if cut then
 		call('LTRIM', P .. 'm:' .. id, 0, cut.messages - 1)
 	end
 	call('LTRIM', states_key, 0, cut.state - first)
-	for _, checkpoint in ipairs(call('ZRANGEBYSCORE', numbers_key, '(' .. cut.checkpoint, '+inf')) do
-		local record = decoded(call('HGET', checkpoints_key, 'c' .. checkpoint))
-		call('HDEL', checkpoints_key, 'c' .. checkpoint, 's' .. record[9].step_id)
+	local last = call('LINDEX', numbers_key, -1)
+	while last do
+		local record = decoded(call('HGET', checkpoints_key, 'c' .. last))
+		if record[1] <= cut.checkpoint then
+			break
+		end
+		call('HDEL', checkpoints_key, 'c' .. last, 's' .. record[10])
+		call('RPOP', numbers_key)
+		last = call('LINDEX', numbers_key, -1)
 	end
-	call('ZREMRANGEBYSCORE', numbers_key, '(' .. cut.checkpoint, '+inf')
 end
 local head, base = ARGV[7], ARGV[8]
 local till, stop, due = row[5] or '0', row[6] or '', row[8] or '0'
