@@ -142,7 +142,7 @@ func (b *Events) Bytes() []byte {
 func (b *Events) Clone() *Events {
 	c := *b
 	c.more = nil
-	c.body = append(make([]byte, 0, 2*len(b.body)), b.body...)
+	c.body = append(make([]byte, 0, len(b.body)+128), b.body...)
 	return &c
 }
 

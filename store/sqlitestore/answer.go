@@ -16,7 +16,7 @@ func (w *write) answer(c *conn, r *record, n plan.Needs, seen *plan.Seen) (err e
 	}
 	for _, id := range n.Runs {
 		_, err := c.row(sqlRun, func(cols *columns) {
-			run := readOrigin(cols, w.id)
+			run := readRun(cols, w.id)
 			if seen.Runs == nil {
 				seen.Runs = map[string]*cairn.Run{}
 			}

@@ -163,13 +163,13 @@ func (f *floor) step() {
 	}
 	f.exec(sqlBegin)
 	f.exec(sqlUpdateHead, append(head, row.Version-1, row.Lease.Token, micros(now), "session")...)
-	f.exec(sqlInsertMessage, key, row.MessageCount-2, f.texts[0])
-	f.exec(sqlInsertMessage, key, row.MessageCount-1, f.texts[1])
+	f.exec(sqlInsertMessage, key<<31+int64(row.MessageCount-2), micros(now), 0, f.texts[0])
+	f.exec(sqlInsertMessage, key<<31+int64(row.MessageCount-1), micros(now), 0, f.texts[1])
 	f.exec(sqlInsertCheckpoint, key, fmt.Sprintf("cp-%d", n+1), fmt.Sprintf("step-%d", n+1), "run-1", 1, n, n+1,
 		fmt.Sprintf("cp-%d", n), row.MessageCount, 0, 0, micros(now))
 	switch run := fmt.Sprintf("run-%d", n/stepsPerRun); n % stepsPerRun {
 	case 0:
-		f.exec(sqlInsertRun, key, n/stepsPerRun+1, run, micros(now), 0, row.MessageCount, "", 0, f.texts[2])
+		f.exec(sqlInsertRun, key<<31+int64(n/stepsPerRun+1), key, run, micros(now), 0, row.MessageCount, "", 0, f.texts[2])
 		f.exec(sqlUpdateStatus, key, "active", "")
 	case stepsPerRun - 1:
 		f.exec(sqlUpdateRun, key, run, f.texts[2])

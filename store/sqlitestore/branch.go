@@ -10,13 +10,13 @@ import (
 
 const (
 	sqlCopyMessages = `
-		INSERT INTO messages (session, number, data)
-		SELECT ?2, number, data FROM messages WHERE session = ?1 AND number < ?3 ORDER BY number`
+		INSERT INTO messages (place, created_at, run_length, data)
+		SELECT (?3 << 31) + ` + placeNumber + `, created_at, run_length, data FROM messages WHERE ` + lessNumber + ` ORDER BY place`
 
 	// The state of the latest checkpoint with no more messages than ?2, or else the oldest there is; and the messages of the
 	// oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
-		SELECT coalesce(at, (SELECT min(position) FROM state WHERE session = ?1)), at IS NULL,
+		SELECT coalesce(at, (SELECT min(place) & 0x7fffffff FROM state WHERE ` + ofOwner + `)), at IS NULL,
 			coalesce((SELECT CASE parent_id WHEN '' THEN 0 ELSE message_count END FROM checkpoints
 				WHERE session = ?1 ORDER BY number LIMIT 1), 0)
 		FROM (SELECT (SELECT state_position FROM checkpoints
@@ -54,7 +54,7 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 			return err
 		}
 		row = w.result
-		_, err = c.exec(sqlCopyMessages, source.key, w.after.key, count)
+		_, err = c.exec(sqlCopyMessages, source.key, count, w.after.key)
 		return err
 	})
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 		WHERE session = ?1 AND number < ?2
 		ORDER BY number DESC LIMIT ?3`
 
-	sqlDropMessagesFrom    = `DELETE FROM messages WHERE session = ?1 AND number >= ?2`
-	sqlDropStateAfter      = `DELETE FROM state WHERE session = ?1 AND position > ?2`
+	sqlDropMessagesFrom    = `DELETE FROM messages WHERE ` + fromNumber
+	sqlDropStateAfter      = `DELETE FROM state WHERE ` + overNumber
 	sqlDropCheckpointAfter = `DELETE FROM checkpoints WHERE session = ?1 AND number > ?2`
 
 	// The oldest of the newest ?2 checkpoints.
@@ -43,10 +43,10 @@ const (
 	// What comes before the keyframe that position ?2 builds on.
 	sqlDropStateBefore = `
 		DELETE FROM state
-		WHERE session = ?1 AND position < (
-			SELECT position FROM state
-			WHERE session = ?1 AND position <= ?2 AND keyframe = 1
-			ORDER BY position DESC LIMIT 1)`
+		WHERE place >= ?1 << 31 AND place < (
+			SELECT place FROM state
+			WHERE ` + upToNumber + ` AND keyframe = 1
+			ORDER BY place DESC LIMIT 1)`
 )
 
 func insertCheckpoint(c *conn, key int64, cp *cairn.Checkpoint) error {

@@ -48,6 +48,15 @@ func (c *columns) text() string {
 	return s
 }
 
+// bytes returns a value that nobody else has.
+func (c *columns) bytes() []byte {
+	b, ok := c.next().([]byte)
+	if !ok {
+		c.corrupt("stored data: column %d is not a blob", c.at)
+	}
+	return b
+}
+
 func (c *columns) time() time.Time { return fromMicros(c.int64()) }
 
 // fromMicros is a time from its stored form.

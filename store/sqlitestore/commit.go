@@ -6,19 +6,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-const (
-	sqlInsertMessage = `INSERT INTO messages (session, number, data) VALUES (?1, ?2, ?3)`
-
-	sqlHappened = `
-		SELECT EXISTS (SELECT 1 FROM runs WHERE session = ?1 AND id = ?2)
-			OR EXISTS (SELECT 1 FROM checkpoints WHERE session = ?1 AND step_id = ?3 AND step_id <> '')`
-)
+const sqlHappened = `
+	SELECT EXISTS (SELECT 1 FROM runs WHERE session = ?1 AND id = ?2)
+		OR EXISTS (SELECT 1 FROM checkpoints WHERE session = ?1 AND step_id = ?3 AND step_id <> '')`
 
 // write is one commit.
 type write struct {
@@ -30,6 +25,8 @@ type write struct {
 	known *record
 	// doubt says that the commit was refused by a unique index, so that everything is looked up.
 	doubt bool
+	// texts are the commit's messages as they are stored, worked out before other writers have to wait.
+	texts []string
 
 	calls  map[string]callRow // the rows that are there, by the call's id
 	result *cairn.Session
@@ -45,9 +42,13 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &write{s: s, id: id, c: c}
+	texts, err := messageTexts(c.Messages)
+	if err != nil {
+		return nil, err
+	}
+	w := &write{s: s, id: id, c: c, texts: texts}
 	w.plan()
-	err := w.do(ctx)
+	err = w.do(ctx)
 	if constraint(err) {
 		w.doubt, w.guess = true, nil
 		if err = w.do(ctx); constraint(err) {
@@ -146,7 +147,7 @@ func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (do
 	if !done || err != nil {
 		return false, err
 	}
-	if err := after.writeHistory(c, d); err != nil {
+	if err := after.writeHistory(c, d, w.texts); err != nil {
 		return false, err
 	}
 	if err := w.writeWait(c, after.key, d); err != nil {
@@ -156,8 +157,8 @@ func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (do
 	return true, nil
 }
 
-// writeHistory writes the rows that tell what a session has been through.
-func (r *record) writeHistory(c *conn, d *plan.Delta) error {
+// writeHistory writes the rows of a session's past. texts are those of the messages.
+func (r *record) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 	if d.Cut != nil {
 		if err := r.cut(c, d.Cut); err != nil {
 			return err
@@ -179,11 +180,7 @@ func (r *record) writeHistory(c *conn, d *plan.Delta) error {
 		}
 	}
 	for i := range d.Messages {
-		data, err := compose.MessageText(&d.Messages[i])
-		if err != nil {
-			return err
-		}
-		if _, err := c.exec(sqlInsertMessage, r.key, d.FirstMessage+i, data); err != nil {
+		if err := insertMessage(c, r.key, d.FirstMessage+i, &d.Messages[i], texts[i]); err != nil {
 			return err
 		}
 	}

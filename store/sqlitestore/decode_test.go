@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -19,11 +20,11 @@ var decoders = []struct {
 	columns int
 	read    func(*columns)
 }{
-	{36, func(c *columns) { readSession(c) }},
+	{37, func(c *columns) { readSession(c) }},
 	{8, func(c *columns) { readRun(c, "session") }},
 	{11, func(c *columns) { readCheckpoint(c, "session") }},
-	{2, func(c *columns) { readEvent(c) }},
-	{1, func(c *columns) { c.json("message", &cairn.Message{}) }},
+	{2, func(c *columns) { readBatch(c, &[]cairn.Event{}, 0, 10) }},
+	{3, func(c *columns) { readMessage(c) }},
 	{1, func(c *columns) { c.json("state change", &[]cairn.Op{}) }},
 	{1, func(c *columns) { readCall(c) }},
 	{2, func(c *columns) { readTurn(c) }},
@@ -38,8 +39,8 @@ func FuzzDecode(f *testing.F) {
 		int64(1), "{}")
 	f.Add(byte(1), []byte{0, 1, 0, 0, 0, 1, 0, 1}, int64(-1), `{"usage":[]}`)
 	f.Add(byte(2), []byte{1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0}, int64(1<<62), "id")
-	f.Add(byte(3), []byte{0, 1}, int64(3), `{"type":"custom","data":{}}`)
-	f.Add(byte(4), []byte{1}, int64(0), `{"role":"user","parts":[{"type":"text"}]}`)
+	f.Add(byte(3), []byte{0, 4}, int64(3), string(must(backend.EncodeEvents([]cairn.Event{{Type: cairn.EventCustom}, {}}))))
+	f.Add(byte(4), []byte{0, 0, 1}, int64(7), `{"role":"user","parts":[{"type":"text"}]}`)
 	f.Add(byte(5), []byte{2}, int64(0), `[{"op":"append","path":"/a","items":[1]}]`)
 	f.Add(byte(6), []byte{1}, int64(0), `{"id":"call","input":{},"reviewers":["ann"],"trail":[{}]}`)
 	f.Add(byte(7), []byte{1, 1}, int64(0), `[{"role":"user"}]`)
@@ -103,7 +104,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
-	changed.Incarnation = want.session.Incarnation
+	changed.Incarnation, changed.Kind = want.session.Incarnation, want.session.Kind
 	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = before.sweep

@@ -265,7 +265,7 @@ func TestCorruptData(t *testing.T) {
 			_, err := s.Read(ctx, "session", store.ToDrive(0))
 			return err
 		}},
-		{"event", `UPDATE events SET data = '?'`, func(ctx context.Context, s *Store) error {
+		{"event", `UPDATE events SET data = CAST('?' AS BLOB)`, func(ctx context.Context, s *Store) error {
 			_, err := s.EventLog().Read(ctx, "session", 0, 0)
 			return err
 		}},

@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/plan"
 )
@@ -15,10 +14,10 @@ import (
 const (
 	sqlStates = `
 		SELECT keyframe, data FROM state
-		WHERE session = ?1 AND position >= ?2
-		ORDER BY position LIMIT ?3`
+		WHERE ` + fromNumber + `
+		ORDER BY place LIMIT ?3`
 
-	sqlFirstState = `SELECT min(position) FROM state WHERE session = ?1`
+	sqlFirstState = `SELECT min(place) & 0x7fffffff FROM state WHERE ` + ofOwner
 
 	sqlImportLog = `INSERT INTO logs (name, first, last) VALUES (?1, ?2, ?3) RETURNING key`
 )
@@ -117,11 +116,11 @@ func (m *importing) add(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := compose.MessageText(&p.Messages[i])
+		text, err := messageText(&p.Messages[i])
 		if err != nil {
 			return err
 		}
-		if _, err := m.c.exec(sqlInsertMessage, m.key, m.message, data); err != nil {
+		if err := insertMessage(m.c, m.key, m.message, &p.Messages[i], text); err != nil {
 			return err
 		}
 		m.message++
@@ -236,16 +235,13 @@ func (m *importing) waits(p *store.Part) error {
 }
 
 func (m *importing) events(list []cairn.Event) error {
-	for i := range list {
-		ev := list[i]
-		ev.Sequence = 0
-		data, err := encode("event", &ev)
-		if err != nil {
-			return err
-		}
-		if _, err := m.c.exec(sqlInsertEvents[0], m.log, list[i].Sequence, data); err != nil {
-			return err
-		}
+	if len(list) == 0 {
+		return nil
 	}
-	return nil
+	batches, err := encodeBatches(list)
+	if err != nil {
+		return err
+	}
+	_, err = insertBatches(m.c, m.log, list[0].Sequence, batches)
+	return err
 }

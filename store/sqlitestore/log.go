@@ -3,12 +3,12 @@ package sqlitestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 const (
@@ -20,15 +20,24 @@ const (
 
 	sqlLog = `SELECT key, first, last, dropped_at FROM logs WHERE name = ?1`
 
+	// The batches from the one on that has the first event after ?2, with the sequence of the log's first event.
 	sqlEvents = `
-		SELECT e.sequence, e.data
-		FROM logs l JOIN events e ON e.log = l.key
-		WHERE l.name = ?1 AND e.sequence > ?2
-		ORDER BY e.sequence LIMIT ?3`
+		SELECT l.first, (e.place & 0x7fffffff), e.data
+		FROM logs l JOIN events e ON e.place >= coalesce(
+				(SELECT max(b.place) FROM events b
+				WHERE b.place >= l.key << 31 AND b.place <= (l.key << 31) + min(?2 + 1, 0x7fffffff)),
+				l.key << 31)
+			AND e.place < (l.key + 1) << 31
+		WHERE l.name = ?1
+		ORDER BY e.place`
 
-	sqlTrimEvents = `DELETE FROM events WHERE log = ?1 AND sequence < ?2`
+	// The batches before the one that has the sequence ?2, which all are if that is over the last one, ?3.
+	sqlTrimEvents = `
+		DELETE FROM events
+		WHERE place >= ?1 << 31 AND place < CASE WHEN ?2 > ?3 THEN (?1 << 31) + ?2
+			ELSE (SELECT max(place) FROM events WHERE ` + upToNumber + `) END`
 	sqlTrimLog    = `UPDATE logs SET first = ?2 WHERE key = ?1`
-	sqlDropEvents = `DELETE FROM events WHERE log = ?1`
+	sqlDropEvents = `DELETE FROM events WHERE ` + ofOwner
 	sqlForgetLog  = `DELETE FROM logs WHERE key = ?1`
 
 	sqlUnswept = `
@@ -46,21 +55,14 @@ const (
 	sqlForgetDropped = `DELETE FROM logs WHERE dropped_at > 0 AND dropped_at <= ?1`
 )
 
-// sqlInsertEvents insert one event, two, …: ?3 and those after it have the sequences from ?2 on.
-var sqlInsertEvents = func() (texts [16]string) {
-	text := "INSERT INTO events (log, sequence, data) VALUES (?1, ?2, ?3)"
-	for i := range texts {
-		texts[i] = text
-		text += fmt.Sprintf(", (?1, ?2 + %d, ?%d)", i+1, i+4)
-	}
-	return texts
-}()
-
 // trimBatch is how many events are removed at once, so that trimming a long log does not keep writers waiting.
 const trimBatch = 1000
 
 // Log is the event log of a Store. It is safe for concurrent use.
-type Log struct{ s *Store }
+type Log struct {
+	s     *Store
+	tails tails
+}
 
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
@@ -81,85 +83,127 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events as one transaction and tells this process's followers. Without a writer it is not fenced.
-func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
-	data := make([]any, len(events))
+// append adds events as one transaction and hands them to this process's followers. Without a writer it is not fenced.
+func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
-		ev := events[i]
-		ev.Sequence = 0
-		raw, err := store.EncodeEvent(&ev, l.s.opts.MaxEvent)
-		if err != nil {
+		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
 			return 0, err
 		}
-		data[i] = string(raw)
 	}
-	var added bool
-	err = l.s.writer.do(&job{
+	a := &appending{log: log, expect: expect, writer: w, events: events}
+	if err := a.encode(l.tails.get(log)); err != nil {
+		return 0, err
+	}
+	err := l.s.writer.do(&job{
 		ctx: ctx,
-		run: func(c *conn) (err error) {
-			last, added, err = add(c, log, expect, w, data)
-			return err
-		},
+		run: a.run,
 		after: func() {
-			if added {
-				l.publish(log, last, events)
-			} else {
+			if !a.added {
 				l.s.hub.Wake(log)
+				return
 			}
+			if len(events) > 0 {
+				l.tails.put(log, a.tail)
+			}
+			l.publish(log, a.last, events)
 		},
 	})
 	if err != nil {
 		return 0, fault("append events", err)
 	}
-	return last, nil
+	return a.last, nil
 }
 
-// add adds events to a log, which it makes if there is none, unless it is the batch of a writer that is there already.
-func add(c *conn, log string, expect int64, w *store.Writer, data []any) (last int64, added bool, err error) {
-	at, err := findPlace(c, log, w)
-	switch {
-	case err != nil:
-		return 0, false, err
-	case w != nil && w.Token < at.token:
-		return 0, false, store.Fenced(log, *w, at.token)
-	case w != nil && w.Token == at.token && w.Batch > 0 && w.Batch <= at.batch:
-		return at.ended, false, nil
-	case expect >= 0 && expect != at.last:
-		return 0, false, changed(log, expect, at.last)
+// appending is one append.
+type appending struct {
+	log    string
+	expect int64
+	writer *store.Writer
+	events []cairn.Event
+
+	// grown is the log's last batch with the events added, if that is known and small. Else, and if it turns out not to
+	// be the last one, they are batches of their own.
+	grown   *tailBatch
+	batches []*backend.Events
+
+	// What came of it.
+	last  int64
+	added bool
+	tail  *tailBatch // the log's last batch
+}
+
+// encode encodes the events before other writers have to wait.
+func (a *appending) encode(t *tailBatch) (err error) {
+	if t != nil {
+		a.grown, err = t.grow(a.events)
 	}
-	last = at.last + int64(len(data))
+	if a.grown == nil && err == nil {
+		a.batches, err = encodeBatches(a.events)
+	}
+	return err
+}
+
+// run adds the events to the log, which it makes if there is none, unless they are the batch of a writer that is there
+// already.
+func (a *appending) run(c *conn) error {
+	a.added, a.tail = false, nil
+	at, err := findPlace(c, a.log, a.writer)
+	switch w := a.writer; {
+	case err != nil:
+		return err
+	case w != nil && w.Token < at.token:
+		return store.Fenced(a.log, *w, at.token)
+	case w != nil && w.Token == at.token && w.Batch > 0 && w.Batch <= at.batch:
+		a.last = at.ended
+		return nil
+	case a.expect >= 0 && a.expect != at.last:
+		return changed(a.log, a.expect, at.last)
+	}
+	if _, err := placeOf(at.key, at.last+int64(len(a.events))); err != nil {
+		return err
+	}
+	a.last, a.added = at.last+int64(len(a.events)), true
 	now := micros(stored(c.clock()))
 	switch {
 	case at.key == 0:
 		c.wrote = true
-		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, log, last, now)
-	case len(data) == 0:
+		_, err = c.row(sqlInsertLog, func(cols *columns) { at.key = cols.int64() }, a.log, a.last, now)
+	case len(a.events) == 0:
 	case now < at.sweep:
-		_, err = c.exec(sqlSetLastDue, at.key, last, now)
+		_, err = c.exec(sqlSetLastDue, at.key, a.last, now)
 	default:
-		_, err = c.exec(sqlSetLast, at.key, last)
+		_, err = c.exec(sqlSetLast, at.key, a.last)
 	}
-	if err == nil && w != nil {
-		err = at.note(c, w, last)
+	if err == nil && a.writer != nil {
+		err = at.note(c, a.writer, a.last)
 	}
-	if err == nil {
-		err = insertEvents(c, at.key, at.last+1, data)
+	if err == nil && len(a.events) > 0 {
+		err = a.write(c, &at)
 	}
-	return last, true, err
+	return err
 }
 
-// insertEvents stores events with the sequences from first on.
-func insertEvents(c *conn, log, first int64, data []any) error {
-	args := make([]any, 2, 2+len(sqlInsertEvents))
-	for len(data) > 0 {
-		n := min(len(data), len(sqlInsertEvents))
-		args = append(append(args[:0], log, first), data[:n]...)
-		if _, err := c.exec(sqlInsertEvents[n-1], args...); err != nil {
+// write stores the events.
+func (a *appending) write(c *conn, at *place) error {
+	if a.grown != nil && a.grown.endsAt(at.key, a.last) {
+		place, err := placeOf(at.key, a.grown.first)
+		if err != nil {
 			return err
 		}
-		data, first = data[n:], first+int64(n)
+		if n, err := c.exec(sqlGrowBatch, place, a.grown.batch.Bytes()); n > 0 || err != nil {
+			a.tail = a.grown
+			return err
+		}
 	}
-	return nil
+	if a.batches == nil {
+		var err error
+		if a.batches, err = encodeBatches(a.events); err != nil {
+			return err
+		}
+	}
+	first, err := insertBatches(c, at.key, at.last+1, a.batches)
+	a.tail = &tailBatch{at.key, first, a.batches[len(a.batches)-1]}
+	return err
 }
 
 func changed(log string, expect, last int64) error {
@@ -195,19 +239,24 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	}
 	after = max(after, 0)
 	err = l.s.readers.view(ctx, func(c *conn) error {
+		list = nil
+		var trimmed bool
 		err := c.query(ctx, sqlEvents, func(cols *columns) bool {
-			list = append(list, readEvent(cols))
-			return true
-		}, log, after, limit)
-		if err != nil || (len(list) > 0 && list[0].Sequence == after+1) {
+			trimmed = cols.int64() > after+1
+			return !trimmed && readBatch(cols, &list, after, limit)
+		}, log, after)
+		if err != nil || len(list) > 0 {
 			return err
 		}
-		// There is a gap, or nothing: that is as it should be only at the end of the log.
+		// There is nothing: that is as it should be only at the end of the log.
 		_, first, last, err := findLog(c, log)
-		if err == nil && after < last && after+1 < first {
-			err = store.Trimmed(log, after, first)
+		switch {
+		case err != nil || after >= last:
+			return err
+		case after+1 < first:
+			return store.Trimmed(log, after, first)
 		}
-		return err
+		return cairn.Errorf(cairn.CodeCorrupt, "log %q has no event after %d, and should have them up to %d", log, after, last)
 	})
 	if err != nil {
 		return nil, err
@@ -215,16 +264,26 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	return list, nil
 }
 
-func readEvent(c *columns) cairn.Event {
-	var ev cairn.Event
-	sequence := c.int64()
-	c.json("event", &ev)
-	ev.Sequence = sequence
-	return ev
+// readBatch appends the events after a sequence that a batch has to a list. more is false once the list has limit.
+func readBatch(c *columns, list *[]cairn.Event, after int64, limit int) (more bool) {
+	first, data := c.int64(), c.bytes()
+	if c.err != nil {
+		return false
+	}
+	last := after
+	if n := len(*list); n > 0 {
+		last = (*list)[n-1].Sequence
+	}
+	if first > last+1 {
+		c.corrupt("stored events: %d is followed by %d", last, first)
+		return false
+	}
+	*list, c.err = backend.DecodeEvents(*list, data, first, last, limit)
+	return c.err == nil && len(*list) < limit
 }
 
-// findLog returns a log's key and bounds; a log that does not exist has the key 0 and is empty. The error is ErrDeleted for
-// one that was dropped.
+// findLog returns a log's key and bounds; a log that does not exist has the key 0 and is empty. The error is ErrDeleted
+// for one that was dropped.
 func findLog(c *conn, log string) (key, first, last int64, err error) {
 	first = 1
 	var dropped int64
@@ -273,7 +332,7 @@ func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 			if bound <= first {
 				return nil
 			}
-			if _, err := c.exec(sqlTrimEvents, key, bound); err != nil {
+			if _, err := c.exec(sqlTrimEvents, key, bound, last); err != nil {
 				return err
 			}
 			_, err = c.exec(sqlTrimLog, key, bound)
@@ -344,7 +403,10 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 			_, err = c.exec(sqlDropLog, log, micros(now))
 			return err
 		},
-		after: func() { l.s.hub.Drop(log) },
+		after: func() {
+			l.tails.put(log, nil)
+			l.s.hub.Drop(log)
+		},
 	})
 	return fault("drop the event log", err)
 }

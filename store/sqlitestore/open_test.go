@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -232,87 +231,48 @@ func TestOpenInitialisesAnEmptyFile(t *testing.T) {
 	}
 }
 
-// firstRows are two sessions with a run each and one whose time is over, in the columns of version 1.
-const firstRows = `
-	INSERT INTO sessions (key, id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, created_at)
-	VALUES (1, 'old', 'support', 'ann', '["t"]', '{"k":"v"}', 0, '', '', 'old', 1700000000000000),
-		(2, 'child', 'support', '', '[]', '{}', 1700000000000000, '', 'old', 'old', 1700000000000001),
-		(3, 'over', 'support', '', '[]', '{}', 1700000000000000, '', '', 'over', 1700000000000001);
-	INSERT INTO heads (session, status, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
-		checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes, change_bytes,
-		usage, run_usage, stop, updated_at)
-	VALUES (1, 'paused', 7, 0, 1, 'run', 2, 1, 0, 'cp', 1, 3, '', 1, 0, 0, 13, 0, '{}', '{}', '', 1700000000000002),
-		(2, 'active', 1, 0, 0, 'run', 1, 0, 0, '', 0, 0, 'dead', 1, 1700000000000003, 0, 2, 0, '{}', '{}', '', 1700000000000002),
-		(3, 'completed', 1, 0, 0, '', 0, 0, 0, '', 0, 0, '', 0, 0, 0, 2, 0, '{}', '{}', '', 1700000000000002);
-	INSERT INTO messages VALUES (1, 0, '{"role":"user","parts":[{"type":"text","text":"hello"}]}');
-	INSERT INTO state VALUES (1, 0, 1, '{"kept":true}'), (2, 0, 1, '{}'), (3, 0, 1, '{}');
-	INSERT INTO runs (session, turn, id, started_at, start_sequence, first_message, data)
-	VALUES (1, 2, 'run', 1700000000000000, 2, 0, '{"agent":"support","status":"failed","steps":1}'),
-		(2, 1, 'run', 1700000000000000, 2, 0, '{"agent":"support","status":"running"}');
-	INSERT INTO checkpoints VALUES (1, 1, 'cp', 'step', 'run', 2, 1, '', 1, 0, 3, 1700000000000002);`
+// A file is brought up to date by the scripts that it does not have yet, with what is in it. A program that does not know the
+// last of them refuses it then.
+func TestMigrateAppliesWhatIsMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	scripts := must(migrations())
+	s := openAt(t, path, nil)
+	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantMigrations(t, path, len(scripts), len(scripts))
 
-// thirdRows is what version 3 has of the sessions beside that.
-const thirdRows = `UPDATE sessions SET secret = 'secret of the session ' || id || ', of some length';`
-
-// secondRows and fourthRows are what those versions have beside that: a log whose writers are fenced, and when it is worth
-// looking whether a session has expired.
-const (
-	secondRows = `
-		INSERT INTO logs (key, name, first, last) VALUES (1, 'old', 1, 0);
-		INSERT INTO fences (log, session, token) VALUES (1, 'old', 5);`
-	fourthRows = `UPDATE sessions SET sweep_at = expires_at WHERE parent_id = '' AND expires_at > 0;`
-)
-
-// Each version that ever was is brought up to date, with what is in it.
-func TestMigrateFromEachVersion(t *testing.T) {
-	scripts, err := migrations()
+	w, err := openWriter(path, &Options{BusyTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version := 1; version < len(scripts); version++ {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "cairn.db")
-			w, err := openWriter(path, &Options{BusyTimeout: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.migrate(t.Context(), path, scripts[:version]); err != nil {
-				t.Fatal(err)
-			}
-			rows := firstRows
-			for since, more := range map[int]string{2: secondRows, 3: thirdRows, 4: fourthRows} {
-				if version >= since {
-					rows += more
-				}
-			}
-			if err := w.conn.run(rows); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.close(); err != nil {
-				t.Fatal(err)
-			}
-
-			wantMigrations(t, path, version, len(scripts))
-			s := openAt(t, path, nil)
-			wantMigrations(t, path, len(scripts), len(scripts))
-			if got, err := s.SchemaVersion(t.Context()); err != nil || got != len(scripts) {
-				t.Errorf("schema version %d, %v: want %d", got, err, len(scripts))
-			}
-			checkFirstRows(t, s)
-			log, ev := s.EventLog().(*Log), cairn.Event{Type: cairn.EventCustom}
-			if _, err := log.Append(t.Context(), "old", 0, ev); err != nil {
-				t.Errorf("append: %v", err)
-			}
-			for range 2 { // the second time it is there
-				if last, err := log.AppendFenced(t.Context(), "old", 1, store.Writer{Session: "old", Token: 5, Batch: 1}, ev); err != nil || last != 2 {
-					t.Errorf("append of a batch: ends at %d, %v", last, err)
-				}
-			}
-			_, err = log.AppendFenced(t.Context(), "old", 2, store.Writer{Session: "old", Token: 4, Batch: 1}, ev)
-			if !errors.Is(err, cairn.ErrFenced) {
-				t.Errorf("append under an old token: %v", err)
-			}
-		})
+	later := append(scripts, "CREATE TABLE more AS SELECT id FROM sessions;", "INSERT INTO more VALUES ('another');")
+	for range 2 { // the second time nothing is missing
+		if err := w.migrate(t.Context(), path, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rows, version int
+	count := func(cols *columns) { rows = cols.int() }
+	if _, err := w.conn.row(`SELECT count(*) FROM more`, count); err != nil || rows != 2 {
+		t.Errorf("%d rows, %v: want the session and the one of the last script", rows, err)
+	}
+	broken := append(later, "INSERT INTO more VALUES ('half')", "INSERT INTO nothing VALUES (1);")
+	if err := w.migrate(t.Context(), path, broken); err == nil {
+		t.Error("a script that fails was applied")
+	}
+	must(w.conn.row(`SELECT count(*) FROM more`, count))
+	must(w.conn.row(sqlSchemaVersion, func(cols *columns) { version = cols.int() }))
+	if rows != 2 || version != len(later) {
+		t.Errorf("after a migration that failed: %d rows, version %d, want 2 and %d", rows, version, len(later))
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(path, nil); !errors.Is(err, cairn.ErrSchema) {
+		s.Close()
+		t.Errorf("a program of before opens it: %v", err)
 	}
 }
 
@@ -335,52 +295,6 @@ func wantMigrations(t *testing.T, path string, applied, all int) {
 		if m.Version != i+1 || m.Name == "" || m.Applied != (i < applied) {
 			t.Errorf("with %d applied: %+v", applied, m)
 		}
-	}
-}
-
-// checkFirstRows checks that the sessions of firstRows are what they were, and that they can do what is new.
-func checkFirstRows(t *testing.T, s *Store) {
-	t.Helper()
-	snap, err := s.Read(t.Context(), "old", store.ToDrive(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := snap.Session
-	if row.Status != cairn.SessionPaused || row.Version != 7 || row.UserID != "ann" || row.Metadata["k"] != "v" || row.CheckpointID != "cp" ||
-		row.Name != "" || row.SuspendedStep != "" || row.Queued != 0 || string(snap.State) != `{"kept":true}` || snap.Messages[0].Text() != "hello" {
-		t.Errorf("%+v", snap)
-	}
-	child := must(store.Load(t.Context(), s, "child"))
-	if len(row.Secret) < 32 || len(child.Secret) < 32 || row.Secret == child.Secret {
-		t.Errorf("the secrets are %q and %q, want two that cannot be guessed", row.Secret, child.Secret)
-	}
-	if again := must(store.Load(t.Context(), s, "old")); again.Secret != row.Secret {
-		t.Errorf("the secret was %q and is %q", row.Secret, again.Secret)
-	}
-	if due := must(s.Due(t.Context(), store.DueQuery{})).Items; len(due) != 1 || due[0].SessionID != "child" || due[0].Kind != store.DueCrashed {
-		t.Errorf("due: %+v, want the session that crashed", due)
-	}
-	if run := must(store.FindRun(t.Context(), s, "old", "run")); run.Steps != 1 || run.Before != (cairn.RunOrigin{}) {
-		t.Errorf("run %+v", run)
-	}
-	// They are never idle too long; only a root whose expiry somebody has set expires.
-	if stale := must(s.Stale(t.Context(), store.PageQuery{})).Items; !slices.Equal(stale, []string{"over"}) || row.TTL != 0 {
-		t.Errorf("stale: %q, and the TTL is %s", stale, row.TTL)
-	}
-	must(s.Remove(t.Context(), "over", store.Expired))
-	// Where a run of then began is not known, so it cannot be taken back.
-	if _, err := s.Commit(t.Context(), "old", &store.Commit{RewindRun: "run"}); !errors.Is(err, cairn.ErrInvalid) {
-		t.Errorf("rewind of an old run: %v, want ErrInvalid", err)
-	}
-	row, err = s.Commit(t.Context(), "old", &store.Commit{
-		Suspend: &store.Suspend{StepID: "step", OpenCalls: 1},
-		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, StepID: "step", Status: cairn.CallOpen}}},
-		Enqueue: &store.QueuedTurn{ID: "next"}, StartRun: &cairn.Run{ID: "second", Status: cairn.RunRunning}})
-	if err != nil || row.Queued != 1 {
-		t.Fatalf("%+v, %v", row, err)
-	}
-	if row, err = s.Commit(t.Context(), "old", &store.Commit{RewindRun: "second"}); err != nil || row.CheckpointID != "cp" || row.MessageCount != 1 {
-		t.Errorf("rewind of a new run: %+v, %v", row, err)
 	}
 }
 

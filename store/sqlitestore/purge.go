@@ -21,13 +21,13 @@ const (
 
 // sqlPurge removes at most ?2 rows each of what a removed session owns.
 var sqlPurge = []string{
-	`DELETE FROM messages WHERE session = ?1 AND number IN (SELECT number FROM messages WHERE session = ?1 LIMIT ?2)`,
-	`DELETE FROM state WHERE session = ?1 AND position IN (SELECT position FROM state WHERE session = ?1 LIMIT ?2)`,
-	`DELETE FROM runs WHERE session = ?1 AND turn IN (SELECT turn FROM runs WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM messages WHERE place IN (SELECT place FROM messages WHERE ` + ofOwner + ` LIMIT ?2)`,
+	`DELETE FROM state WHERE place IN (SELECT place FROM state WHERE ` + ofOwner + ` LIMIT ?2)`,
+	`DELETE FROM runs WHERE place IN (SELECT place FROM runs WHERE ` + ofOwner + ` LIMIT ?2)`,
 	`DELETE FROM staged WHERE number IN (SELECT number FROM staged WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM removed_calls WHERE rowid IN (SELECT rowid FROM removed_calls WHERE session = ?1 LIMIT ?2)`,
-	`DELETE FROM queue WHERE session = ?1 AND number IN (SELECT number FROM queue WHERE session = ?1 LIMIT ?2)`,
-	`DELETE FROM cache WHERE session = ?1 AND key IN (SELECT key FROM cache WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM queue WHERE place IN (SELECT place FROM queue WHERE ` + ofOwner + ` LIMIT ?2)`,
+	`DELETE FROM cache WHERE number IN (SELECT number FROM cache WHERE session = ?1 LIMIT ?2)`,
 }
 
 // sqlPurged removes what is left then.

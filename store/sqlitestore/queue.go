@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	sqlQueue = `SELECT id, data FROM queue WHERE session = ?1 ORDER BY number`
+	sqlQueue = `SELECT id, data FROM queue WHERE ` + ofOwner + ` ORDER BY place`
 
 	sqlQueued = `SELECT id FROM queue WHERE session = ?1`
 
 	sqlEnqueue = `
-		INSERT INTO queue (session, number, id, data)
-		VALUES (?1, 1 + coalesce((SELECT max(number) FROM queue WHERE session = ?1), 0), ?2, ?3)`
+		INSERT INTO queue (place, session, id, data)
+		VALUES (1 + coalesce((SELECT max(place) FROM queue WHERE ` + ofOwner + `), ?1 << 31), ?1, ?2, ?3)`
 
 	sqlDequeue = `DELETE FROM queue WHERE session = ?1 AND id = ?2`
 )

@@ -3,39 +3,64 @@ package sqlitestore
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
-const runColumns = ` turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data`
+const runColumns = `
+	id, started_at, start_sequence, first_message, before_checkpoint, before_position, data`
 
 const (
-	sqlInsertRun = `INSERT INTO runs (session,` + runColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
+	sqlInsertRun = `
+		INSERT INTO runs (place, session,` + runColumns + `)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
 
 	sqlUpdateRun = `UPDATE runs SET data = ?3 WHERE session = ?1 AND id = ?2`
 
-	sqlRun = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND id = ?2`
+	sqlRun = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE session = ?1 AND id = ?2`
 
-	sqlRuns = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND turn > ?2 ORDER BY turn LIMIT ?3`
+	sqlRuns = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE ` + overNumber + ` ORDER BY place LIMIT ?3`
 
-	sqlRunsNewest = `SELECT` + runColumns + ` FROM runs WHERE session = ?1 AND turn < ?2 ORDER BY turn DESC LIMIT ?3`
+	sqlRunsNewest = `SELECT ` + placeNumber + `,` + runColumns + ` FROM runs WHERE ` + lessNumber + ` ORDER BY place DESC LIMIT ?3`
 )
 
+// runRest is a run without what has a column of its own.
+type runRest struct {
+	*cairn.Run
+	ID            string    `json:"id,omitempty"`
+	SessionID     string    `json:"session_id,omitempty"`
+	Turn          int       `json:"turn,omitempty"`
+	StartSequence int64     `json:"start_sequence,omitempty"`
+	FirstMessage  int       `json:"first_message,omitempty"`
+	StartedAt     time.Time `json:"started_at,omitzero"`
+}
+
+func encodeRun(run *cairn.Run) (string, error) {
+	own := *run
+	own.Before = cairn.RunOrigin{}
+	return encode("run", &runRest{Run: &own})
+}
+
 func insertRun(c *conn, key int64, run *cairn.Run) error {
-	data, err := encode("run", run)
+	data, err := encodeRun(run)
 	if err != nil {
 		return err
 	}
-	_, err = c.exec(sqlInsertRun, key, run.Turn, run.ID, micros(run.StartedAt), run.StartSequence, run.FirstMessage,
+	place, err := placeOf(key, int64(run.Turn))
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(sqlInsertRun, place, key, run.ID, micros(run.StartedAt), run.StartSequence, run.FirstMessage,
 		run.Before.CheckpointID, run.Before.StatePosition, data)
 	return err
 }
 
 // updateRun writes a run of a session that has ended, but for the columns that stay.
 func updateRun(c *conn, key int64, run *cairn.Run) error {
-	data, err := encode("run", run)
+	data, err := encodeRun(run)
 	if err != nil {
 		return err
 	}
@@ -43,15 +68,8 @@ func updateRun(c *conn, key int64, run *cairn.Run) error {
 	return err
 }
 
-// readRun reads runColumns.
+// readRun reads a run's number and runColumns.
 func readRun(c *columns, session string) cairn.Run {
-	run := readOrigin(c, session)
-	run.Before.StatePosition = max(run.Before.StatePosition, 0)
-	return run
-}
-
-// readOrigin is readRun with a negative position of the state where it is not known, as of runs from before it was stored.
-func readOrigin(c *columns, session string) cairn.Run {
 	turn, id, started, sequence, first := c.int(), c.text(), c.time(), c.int64(), c.int()
 	before := cairn.RunOrigin{CheckpointID: c.text(), StatePosition: c.int64()}
 	var run cairn.Run

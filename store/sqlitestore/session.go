@@ -7,21 +7,16 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-const sqlMessages = `
-	SELECT data FROM messages
-	WHERE session = ?1 AND number >= ?2
-	ORDER BY number LIMIT ?3`
-
 // sqlDelete removes a session and everything it owns.
 var sqlDelete = []string{
-	`DELETE FROM messages WHERE session = ?1`,
-	`DELETE FROM state WHERE session = ?1`,
-	`DELETE FROM runs WHERE session = ?1`,
+	`DELETE FROM messages WHERE ` + ofOwner,
+	`DELETE FROM state WHERE ` + ofOwner,
+	`DELETE FROM runs WHERE ` + ofOwner,
 	`DELETE FROM checkpoints WHERE session = ?1`,
 	sqlDropStaged,
 	`DELETE FROM assignments WHERE call IN (SELECT key FROM calls WHERE session = ?1)`,
 	`DELETE FROM calls WHERE session = ?1`,
-	`DELETE FROM queue WHERE session = ?1`,
+	`DELETE FROM queue WHERE ` + ofOwner,
 	`DELETE FROM cache WHERE session = ?1`,
 	`DELETE FROM heads WHERE session = ?1`,
 	`DELETE FROM sessions WHERE key = ?1`,
@@ -96,19 +91,6 @@ func (r *record) beside(ctx context.Context, c *conn, want *store.Want, snap *st
 		snap.Queue, err = readQueue(ctx, c, r.key)
 	}
 	return err
-}
-
-func readMessages(ctx context.Context, c *conn, key int64, from, limit int) (list []cairn.Message, err error) {
-	err = c.query(ctx, sqlMessages, func(cols *columns) bool {
-		var m cairn.Message
-		cols.json("message", &m)
-		list = append(list, m)
-		return true
-	}, key, max(from, 0), limit)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // Delete implements store.Store. Its event log is left to Log.Drop.

@@ -11,22 +11,26 @@ import (
 )
 
 const (
-	sqlInsertState = `INSERT INTO state (session, position, keyframe, data) VALUES (?1, ?2, ?3, ?4)`
+	sqlInsertState = `INSERT INTO state (place, keyframe, data) VALUES (?1, ?2, ?3)`
 
 	// Read until the first keyframe.
 	sqlStateChain = `
 		SELECT keyframe, data FROM state
-		WHERE session = ?1 AND position <= ?2
-		ORDER BY position DESC`
+		WHERE ` + upToNumber + `
+		ORDER BY place DESC`
 
 	sqlStateSizes = `
-		SELECT position, keyframe, octet_length(data) FROM state
-		WHERE session = ?1 AND position <= ?2
-		ORDER BY position DESC`
+		SELECT ` + placeNumber + `, keyframe, octet_length(data) FROM state
+		WHERE ` + upToNumber + `
+		ORDER BY place DESC`
 )
 
 func insertState(c *conn, key int64, piece *plan.StatePiece) error {
-	_, err := c.exec(sqlInsertState, key, piece.Position, piece.Keyframe, string(piece.Data))
+	place, err := placeOf(key, piece.Position)
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(sqlInsertState, place, piece.Keyframe, string(piece.Data))
 	return err
 }
 

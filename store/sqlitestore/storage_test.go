@@ -1,14 +1,19 @@
 package sqlitestore
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -23,6 +28,87 @@ func (s *Store) sum(t *testing.T, text string, args ...any) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// What is said in each turn of a conversation, in bytes: a question, the result of a tool, and an answer.
+const (
+	question = 150
+	result   = 1000
+	answer   = 200
+)
+
+// converse makes turns of one session, each of two steps with a tool between them.
+func converse(t *testing.T, s *Store, turns int) {
+	t.Helper()
+	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
+	type input struct{}
+	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
+		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
+		Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+			if r.Messages[len(r.Messages)-1].Role == cairn.RoleTool {
+				return scripted.Text(said(answer))
+			}
+			return scripted.Call("look_up", input{})
+		})}
+	eng := must(engine.New(s, []*cairn.Agent{agent}, nil))
+	defer eng.Close(context.Background())
+	for range turns {
+		run := must(eng.Execute(t.Context(), "session", "bot", cairn.Text(said(question))))
+		must(run.Wait(t.Context()))
+	}
+}
+
+// What a long conversation takes on disk is held to what is said in it, the whole file with the event log, and the rest of
+// it without.
+func TestStorageOfAConversation(t *testing.T) {
+	t.Parallel()
+	const turns = 2500
+	path := filepath.Join(t.TempDir(), "cairn.db")
+	s := openAt(t, path, &Options{Synchronous: Normal})
+	if err := s.writer.conn.run("PRAGMA synchronous = OFF"); err != nil {
+		t.Fatal(err)
+	}
+	converse(t, s, turns)
+	perByte := func(n int64) float64 { return float64(n) / (turns * (question + result + answer)) }
+	err := s.readers.read(t.Context(), func(c *conn) error {
+		const sizes = `SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING count(*) > 10 ORDER BY 2 DESC`
+		return c.query(t.Context(), sizes, func(cols *columns) bool {
+			t.Logf("%s: %.2f bytes per byte", cols.text(), perByte(cols.int64()))
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := s.sum(t, `SELECT sum(pgsize) FROM dbstat WHERE name = 'events'`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := perByte(must(os.Stat(path)).Size())
+	t.Logf("%.2f bytes are stored per byte of conversation, %.2f beside the event log", whole, whole-perByte(events))
+	if whole > 4 || whole-perByte(events) > 2.5 {
+		t.Errorf("%.2f bytes per byte of conversation, %.2f beside the event log: at most 4 and 2.5 are allowed",
+			whole, whole-perByte(events))
+	}
+}
+
+// Text that is streamed a few words at a time takes little more than the text.
+func TestStorageOfStreamedText(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	const appends, text = 1000, "a few more words "
+	w := store.Writer{Session: "session", Token: 1, ID: "writer"}
+	at := time.Now()
+	for range appends {
+		w.Batch++
+		at = at.Add(20 * time.Millisecond)
+		must(s.log.AppendFenced(t.Context(), "log", store.AnySequence, w, cairn.Event{Type: cairn.EventTextDelta, Time: at,
+			SessionID: "session-0123456789", RunID: "run_0123456789", Agent: "support", Step: 1, Text: text}))
+	}
+	rows, size := s.sum(t, `SELECT count(*) FROM events`), s.sum(t, `SELECT sum(length(data)) FROM events`)
+	if size > appends*(int64(len(text))+10) || rows > appends/25 {
+		t.Errorf("%d appends of %d bytes take %d bytes in %d rows", appends, len(text), size, rows)
+	}
 }
 
 // A thousand steps that each add 100 bytes to a state of 100 KB: what checkpoints and state take grows with the changes,
