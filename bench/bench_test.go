@@ -96,9 +96,9 @@ func TestEachSystemKeepsTheConversation(t *testing.T) {
 func tableRows(t *testing.T, db *postgresDatabase) (out []string) {
 	t.Helper()
 	for _, query := range []string{
-		"SELECT number, data FROM cairn.messages",
+		"SELECT number, turn, run, data FROM cairn.messages",
 		"SELECT position, keyframe, data FROM cairn.state",
-		`SELECT number, turn, step, message_count, state_position, log_sequence, id, step_id, run_id, parent_id
+		`SELECT number, turn, step, message_count, state_position, log_sequence, id, step_id, id_key, step_key, run, parent
 			FROM cairn.checkpoints`,
 		"SELECT version, data FROM cairn.heads",
 	} {

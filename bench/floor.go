@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -33,7 +35,6 @@ type sqlFloorSession struct {
 	pool         *pgxpool.Pool
 	key, version int64
 	checkpoints  int
-	checkpoint   string
 	at           cairn.StatePosition
 }
 
@@ -49,18 +50,18 @@ func (f *sqlFloor) open(ctx context.Context, id string, n int) (session, error) 
 func (s *sqlFloorSession) step(ctx context.Context) error {
 	n := s.next
 	list, keyframe := s.state.change(n, s.at)
-	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
+	text, messages := stepTexts(s.system.conversation, n, list, keyframe, short)
 	s.at = store.Advance(s.at, keyframe != nil, len(text))
 	s.checkpoints++
-	name, parent := fmt.Sprintf("step-%06d", n), s.checkpoint
-	s.checkpoint = "checkpoint-" + name
+	name := fmt.Sprintf("step-%06d", n)
+	checkpoint := "checkpoint-" + name
 	usage := fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,"model_calls":%d,"tool_calls":%[3]d}`, 900*s.checkpoints, 80*s.checkpoints, s.checkpoints)
 	head := fmt.Sprintf(`{"message_count":%d,"turn":1,"step":%d,"checkpoint_id":%q,"log_sequence":%d,`+
 		`"state":{"position":%d,"keyframe_bytes":%d,"change_bytes":%d},"usage":%s,"run_usage":%[8]s,"lease_owner":"worker","checkpoints":%[9]d}`,
-		2*n+4, n+1, s.checkpoint, 10*n, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, usage, s.checkpoints)
+		2*n+4, n+1, checkpoint, 10*n, s.at.Position, s.at.KeyframeBytes, s.at.ChangeBytes, usage, s.checkpoints)
 	now := time.Now()
 	err := s.pool.QueryRow(ctx, floorSQL, s.key, s.version, now, now.Add(lease), head, 2*n+4, messages[:], s.at.Position, keyframe != nil, text,
-		s.checkpoints, n+1, 10*n, s.checkpoint, name, parent).Scan(&s.version)
+		s.checkpoints, n+1, 10*n, checkpoint, name, keyOf(checkpoint), keyOf(name)).Scan(&s.version)
 	if err == nil {
 		s.next++
 	}
@@ -111,7 +112,7 @@ func (f *redisFloor) open(ctx context.Context, id string, n int) (session, error
 func (s *redisFloorSession) step(ctx context.Context) error {
 	n := s.next
 	list, keyframe := s.state.change(n, s.at)
-	text, messages := stepTexts(s.system.conversation, n, list, keyframe)
+	text, messages := stepTexts(s.system.conversation, n, list, keyframe, func(m cairn.Message) any { return m })
 	s.at = store.Advance(s.at, keyframe != nil, len(text))
 	if keyframe != nil {
 		s.frame = s.at.Position
@@ -173,14 +174,35 @@ func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error
 	return out, json.Unmarshal(raw, &out.State)
 }
 
+// keyOf is by what a checkpoint or a step is found on PostgreSQL.
+func keyOf(id string) int64 {
+	sum := sha256.Sum256([]byte(id))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// short is a message as PostgreSQL keeps it: of the run that the row names, and with a single part in its own fields.
+func short(m cairn.Message) any {
+	if m.RunID = ""; len(m.Parts) > 1 {
+		return m
+	}
+	return struct {
+		ID      string            `json:"id"`
+		Role    cairn.Role        `json:"role"`
+		Text    string            `json:"text,omitempty"`
+		ToolUse *cairn.ToolUse    `json:"tool_use,omitempty"`
+		Result  *cairn.ToolResult `json:"tool_result,omitempty"`
+	}{m.ID, m.Role, m.Parts[0].Text, m.Parts[0].ToolUse, m.Parts[0].Result}
+}
+
 // stepTexts returns what the store keeps of a step's change of the state, and of its messages.
-func stepTexts(c *conversation, step int, list []cairn.Op, keyframe []byte) (change string, messages [2]string) {
+func stepTexts(c *conversation, step int, list []cairn.Op, keyframe []byte, form func(cairn.Message) any) (
+	change string, messages [2]string) {
 	change = string(keyframe)
 	if keyframe == nil {
 		change = string(encode(list))
 	}
 	for i, m := range c.cairn(step) {
-		messages[i] = string(encode(m))
+		messages[i] = string(encode(form(m)))
 	}
 	return change, messages
 }

@@ -22,24 +22,21 @@ func MessageText(m *cairn.Message) (string, error) {
 // Message appends a message. The error is an ErrInvalid for a part whose JSON is not valid, or a time that JSON cannot
 // express.
 func Message(to []byte, m *cairn.Message) ([]byte, error) {
+	return message(to, m, m.ID, m.RunID, false)
+}
+
+// message appends a message with an id and a run in the place of its own.
+func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, error) {
 	w := writer{data: append(to, '{')}
-	if m.ID != "" {
-		w.text("id", m.ID)
+	if id != "" {
+		w.text("id", id)
 	}
 	w.text("role", string(m.Role))
 	w.flag("hidden", m.Hidden)
-	w.name("parts")
-	if m.Parts == nil {
-		w.data = append(w.data, "null"...)
+	if short && alone(m) {
+		w.content(&m.Parts[0])
 	} else {
-		w.data = append(w.data, '[')
-		for i := range m.Parts {
-			if i > 0 {
-				w.data = append(w.data, ',')
-			}
-			w.part(&m.Parts[i])
-		}
-		w.data = append(w.data, ']')
+		w.parts(m.Parts)
 	}
 	if len(m.Tools) > 0 {
 		w.value("tools", m.Tools)
@@ -50,8 +47,8 @@ func Message(to []byte, m *cairn.Message) ([]byte, error) {
 	if m.ChildID != "" {
 		w.text("child_id", m.ChildID)
 	}
-	if m.RunID != "" {
-		w.text("run_id", m.RunID)
+	if run != "" {
+		w.text("run_id", run)
 	}
 	if !m.CreatedAt.IsZero() {
 		w.name("created_at")
@@ -100,9 +97,27 @@ type writer struct {
 	err  error
 }
 
-func (w *writer) part(p *cairn.Part) {
-	w.data = append(w.data, '{')
-	w.text("type", string(p.Type))
+func (w *writer) parts(list []cairn.Part) {
+	w.name("parts")
+	if list == nil {
+		w.data = append(w.data, "null"...)
+		return
+	}
+	w.data = append(w.data, '[')
+	for i := range list {
+		if i > 0 {
+			w.data = append(w.data, ',')
+		}
+		w.data = append(w.data, '{')
+		w.text("type", string(list[i].Type))
+		w.content(&list[i])
+		w.data = append(w.data, '}')
+	}
+	w.data = append(w.data, ']')
+}
+
+// content appends the fields of a part but its type.
+func (w *writer) content(p *cairn.Part) {
 	if p.Text != "" {
 		w.text("text", p.Text)
 	}
@@ -139,7 +154,6 @@ func (w *writer) part(p *cairn.Part) {
 	if p.File != nil {
 		w.value("file", p.File)
 	}
-	w.data = append(w.data, '}')
 }
 
 // name appends a field's name, after a comma unless the field is the first.

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -36,9 +37,46 @@ func TestMessageDecodesLikeThatOfEncodingJSON(t *testing.T) {
 		if a, b := decoded(t, text), decoded(t, string(want)); !reflect.DeepEqual(a, b) {
 			t.Fatalf("%s\nbecame %+v\nwant   %+v", text, a, b)
 		}
+		wantShort(t, &m, text)
 	}
 	if refused == 0 || refused > 19_000 {
 		t.Errorf("%d messages were refused: that tests little", refused)
+	}
+}
+
+// wantShort checks that a message's short form decodes to what its JSON decodes to, and is not longer.
+func wantShort(t *testing.T, m *cairn.Message, text string) {
+	t.Helper()
+	short, err := ShortText(m, m.ID, m.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want cairn.Message
+	s := Short{Message: &got}
+	if err := errors.Join(json.Unmarshal([]byte(short), &s), json.Unmarshal([]byte(text), &want)); err != nil {
+		t.Fatal(err)
+	}
+	if s.Finish(); !reflect.DeepEqual(got, want) || len(short) > len(text) {
+		t.Fatalf("%s\nbecame %+v\nwant   %+v", short, got, want)
+	}
+}
+
+// A message of one part is its fields.
+func TestShortForm(t *testing.T) {
+	t.Parallel()
+	for want, part := range map[string]cairn.Part{
+		`{"role":"user","text":"hello"}`: cairn.TextPart("hello"),
+		`{"role":"user","tool_use":{"call_id":"c","tool":"t","input":{}}}`: {Type: cairn.PartToolUse,
+			ToolUse: &cairn.ToolUse{CallID: "c", Tool: "t", Input: json.RawMessage("{}")}},
+		`{"role":"user","tool_result":{"call_id":"c","tool":"t","output":1}}`: {Type: cairn.PartToolResult,
+			Result: &cairn.ToolResult{CallID: "c", Tool: "t", Output: json.RawMessage("1")}},
+		`{"role":"user","parts":[{"type":"reasoning","text":"hm"}]}`: {Type: cairn.PartReasoning, Text: "hm"},
+		`{"role":"user","parts":[{"type":"text"}]}`:                  cairn.TextPart(""),
+	} {
+		m := cairn.Message{Role: cairn.RoleUser, Parts: []cairn.Part{part}}
+		if got, err := ShortText(&m, "", ""); err != nil || got != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }
 

@@ -88,8 +88,15 @@ var arguments = map[string]func(*write) any{
 	"initial":      func(w *write) any { return string(w.d.Initial) },
 
 	// Messages and state.
-	"first_message":  func(w *write) any { return int64(w.d.FirstMessage) },
-	"messages":       func(w *write) any { return w.messages },
+	"first_message": func(w *write) any { return int64(w.d.FirstMessage) },
+	"messages":      func(w *write) any { return w.messages },
+	"message_turn": func(w *write) any {
+		if !w.ownMessages() {
+			return nil
+		}
+		return int64(w.d.Row.Turn)
+	},
+	"message_runs":   func(w *write) any { return w.messageRuns() },
 	"state_position": func(w *write) any { return w.d.Row.State.Position },
 	"keyframe":       func(w *write) any { return w.d.State != nil && w.d.State.Keyframe },
 	"state": func(w *write) any {
@@ -101,16 +108,17 @@ var arguments = map[string]func(*write) any{
 	"drop_staged": func(w *write) any { return w.d.DropStaged },
 
 	// The checkpoint.
-	"checkpoint":          checkpoint(func(w *write) any { return w.d.Checkpoint.ID }),
+	"checkpoint":          checkpoint(func(w *write) any { return w.checkpoint.id }),
+	"checkpoint_key":      checkpoint(func(w *write) any { return &w.checkpoint.key }),
+	"checkpoint_step_key": checkpoint(func(w *write) any { return w.checkpoint.ofStep() }),
 	"checkpoint_number":   checkpoint(func(w *write) any { return w.d.Checkpoint.Number }),
 	"checkpoint_turn":     checkpoint(func(w *write) any { return int64(w.d.Checkpoint.Turn) }),
 	"checkpoint_step":     checkpoint(func(w *write) any { return int64(w.d.Checkpoint.Step) }),
 	"checkpoint_messages": checkpoint(func(w *write) any { return int64(w.d.Checkpoint.MessageCount) }),
 	"checkpoint_state":    checkpoint(func(w *write) any { return w.d.Checkpoint.StatePosition }),
 	"checkpoint_log":      checkpoint(func(w *write) any { return w.d.Checkpoint.LogSequence }),
-	"checkpoint_step_id":  checkpoint(func(w *write) any { return w.d.Checkpoint.StepID }),
-	"checkpoint_run":      checkpoint(func(w *write) any { return w.d.Checkpoint.RunID }),
-	"checkpoint_parent":   checkpoint(func(w *write) any { return w.d.Checkpoint.ParentID }),
+	"checkpoint_step_id":  checkpoint(func(w *write) any { return w.checkpoint.stepID }),
+	"checkpoint_run":      checkpoint(func(w *write) any { return w.checkpoint.run }),
 
 	// The runs that begin and end.
 	"start_run":        start(func(w *write) any { return w.d.StartRun.ID }),

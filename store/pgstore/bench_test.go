@@ -251,26 +251,26 @@ const (
 			WHERE session = $1 AND version = $2
 			RETURNING session, version
 		), messages AS (
-			INSERT INTO {schema}.messages (session, number, created_at, data)
-			SELECT session, $6::bigint - 3 + m.number, $3, m.data FROM head, unnest($7::text[]) WITH ORDINALITY m (data, number)
+			INSERT INTO {schema}.messages (session, number, turn, created_at, data)
+			SELECT session, $6::bigint - 3 + m.number, $9::bigint, $3, m.data FROM head, unnest($7::text[]) WITH ORDINALITY m (data, number)
 		), checkpoint AS (
 			INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
-				id, step_id, run_id, parent_id)
+				id, step_id, id_key, step_key)
 			SELECT session, $8::bigint, $9::bigint, $10::bigint, $6::bigint, 0, 0, $3, $11, $12, $13, $14 FROM head
 		), staged AS (
 			DELETE FROM {schema}.staged WHERE session = $1
 		)`
 
 	sqlFloorStep  = sqlFloorHead + sqlFloorRest + `SELECT version FROM head`
-	sqlFloorBegin = sqlFloorHead + `, status = 'active', run_id = $13, lease_token = lease_token + 1` + sqlFloorRest + `,
+	sqlFloorBegin = sqlFloorHead + `, status = 'active', run_id = $15, lease_token = lease_token + 1` + sqlFloorRest + `,
 		run AS (
 			INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 				before_position, data)
-			SELECT session, $9, $13, $3, 0, $6::bigint - 2, $14, 0, $15 FROM head
+			SELECT session, $9, $15, $3, 0, $6::bigint - 2, $16, 0, $17 FROM head
 		)
 		SELECT version FROM head`
 	sqlFloorEnd = sqlFloorHead + `, status = 'completed'` + sqlFloorRest + `,
-		run AS (UPDATE {schema}.runs SET ended_at = $3, data = $15 WHERE session = $1 AND id = $13)
+		run AS (UPDATE {schema}.runs SET ended_at = $3, data = $16 WHERE session = $1 AND id = $15)
 		SELECT version FROM head`
 )
 
@@ -293,9 +293,8 @@ func newFloor(b *testing.B, url string, writers int) *floor {
 	s := openOn(b, url, writers)
 	f := &floor{b: b, pool: s.pool, text: [3]string{s.texts.of(sqlFloorBegin), s.texts.of(sqlFloorStep), s.texts.of(sqlFloorEnd)}}
 	messages := stepMessages("run-0")
-	for i, v := range []any{messages[0], messages[1], &cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}} {
-		f.data[i] = must(encode("text", v))
-	}
+	f.data[0], f.data[1] = must(encodeMessage(&messages[0])), must(encodeMessage(&messages[1]))
+	f.data[2] = must(encodeRun(&cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning}))
 	usage := cairn.Usage{InputTokens: 900, OutputTokens: 80, ModelCalls: 1, ToolCalls: 1}
 	f.data[3] = must(encodeHead(&cairn.Session{MessageCount: 100, Turn: 5, Step: 5, CheckpointID: "cp-50", Usage: usage, RunUsage: usage,
 		Lease: cairn.Lease{Owner: "worker", Token: time.Now().UnixMicro(), Until: time.Now()}}, 50))
@@ -317,14 +316,15 @@ func (f *floor) step(writer int) error {
 	n := s.n
 	s.n++
 	run := n / stepsPerRun
+	name, cp, step := fmt.Sprintf("run-%d", run), fmt.Sprintf("cp-%d", n+1), fmt.Sprintf("step-%d", n+1)
 	args := []any{s.key, s.version, time.Now(), time.Now().Add(time.Minute), f.data[3], int64(2*n + 2), f.data[:2], int64(n + 1), int64(run + 1),
-		int64(n%stepsPerRun + 1), fmt.Sprintf("cp-%d", n+1), fmt.Sprintf("step-%d", n+1), fmt.Sprintf("run-%d", run), fmt.Sprintf("cp-%d", n)}
+		int64(n%stepsPerRun + 1), cp, step, keyOf(cp), keyOf(step)}
 	text := f.text[1]
 	switch n % stepsPerRun {
 	case 0:
-		text, args = f.text[0], append(args, f.data[2])
+		text, args = f.text[0], append(args, name, fmt.Sprintf("cp-%d", n), f.data[2])
 	case stepsPerRun - 1:
-		text, args = f.text[2], append(args, f.data[2])
+		text, args = f.text[2], append(args, name, f.data[2])
 	}
 	return f.pool.QueryRow(f.b.Context(), text, args...).Scan(&s.version)
 }

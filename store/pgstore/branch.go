@@ -11,20 +11,20 @@ import (
 
 const (
 	sqlCopyMessages = `
-		INSERT INTO {schema}.messages (session, number, created_at, data)
-		SELECT b.key, m.number, m.created_at, m.data
-		FROM {schema}.sessions b, {schema}.messages m
-		WHERE b.id = $1 AND m.session = $2 AND m.number < $3
+		INSERT INTO {schema}.messages (session, created_at, number, run, data)
+		SELECT b.key, m.created_at, m.number, coalesce(m.run, r.id), m.data
+		FROM {schema}.sessions b, {schema}.messages m LEFT JOIN {schema}.runs r ON r.session = m.session AND r.turn = m.turn
+		WHERE b.id = $1 AND m.session = $2 AND m.number < $3::bigint
 		ORDER BY m.number`
 
 	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is; and the messages of the
 	// oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
 		SELECT coalesce(b.at, (SELECT min(position) FROM {schema}.state WHERE session = $1)), b.at IS NULL,
-			coalesce((SELECT CASE parent_id WHEN '' THEN 0 ELSE message_count END FROM {schema}.checkpoints
+			coalesce((SELECT CASE WHEN parent IS NULL THEN 0 ELSE message_count END FROM {schema}.checkpoints
 				WHERE session = $1 ORDER BY number LIMIT 1), 0)
 		FROM (SELECT (SELECT state_position FROM {schema}.checkpoints
-			WHERE session = $1 AND message_count <= $2 ORDER BY number DESC LIMIT 1) AS at) b`
+			WHERE session = $1 AND message_count <= $2::bigint ORDER BY number DESC LIMIT 1) AS at) b`
 )
 
 // Branch implements store.Store. The session that is branched from is locked meanwhile.
@@ -76,7 +76,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 		return nil, err
 	}
 	w.d.Row.MessageCount = count
-	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}
 	if err := w.apply(ctx, c); err != nil {

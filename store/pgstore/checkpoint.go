@@ -2,41 +2,55 @@ package pgstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
 
-const selectCheckpoint = `
-	SELECT cp.id, cp.step_id, cp.run_id, cp.turn, cp.step, cp.number, cp.parent_id, cp.message_count, cp.state_position,
-		cp.log_sequence, cp.created_at
-	FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key`
+const (
+	selectCheckpoint = `
+	SELECT cp.id, cp.step_id, cp.run, cp.turn, cp.step, cp.number, coalesce(cp.parent, ` + checkpointBefore + `, ''),
+		cp.message_count, cp.state_position, cp.log_sequence, cp.created_at, coalesce(r.id, '')
+	FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key
+		LEFT JOIN {schema}.runs r ON r.session = cp.session AND r.turn = cp.turn`
+
+	// The id of the checkpoint before cp, by the keys of checkpoints and runs.
+	checkpointBefore = `(
+		SELECT CASE WHEN b.run IS NULL THEN replace(b.id, '*', substr(br.id, strpos(br.id, '_') + 1)) ELSE b.id END
+		FROM {schema}.checkpoints b LEFT JOIN {schema}.runs br ON br.session = b.session AND br.turn = b.turn
+		WHERE b.session = cp.session AND b.number < cp.number
+		ORDER BY b.number DESC
+		LIMIT 1)`
+)
 
 const (
 	// By checkpoints_id.
 	sqlCheckpoint = selectCheckpoint + `
-		WHERE s.id = $1 AND cp.id = $2`
+		WHERE s.id = $1 AND cp.id_key = $2`
 
 	// By the key of checkpoints.
 	sqlCheckpoints = selectCheckpoint + `
-		WHERE s.id = $1 AND cp.number > $2
+		WHERE s.id = $1 AND cp.number > $2::bigint
 		ORDER BY cp.number
 		LIMIT $3`
 
 	sqlCheckpointsNewest = selectCheckpoint + `
-		WHERE s.id = $1 AND cp.number < $2
+		WHERE s.id = $1 AND cp.number < $2::bigint
 		ORDER BY cp.number DESC
 		LIMIT $3`
 
 	// What comes after a place in the session's past, by the keys of the tables.
 	sqlCut = `
-		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1 AND number >= $2),
+		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1 AND number >= $2::bigint),
 			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3)
-		DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4`
+		DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4::bigint`
 
-	// All but the newest $2 checkpoints, and what comes before the keyframe that the oldest one kept builds on.
+	// All but the newest $2 checkpoints, of which the oldest one keeps the id of its parent, and what comes before the keyframe that the oldest one kept builds on.
 	sqlPrune = `
 		WITH oldest AS (
 			SELECT cp.session, cp.number, cp.state_position
@@ -48,6 +62,10 @@ const (
 			DELETE FROM {schema}.checkpoints cp USING oldest o
 			WHERE cp.session = o.session AND cp.number < o.number
 			RETURNING cp.number
+		), orphaned AS (
+			UPDATE {schema}.checkpoints cp SET parent = ` + checkpointBefore + `
+			FROM oldest o
+			WHERE cp.session = o.session AND cp.number = o.number AND EXISTS (SELECT FROM pruned)
 		), cut AS (
 			DELETE FROM {schema}.state t USING oldest o
 			WHERE t.session = o.session AND EXISTS (SELECT FROM pruned) AND t.position < (
@@ -59,10 +77,61 @@ const (
 		SELECT count(*) FROM pruned`
 )
 
+// names are the ids of a checkpoint as its row has them.
+type names struct {
+	id, stepID string
+	run        *string // nil for the run of the checkpoint's turn
+	key        int64
+	stepKey    int64
+}
+
+// ofStep returns the key of the step, or nil if it is of none.
+func (n *names) ofStep() *int64 {
+	if n.stepID == "" {
+		return nil
+	}
+	return &n.stepKey
+}
+
+// namesOf returns the names of a checkpoint that a session gets: with a star for what they have in common with the id of
+// the session's run, unless the checkpoint is of another one or has a star in its names.
+func namesOf(cp *cairn.Checkpoint, row *cairn.Session) names {
+	n := names{id: cp.ID, stepID: cp.StepID, key: keyOf(cp.ID), stepKey: keyOf(cp.StepID)}
+	if row.RunID == "" || cp.RunID != row.RunID || strings.Contains(cp.ID, "*") || strings.Contains(cp.StepID, "*") {
+		n.run = &cp.RunID
+		return n
+	}
+	if common := ownPart(cp.RunID); common != "" {
+		n.id, n.stepID = strings.ReplaceAll(cp.ID, common, "*"), strings.ReplaceAll(cp.StepID, common, "*")
+	}
+	return n
+}
+
+// restore gives a checkpoint its names. Its run is the one of its turn.
+func (n *names) restore(cp *cairn.Checkpoint) {
+	if n.run != nil {
+		cp.ID, cp.StepID, cp.RunID = n.id, n.stepID, *n.run
+		return
+	}
+	common := ownPart(cp.RunID)
+	cp.ID, cp.StepID = strings.ReplaceAll(n.id, "*", common), strings.ReplaceAll(n.stepID, "*", common)
+}
+
+// ownPart is what an id has of its own: all that follows the kind of what it names.
+func ownPart(id string) string { return id[strings.IndexByte(id, '_')+1:] }
+
+// keyOf is by what a checkpoint or a step is found: 64 bits of the SHA-256 of its id.
+func keyOf(id string) int64 {
+	sum := sha256.Sum256([]byte(id))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
 func readCheckpoint(rows pgx.Rows, session string) (cairn.Checkpoint, error) {
 	cp := cairn.Checkpoint{SessionID: session}
-	err := rows.Scan(&cp.ID, &cp.StepID, &cp.RunID, &cp.Turn, &cp.Step, &cp.Number, &cp.ParentID, &cp.MessageCount,
-		&cp.StatePosition, &cp.LogSequence, &cp.CreatedAt)
+	var n names
+	err := rows.Scan(&n.id, &n.stepID, &n.run, &cp.Turn, &cp.Step, &cp.Number, &cp.ParentID, &cp.MessageCount,
+		&cp.StatePosition, &cp.LogSequence, &cp.CreatedAt, &cp.RunID)
+	n.restore(&cp)
 	cp.CreatedAt = cp.CreatedAt.UTC()
 	return cp, err
 }
@@ -73,7 +142,7 @@ func (c *conn) checkpoint(ctx context.Context, session, id string) (cp *cairn.Ch
 		read, err := readCheckpoint(rows, session)
 		cp = &read
 		return err
-	}, session, id)
+	}, session, keyOf(id))
 	return cp, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
@@ -18,12 +17,13 @@ type write struct {
 	id string
 	c  *store.Commit
 
-	messages  []string
-	startData string
-	endData   string
-	turnData  string
-	calls     callColumns
-	cache     cacheColumns
+	messages   []string
+	checkpoint names
+	startData  string
+	endData    string
+	turnData   string
+	calls      callColumns
+	cache      cacheColumns
 
 	// What is written, and to which session; a key of 0 makes one.
 	d        *plan.Delta
@@ -95,7 +95,7 @@ func prepare(id string, c *store.Commit) (*write, error) {
 func (w *write) encodeContent() (err error) {
 	w.messages = make([]string, len(w.c.Messages))
 	for i := range w.c.Messages {
-		if w.messages[i], err = compose.MessageText(&w.c.Messages[i]); err != nil {
+		if w.messages[i], err = encodeMessage(&w.c.Messages[i]); err != nil {
 			return err
 		}
 	}
@@ -120,6 +120,15 @@ func (w *write) encodeRecords() (err error) {
 		}
 	}
 	return w.cache.fill(w.c.Cache, w.c.CacheDrop)
+}
+
+// encodeDelta encodes what depends on the session.
+func (w *write) encodeDelta() (err error) {
+	if w.d.Checkpoint != nil {
+		w.checkpoint = namesOf(w.d.Checkpoint, w.d.Row)
+	}
+	w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints)
+	return err
 }
 
 func (w *write) repeat() repeat {
@@ -162,7 +171,7 @@ func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	if w.d = plan.Try(w.c, &seen); w.d == nil {
 		return nil
 	}
-	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+	if err = w.encodeDelta(); err != nil {
 		return err
 	}
 	if s.opts.Collectors > 0 && w.joins() {
@@ -205,7 +214,7 @@ func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.S
 		w.result = seen.Row
 		return nil
 	}
-	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
+	if err = w.encodeDelta(); err != nil {
 		return err
 	}
 	return w.apply(ctx, c)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -43,7 +43,8 @@ const (
 
 	sqlImportState = `INSERT INTO {schema}.state (session, position, keyframe, data) VALUES ($1, $2, $3, $4)`
 
-	sqlImportMessage = `INSERT INTO {schema}.messages (session, number, created_at, data) VALUES ($1, $2, $3::timestamptz, $4)`
+	sqlImportMessage = `
+		INSERT INTO {schema}.messages (session, number, created_at, run, data) VALUES ($1, $2, $3::timestamptz, $4, $5)`
 
 	sqlImportRun = `
 		INSERT INTO {schema}.runs (session, turn, id, started_at, ended_at, start_sequence, first_message, before_checkpoint,
@@ -52,8 +53,8 @@ const (
 
 	sqlImportCheckpoint = `
 		INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
-			id, step_id, run_id, parent_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz, $9, $10, $11, $12)`
+			id, step_id, run, parent, id_key, step_key)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8::timestamptz, $9, $10, $11, $12, $13, $14)`
 
 	sqlImportCall = `
 		INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, deadline, claimed_until, claimed_by,
@@ -82,7 +83,7 @@ const (
 	// By the key of logs.
 	sqlImportFence = `UPDATE {schema}.logs SET fences = fences || jsonb_build_object($2::text, $3::bigint) WHERE key = $1`
 
-	sqlImportEvent = `INSERT INTO {schema}.events (log, sequence, data) VALUES ($1, $2, $3)`
+	sqlImportEvents = `INSERT INTO {schema}.events (log, last, data) VALUES ($1, $2, $3)`
 
 	// Tells the followers of a log how far it is.
 	sqlTell = `SELECT pg_notify($1::text, $2::text)::text`
@@ -168,9 +169,10 @@ type importing struct {
 	name string // of the log
 
 	// Of the session under way.
-	key      int64
-	position int64 // of the next state
-	message  int   // the number of the next message
+	key        int64
+	position   int64  // of the next state
+	message    int    // the number of the next message
+	checkpoint string // the last one that was added
 
 	batch pgx.Batch
 	err   error // of a statement of the batch that may not be sent
@@ -231,7 +233,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	if err != nil {
 		return err
 	}
-	m.position, m.message = p.Inside.FirstState, 0
+	m.position, m.message, m.checkpoint = p.Inside.FirstState, 0, ""
 	if p.Log != nil {
 		if err := m.beginLog(ctx, row.Log(), p.Log); err != nil {
 			return err
@@ -277,11 +279,11 @@ func (m *importing) history(p *store.Part) error {
 		m.position++
 	}
 	for i := range p.Messages {
-		data, err := compose.MessageText(&p.Messages[i])
+		data, err := encodeMessage(&p.Messages[i])
 		if err != nil {
 			return err
 		}
-		m.queue(sqlImportMessage, m.key, int64(m.message), timestamp(p.Messages[i].CreatedAt), data)
+		m.queue(sqlImportMessage, m.key, int64(m.message), timestamp(p.Messages[i].CreatedAt), runOf(&p.Messages[i]), data)
 		m.message++
 	}
 	return nil
@@ -300,7 +302,9 @@ func (m *importing) records(p *store.Part) error {
 	for i := range p.Checkpoints {
 		cp := &p.Checkpoints[i]
 		m.queue(sqlImportCheckpoint, m.key, cp.Number, int64(cp.Turn), int64(cp.Step), int64(cp.MessageCount), cp.StatePosition,
-			cp.LogSequence, timestamp(cp.CreatedAt), cp.ID, cp.StepID, cp.RunID, cp.ParentID)
+			cp.LogSequence, timestamp(cp.CreatedAt), cp.ID, cp.StepID, cp.RunID, orNull(cp.ParentID, cp.ParentID != m.checkpoint),
+			keyOf(cp.ID), orNull(keyOf(cp.StepID), cp.StepID != ""))
+		m.checkpoint = cp.ID
 	}
 	return nil
 }
@@ -352,14 +356,13 @@ func (m *importing) waits(p *store.Part) error {
 }
 
 func (m *importing) events(p *store.Part) error {
-	for i := range p.Events {
-		ev := p.Events[i]
-		ev.Sequence = 0
-		data, err := encode("event", &ev)
-		if err != nil {
-			return err
-		}
-		m.queue(sqlImportEvent, m.log, p.Events[i].Sequence, data)
+	if len(p.Events) == 0 {
+		return nil
 	}
+	data, err := backend.EncodeEvents(p.Events)
+	if err != nil {
+		return err
+	}
+	m.queue(sqlImportEvents, m.log, p.Events[len(p.Events)-1].Sequence, data)
 	return nil
 }

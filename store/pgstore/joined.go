@@ -41,37 +41,38 @@ WITH step AS MATERIALIZED (
 	WHERE h.session = p.key
 	RETURNING h.session, h.updated_at, h.lease_until, p.drop_staged
 ), added AS (
-	INSERT INTO {schema}.messages (session, number, created_at, data)
-	SELECT h.session, m.number, h.updated_at, m.data
-	FROM unnest($12::bigint[], $13::bigint[], $14::text[]) m (session, number, data) JOIN head h USING (session)
+	INSERT INTO {schema}.messages (session, created_at, number, turn, run, data)
+	SELECT h.session, h.updated_at, m.number, nullif(m.turn, 0), m.run, m.data
+	FROM unnest($12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[]) m (session, number, turn, run, data)
+		JOIN head h USING (session)
 ), checkpoint AS (
-	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
-		id, step_id, run_id, parent_id)
-	SELECT h.session, c.number, c.turn, c.step, c.message_count, c.state_position, c.log_sequence, h.updated_at, c.id,
-		c.step_id, c.run_id, c.parent_id
-	FROM unnest($15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[],
-			$22::text[], $23::text[], $24::text[], $25::text[])
-			c (session, number, turn, step, message_count, state_position, log_sequence, id, step_id, run_id, parent_id)
+	INSERT INTO {schema}.checkpoints (session, id_key, step_key, state_position, log_sequence, created_at, number, turn,
+		step, message_count, id, step_id, run)
+	SELECT h.session, c.id_key, c.step_key, c.state_position, c.log_sequence, h.updated_at, c.number, c.turn, c.step,
+		c.message_count, c.id, c.step_id, c.run
+	FROM unnest($17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[],
+			$24::bigint[], $25::bigint[], $26::text[], $27::text[], $28::text[])
+			c (session, id_key, step_key, number, turn, step, message_count, state_position, log_sequence, id, step_id, run)
 		JOIN head h USING (session)
 ), changed AS (
 	INSERT INTO {schema}.state (session, position, keyframe, data)
 	SELECT h.session, c.position, c.keyframe, c.data
-	FROM unnest($26::bigint[], $27::bigint[], $28::boolean[], $29::text[]) c (session, position, keyframe, data)
+	FROM unnest($29::bigint[], $30::bigint[], $31::boolean[], $32::text[]) c (session, position, keyframe, data)
 		JOIN head h USING (session)
 ), started AS (
 	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint,
 		before_position, data)
 	SELECT h.session, r.turn, r.id, h.updated_at, r.start_sequence, r.first_message, r.before_checkpoint, r.before_position,
 		r.data
-	FROM unnest($30::bigint[], $31::bigint[], $32::text[], $33::bigint[], $34::bigint[], $35::text[], $36::bigint[],
-			$37::text[]) r (session, turn, id, start_sequence, first_message, before_checkpoint, before_position, data)
+	FROM unnest($33::bigint[], $34::bigint[], $35::text[], $36::bigint[], $37::bigint[], $38::text[], $39::bigint[],
+			$40::text[]) r (session, turn, id, start_sequence, first_message, before_checkpoint, before_position, data)
 		JOIN head h USING (session)
 ), ended AS (
 	UPDATE {schema}.runs r
 	SET ended_at = CASE WHEN e.over THEN e.updated_at END, data = e.data
 	FROM (
 		SELECT e.*, h.updated_at
-		FROM unnest($38::bigint[], $39::text[], $40::boolean[], $41::text[]) e (session, id, over, data) JOIN head h USING (session)
+		FROM unnest($41::bigint[], $42::text[], $43::boolean[], $44::text[]) e (session, id, over, data) JOIN head h USING (session)
 		OFFSET 0) e -- else the plan may read all runs of the session
 	WHERE r.session = e.session AND r.id = e.id
 ), dropped AS (
@@ -255,7 +256,7 @@ func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 
 // send sends the statement. With an error no step has a result.
 func (b *joinedBatch) send(ctx context.Context, c *conn) error {
-	var columns joinedColumns
+	columns := newJoinedColumns(len(b.steps))
 	of := map[int64]*write{}
 	for _, step := range b.steps {
 		columns.add(step.w)

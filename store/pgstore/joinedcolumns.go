@@ -12,12 +12,15 @@ type joinedColumns struct {
 		dropStaged                     []bool
 	}
 	messages struct {
-		session, number []int64
-		data            []string
+		session, number, turn []int64 // no turn is 0
+		run                   []*string
+		data                  []string
 	}
 	checkpoints struct {
-		session, number, turn, step, messages, state, log []int64
-		id, stepID, run, parent                           []string
+		session, key, number, turn, step, messages, state, log []int64
+		stepKey                                                []*int64
+		id, stepID                                             []string
+		run                                                    []*string
 	}
 	states struct {
 		session, position []int64
@@ -35,6 +38,31 @@ type joinedColumns struct {
 	}
 }
 
+// newJoinedColumns returns columns with room for so many steps of two messages.
+func newJoinedColumns(steps int) *joinedColumns {
+	x := &joinedColumns{}
+	h, m, c := &x.heads, &x.messages, &x.checkpoints
+	room(steps, &h.key, &h.version, &h.token, &h.nextToken)
+	room(steps, &h.root, &h.run, &h.status, &h.data)
+	room(steps, &h.leaseIn)
+	room(steps, &h.dropStop)
+	room(steps, &h.dropStaged)
+	room(2*steps, &m.session, &m.number, &m.turn)
+	room(2*steps, &m.run)
+	room(2*steps, &m.data)
+	room(steps, &c.session, &c.key, &c.number, &c.turn, &c.step, &c.messages, &c.state, &c.log)
+	room(steps, &c.stepKey)
+	room(steps, &c.id, &c.stepID)
+	room(steps, &c.run)
+	return x
+}
+
+func room[T any](n int, lists ...*[]T) {
+	for _, list := range lists {
+		*list = make([]T, 0, n)
+	}
+}
+
 // add adds the rows of a step.
 func (x *joinedColumns) add(w *write) {
 	d, row := w.d, w.d.Row
@@ -44,9 +72,20 @@ func (x *joinedColumns) add(w *write) {
 	h.status, h.data = append(h.status, string(row.Status)), append(h.data, w.headData)
 	h.leaseIn, h.dropStop = append(h.leaseIn, from(d.LeaseUntil)), append(h.dropStop, orNull(d.DropStop, d.DropStop != ""))
 	h.dropStaged = append(h.dropStaged, d.DropStaged)
+	var turn int64
+	if w.ownMessages() {
+		turn = int64(row.Turn)
+	}
+	runs := w.messageRuns()
 	for i, data := range w.messages {
 		m := &x.messages
-		m.session, m.number, m.data = append(m.session, w.key), append(m.number, int64(d.FirstMessage+i)), append(m.data, data)
+		m.session, m.number, m.turn = append(m.session, w.key), append(m.number, int64(d.FirstMessage+i)), append(m.turn, turn)
+		m.data = append(m.data, data)
+		var run *string
+		if runs != nil {
+			run = runs[i]
+		}
+		m.run = append(m.run, run)
 	}
 	if p := d.State; p != nil {
 		s := &x.states
@@ -62,8 +101,9 @@ func (x *joinedColumns) addRecords(w *write) {
 		c.session, c.number, c.turn = append(c.session, w.key), append(c.number, cp.Number), append(c.turn, int64(cp.Turn))
 		c.step, c.messages = append(c.step, int64(cp.Step)), append(c.messages, int64(cp.MessageCount))
 		c.state, c.log = append(c.state, cp.StatePosition), append(c.log, cp.LogSequence)
-		c.id, c.stepID = append(c.id, cp.ID), append(c.stepID, cp.StepID)
-		c.run, c.parent = append(c.run, cp.RunID), append(c.parent, cp.ParentID)
+		names := &w.checkpoint
+		c.key, c.stepKey = append(c.key, names.key), append(c.stepKey, names.ofStep())
+		c.id, c.stepID, c.run = append(c.id, names.id), append(c.stepID, names.stepID), append(c.run, names.run)
 	}
 	if run := w.d.StartRun; run != nil {
 		s := &x.starts
@@ -84,8 +124,8 @@ func (x *joinedColumns) values() []any {
 	h, m, c, s, r, e := &x.heads, &x.messages, &x.checkpoints, &x.states, &x.starts, &x.ends
 	return []any{
 		h.key, h.version, h.token, h.nextToken, h.root, h.run, h.status, h.data, h.leaseIn, h.dropStop, h.dropStaged,
-		m.session, m.number, m.data,
-		c.session, c.number, c.turn, c.step, c.messages, c.state, c.log, c.id, c.stepID, c.run, c.parent,
+		m.session, m.number, m.turn, m.run, m.data,
+		c.session, c.key, c.stepKey, c.number, c.turn, c.step, c.messages, c.state, c.log, c.id, c.stepID, c.run,
 		s.session, s.position, s.keyframe, s.data,
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,

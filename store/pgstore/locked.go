@@ -15,7 +15,7 @@ import (
 const sqlLook = `
 	SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE),
 		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $2)
-			OR EXISTS (SELECT FROM {schema}.checkpoints WHERE session = s.key AND step_id = $3 AND step_id <> ''),
+			OR EXISTS (SELECT FROM {schema}.checkpoints WHERE session = s.key AND step_key = $3),
 		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $4),
 		ARRAY(SELECT q.id FROM {schema}.queue q WHERE q.session = s.key ORDER BY q.number),
 		(SELECT jsonb_object_agg(c.id, jsonb_build_object('SessionID', CASE c.session WHEN s.key THEN s.id ELSE '' END,
@@ -35,12 +35,13 @@ type look struct {
 
 // look reads the session's row, if it is there, with what the commit may depend on.
 func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
-	var run, step, end string
+	var run, end string
+	var step *int64
 	if w.c.StartRun != nil {
 		run = w.c.StartRun.ID
 	}
 	if w.c.Checkpoint != nil {
-		step = w.c.Checkpoint.StepID
+		step = orNull(keyOf(w.c.Checkpoint.StepID), w.c.Checkpoint.StepID != "")
 	}
 	if w.c.EndRun != nil {
 		end = w.c.EndRun.ID

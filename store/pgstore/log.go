@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -28,9 +29,7 @@ const (
 	addEvents = `
 			RETURNING l.key, l.last
 		), added AS (
-			INSERT INTO {schema}.events (log, sequence, data)
-			SELECT log.key, log.last - $2::bigint + e.number, e.data
-			FROM log, unnest($4::text[]) WITH ORDINALITY e (data, number)
+			INSERT INTO {schema}.events (log, last, data) SELECT log.key, log.last, $4::bytea FROM log WHERE $2::bigint > 0
 		)
 		SELECT log.last, CASE WHEN $7::boolean THEN set_config('synchronous_commit', 'off', TRUE) END,
 			CASE WHEN $2::bigint > 0 THEN pg_notify($5::text, $6::text || log.last || ' ' || $2::bigint || ' ' || $1)::text END
@@ -76,15 +75,24 @@ const (
 		FROM {schema}.logs l
 		WHERE l.name = $1`
 
-	// By logs_name and the key of events.
+	// The rows that have the $3 events after $2, by logs_name and the key of events.
 	sqlEvents = `
-		SELECT e.sequence, e.data
-		FROM {schema}.logs l JOIN {schema}.events e ON e.log = l.key
-		WHERE l.name = $1 AND e.sequence > $2
-		ORDER BY e.sequence
-		LIMIT $3`
+		SELECT greatest(l.first - 1, $2::bigint), e.last, e.data
+		FROM {schema}.logs l, LATERAL (
+			SELECT e.last, e.data
+			FROM {schema}.events e
+			WHERE e.log = l.key AND e.last > $2::bigint AND e.last <= coalesce((
+				SELECT b.last
+				FROM {schema}.events b
+				WHERE b.log = l.key AND b.last >= $2::bigint + $3::bigint
+				ORDER BY b.last
+				LIMIT 1), l.last)
+			ORDER BY e.last
+			LIMIT $3) e
+		WHERE l.name = $1
+		ORDER BY e.last`
 
-	// At most $3 events.
+	// At most $3 events. A row goes with its last event.
 	sqlTrim = `
 		WITH log AS (
 			UPDATE {schema}.logs l
@@ -92,7 +100,7 @@ const (
 			WHERE l.name = $1 AND l.first < least($2::bigint, l.last + 1)
 			RETURNING l.key, l.first, l.first < least($2::bigint, l.last + 1) AS more
 		), trimmed AS (
-			DELETE FROM {schema}.events e USING log WHERE e.log = log.key AND e.sequence < log.first
+			DELETE FROM {schema}.events e USING log WHERE e.log = log.key AND e.last < log.first
 		)
 		SELECT more FROM log`
 
@@ -146,18 +154,17 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 // append adds events and tells this process's followers; the server tells those of others. Without a writer it is not
 // fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
-	data := make([]string, len(events))
 	for i := range events {
-		ev := events[i]
-		ev.Sequence = 0
-		raw, err := store.EncodeEvent(&ev, l.s.opts.MaxEvent)
-		if err != nil {
+		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
 			return 0, err
 		}
-		data[i] = string(raw)
+	}
+	data, err := backend.EncodeEvents(events)
+	if err != nil {
+		return 0, err
 	}
 	text, how := sqlAppend, once
-	args := []any{log, int64(len(data)), expect, data, l.s.channel(), l.s.listener.origin(), l.s.opts.LazyEvents}
+	args := []any{log, int64(len(events)), expect, data, l.s.channel(), l.s.listener.origin(), l.s.opts.LazyEvents}
 	if w != nil {
 		text, args = sqlAppendFenced, append(args, w.Session, w.Token, w.ID, w.Batch)
 		if len(events) == 0 || w.Batch > 0 {
@@ -251,11 +258,15 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 	err = l.s.try(ctx, "read events", reads, func(ctx context.Context, c *conn) error {
 		list = nil
 		err := c.query(ctx, sqlEvents, func(rows pgx.Rows) error {
-			var ev cairn.Event
-			var sequence int64
-			err := readJSON(rows, "event", &ev, &sequence)
-			ev.Sequence = sequence
-			list = append(list, ev)
+			var from, last int64
+			var data []byte
+			if err := rows.Scan(&from, &last, &data); err != nil {
+				return err
+			}
+			n, err := backend.CountEvents(data)
+			if err == nil {
+				list, err = backend.DecodeEvents(list, data, last-int64(n)+1, from, limit)
+			}
 			return err
 		}, log, after, limit)
 		if err != nil || len(list) > 0 && list[0].Sequence == after+1 {

@@ -39,12 +39,12 @@ const sqlFill = `
 	SELECT CASE WHEN session % 40 = 1 THEN 'bob' ELSE 'eve' END, created_at, root_id, id FROM {schema}.calls WHERE status = 'open';
 	INSERT INTO {schema}.logs (name, first, last, sweep_at)
 	SELECT 'log-' || n, 1, 10000, now() + CASE n % 100 WHEN 1 THEN -n ELSE n END * interval '1 second' FROM generate_series(1, 2000) n;
-	INSERT INTO {schema}.events (log, sequence, data) SELECT 1 + n % 10, n, '{}' FROM generate_series(1, 10000) n;
-	INSERT INTO {schema}.messages (session, number, created_at, data) SELECT 1 + n % 10, n, now(), '{}' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.events (log, last, data) SELECT 1 + n % 10, n, '' FROM generate_series(1, 10000) n;
+	INSERT INTO {schema}.messages (session, number, turn, created_at, data) SELECT 1 + n % 10, n, n, now(), '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.state (session, position, keyframe, data) SELECT 1 + n % 10, n, n % 100 < 10, '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at, id, step_id,
-		run_id, parent_id)
-	SELECT 1 + n % 10, n, n, 1, n, n, n, now(), 'cp-' || n, 'step-' || n, 'run', '' FROM generate_series(1, 10000) n;
+		id_key, step_key)
+	SELECT 1 + n % 10, n, n, 1, n, n, n, now(), 'cp-' || n, 'step-' || n, n, n FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data)
 	SELECT 1 + n % 10, n, 'run-' || n, now(), 0, 0, '', 0, '{}' FROM generate_series(1, 10000) n;
 	INSERT INTO {schema}.staged (session, step_id, key, data) SELECT n, 'step', 'key', '{}' FROM generate_series(1, 5000) n;
@@ -106,14 +106,14 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}{
 		"session":           {sqlSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
 		"lock":              {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
-		"look":              {sqlLook, []any{"session-7", "run", "step", "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
-		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey"}},
+		"look":              {sqlLook, []any{"session-7", "run", 7, "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
+		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "runs_pkey"}},
 		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
-		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id", "state_pkey"}},
+		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", 7}, []string{"checkpoints_id", "state_pkey"}},
 		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id"}},
 		"runs":              {sqlRuns, []any{"session-7", 50, 10}, []string{"runs_pkey"}},
 		"newest runs":       {sqlRunsNewest, []any{"session-7", 9000, 10}, []string{"runs_pkey"}},
-		"checkpoint":        {sqlCheckpoint, []any{"session-7", "cp-7"}, []string{"checkpoints_id"}},
+		"checkpoint":        {sqlCheckpoint, []any{"session-7", 7}, []string{"checkpoints_id"}},
 		"checkpoints":       {sqlCheckpoints, []any{"session-7", 50, 10}, []string{"checkpoints_pkey"}},
 		"prune":             {sqlPrune, []any{7, 10}, []string{"checkpoints_pkey", "state_pkey"}},
 		"rewind":            {sqlCut, []any{7, 9000, 9000, 9000}, []string{"messages_pkey", "state_pkey", "checkpoints_pkey"}},
@@ -130,8 +130,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"calls seen":        {sqlCallsSeen, []any{"session-7", []string{"call-7"}}, []string{"calls_pkey"}},
 		"queue":             {sqlQueue, []any{"session-7"}, []string{"queue_(id|pkey)"}},
 		"cache":             {sqlCache, []any{"session-7"}, []string{"cache_pkey"}},
-		"append":            {sqlAppend, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false}, []string{"logs_name"}},
-		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []string{"{}"}, "c", "o ", false, "session", 1, "writer", 1}, []string{"logs_name"}},
+		"append":            {sqlAppend, []any{"log-7", 1, -1, []byte{1}, "c", "o ", false}, []string{"logs_name"}},
+		"fenced append":     {sqlAppendFenced, []any{"log-7", 1, -1, []byte{1}, "c", "o ", false, "session", 1, "writer", 1}, []string{"logs_name"}},
 		"events":            {sqlEvents, []any{"log-7", 100, 10}, []string{"logs_name", "events_pkey"}},
 		"trim":              {sqlTrim, []any{"log-7", 100, 1000}, []string{"logs_name", "events_pkey"}},
 		"swept":             {sqlSwept, []any{"log-7", 100, time.Hour}, []string{"logs_name"}},

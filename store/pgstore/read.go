@@ -61,7 +61,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 // pastReadings read what is wanted of where a session has been.
 func pastReadings(id string, want *store.Want, snap *store.Contents, states *chain) (list []reading) {
 	if want.Checkpoint != "" {
-		list = append(list, reading{sqlCheckpoint, []any{id, want.Checkpoint}, func(rows pgx.Rows) error {
+		list = append(list, reading{sqlCheckpoint, []any{id, keyOf(want.Checkpoint)}, func(rows pgx.Rows) error {
 			cp, err := readCheckpoint(rows, id)
 			snap.Checkpoint = &cp
 			return err
@@ -76,7 +76,7 @@ func pastReadings(id string, want *store.Want, snap *store.Contents, states *cha
 	}
 	switch {
 	case want.State && want.Checkpoint != "":
-		list = append(list, reading{sqlStateAtCheckpoint, []any{id, want.Checkpoint}, states.read})
+		list = append(list, reading{sqlStateAtCheckpoint, []any{id, keyOf(want.Checkpoint)}, states.read})
 	case want.State:
 		list = append(list, reading{sqlState, []any{id}, states.read})
 	}

@@ -23,12 +23,12 @@ const (
 
 	// By the key of runs.
 	sqlRuns = selectRun + `
-		WHERE s.id = $1 AND r.turn > $2
+		WHERE s.id = $1 AND r.turn > $2::bigint
 		ORDER BY r.turn
 		LIMIT $3`
 
 	sqlRunsNewest = selectRun + `
-		WHERE s.id = $1 AND r.turn < $2
+		WHERE s.id = $1 AND r.turn < $2::bigint
 		ORDER BY r.turn DESC
 		LIMIT $3`
 )

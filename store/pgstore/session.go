@@ -2,19 +2,18 @@ package pgstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/jackc/pgx/v5"
 )
 
 const (
-	// By the key of messages.
+	// By the keys of messages and runs.
 	sqlMessages = `
-		SELECT m.created_at, m.data
+		SELECT m.created_at, coalesce(m.run, r.id, ''), m.data
 		FROM {schema}.sessions s JOIN {schema}.messages m ON m.session = s.key
-		WHERE s.id = $1 AND m.number >= $2
+			LEFT JOIN {schema}.runs r ON r.session = m.session AND r.turn = m.turn
+		WHERE s.id = $1 AND m.number >= $2::bigint
 		ORDER BY m.number
 		LIMIT $3`
 
@@ -34,16 +33,6 @@ const (
 			heads AS (DELETE FROM {schema}.heads WHERE session = $1)
 		DELETE FROM {schema}.sessions WHERE key = $1`
 )
-
-func readMessage(rows pgx.Rows) (cairn.Message, error) {
-	var m cairn.Message
-	var created time.Time
-	err := readJSON(rows, "message", &m, &created)
-	if m.CreatedAt.IsZero() {
-		m.CreatedAt = created.UTC()
-	}
-	return m, err
-}
 
 // Delete implements store.Store. Its event log is left to Log.Drop.
 func (s *Store) Delete(ctx context.Context, id string) error {

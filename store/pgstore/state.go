@@ -32,7 +32,7 @@ const (
 		WITH p AS (
 			SELECT cp.session, cp.state_position AS position
 			FROM {schema}.sessions s JOIN {schema}.checkpoints cp ON cp.session = s.key
-			WHERE s.id = $1 AND cp.id = $2)` + stateFrom
+			WHERE s.id = $1 AND cp.id_key = $2)` + stateFrom
 
 	sqlStateAt = `
 		WITH p AS (SELECT $1::bigint AS session, $2::bigint AS position)` + stateFrom

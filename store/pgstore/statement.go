@@ -88,9 +88,9 @@ WITH made AS (
 const sqlMade = sqlWritten
 
 const sqlAddMessages = `, added AS (
-	INSERT INTO {schema}.messages (session, number, created_at, data)
-	SELECT h.session, @first_message::bigint + m.number - 1, h.updated_at, m.data
-	FROM head h, unnest(@messages::text[]) WITH ORDINALITY m (data, number))`
+	INSERT INTO {schema}.messages (session, created_at, number, turn, run, data)
+	SELECT h.session, h.updated_at, @first_message::bigint + m.number - 1, @message_turn::bigint, m.run, m.data
+	FROM head h, unnest(@messages::text[], @message_runs::text[]) WITH ORDINALITY m (data, run, number))`
 
 const sqlAddState = `, changed AS (
 	INSERT INTO {schema}.state (session, position, keyframe, data)
@@ -99,11 +99,11 @@ const sqlAddState = `, changed AS (
 	WHERE @state::text IS NOT NULL)`
 
 const sqlAddCheckpoint = `, checkpoint AS (
-	INSERT INTO {schema}.checkpoints (session, number, turn, step, message_count, state_position, log_sequence, created_at,
-		id, step_id, run_id, parent_id)
-	SELECT h.session, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
-		@checkpoint_messages::bigint, @checkpoint_state::bigint, @checkpoint_log::bigint, h.updated_at, @checkpoint::text,
-		@checkpoint_step_id::text, @checkpoint_run::text, @checkpoint_parent::text
+	INSERT INTO {schema}.checkpoints (session, id_key, step_key, state_position, log_sequence, created_at, number, turn,
+		step, message_count, id, step_id, run)
+	SELECT h.session, @checkpoint_key::bigint, @checkpoint_step_key::bigint, @checkpoint_state::bigint,
+		@checkpoint_log::bigint, h.updated_at, @checkpoint_number::bigint, @checkpoint_turn::bigint, @checkpoint_step::bigint,
+		@checkpoint_messages::bigint, @checkpoint::text, @checkpoint_step_id::text, @checkpoint_run::text
 	FROM head h
 	WHERE @checkpoint::text IS NOT NULL)`
 

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stored returns the bytes of each table with its indexes after a VACUUM. The one head has as many dead versions as there
-// were commits since the last, so its table is written anew.
+// stored returns the bytes of each table with its indexes after a VACUUM. The one head and the one log have as many dead versions
+// as there were commits and appends since the last, so their tables are written anew.
 func stored(t *testing.T, url string, s *Store) map[string]int64 {
 	t.Helper()
-	if err := execAt(t, url, "SET search_path TO "+s.opts.Schema, "VACUUM", "VACUUM FULL heads"); err != nil {
+	if err := execAt(t, url, "SET search_path TO "+s.opts.Schema, "VACUUM", "VACUUM FULL heads, logs"); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := s.pool.Query(t.Context(), `SELECT relname::text, pg_total_relation_size(oid) FROM pg_class
@@ -44,8 +44,13 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 	url := strings.Replace(server, "/postgres?", "/conversation?", 1)
 	s := openAt(t, url, &Options{Schema: newSchema()})
-	const turns, question, result, answer = 300, 100, 1000, 150
-	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
+	const turns, question, result, answer = 2500, 150, 1000, 200
+	n := 0 // no two texts are of one length, from half of the average to one and a half
+	said := func(average int) string {
+		n++
+		length := average/2 + average*(n*61%101)/100
+		return strings.Repeat("All that there is to say. ", length/26+1)[:length]
+	}
 	type input struct{}
 	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
 		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
@@ -68,22 +73,33 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 	turn()
 	before := stored(t, url, s)
-	for range turns {
-		turn()
+	for i := range turns {
+		if turn(); i%100 == 0 { // as the server does by itself when there is more
+			if err := execAt(t, url, "VACUUM "+s.opts.Schema+".runs"); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	after := stored(t, url, s)
-	var sum float64
+	var session, all float64
 	for name, size := range after {
-		if name == "events" || name == "logs" {
-			continue
-		}
 		grown := float64(size-before[name]) / (turns * (question + result + answer))
-		sum += grown
+		if all += grown; name != "events" && name != "logs" {
+			session += grown
+		}
 		if grown > 0.01 {
 			t.Logf("%.2f bytes of %s per byte of conversation", grown, name)
 		}
 	}
-	if sum > 3.2 {
-		t.Errorf("%.2f bytes are stored per byte of conversation, beside the event log", sum)
+	t.Logf("%.2f bytes per byte of conversation, and %.2f with the event log", session, all)
+	// A machine that is busy with other tests appends more often, fewer events at once: that is not the layout's doing.
+	var batches float64
+	if err := s.pool.QueryRow(t.Context(), s.texts.of("SELECT count(*) FROM {schema}.events")).Scan(&batches); err != nil {
+		t.Fatal(err)
+	}
+	all -= max(0, batches/turns-5.1) * 150 / (question + result + answer)
+	if session > 2.5 || all > 4 {
+		t.Errorf("%.2f bytes are stored per byte of conversation, at most 2.5 are allowed, and with the event log %.2f, at most 4",
+			session, all)
 	}
 }

@@ -68,11 +68,14 @@ CREATE INDEX heads_due ON {schema}.heads (agent, due_at) WHERE due_at IS NOT NUL
 -- WatchStops: the sessions that are to stop.
 CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 
+-- Columns of eight bytes come before those of four, so that no row is padded.
 CREATE TABLE {schema}.messages (
     session    bigint      NOT NULL,
-    number     bigint      NOT NULL, -- from 0
     created_at timestamptz NOT NULL, -- for messages that do not tell
-    data       text        NOT NULL, -- JSON
+    number     integer     NOT NULL, -- from 0
+    turn       integer,              -- of the run that added it, if that is one of the session's
+    run        text        COLLATE "C", -- the run that added it, if that is another one: in a branch, of what it took over
+    data       text        NOT NULL, -- JSON, without the run; an id that begins with / follows that of the run; a single part is in fields
     PRIMARY KEY (session, number)
 );
 
@@ -87,14 +90,14 @@ CREATE TABLE {schema}.state (
 
 CREATE TABLE {schema}.runs (
     session           bigint      NOT NULL,
-    turn              bigint      NOT NULL,
-    id                text        COLLATE "C" NOT NULL,
     started_at        timestamptz NOT NULL,
     ended_at          timestamptz,
     start_sequence    bigint      NOT NULL,
-    first_message     bigint      NOT NULL,
+    before_position   bigint      NOT NULL, -- of the state when the run began
+    turn              integer     NOT NULL,
+    first_message     integer     NOT NULL,
+    id                text        COLLATE "C" NOT NULL,
     before_checkpoint text        NOT NULL, -- where the session was when the run began
-    before_position   bigint      NOT NULL,
     data              text        NOT NULL, -- JSON of the run; the columns beside it have the last word
     PRIMARY KEY (session, turn)
 );
@@ -102,26 +105,30 @@ CREATE TABLE {schema}.runs (
 -- A run by its id; a run is started once.
 CREATE UNIQUE INDEX runs_id ON {schema}.runs (session, id);
 
+-- Ids of checkpoints and steps have that of their run in them, so * stands for what follows the first _ of the run's id.
+-- They are found by 64 bits of their SHA-256, which take a third of the room in an index.
 CREATE TABLE {schema}.checkpoints (
     session        bigint      NOT NULL,
-    number         bigint      NOT NULL,
-    turn           bigint      NOT NULL,
-    step           bigint      NOT NULL,
-    message_count  bigint      NOT NULL,
+    id_key         bigint      NOT NULL,
+    step_key       bigint, -- null for a checkpoint of no step
     state_position bigint      NOT NULL,
     log_sequence   bigint      NOT NULL,
     created_at     timestamptz NOT NULL,
+    number         integer     NOT NULL,
+    turn           integer     NOT NULL,
+    step           integer     NOT NULL,
+    message_count  integer     NOT NULL,
     id             text        COLLATE "C" NOT NULL,
     step_id        text        COLLATE "C" NOT NULL,
-    run_id         text        NOT NULL,
-    parent_id      text        NOT NULL,
+    run            text        COLLATE "C", -- null for the run of the turn; else nothing in the ids is replaced
+    parent         text        COLLATE "C", -- null for the checkpoint with the number before, if there is one
     PRIMARY KEY (session, number)
 );
 
 -- A checkpoint by its id.
-CREATE UNIQUE INDEX checkpoints_id ON {schema}.checkpoints (session, id);
+CREATE UNIQUE INDEX checkpoints_id ON {schema}.checkpoints (session, id_key);
 -- Whether a step was committed before; a step is committed once.
-CREATE UNIQUE INDEX checkpoints_step ON {schema}.checkpoints (session, step_id) WHERE step_id <> '';
+CREATE UNIQUE INDEX checkpoints_step ON {schema}.checkpoints (session, step_key) WHERE step_key IS NOT NULL;
 
 -- Pieces of steps under way. The number keeps the order of staging.
 CREATE TABLE {schema}.staged (

@@ -23,9 +23,10 @@ CREATE INDEX logs_dropped ON {schema}.logs (dropped_at) WHERE dropped_at IS NOT 
 -- Unswept: the logs, the longest due first.
 CREATE INDEX logs_sweep ON {schema}.logs (sweep_at, name) WHERE dropped_at IS NULL;
 
+-- What one append added is one row. Of the first one, the events before logs.first do not count.
 CREATE TABLE {schema}.events (
-    log      bigint NOT NULL,
-    sequence bigint NOT NULL,
-    data     text   NOT NULL, -- JSON of the event; its sequence is the column
-    PRIMARY KEY (log, sequence)
+    log  bigint NOT NULL,
+    last bigint NOT NULL, -- the sequence of the last event in it
+    data bytea  NOT NULL, -- the events, in the form of backend.Events
+    PRIMARY KEY (log, last)
 );
