@@ -96,9 +96,11 @@ const (
 	fromCalls = selectCall + `
 	FROM {schema}.calls c JOIN {schema}.sessions s ON s.key = c.session`
 
+	// The calls are looked up one by one, in the order of the assignments: the server takes the join for a rare match, and
+	// would read all calls first.
 	fromAssignments = selectCall + `
 	FROM {schema}.assignments a
-		JOIN {schema}.calls c ON c.root_id = a.root_id AND c.id = a.id
+		CROSS JOIN LATERAL (SELECT * FROM {schema}.calls c WHERE c.root_id = a.root_id AND c.id = a.id OFFSET 0) c
 		JOIN {schema}.sessions s ON s.key = c.session`
 )
 
