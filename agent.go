@@ -21,54 +21,56 @@ type Agent struct {
 	Name string
 	// Description says what the agent is for.
 	Description string
-	// Instructions are the system prompt. InstructionsFunc makes it from the state instead; keep what it returns stable,
-	// since a change invalidates the provider's prompt cache. At most one of the two may be set.
+	// Instructions are the system prompt. InstructionsFunc makes it from the state instead; keep what it returns
+	// stable, since a change invalidates the provider's prompt cache. At most one of the two may be set.
 	Instructions     string
 	InstructionsFunc func(ctx context.Context, step *Step) (string, error)
 	// Model answers. Required.
 	Model    Model
 	Settings Settings
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
-	// Engine.SwitchTools; the model is told, and the list it is sent stays the same.
+	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
 	Tools []Tool
-	// ShowToolErrors puts the text of every error of a tool on the event log, which the user in front of the conversation may
-	// read. By default the log says only that the tool failed, unless its error is an *Error, whose message is taken to be
-	// meant for others. The model reads all of them.
+	// ShowToolErrors puts the text of every error of a tool on the event log, which the user in front of the
+	// conversation may read. By default the log says only that the tool failed, unless its error is an *Error, whose
+	// message is taken to be meant for others. The model reads all of them.
 	ShowToolErrors bool
-	// Companions are agents that this one keeps beside it and talks to with tools that it is given.
+	// Companions are agents that this one keeps and consults, with tools that it is given.
 	Companions []Companion
 	// State declares the type of the session's state. nil means an untyped object that begins empty.
 	State *StateType
 	// Output declares a typed output. nil means that the turn's result is the last reply's text.
 	Output *OutputType
-	// MaxSteps bounds the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to finish
-	// with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
+	// MaxSteps bounds the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to
+	// finish with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
 	MaxSteps int
-	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn, if the guard lets it. An agent with an
-	// output type is made to call [FinishTool] then. A condition that panics, or takes longer than the engine's
-	// Options.HookTimeout, does not hold.
+	// StopWhen, if set, is asked after each step whose tools have run; true ends the turn, if the guard lets it. An
+	// agent with an output type is made to call [FinishTool] then. A condition that panics, or takes longer than the
+	// engine's Options.HookTimeout, does not hold.
 	StopWhen func(ctx context.Context, step *Step) bool
-	// Guard, if set, decides about whatever would end the turn: a reply, the output, a tool with [FinishWith], StopWhen.
+	// Guard, if set, decides about whatever would end the turn: a reply, the output, a tool with [FinishWith],
+	// StopWhen.
 	Guard Guard
 	Hooks *Hooks
 	// Durability says when steps are committed. The default is PerStep.
 	Durability Durability
-	// Retry says how failing model calls are tried again. nil means the default of 3 retries.
+	// Retry says how failing model calls are retried. nil means the default of 3 retries.
 	Retry *RetryPolicy
-	// TTL is how long a session of the agent may be idle before it expires; 0 means the engine's Options.TTL, a negative
-	// value for ever. A session keeps what it was created with; the session of a sub-agent goes with its root.
+	// TTL is how long a session of the agent may be idle before it expires; 0 means the engine's Options.TTL, a
+	// negative value for ever. A session keeps what it was created with; the session of a sub-agent goes with its
+	// root.
 	TTL time.Duration
 }
 
-// RetryPolicy says how a model call that failed with a retryable error is tried again. Waits double from First, with
+// RetryPolicy says how a model call that failed with a retryable error is retried. Waits double from First, with
 // up to a quarter of jitter, unless the provider says how long to wait (Error.RetryAfter).
 type RetryPolicy struct {
-	// Max is the number of retries after the first try; 0 means 3, a negative number none.
+	// Max is the number of retries after the first attempt; 0 means 3, a negative number none.
 	Max int
 	// First is the wait before the first retry; 0 means one second.
 	First time.Duration
-	// Limit is the longest wait; 0 means one minute. A provider that asks for a longer one is not asked again: the run fails at
-	// once, with an error whose RetryAfter says when another try makes sense.
+	// Limit is the longest wait; 0 means one minute. A provider that asks for a longer one is not asked again: the
+	// run fails at once, with an error whose RetryAfter says when another attempt makes sense.
 	Limit time.Duration
 }
 

@@ -2,7 +2,7 @@ package cairn
 
 import "fmt"
 
-// Companion is an agent that another one keeps beside it: a session of its own that remembers every consultation. The
+// Companion is an agent that another one keeps: it has a session of its own that remembers every consultation. The
 // model spawns companions by name and talks to them with the companion__ tools, which the agent is given.
 //
 // A companion that has come to its end is continued when it is consulted again; one that failed or was terminated is
@@ -10,21 +10,21 @@ import "fmt"
 type Companion struct {
 	// Agent answers. Its name is what the model asks for, its description says what for.
 	Agent *Agent
-	// Mode says whether whoever consults the companion waits for its answer. The default is Blocking.
+	// Mode says whether a call that consults the companion waits for its answer. The default is Blocking.
 	Mode CompanionMode
 	// Max bounds how many companions of this agent a session may have at once; 0 means 8.
 	Max int
 }
 
-// CompanionMode says who waits for a companion.
+// CompanionMode says whether a call waits for a companion.
 type CompanionMode int
 
 const (
-	// Blocking makes the call that consults the companion return its answer. If the companion waits for people, so does
-	// the session that consulted it.
+	// Blocking makes the call that consults the companion return its answer. If the companion is
+	// suspended, so is the session that consulted it.
 	Blocking CompanionMode = iota
-	// NonBlocking makes the call return at once. The companion works on by itself, even when its parent's turn has ended
-	// or its process is gone, and the parent hears of its answer at the beginning of the next step.
+	// NonBlocking makes the call return at once. The companion runs by itself, even when its parent's turn has ended
+	// or its process is gone. Its answer becomes a message of the parent at the beginning of the next step.
 	NonBlocking
 )
 

@@ -15,13 +15,13 @@ const (
 	CodeNotFound      Code = "not_found"         // no such session, run, checkpoint or agent
 	CodeExpired       Code = "expired"           // the session's time is over; its id is reserved
 	CodeDeleted       Code = "deleted"           // the session was deleted; its id is reserved
-	CodeExists        Code = "already_exists"    // the session was created by somebody else
+	CodeExists        Code = "already_exists"    // another caller created the session
 	CodeRunning       Code = "already_running"   // a run holds the session
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
 	CodeNotResumable  Code = "not_resumable"     // the session is in no state to be resumed or retried
 	CodeStale         Code = "stale"             // the session changed since it was read
 	CodeFenced        Code = "fenced"            // the lease was lost to another process
-	CodeClaimed       Code = "claimed"           // somebody else has claimed the pending call
+	CodeClaimed       Code = "claimed"           // another reviewer has claimed the pending call
 	CodeTrimmed       Code = "trimmed"           // the log no longer holds what was asked for
 	CodeTooLarge      Code = "too_large"         // over a declared limit
 	CodeState         Code = "state_invalid"     // stored state does not decode, or a write does not fit it
@@ -34,7 +34,7 @@ const (
 	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
-	CodeDenied        Code = "denied"            // somebody did not approve the call
+	CodeDenied        Code = "denied"            // a reviewer denied the call
 	CodeRejected      Code = "rejected"          // a completion guard refused the outcome
 	CodeHook          Code = "hook_failed"       // a hook vetoed or failed
 	CodeAborted       Code = "aborted"           // the run was aborted on request
@@ -54,7 +54,7 @@ const (
 	CodeModelReply    Code = "model_reply"       // model: a reply that a session cannot keep
 )
 
-// Category groups codes by who can do something about them.
+// Category groups codes by who can do something about it.
 type Category string
 
 const (
@@ -72,8 +72,8 @@ type codeInfo struct {
 	retryable bool
 }
 
-// codes is the one table behind Category, HTTPStatus and Retryable. Statuses are numbers, so that a program without HTTP
-// does not link it.
+// codes is the one table behind Category, HTTPStatus and Retryable. Statuses are numbers, so that a program without
+// HTTP does not link it.
 var codes = map[Code]codeInfo{
 	CodeInvalid:       {CategoryInput, 400, false},
 	CodeNotFound:      {CategoryInput, 404, false},
@@ -142,7 +142,7 @@ type Error struct {
 	Message string `json:"message"`
 	// Field names the argument or definition at fault, if one is.
 	Field string `json:"field,omitempty"`
-	// RetryAfter is how long the provider asked to wait before another try; 0 if it did not say.
+	// RetryAfter is how long the provider asked to wait before another attempt; 0 if it did not say.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	// Details says more in a form of its own per code; for CodeArguments and CodeOutput the list of violations.
 	Details []string `json:"details,omitempty"`

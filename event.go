@@ -18,8 +18,8 @@ const (
 	EventRunResumed    EventType = "run_resumed"
 	EventStepStart     EventType = "step_start"
 	EventStepCommitted EventType = "step_committed" // MessageCount
-	// EventStepDiscarded takes back everything the run's step Step said since its EventStepStart: its attempt failed or
-	// its process died. Readers drop it.
+	// EventStepDiscarded marks everything that the run's step Step published since its EventStepStart as void: the
+	// attempt failed or the process died. Readers drop it.
 	EventStepDiscarded EventType = "step_discarded"
 
 	EventTextDelta    EventType = "text_delta"     // Text
@@ -43,8 +43,8 @@ const (
 	EventUsage      EventType = "usage"       // Usage of the step
 	EventCheckpoint EventType = "checkpoint"  // CheckpointID, MessageCount
 
-	// EventSessionDeleted is the last event of a tree that was removed, unless it was restored: then EventSessionRestored
-	// follows.
+	// EventSessionDeleted is the last event of a tree that was removed, unless it was restored: then
+	// EventSessionRestored follows.
 	EventSessionDeleted  EventType = "session_deleted"
 	EventSessionRestored EventType = "session_restored"
 )
@@ -94,12 +94,12 @@ type Event struct {
 	Incarnation string `json:"-"`
 }
 
-// Cursor returns the place behind the event, to go on reading from.
+// Cursor returns the place behind the event, to continue reading from.
 func (e *Event) Cursor() Cursor { return Cursor{Incarnation: e.Incarnation, Sequence: e.Sequence} }
 
-// Cursor is a place in the event log of a session tree: behind the event of a sequence, in one incarnation of the session.
-// The zero value is the beginning. Without an incarnation it is a place in the log of whatever session has the id now.
-// Its text form is INCARNATION.SEQUENCE, or the sequence alone.
+// Cursor is a place in the event log of a session tree: behind the event of a sequence, in one incarnation of the
+// session. The zero value is the beginning. Without an incarnation it is a place in the log of whatever session has
+// the id now. Its text form is INCARNATION.SEQUENCE, or the sequence alone.
 type Cursor struct {
 	Incarnation string
 	Sequence    int64

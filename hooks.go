@@ -7,23 +7,25 @@ import "context"
 // State that a hook writes through its handle is part of the step's commit. Hooks of the engine come before those of
 // the agent. After a crash a hook may be called again for the same event.
 //
-// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run. A hook that panics, ends its goroutine
-// or takes longer than the engine's Options.HookTimeout has failed with an error. What a hook is given is its own: that it
-// changes it changes nothing, but for the request of BeforeModel.
+// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run. A hook that panics, ends its
+// goroutine or takes longer than the engine's Options.HookTimeout has failed with an error. Hooks are given copies:
+// changes to them have no effect, except to the request of BeforeModel.
 type Hooks struct {
-	// RunStart is called before the run's first step, when the run is recorded and Execute has returned or is about to;
+	// RunStart is called before the run's first step, when the run is recorded;
 	// RunResumed instead of it when a run resumes or retries another.
 	RunStart   func(ctx context.Context, step *Step)
 	RunResumed func(ctx context.Context, step *Step, previousRunID string)
-	// RunComplete and RunFail are called after the commit that ended the run. Their handle can read state, not write it.
+	// RunComplete and RunFail are called after the commit that ended the run. Their handle can read state, not write
+	// it.
 	RunComplete func(ctx context.Context, step *Step, r *Result)
 	RunFail     func(ctx context.Context, step *Step, r *Result)
 
-	// RunInterrupt is called after the commit that ended the run as interrupted: because it was stopped, or because its process
-	// died and the session went on without it. Its handle can read state, not write it.
+	// RunInterrupt is called after the commit that ended the run as interrupted: because it was stopped, or because its
+	// process died and another turn took its place. Its handle can read state, not write it.
 	//
-	// The end of a run that is not driven to its end, since it waited or its process died, is heard in the process that ends
-	// it, if that knows the agent; OnMessage and AfterTool then hear of the calls that were closed with it, and can only read.
+	// A run that was suspended, or whose process died, is ended by another process. The hooks for its end are called
+	// there, if that process knows the agent; so are OnMessage and AfterTool for the calls that are closed with it.
+	// They can only read.
 	RunInterrupt func(ctx context.Context, step *Step, r *Result)
 
 	// RunSuspended is called after the commit that suspended the run. Its handle can read state, not write it.
@@ -38,8 +40,8 @@ type Hooks struct {
 	// TextDelta is called for each piece of text as it arrives.
 	TextDelta func(ctx context.Context, step *Step, text string)
 
-	// BeforeTool is called with the validated arguments, also of calls that consult other agents; an error becomes the call's
-	// result.
+	// BeforeTool is called with the validated arguments, also of calls that consult other agents; an error becomes
+	// the call's result.
 	BeforeTool func(ctx context.Context, call *Call) error
 	// OnStateChange is called after a tool that wrote state.
 	OnStateChange func(ctx context.Context, call *Call, ops []Op)
@@ -48,8 +50,8 @@ type Hooks struct {
 	// AfterTool is given each call's result.
 	AfterTool func(ctx context.Context, call *Call, result *ToolResult)
 
-	// BeforeSubAgent is called before a sub-agent's session is begun; an error becomes the call's result. AfterSubAgent is
-	// given what came of it, once it has come to its end.
+	// BeforeSubAgent is called before a sub-agent's session is begun; an error becomes the call's result.
+	// AfterSubAgent is given the result once it has ended.
 	BeforeSubAgent func(ctx context.Context, call *Call, agent string) error
 	AfterSubAgent  func(ctx context.Context, call *Call, agent string, result *ToolResult)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results, state,
-// events. Text in it must be valid UTF-8 without NUL, and its numbers finite.
+// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
+// state, events. Text in it must be valid UTF-8 without NUL, and its numbers finite.
 const MaxJSONDepth = limits.Depth
 
 // MaxMessageBytes is the most that one message may hold, all its parts together, and the most of one text, of one JSON
@@ -26,8 +26,8 @@ func refused(field, problem string, size int) error {
 	return e
 }
 
-// CheckText reports a text that a session cannot keep: one that is not valid UTF-8, has a NUL, or more than MaxMessageBytes.
-// The error is ErrInvalid or ErrTooLarge and names the field.
+// CheckText reports a text that a session cannot keep: one that is not valid UTF-8, has a NUL, or more than
+// MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func CheckText(field, text string) error {
 	if text == "" {
 		return nil
@@ -38,9 +38,9 @@ func CheckText(field, text string) error {
 	return nil
 }
 
-// CheckJSON reports a JSON value that a session cannot keep: one that is not valid, nested deeper than MaxJSONDepth, with
-// text that is not valid UTF-8 or has a NUL, with a number that is not finite, or of more than MaxMessageBytes. An empty
-// value, which is none, passes. The error is ErrInvalid or ErrTooLarge and names the field.
+// CheckJSON reports a JSON value that a session cannot keep: one that is not valid, nested deeper than MaxJSONDepth,
+// with text that is not valid UTF-8 or has a NUL, with a number that is not finite, or of more than MaxMessageBytes.
+// An empty value, which is none, passes. The error is ErrInvalid or ErrTooLarge and names the field.
 func CheckJSON(field string, value json.RawMessage) error {
 	if len(value) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func CheckJSON(field string, value json.RawMessage) error {
 	return nil
 }
 
-// checkTime reports a time that JSON cannot tell.
+// checkTime reports a time that JSON cannot hold.
 func checkTime(field string, t time.Time) error {
 	if s := t.Unix(); s < firstSecond || s > lastSecond {
 		return Invalid(field, "the year %d is not between 1 and 9999", t.UTC().Year())
@@ -62,8 +62,8 @@ func checkTime(field string, t time.Time) error {
 // The first second of the year 1 and the last one of 9999, since 1970.
 const firstSecond, lastSecond = -62135596800, 253402300799
 
-// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or too
-// deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
+// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
+// too deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
 func (m *Message) Validate() error {
 	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("origin", string(m.Origin)), CheckText("child_id", m.ChildID),
 		CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
@@ -143,8 +143,8 @@ func (f *File) validate() error {
 	return cmp.Or(CheckText("file.name", f.Name), CheckText("file.media_type", f.MediaType), CheckText("file.url", f.URL))
 }
 
-// Validate reports why usage cannot be kept: a count that is negative or beyond 2^53-1, an amount that is not finite, or
-// a name that is not valid text. The error is ErrInvalid and names the field.
+// Validate reports why usage cannot be kept: a count that is negative or beyond 2^53-1, an amount that is not finite,
+// or a name that is not valid text. The error is ErrInvalid and names the field.
 func (u *Usage) Validate() error {
 	for _, c := range [...]struct {
 		field string
@@ -239,8 +239,8 @@ func (s *Stop) Validate() error {
 	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
 }
 
-// Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON that
-// is not valid or too deep. The error is ErrInvalid and names the field.
+// Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON
+// that is not valid or too deep. The error is ErrInvalid and names the field.
 func (e *Event) Validate() error {
 	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),

@@ -22,8 +22,8 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is one entry of a session's transcript. Messages are immutable once they are in a session: nobody may
-// modify one that came from a store, an event or a request.
+// Message is one entry of a session's transcript. Messages are immutable once they are in a session: one that
+// came from a store, an event or a request must not be modified.
 type Message struct {
 	// ID is unique in the session. It is assigned when the message is added if it is empty.
 	ID   string `json:"id,omitempty"`
@@ -34,7 +34,8 @@ type Message struct {
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
 	// [ToolSwitch].
 	Tools map[string]bool `json:"tools,omitempty"`
-	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and hooks say.
+	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and
+	// hooks say.
 	Origin Origin `json:"origin,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
@@ -47,7 +48,7 @@ type Message struct {
 type Origin string
 
 const (
-	// OriginWithdrawn answers calls whose answers nobody waits for any more, since their run was stopped or another turn began.
+	// OriginWithdrawn answers calls that were cancelled, since their run was stopped or another turn began.
 	OriginWithdrawn Origin = "withdrawn"
 	// OriginMustFinish asks for the typed output: for the rest of its run the model must call [FinishTool].
 	OriginMustFinish Origin = "must_finish"
@@ -55,7 +56,7 @@ const (
 	OriginCompanion Origin = "companion"
 )
 
-// PartType tells the kinds of [Part] apart.
+// PartType is the kind of a [Part].
 type PartType string
 
 const (
@@ -84,8 +85,8 @@ type ToolUse struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
 	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
-	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is a JSON
-	// string that says why, with the beginning of them.
+	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is
+	// a JSON string that says why, with the beginning of them.
 	Input json.RawMessage `json:"input"`
 }
 
@@ -98,13 +99,14 @@ type ToolResult struct {
 	IsError bool            `json:"is_error,omitempty"`
 	// Code says why, if IsError.
 	Code Code `json:"code,omitempty"`
-	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads it, the
-	// event log does not have it. See [Agent.ShowToolErrors].
+	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads
+	// it, the event log does not have it. See [Agent.ShowToolErrors].
 	Private bool `json:"private,omitempty"`
-	// Background is the session of a companion that the call left at work. A later message of [OriginCompanion] reports what
-	// that came to.
+	// Background is the session of a companion that the call left at work. A later message of [OriginCompanion]
+	// reports what that came to.
 	Background string `json:"background,omitempty"`
-	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without its outcome.
+	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without
+	// its outcome.
 	Child ChildEnd `json:"child,omitzero"`
 }
 
@@ -222,8 +224,8 @@ func Messages(list ...Message) Input { return Input{Messages: list} }
 // MaxInputBytes is the most one input may hold, all text and files together.
 const MaxInputBytes = MaxMessageBytes
 
-// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more than
-// belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
+// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more
+// than belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
 func (in Input) Validate() error {
 	if len(in.Messages) == 0 {
 		return Invalid("input", "no messages")

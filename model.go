@@ -13,7 +13,7 @@ type Model interface {
 	// Info names the model.
 	Info() ModelInfo
 	// Stream asks for one reply. The sequence yields chunks until the reply is complete, or ends with one error: an
-	// *Error whose code is of CategoryModel; its Retryable says whether the call is tried again. A reply that ends
+	// *Error whose code is of CategoryModel; its Retryable says whether the call is retried. A reply that ends
 	// without ChunkFinish counts as broken off. A ctx that is done ends the stream with CodeAborted, or CodeTimeout for
 	// a deadline, wrapping ctx.Err(). The request must not be modified.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
@@ -37,7 +37,7 @@ type Request struct {
 	Settings Settings
 }
 
-// ToolSpec is what a model is told about a tool.
+// ToolSpec describes a tool to a model.
 type ToolSpec struct {
 	Name        string
 	Description string
@@ -93,7 +93,7 @@ func (s *Settings) validate(bad func(field, format string, args ...any) error) e
 	return nil
 }
 
-// ChunkType tells the kinds of [Chunk] apart.
+// ChunkType is the kind of a [Chunk].
 type ChunkType string
 
 const (

@@ -83,7 +83,7 @@ type Verdict struct {
 // Accept lets the turn end.
 func Accept() Verdict { return Verdict{} }
 
-// SendBack has the model go on, told what is wrong.
+// SendBack continues the turn with the feedback as a message to the model.
 func SendBack(feedback string) Verdict { return Verdict{Feedback: feedback} }
 
 // Fail fails the run with the error.

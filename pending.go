@@ -12,9 +12,9 @@ import (
 type CallKind string
 
 const (
-	// CallClientTool waits for somebody outside to run the tool and give its result.
+	// CallClientTool waits for a client (a browser, a service, a person) to run the tool and give its result.
 	CallClientTool CallKind = "client_tool"
-	// CallApproval waits for somebody to decide whether the tool may run.
+	// CallApproval waits for a reviewer to decide whether the tool may run.
 	CallApproval CallKind = "approval"
 )
 
@@ -23,9 +23,9 @@ type CallStatus string
 
 const (
 	CallOpen     CallStatus = "open"
-	CallAnswered CallStatus = "answered" // decided, in time or not; its run has not gone on yet
+	CallAnswered CallStatus = "answered" // decided, in time or not; its run was not resumed yet
 	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
-	CallDropped  CallStatus = "dropped"  // nobody waits any more: its run was stopped, rewound or overtaken by another turn
+	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
 )
 
 // CallRef names a pending call with what an answer has to name.
@@ -41,8 +41,8 @@ type CallRef struct {
 	ApprovalID string `json:"approval_id,omitempty"`
 }
 
-// PendingCall is a tool call that waits for somebody outside, or did. Its row is all there is of the wait: no process
-// remembers it.
+// PendingCall is a tool call that waits, or waited, for a client or a reviewer. Its row is all there is of the wait: no
+// process remembers it.
 type PendingCall struct {
 	CallRef
 	UserID string          `json:"user_id,omitempty"`
@@ -50,8 +50,8 @@ type PendingCall struct {
 	RunID  string          `json:"run_id"`
 	StepID string          `json:"step_id"`
 	Input  json.RawMessage `json:"input"`
-	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited input of
-	// an approval. Empty means any JSON.
+	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
+	// input of an approval. Empty means any JSON.
 	Schema json.RawMessage `json:"schema,omitempty"`
 	// Reviewers may answer, and as many of them as Quorum says must. Without any, anyone may.
 	Reviewers []string `json:"reviewers,omitempty"`
@@ -61,7 +61,7 @@ type PendingCall struct {
 	Status   CallStatus `json:"status"`
 	// Answer is what was decided; nil while the call is open and for one that was dropped unanswered.
 	Answer *CallAnswer `json:"answer,omitempty"`
-	// ClaimedBy has the call to themselves until ClaimedUntil.
+	// ClaimedBy is the reviewer who has the call reserved until ClaimedUntil.
 	ClaimedBy    string    `json:"claimed_by,omitempty"`
 	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
 	// Trail is everything that was decided about the call, oldest first. Only Cairn writes it.
@@ -72,7 +72,7 @@ type PendingCall struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Claimed reports whether somebody has the call to themselves at now, a time of the store.
+// Claimed reports whether a reviewer has the call reserved at now, a time of the store.
 func (c *PendingCall) Claimed(now time.Time) bool {
 	return c.ClaimedBy != "" && now.Before(c.ClaimedUntil)
 }
@@ -90,7 +90,8 @@ const (
 	AnyReviewer Quorum = ""
 	// AllReviewers needs the approval of every reviewer; the first denial decides.
 	AllReviewers Quorum = "all"
-	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that cannot be reached.
+	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that cannot be
+	// reached.
 	MostReviewers Quorum = "majority"
 )
 
@@ -122,7 +123,7 @@ type CallAnswer struct {
 
 // Decision is one entry of a call's audit trail.
 type Decision struct {
-	// ID is the submission's own, so that one whose acknowledgement was lost is not taken for a second one.
+	// ID is the submission's own, so that a repeated submission is not taken for a second one.
 	ID       string       `json:"id,omitempty"`
 	Step     string       `json:"step"`
 	Kind     DecisionKind `json:"decision"`
@@ -153,8 +154,8 @@ type Submission struct {
 	Approved   bool            `json:"approved,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
 	Input      json.RawMessage `json:"input,omitempty"`
-	// Reviewer says who answers. It is required for a call with named reviewers or a claim. Cairn takes the caller's word
-	// for it.
+	// Reviewer says who answers. It is required for a call with named reviewers or a claim. Cairn takes the caller's
+	// word for it.
 	Reviewer string `json:"reviewer,omitempty"`
 
 	err error // of encoding a value
@@ -168,7 +169,7 @@ func Approve(c CallRef) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
 }
 
-// Deny keeps a call's tool from running. The model is told the reason, if there is one.
+// Deny keeps a call's tool from running. The model reads the reason, if there is one.
 func Deny(c CallRef, reason string) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Reason: reason}
 }
@@ -180,7 +181,7 @@ func Answer(c CallRef, result any) Submission {
 	return s
 }
 
-// AnswerError says that a client tool failed. The model is told the message.
+// AnswerError says that a client tool failed. The model reads the message.
 func AnswerError(c CallRef, message string) Submission {
 	return Submission{Type: SubmitResult, CallID: c.ID, Error: message}
 }
@@ -201,8 +202,8 @@ func (s Submission) WithInput(input any) Submission {
 	return s
 }
 
-// Validate reports what is wrong with a submission whatever its call is like; the error is ErrInvalid or ErrTooLarge and
-// names the field. Ids and the reviewer's name are held to the rules of session ids, see [CheckSessionID].
+// Validate reports what is wrong with a submission whatever its call is like; the error is ErrInvalid or ErrTooLarge
+// and names the field. Ids and the reviewer's name are held to the rules of session ids, see [CheckSessionID].
 func (s *Submission) Validate() error {
 	if s.err != nil {
 		return Invalid("submission", "a value does not encode as JSON: %v", s.err)
@@ -252,15 +253,15 @@ type Outcome string
 const (
 	// OutcomeAccepted: the answer, or a reviewer's vote, was stored.
 	OutcomeAccepted Outcome = "accepted"
-	// OutcomeAlreadyCompleted: somebody was faster, or the reviewer has voted before. Receipt.Call has the decision, unless
-	// other votes are still missing. Nothing was stored.
+	// OutcomeAlreadyCompleted: another answer was first, or the reviewer has voted before. Receipt.Call has the
+	// decision, unless other votes are still missing. Nothing was stored.
 	OutcomeAlreadyCompleted Outcome = "already_completed"
-	// OutcomeLate: the deadline had passed. The first such answer is noted in the trail and the model is told of it; for
+	// OutcomeLate: the deadline had passed. The first such answer is noted in the trail and the model reads it; for
 	// later ones the call is already completed.
 	OutcomeLate Outcome = "late"
 	// OutcomeUnknownCall: the tree has no such call.
 	OutcomeUnknownCall Outcome = "unknown_call"
-	// OutcomeInvalid: the submission does not fit the call, or nobody waits for it any more. Nothing was stored.
+	// OutcomeInvalid: the submission does not fit the call, or the call is closed. Nothing was stored.
 	OutcomeInvalid Outcome = "invalid"
 )
 
@@ -269,17 +270,18 @@ type Receipt struct {
 	Outcome Outcome `json:"outcome"`
 	// Call is the call as it is now; nil if it is not known.
 	Call *PendingCall `json:"call,omitempty"`
-	// Ready says that the session the call belongs to waits for nothing more: resuming the root goes on.
+	// Ready says that the session the call belongs to waits for nothing more: the root can be resumed.
 	Ready bool `json:"ready,omitempty"`
 }
 
 // Suspension says what a suspended run waits for.
 type Suspension struct {
-	// StepID is the step that goes on when everything is answered.
+	// StepID is the step that continues when everything is answered.
 	StepID string `json:"step_id"`
 	// Calls are the open calls of the session and of its children, at any depth.
 	Calls []CallRef `json:"calls,omitempty"`
-	// Children are the sessions that wait in their turn, each with the call that waits for it, in the order of the calls.
+	// Children are the sessions that wait in their turn, each with the call that waits for it, in the order of the
+	// calls.
 	Children []ChildRef `json:"children,omitempty"`
 }
 

@@ -25,8 +25,8 @@ const (
 	SessionInterrupted SessionStatus = "interrupted"
 )
 
-// Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are kept
-// beside it under its id.
+// Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are
+// rows of their own under its id.
 type Session struct {
 	ID     string        `json:"id"`
 	Agent  string        `json:"agent"`
@@ -35,8 +35,8 @@ type Session struct {
 	UserID   string            `json:"user_id,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// ExpiresAt is when the session expires whatever happens, TTL how long it may be idle before it does: see Expiry. Zero
-	// means never. They are the root's; the sessions of its sub-agents and companions go with it.
+	// ExpiresAt is when the session expires whatever happens, TTL how long it may be idle before it does: see Expiry.
+	// Zero means never. They are the root's; the sessions of its sub-agents and companions go with it.
 	ExpiresAt time.Time     `json:"expires_at,omitzero"`
 	TTL       time.Duration `json:"ttl,omitempty"`
 	// TraceParent is the W3C trace context the session belongs to.
@@ -44,8 +44,8 @@ type Session struct {
 	// ParentID and RootID place the session in a tree; a root has neither parent nor another root than itself.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
-	// Incarnation tells the session's tree from others that had, or will have, the root's id: it names the tree's event log
-	// beside that. It is made with the root, and the other sessions of the tree have it from there.
+	// Incarnation is the life of the root's id that the session belongs to: together with the root's id it names the
+	// tree's event log. It is made with the root, and all sessions of the tree have it.
 	Incarnation string `json:"incarnation,omitempty"`
 	// Kind says what the session is to its parent; empty for a root.
 	Kind ChildKind `json:"kind,omitempty"`
@@ -67,14 +67,14 @@ type Session struct {
 	// Recoveries counts how often the current run was taken over since its last committed step.
 	Recoveries   int    `json:"recoveries,omitempty"`
 	CheckpointID string `json:"checkpoint_id,omitempty"`
-	// SuspendedStep is the step that waits for people or children, or is being carried on; empty for none. OpenCalls
+	// SuspendedStep is the step that is suspended or was resumed; empty for none. OpenCalls
 	// counts what it waits for, and NextDeadline is the first time at which one of them counts as failed.
 	SuspendedStep string    `json:"suspended_step,omitempty"`
 	OpenCalls     int       `json:"open_calls,omitempty"`
 	NextDeadline  time.Time `json:"next_deadline,omitzero"`
 	// Queued counts the turns that are to follow.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the event log's position up to which the messages tell everything.
+	// LogSequence is the event log's position that the messages are complete up to.
 	LogSequence int64         `json:"log_sequence"`
 	Lease       Lease         `json:"lease,omitzero"`
 	State       StatePosition `json:"state"`
@@ -84,8 +84,8 @@ type Session struct {
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has passed, is
-	// judged by that and not by the clock of the process. It is not part of what is kept.
+	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has
+	// passed, is judged by that and not by the clock of the process. It is not part of what is kept.
 	AsOf time.Time `json:"-"`
 }
 
@@ -111,18 +111,18 @@ func LogName(root, incarnation string) string {
 }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
-// write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so that no
-// holder of an earlier session of its id has a token of its own.
+// write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so
+// that no holder of an earlier session of its id has a token of its own.
 type Lease struct {
-	// Owner names the process that took the lease. If it gave the run to a host that can go on without it, the host's name
-	// follows, after an @.
+	// Owner names the process that took the lease. If it gave the run to a host that can continue it without that
+	// process, the host's name follows, after an @.
 	Owner string    `json:"owner,omitempty"`
 	Token int64     `json:"token,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Host returns the name of the host that was given the run, if that can go on without the process that took the lease; empty
-// for none.
+// Host returns the name of the host that was given the run, if that can continue it without the process that took the
+// lease; empty for none.
 func (l Lease) Host() string {
 	_, host, _ := strings.Cut(l.Owner, "@")
 	return host
@@ -143,8 +143,8 @@ func (s *Session) Running(now time.Time) bool {
 	return s.Status == SessionActive && now.Before(s.Lease.Until)
 }
 
-// Crashed reports whether a run holds the session but its lease ran out at now, a time of the store: the process that drove
-// it is gone.
+// Crashed reports whether a run holds the session but its lease ran out at now, a time of the store: the process that
+// drove it is gone.
 func (s *Session) Crashed(now time.Time) bool {
 	return s.Status == SessionActive && !now.Before(s.Lease.Until)
 }
@@ -156,8 +156,8 @@ func (s *Session) Ready() bool {
 
 // Expiry returns when the session is gone, as things stand; zero for never. That is TTL after its last activity,
 // which is any commit, or ExpiresAt if that is earlier; but not while the lease of its run is good, nor before the
-// deadline of a call that it waits for. The others are the other sessions of a root's tree: what they do, hold and wait for
-// counts as the root's own.
+// deadline of a call that it waits for. The others are the other sessions of a root's tree: what they do, hold and
+// wait for counts as the root's own.
 func (s *Session) Expiry(others ...*Session) time.Time {
 	active, held := s.UpdatedAt, s.heldUntil()
 	for _, o := range others {
@@ -255,9 +255,9 @@ const (
 	ReasonFinish        Reason = "finish"         // __finish__ was called
 	ReasonFinishTool    Reason = "finish_tool"    // a FinishWith tool was called
 	ReasonStopCondition Reason = "stop_condition" // the agent's StopWhen held
-	ReasonInterrupted   Reason = "interrupted"    // somebody asked for it
-	ReasonAborted       Reason = "aborted"        // somebody asked for it
-	ReasonSuspended     Reason = "suspended"      // it waits for people or children
+	ReasonInterrupted   Reason = "interrupted"    // it was interrupted on request
+	ReasonAborted       Reason = "aborted"        // it was aborted on request
+	ReasonSuspended     Reason = "suspended"      // it is suspended
 	ReasonCrashed       Reason = "crashed"        // its process died and a new turn took its place
 	ReasonError         Reason = "error"          // see Run.Error
 )
@@ -298,7 +298,7 @@ type Run struct {
 	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
-	// Before is where the session was when the run began, so that the run can be taken back.
+	// Before is where the session was when the run began, so that the run can be rolled back.
 	Before    RunOrigin `json:"before,omitzero"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
@@ -324,8 +324,8 @@ type Result struct {
 	Reason    Reason    `json:"reason,omitempty"`
 	// Text is the text of the last reply.
 	Text string `json:"text,omitempty"`
-	// Output is the typed output as JSON, if the agent has an output type or a FinishWith tool ended the turn. Decode it
-	// with [OutputAs].
+	// Output is the typed output as JSON, if the agent has an output type or a FinishWith tool ended the turn. Decode
+	// it with [OutputAs].
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
@@ -336,7 +336,7 @@ type Result struct {
 	Usage     Usage       `json:"usage"`
 }
 
-// Result returns the outcome the record tells of.
+// Result returns the outcome that the record holds.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
 		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.Suspended, Steps: r.Steps, Usage: r.Usage}

@@ -25,8 +25,8 @@ const (
 // Op is one write to a session's state.
 type Op struct {
 	Kind OpKind `json:"op"`
-	// Path is a JSON Pointer (RFC 6901) whose every token names a member of an object; "" is the whole state, which only
-	// OpReplace may address.
+	// Path is a JSON Pointer (RFC 6901) whose every token names a member of an object; "" is the whole state, which
+	// only OpReplace may address.
 	Path  string            `json:"path"`
 	Items []json.RawMessage `json:"items,omitempty"`
 	Value json.RawMessage   `json:"value,omitempty"`
@@ -126,8 +126,9 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// narrow takes what is equal out of two states, so that no more is encoded and compared as JSON than may differ. Fields are
-// zeroed in both; of maps, which others may hold, there are new ones. A type that encodes itself is left as it is.
+// narrow takes what is equal out of two states, so that no more is encoded and compared as JSON than may differ.
+// Fields are zeroed in both; of maps, which others may hold, there are new ones. A type that encodes itself is left
+// as it is.
 func narrow[S any](was, is *S) {
 	t := reflect.TypeFor[S]()
 	if t.Implements(marshaler) || t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(marshaler) || reflect.PointerTo(t).Implements(textMarshaler) {

@@ -81,13 +81,13 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
-// SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, also in later turns.
-// It adds a hidden message with the step's commit, as [Step.AddContext] does, which tells the model. The list of tools
-// that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of a tool that is off
-// is answered with a CodeToolOff error. Calls that the model has made before still run.
+// SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, also in later
+// turns. It adds a hidden message with the step's commit, as [Step.AddContext] does, which says so to the model. The
+// list of tools that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of a
+// tool that is off is answered with a CodeToolOff error. Calls that the model has made before still run.
 //
-// The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for a name that is not that
-// of one of the agent's tools.
+// The error is ErrInvalid, and nothing is switched, if no tool is named, for [FinishTool], and for a name that is not
+// that of one of the agent's tools.
 func (s *Step) SwitchTools(tools map[string]bool) error { return s.env.SwitchTools(tools) }
 
 // RecordUsage adds amount to the run's custom usage under name, which is held to the rules of ids. A name that breaks
@@ -107,6 +107,6 @@ type Call struct {
 	Input json.RawMessage
 }
 
-// IdempotencyKey is the same whenever this call is tried again, in any process, and differs from every other call's.
+// IdempotencyKey is the same for every attempt of this call, in any process, and differs from every other call's.
 // Pass it to services that deduplicate.
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }

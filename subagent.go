@@ -11,12 +11,13 @@ import (
 const taskSchema = `{"type":"object","properties":{"input":{"type":"string","minLength":1,` +
 	`"description":"What the agent is to do, with everything it needs to know."}},"required":["input"],"additionalProperties":false}`
 
-// SubAgent makes a tool of an agent. A call of it runs a session of the agent's own from beginning to end and returns its
-// output, or its last reply's text. The tool's name and description are the agent's. What the agent waits for suspends
-// the session that called it, and so on up to the root; answers go to the root.
+// SubAgent makes a tool of an agent. A call of it runs a session of the agent's own from beginning to end and returns
+// its output, or its last reply's text. The tool's name and description are the agent's. What the agent waits for
+// suspends the session that called it, and so on up to the root; answers go to the root.
 func SubAgent(a *Agent) Tool {
 	if a == nil {
-		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}} // named, so that this is what is reported
+		// It has a name, so that this mistake is the one that is reported.
+		return Tool{def: definition{Name: "SubAgent", Err: errors.New("the agent is nil")}}
 	}
 	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
 	t.def.Input, t.def.Err = schema.Parse(json.RawMessage(taskSchema))

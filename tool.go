@@ -34,18 +34,18 @@ type ToolOption func(*Tool)
 // same reply run first, and the tool sees the state they left.
 func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 
-// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as failed at
-// once, with CodeTimeout: whatever a tool that goes on comes to or does with its handle has no effect. The default is no
-// bound.
+// Timeout bounds one execution of the tool. When it passes, the tool's context is cancelled and the call counts as
+// failed at once, with CodeTimeout: what the tool returns or does with its handle after that has no effect. The
+// default is no bound.
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
 // Func makes a tool of a function. In, a struct or a map with string keys, gives the arguments' JSON Schema (see
 // [SchemaFor]); arguments that violate it never reach the function. Out is encoded as JSON for the model; a string is
 // given to it as text.
 //
-// An error from the function is told to the model as the call's result and does not end the turn. A panic counts as an
-// error. The function may be called at the same time as others of the same step, and, after a crash, again with the
-// same Call.IdempotencyKey.
+// An error from the function becomes the call's result, which the model reads, and does not end the turn. A panic
+// counts as an error. The function may be called at the same time as others of the same step, and, after a crash,
+// again with the same Call.IdempotencyKey.
 func Func[In, Out any](name, description string, fn func(ctx context.Context, call *Call, in In) (Out, error), opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description}}
 	t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
@@ -111,7 +111,7 @@ func SchemaFor[T any]() (json.RawMessage, error) {
 // Name returns the tool's name.
 func (t Tool) Name() string { return t.def.Name }
 
-// Description returns what the model is told about the tool.
+// Description returns what the tool is for, as the model reads it.
 func (t Tool) Description() string { return t.def.Description }
 
 func (t Tool) validate() error {

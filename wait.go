@@ -18,9 +18,9 @@ import (
 // waiting is what a tool's calls wait for before they have a result.
 type waiting = bridge.Wait[Call, CallKind, Quorum]
 
-// ClientTool makes a tool that somebody outside runs: a browser, another service, a person. In gives the arguments' JSON
-// Schema as in [Func], Out that of the result, which a submission is checked against. A call of it suspends the run; see
-// [PendingCall].
+// ClientTool makes a tool that a client runs: a browser, another service, a person. In gives the arguments' JSON
+// Schema as in [Func], Out that of the result, which a submission is checked against. A call of it suspends the run;
+// see [PendingCall].
 func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}
 	t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
@@ -46,16 +46,16 @@ func RawClientTool(name, description string, inputSchema, resultSchema json.RawM
 	return t.with(opts)
 }
 
-// RequireApproval lets the tool run only once somebody has approved the call. Until then the run is suspended.
+// RequireApproval lets the tool run only once a reviewer has approved the call. Until then the run is suspended.
 func RequireApproval() ToolOption {
 	return func(t *Tool) {
 		t.require(func(context.Context, *Call, json.RawMessage) (bool, error) { return true, nil })
 	}
 }
 
-// RequireApprovalIf requires approval of the calls for which a function of the arguments says so. In must be that of the
-// tool. An error or a panic of the function means that approval is needed. A tool takes one of RequireApproval and
-// RequireApprovalIf, once.
+// RequireApprovalIf requires approval of the calls for which a function of the arguments says so. In must be that of
+// the tool. An error or a panic of the function means that approval is needed. A tool takes one of RequireApproval
+// and RequireApprovalIf, once.
 func RequireApprovalIf[In any](needed func(ctx context.Context, call *Call, in In) (bool, error)) ToolOption {
 	return func(t *Tool) {
 		t.require(func(ctx context.Context, call *Call, input json.RawMessage) (bool, error) {
@@ -133,8 +133,8 @@ func (t *Tool) validateWait() error {
 	return nil
 }
 
-// CheckValue returns an ErrInvalid error about a field, with every violation in Details, if a value does not satisfy the
-// call's schema.
+// CheckValue returns an ErrInvalid error about a field, with every violation in Details, if a value does not satisfy
+// the call's schema.
 func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 	if len(c.Schema) == 0 {
 		return nil
