@@ -207,39 +207,9 @@ func (r *Runs) stamp(list []cairn.Message, runID string) []cairn.Message {
 func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	row := l.Row
 	l.LogLast = max(l.LogLast, in.LogLast)
-	if in.Agent == "" {
-		in.Agent = row.Agent
-	}
-	if row.ParentID != "" && !in.Child {
-		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
-	}
-	if in.Agent != row.Agent {
-		return cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
-	}
-	a, err := r.agentOf(&in)
+	a, crashed, err := r.admit(ctx, l, &in)
 	if err != nil {
 		return err
-	}
-	if a.State != nil && !l.Checked {
-		if err := r.checkState(ctx, a, l.Doc.Raw()); err != nil {
-			return cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
-		}
-		l.Checked = true
-	}
-	crashed := row.Crashed(row.AsOf)
-	if crashed {
-		if err := r.Kept(ctx, row); err != nil {
-			return err
-		}
-	}
-	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
-		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
-	}
-	if err := r.allowed(ctx, row, in.Kind, crashed); err != nil {
-		return err
-	}
-	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
-		return &DiedError{SessionID: row.ID}
 	}
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
@@ -271,13 +241,65 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	l.Append(c.Messages)
 	l.Wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
+	r.closePast(ctx, a, l, row, c, crashed)
+	r.started(ctx, a, l, c.StartRun, in.Hooks)
+	for _, ev := range journal.Results(0, withdrawn) {
+		l.Emit.Event(ev)
+	}
+	return nil
+}
+
+// admit checks that a run may begin on a session in memory, and returns the agent that it is to have and whether the
+// last run's process has died.
+func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cairn.Agent, crashed bool, err error) {
+	row := l.Row
+	if in.Agent == "" {
+		in.Agent = row.Agent
+	}
+	if row.ParentID != "" && !in.Child {
+		return nil, false, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
+	}
+	if in.Agent != row.Agent {
+		return nil, false, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
+	}
+	a, err = r.agentOf(in)
+	if err != nil {
+		return nil, false, err
+	}
+	if a.State != nil && !l.Checked {
+		if err := r.checkState(ctx, a, l.Doc.Raw()); err != nil {
+			return nil, false, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+		}
+		l.Checked = true
+	}
+	crashed = row.Crashed(row.AsOf)
+	if crashed {
+		if err := r.Kept(ctx, row); err != nil {
+			return nil, false, err
+		}
+	}
+	if in.Paused && row.Status != cairn.SessionPaused && !crashed {
+		return nil, false, store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+	}
+	if err := r.allowed(ctx, row, in.Kind, crashed); err != nil {
+		return nil, false, err
+	}
+	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
+		return nil, false, &DiedError{SessionID: row.ID}
+	}
+	return a, crashed, nil
+}
+
+// closePast closes what the runs before one that has begun left behind: marks that the log lacks, and sub-agents that no
+// run waits for any more. row is the session as it was before. What fails here readers and workers do later.
+func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, row *cairn.Session, c *store.Commit, crashed bool) {
 	if l.Untold {
 		if err := r.tellTree(ctx, a, row); err != nil {
 			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 		l.Untold = false
 	}
-	if crashed || row.SuspendedStep != "" && in.Kind != cairn.RunResume {
+	if crashed || row.SuspendedStep != "" && c.StartRun.Kind != cairn.RunResume {
 		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
 		// that waits for sub-agents that were ended.
 		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
@@ -287,6 +309,7 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	if crashed { // only now is the dead process fenced off, should it still live
 		p := pastOf(row, c.EndRun)
 		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
+		var err error
 		if row.Step == 0 { // it may have died before it told of those before it
 			err = r.tellEnds(ctx, l.Row, row.Turn-1)
 		}
@@ -297,11 +320,6 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 			r.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
-	r.started(ctx, a, l, c.StartRun, in.Hooks)
-	for _, ev := range journal.Results(0, withdrawn) {
-		l.Emit.Event(ev)
-	}
-	return nil
 }
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.

@@ -6,25 +6,6 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// RequestStop makes a run stop at once if this process drives it.
-func (c *Cache) RequestStop(id string, stop cairn.Stop) {
-	c.early.put(stop)
-	for _, l := range c.working(id) {
-		l.RequestStop(stop)
-	}
-}
-
-// Expect has stop requests for a run be kept that this process is about to have in memory. The function that it returns
-// hands them on, and is called when that is so, or will not be.
-func (c *Cache) Expect(id, run string) (arrived func()) {
-	c.early.expect(run)
-	return func() {
-		if stop := c.early.take(run); stop != nil {
-			c.RequestStop(id, *stop)
-		}
-	}
-}
-
 // early keeps stop requests that come before what they are to stop.
 type early struct {
 	mu   sync.Mutex

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // Outcome is what a step comes to: the messages it adds, the state it changes, and whether the run ends with it.
@@ -147,4 +149,20 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
 	return l.Fold(out, &f.Writes)
+}
+
+// Remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may
+// have become an error since the tool ran, if what a hook wrote for it did not fit.
+func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
+	f := c.Result
+	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache == nil {
+		return 0
+	}
+	key, _ := ResultKey(c)
+	if f.Hit {
+		l.Results.use(key, now)
+		return 1
+	}
+	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, define.CachedResults(a), now)
+	return 0
 }

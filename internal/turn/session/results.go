@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -152,20 +150,4 @@ func (r *Results) clone() Results {
 func ResultKey(c *step.Call) (key string, ok bool) {
 	args, err := ops.Canonical(c.Input())
 	return ids.Derive("result", c.Use.Tool, string(args)), err == nil
-}
-
-// Remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may
-// have become an error since the tool ran, if what a hook wrote for it did not fit.
-func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
-	f := c.Result
-	if !f.Hit && f.Made.IsZero() || f.Result.IsError || c.Tool == nil || c.Tool.Cache == nil {
-		return 0
-	}
-	key, _ := ResultKey(c)
-	if f.Hit {
-		l.Results.use(key, now)
-		return 1
-	}
-	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, define.CachedResults(a), now)
-	return 0
 }
