@@ -24,14 +24,14 @@ func ExampleEngine_Submit() {
 	agent := &cairn.Agent{Name: "support", Model: model, Tools: []cairn.Tool{pay}}
 	st := memstore.New(nil)
 
-	// One process: the run ends as soon as somebody has to decide. Nothing of it stays in memory.
+	// One process: the run ends as soon as a person must decide. Nothing of it stays in memory.
 	one, _ := engine.New(st, []*cairn.Agent{agent}, nil)
 	run, _ := one.Execute(ctx, "session-1", "support", cairn.Text("Order 42 arrived broken."))
 	res, _ := run.Wait(ctx)
 	fmt.Println(res.Status, res.Suspended.Calls[0].Tool)
 	one.Close(ctx)
 
-	// Another one, days later: a person approves, of half the sum, and the step goes on where it stood.
+	// Another one, days later: a person approves, of half the sum, and the step resumes.
 	two, _ := engine.New(st, []*cairn.Agent{agent}, nil)
 	answer := cairn.Approve(res.Suspended.Calls[0]).WithInput(payment{42, 4950}).By("ann")
 	receipt, _ := two.Submit(ctx, "session-1", answer)

@@ -28,7 +28,7 @@ type RefundInput struct {
 }
 
 func refund(ctx context.Context, call *cairn.Call, in RefundInput) (string, error) {
-	// call.IdempotencyKey() is the same when the call is tried again: pass it to the payment service.
+	// call.IdempotencyKey() is the same when the call is retried: pass it to the payment service.
 	err := cairn.UpdateState(call, func(s *Orders) { s.Refunded = append(s.Refunded, in.Order) })
 	return fmt.Sprintf("order %d refunded", in.Order), err
 }
