@@ -56,7 +56,8 @@ func nothingLost(h *History) error {
 	return nil
 }
 
-// endedAgain reports whether a run that was seen suspended may have been stopped by a process that died before it could say so.
+// endedAgain reports whether a run that was seen suspended may have been stopped by a process that died before it could
+// record that.
 func endedAgain(seen string, is cairn.RunStatus) bool {
 	return cairn.RunStatus(seen).Suspends() && is == cairn.RunInterrupted
 }
@@ -108,7 +109,7 @@ func nothingCommittedAgain(h *History) error {
 }
 
 // stagedFirst finds replies and results of sessions with the durability PerTool that the process which got them
-// committed without having staged them. Of a run that is stopped nothing is staged any more.
+// committed without staging them. Nothing of a stopped run is staged.
 func stagedFirst(h *History) error {
 	if !strings.HasPrefix(h.Session.Agent, "per-tool") {
 		return nil
@@ -143,12 +144,12 @@ func stagedFirst(h *History) error {
 }
 
 // nothingStagedAgain finds model calls for replies that were staged before, and tools started for calls whose result
-// was, unless what was staged has been dropped.
+// was, unless the staged pieces have been dropped.
 func nothingStagedAgain(h *History) error {
 	replies, results := map[string]record{}, map[string]record{}
 	keys := map[string]string{} // by call
 	leases := leases{}
-	floor := int64(0) // what was staged under earlier leases has been dropped
+	floor := int64(0) // pieces staged under earlier leases have been dropped
 	dropped := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
 		leases.note(r)
@@ -164,7 +165,7 @@ func nothingStagedAgain(h *History) error {
 				continue
 			}
 			for _, d := range r.Digests {
-				if strings.HasPrefix(h.Session.Agent, "per-") { // else steps before it may have to be done again
+				if strings.HasPrefix(h.Session.Agent, "per-") { // otherwise earlier steps may have to be repeated
 					replies[d] = r
 				}
 			}
@@ -188,8 +189,9 @@ func nothingStagedAgain(h *History) error {
 	return nil
 }
 
-// leases is under which lease each process began the last run that it may still be at work on. One that takes over or
-// stops a dead run may have driven that itself, and not have noticed yet that it lost it. One that a host lets go on has
+// leases holds the lease under which each process began the last run that it may still drive. A process that takes over
+// or stops a dead run may have driven that run itself without noticing yet that it lost it. A process that a host lets
+// resume has taken no lease.
 // taken no lease.
 type leases map[string]int64
 
@@ -200,6 +202,6 @@ func (l leases) note(r record) {
 	}
 }
 
-// late reports whether what a process does is no fault although something was acknowledged before: it drives the
-// session under an older lease and has not noticed yet that it lost it. What it does has no effect.
+// late reports whether an act of a process is no fault although something was acknowledged before: it drives the
+// session under an older lease and has not noticed yet that it lost it. Its act has no effect.
 func (l leases) late(r, before record) bool { return l[r.Process] < before.Token }

@@ -24,7 +24,7 @@ type entry struct {
 	N    int    `json:"n"`
 }
 
-// amount is what the tools take, receipt what they answer: the total they wrote.
+// amount is the tools' input, receipt their result: the total after their write.
 type amount struct {
 	N int `json:"n"`
 }
@@ -34,7 +34,7 @@ type receipt struct {
 	Total int `json:"total"`
 }
 
-// task is what a sub-agent's tool takes, message what the tools take through which companions are spoken to.
+// task is the input of a sub-agent's tool, message that of the companion tools.
 type task struct {
 	Input string `json:"input"`
 }
@@ -45,7 +45,7 @@ type message struct {
 	Message string `json:"message,omitempty"`
 }
 
-// The tools. Each adds to the ledger but toolFail and those that somebody outside runs.
+// The tools. Each adds to the ledger but toolFail and client tools.
 const (
 	toolAdd   = "add"
 	toolNote  = "note"  // also adds a context row
@@ -53,19 +53,19 @@ const (
 	toolFail  = "fail"  // is an error
 	toolClose = "close" // ends the turn
 
-	toolPay     = "pay"      // once somebody has approved it
-	toolPaySoon = "pay_soon" // if somebody approves it soon
-	toolPayIf   = "pay_if"   // odd amounts once somebody has approved them
+	toolPay     = "pay"      // once approved
+	toolPaySoon = "pay_soon" // if approved soon
+	toolPayIf   = "pay_if"   // odd amounts once approved
 	toolVote    = "vote"     // once most of the voters have approved it
 
-	toolAsk     = "ask" // somebody outside runs it
+	toolAsk     = "ask" // a client runs it
 	toolAskSoon = "ask_soon"
 )
 
 // voters decide together about the calls of toolVote.
 var voters = []string{"ann", "bob", "cy"}
 
-// soon is how long the tools that do not wait for ever do.
+// soon is the deadline of the tools that have one.
 const soon = 100 * time.Millisecond
 
 // kind is a kind of agent.
@@ -74,14 +74,13 @@ type kind struct {
 	durability cairn.Durability
 	typed      bool // has a typed output
 	longest    int  // steps of a turn
-	// waits says that the agent has tools that wait for people.
+	// waits is set for agents with tools that need people.
 	waits bool
-	// consults names its sub-agent; mate and scout name its companions, for one of whom it waits while the other works by
-	// itself.
+	// consults names its sub-agent; mate names its blocking companion, scout its non-blocking one.
 	consults, mate, scout string
 }
 
-// kinds are those of roots: some on their own, some with people and a family.
+// kinds are those of roots: some without children, some with people and a family.
 var kinds = []*kind{
 	{name: "per-step", durability: cairn.PerStep, longest: 5},
 	{name: "per-step-typed", durability: cairn.PerStep, longest: 5, typed: true},
@@ -149,7 +148,7 @@ func (k *kind) draw(rng *rand.Rand) use {
 func actors(j *journal) []*cairn.Agent {
 	made := map[string]*cairn.Agent{}
 	var list []*cairn.Agent
-	for _, k := range slices.Concat(relatives, kinds) { // whoever is consulted comes first
+	for _, k := range slices.Concat(relatives, kinds) { // children come before their parents
 		a := &cairn.Agent{
 			Name: k.name, Durability: k.durability, State: cairn.StateOf(ledger{}), Model: newModel(j, k),
 			Retry: &cairn.RetryPolicy{First: time.Millisecond},

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// clerk answers calls that wait, in good order and in bad. Only one goroutine uses it.
+// clerk answers pending calls, correctly and incorrectly. Only one goroutine uses it.
 type clerk struct {
 	name    string
 	eng     *engine.Engine
@@ -23,7 +23,7 @@ type clerk struct {
 	answers int // so far
 }
 
-// serve goes through the inbox again and again, and now and then through the calls of some sessions that are closed.
+// serve pages through the inbox repeatedly, and now and then through the closed calls of some sessions.
 func (c *clerk) serve(ctx context.Context, sessions []string) error {
 	for {
 		q := store.CallQuery{Limit: 50}
@@ -49,7 +49,7 @@ func (c *clerk) serve(ctx context.Context, sessions []string) error {
 	}
 }
 
-// clear answers everything that waits.
+// clear answers every pending call.
 func (c *clerk) clear(ctx context.Context) error {
 	calls, err := pages(func(q store.PageQuery) (store.Page[cairn.PendingCall], error) {
 		return c.eng.Inbox(ctx, store.CallQuery{Cursor: q.Cursor})
@@ -62,11 +62,11 @@ func (c *clerk) clear(ctx context.Context) error {
 	return err
 }
 
-// handle does something with a call: mostly it answers it.
+// handle acts on a call: mostly it answers it.
 func (c *clerk) handle(ctx context.Context, call *cairn.PendingCall) error {
 	s := c.draw(call)
 	switch c.rng.IntN(8) {
-	case 0: // somebody else does at the same time
+	case 0: // another clerk acts at the same time
 		other := c.draw(call)
 		var second error
 		var both sync.WaitGroup
@@ -89,7 +89,7 @@ func (c *clerk) handle(ctx context.Context, call *cairn.PendingCall) error {
 	return err
 }
 
-// draw draws an answer that fits the call. Its reviewer tells it from all others, but where several decide together.
+// draw draws an answer that fits the call. Its reviewer is unique, except where several decide together.
 func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
 	c.answers++
 	by := fmt.Sprintf("%s-%d", c.name, c.answers)
@@ -112,7 +112,7 @@ func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
 	return s.By(by)
 }
 
-// submit gives an answer and notes what became of it.
+// submit submits an answer and records the outcome.
 func (c *clerk) submit(ctx context.Context, call *cairn.PendingCall, s cairn.Submission) (cairn.Receipt, error) {
 	receipt, err := c.eng.Submit(ctx, call.RootID, s)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *clerk) submit(ctx context.Context, call *cairn.PendingCall, s cairn.Sub
 	return receipt, nil
 }
 
-// mistake submits what does not fit the call.
+// mistake submits an answer that does not fit the call.
 func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
 	right := c.draw(call)
 	wrong := right
@@ -152,7 +152,7 @@ func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
 	return expected(err)
 }
 
-// expected returns an error unless it says that the call is not, or no longer, to be answered like this.
+// expected returns the error unless it says that the call cannot, or no longer, be answered like this.
 func expected(err error) error {
 	if errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrClaimed) || contended(err) {
 		return nil

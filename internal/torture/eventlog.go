@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// eventsContiguous finds gaps in a tree's log, events of strangers, and sessions that are ahead of their log.
+// eventsContiguous finds gaps in a tree's log, events of other trees, and sessions that are ahead of their log.
 func eventsContiguous(t *Tree) error {
 	runs := map[string]string{} // session by run
 	for _, h := range t.Sessions {
@@ -32,11 +32,11 @@ func eventsContiguous(t *Tree) error {
 	return nil
 }
 
-// reader shows a log as a user interface does: it drops what is taken back, and keeps what was committed.
+// reader shows a log as a user interface does: it drops discarded steps and keeps committed ones.
 type reader struct {
 	open map[string]*shown // by step id
 	kept map[string]*shown
-	// closed are the results of calls that were withdrawn, which no step tells, and how often they are told.
+	// closed counts the results of cancelled calls, which belong to no step.
 	closed map[string]int
 }
 
@@ -84,7 +84,7 @@ func (r *reader) read(ev *cairn.Event) error {
 	return nil
 }
 
-// toldOf is how a result of the transcript reads in the log.
+// toldOf renders a result of the transcript for comparison with the log.
 func toldOf(r *cairn.ToolResult) string {
 	if r.Private {
 		return told(r.CallID, json.RawMessage(define.PrivateError), r.IsError)
@@ -92,13 +92,13 @@ func toldOf(r *cairn.ToolResult) string {
 	return told(r.CallID, r.Output, r.IsError)
 }
 
-// told is how a result reads, in the log as in the transcript.
+// told renders a result, from the log or the transcript.
 func told(call string, output json.RawMessage, isError bool) string {
 	return fmt.Sprintf("%s: %s %t", call, compact(output), isError)
 }
 
-// replayEqualsLive finds steps of which the log tells something else than the transcript, or more than once, or that it
-// takes back although they were committed.
+// replayEqualsLive finds steps whose events differ from the transcript, are repeated, or are discarded although the
+// step was committed.
 func replayEqualsLive(h *History) error {
 	r := reader{open: map[string]*shown{}, kept: map[string]*shown{}, closed: map[string]int{}}
 	for i := range h.Events {
@@ -118,7 +118,7 @@ func replayEqualsLive(h *History) error {
 		if t.resumes && t.count(h.committedSteps(t.run)) > 0 {
 			delete(r.kept, stepID(t.run.ID, 1)) // it may have added nothing
 		}
-		if stopped(t.run) { // before the step said anything
+		if stopped(t.run) { // before the step had a reply
 			delete(r.open, stepID(t.run.ID, t.run.Steps+1))
 		}
 		for _, m := range t.withdrawn {
@@ -167,8 +167,8 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 	return nil
 }
 
-// marksOnce finds runs that begin or end twice in the log, or before they do; ends that it does not tell; and commits
-// that it tells twice. A run that waited and was stopped then ends once more.
+// marksOnce finds runs that begin or end twice in the log, or end before they begin; ends that are not published; and
+// commits that are published twice. A suspended run that was stopped ends once more.
 func marksOnce(h *History) error {
 	starts, waits, ends, commits := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range h.Events {
@@ -213,7 +213,7 @@ func marksOnce(h *History) error {
 	return nil
 }
 
-// patchesFolded finds a log whose state patches, without those that were taken back, do not lead to the state.
+// patchesFolded finds a log whose state patches, without discarded ones, do not lead to the state.
 func patchesFolded(h *History) error {
 	if !h.Settled {
 		return nil // the marks of what was committed are not complete

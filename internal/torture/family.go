@@ -9,10 +9,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// talks reports whether a tool is one through which the agent talks to companions.
+// talks reports whether a tool is one of the companion tools.
 func (k *kind) talks(tool string) bool { return k.mate != "" && strings.HasPrefix(tool, "companion__") }
 
-// callsOf returns, by child, the calls of their parents that consulted it, as the log tells.
+// callsOf returns, by child, the calls of parents that consulted it, according to the log.
 func (t *Tree) callsOf() map[string][]*cairn.Event {
 	list := map[string][]*cairn.Event{}
 	for i := range t.Events {
@@ -31,8 +31,8 @@ func (h *History) awaits(child string) bool {
 	return h.Runs[len(h.Runs)-1].Suspended.Awaits(child)
 }
 
-// childrenBelong finds sessions that nobody consulted, that were begun by more than one call though they are nobody's
-// companion, or that are in another tree than their parent.
+// childrenBelong finds sessions that no call consulted, sub-agents begun by more than one call, and children in another
+// tree than their parent.
 func childrenBelong(t *Tree) error {
 	calls := t.callsOf()
 	root := t.Sessions[0].Session.ID
@@ -55,8 +55,8 @@ func childrenBelong(t *Tree) error {
 	return nil
 }
 
-// nobodyWaitsInVain finds sub-agents that are not at their end although nobody waits for what they say. Companions go on
-// by themselves.
+// nobodyWaitsInVain finds orphans: sub-agents that have not ended although their parent does not wait for them.
+// Companions may outlive a call.
 func nobodyWaitsInVain(t *Tree) error {
 	if !t.Settled {
 		return nil
@@ -73,7 +73,7 @@ func nobodyWaitsInVain(t *Tree) error {
 	return nil
 }
 
-// childrenHeard finds results of sub-agents that are not what their sessions came to.
+// childrenHeard finds results of sub-agents that are not the outcomes of their sessions.
 func childrenHeard(t *Tree) error {
 	children := map[string]*History{} // by call
 	for id, list := range t.callsOf() {
@@ -106,7 +106,7 @@ func childrenHeard(t *Tree) error {
 	return nil
 }
 
-// nobodyStuck finds sessions that are neither at their end nor wait for anybody who can still answer.
+// nobodyStuck finds sessions that have neither ended nor have a call that can still be answered.
 func nobodyStuck(t *Tree) error {
 	if !t.Settled {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// tale tells what happens in a session, in which everything goes well.
+// tale plays a session in which everything goes well.
 type tale struct {
 	*testing.T
 	eng   *engine.Engine
@@ -41,7 +41,7 @@ func (s *tale) ends(run *engine.Run, status cairn.RunStatus) {
 	}
 }
 
-// goesOn resumes the session, which comes to an end.
+// goesOn resumes the session, which completes.
 func (s *tale) goesOn() {
 	s.Helper()
 	run, err := s.eng.Resume(s.Context(), s.id)
@@ -72,9 +72,9 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 	return func(c cairn.CallRef) cairn.Submission { return cairn.Answer(c, amount{n}).By(by) }
 }
 
-// soundFamily returns the tree of a session in which everything happens that can happen to a call: what is asked is
-// answered in each way, in time and late, withdrawn by the next turn, or still open; sub-agents and companions are
-// consulted and wait; and turns are queued.
+// soundFamily returns the tree of a session in which everything happens that can happen to a call: calls are answered
+// in each way, in time and late, cancelled by the next turn, or still pending; sub-agents and companions are consulted
+// and suspended; and turns are queued.
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
@@ -125,7 +125,7 @@ func soundFamily(t *testing.T) *Tree {
 			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.BusyEnqueue)))
 		}
 	}
-	s.ends(s.say("add"), cairn.RunCompleted) // in place of the wait
+	s.ends(s.say("add"), cairn.RunCompleted) // in place of the suspended run
 	s.ends(queued[0], cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.goesOn()
@@ -143,7 +143,7 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 	}
 }
 
-// call returns the first call of a tool that has come so far, with its session.
+// call returns the first call of a tool with that status and decision, and its session.
 func (t *Tree) call(tool string, status cairn.CallStatus, kind cairn.DecisionKind) (*History, *cairn.PendingCall) {
 	for _, h := range t.Sessions {
 		for i := range h.Calls {
@@ -168,7 +168,7 @@ func (h *History) told(call string) (*cairn.Message, *cairn.ToolResult) {
 	panic("no result of call " + call)
 }
 
-// onCall is a damage to the first call of a tool that has come so far.
+// onCall is a damage to the first call of a tool with that status and decision.
 func onCall(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*History, *cairn.PendingCall)) func(*Tree) {
 	return func(t *Tree) { damage(t.call(tool, status, kind)) }
 }
@@ -202,23 +202,23 @@ func (h *History) queued() (list []int) {
 	return list
 }
 
-// late returns the index of the row that tells of a late answer.
+// late returns the index of the context row of a late answer.
 func (h *History) late() int {
 	return slices.IndexFunc(h.Messages, func(m cairn.Message) bool { return isLate(&m) })
 }
 
-// withdrawal returns the index of the event that tells of the first call that was withdrawn.
+// withdrawal returns the index of the event of the first cancelled call.
 func (h *History) withdrawal() int {
 	i := slices.IndexFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Status == cairn.CallDropped })
 	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventToolEnd && ev.CallID == h.Calls[i].ID })
 }
 
-// waitEnd returns the index of the first event that tells that a run waits.
+// waitEnd returns the index of the first event of a suspension.
 func (h *History) waitEnd() int {
 	return slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.Status.Suspends() })
 }
 
-// begun returns the event with which a session was begun.
+// begun returns the event that began a child's session.
 func (t *Tree) begun(child *History) *cairn.Event {
 	i := slices.IndexFunc(t.Events, func(ev cairn.Event) bool {
 		return ev.Type == cairn.EventSubagentStart && ev.ChildID == child.Session.ID
@@ -226,7 +226,7 @@ func (t *Tree) begun(child *History) *cairn.Event {
 	return &t.Events[i]
 }
 
-// suspended returns what the last run waits for.
+// suspended returns what the last run is suspended for.
 func (h *History) suspended() *cairn.Suspension { return h.Runs[len(h.Runs)-1].Suspended }
 
 // familyDamages are ways to make each invariant fail that has to do with people and families.
@@ -279,7 +279,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 		}),
 		"in a child": onCall(toolPay, cairn.CallSettled, cairn.DecisionApproved, func(_ *History, c *cairn.PendingCall) { c.Answer.Kind = cairn.DecisionDenied }),
 	},
-	"late answers are told once": {
+	"late answers reach the model once": {
 		"not told":   onRoot(func(h *History) { h.drop(h.late(), 1) }),
 		"told twice": onRoot(func(h *History) { h.Messages = append(h.Messages, h.Messages[h.late()]) }),
 		"of nobody":  onRoot(func(h *History) { h.Messages[h.late()].ID = "answer_other" }),
@@ -290,7 +290,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 			c.Trail = append(c.Trail, c.Trail[len(c.Trail)-1])
 		}),
 	},
-	"open calls are what the session waits for": {
+	"open calls are what the session is suspended for": {
 		"one too few":      onRoot(func(h *History) { h.Session.OpenCalls-- }),
 		"one too many":     onRoot(func(h *History) { h.suspended().Children = nil }),
 		"another step":     onRoot(func(h *History) { h.Session.SuspendedStep = "other" }),

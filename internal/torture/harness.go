@@ -22,12 +22,12 @@ import (
 const (
 	// drivers and clerks are how many processes of either sort live at once.
 	drivers, clerks = 3, 1
-	// roundOf is how many processes a round has. A round's sessions are its own, so that a check need not read ever longer
-	// ones. What is left of them is for the workers of later processes.
+	// roundOf is the number of processes in a round. Each round has its own sessions, so that checks read bounded
+	// histories. Workers of later processes complete what a round left.
 	roundOf = 24
-	// longLease is the lease of some processes that are told to end: nobody must have to wait until it has run out.
+	// longLease is the lease of some processes that get SIGTERM: no process should have to wait for it to lapse.
 	longLease = 3 * time.Second
-	// settleWithin is how long bringing everything to its end may take.
+	// settleWithin bounds the time to bring everything to its end.
 	settleWithin = 5 * time.Minute
 )
 
@@ -41,18 +41,18 @@ type harness struct {
 	rng  *rand.Rand
 
 	lives    int           // processes started
-	checking time.Duration // how long the checks between the rounds took
+	checking time.Duration // time of the checks between the rounds
 	groups   [][]string    // sessions, by round
 	watch    *watch
 
 	mu      sync.Mutex
-	started []time.Duration // how long processes took to be ready
+	started []time.Duration // start times of processes
 	stops   map[string]stop // by process
 	moments map[string]int  // stops by moment
 
 	journal map[string][]record        // by session
 	written map[string]map[string]bool // sessions that were committed to, by root
-	read    int64                      // how much of the file
+	read    int64                      // bytes of the file
 	tally   tally
 }
 
@@ -61,7 +61,7 @@ func newHarness(t *testing.T, host Host, open Open, dir string, seed uint64) *ha
 		moments: map[string]int{}, journal: map[string][]record{}, written: map[string]map[string]bool{}}
 }
 
-// torture stops so many processes at least, and the server so many times in a soak, until a time, and says what came of it.
+// torture stops at least so many processes, and in a soak the server so many times, until a time, and logs the outcome.
 func (h *harness) torture(least, serverLeast int, until time.Time) {
 	st, err := h.open(h.dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *harness) torture(least, serverLeast int, until time.Time) {
 	h.report(stopped, int(server.n.Load()))
 }
 
-// stopped is how many processes were.
+// stopped is the number of stopped processes.
 func (h *harness) stopped() int {
 	n := 0
 	for _, s := range h.stops {
@@ -106,8 +106,8 @@ func (h *harness) stopped() int {
 	return n
 }
 
-// idle is how long a session may be active while nobody has its lease: the lease's time, the time between two looks of a
-// worker, and what a busy machine and the death of those workers that took it on cost.
+// idle bounds the time for which a session may be active without a lease: the lease's time, a worker's poll interval,
+// and the cost of a busy machine and of the death of workers that claimed it.
 func (h *harness) idle() time.Duration {
 	if h.host.Defaults {
 		return 3 * time.Minute
@@ -115,10 +115,10 @@ func (h *harness) idle() time.Duration {
 	return time.Minute
 }
 
-// tally is what a run of the test has seen in the end.
+// tally counts what a run of the test has seen.
 type tally struct {
 	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver, queued int
-	calls                                                                                        map[string]int // by what became of them
+	calls                                                                                        map[string]int // by outcome
 }
 
 func (n tally) String() string {
@@ -128,10 +128,10 @@ func (n tally) String() string {
 		n.events, n.discarded, counts)
 }
 
-// median returns the middle one of some times.
+// median returns the median of some times.
 func median(list []time.Duration) time.Duration { return quantile(list, 0.5) }
 
-// quantile returns the time that a share of some times are not above.
+// quantile returns the time that a share of some times do not exceed.
 func quantile(list []time.Duration, share float64) time.Duration {
 	if len(list) == 0 {
 		return 0
@@ -144,7 +144,7 @@ func counts(by map[string]int) string {
 	return join(slices.Sorted(maps.Keys(by)), func(k string) string { return fmt.Sprintf("%s %d", k, by[k]) })
 }
 
-// round stops some processes, some at once and one after the other, most of which drive sessions that nobody has seen yet.
+// round stops some processes, some at the same time and some in sequence, most of which drive new sessions.
 func (h *harness) round(stops int) {
 	h.t.Helper()
 	var group []string
@@ -189,8 +189,8 @@ func (h *harness) round(stops int) {
 	}
 }
 
-// calm lets a process that nobody stops take on what those of a round have left. Else a machine that is too slow for the
-// stops would have ever more to take on.
+// calm lets a process that is not stopped take over the runs of a round. Otherwise a machine that is too slow for the
+// stops would accumulate ever more of them.
 func (h *harness) calm() {
 	h.t.Helper()
 	o := h.undisturbed(strconv.Itoa(h.lives) + "z")
@@ -211,7 +211,7 @@ func (h *harness) calm() {
 	within, cancel := context.WithTimeout(h.t.Context(), time.Second)
 	defer cancel()
 	err = leave(within)
-	if within.Err() != nil { // it has let go of runs, as it was to
+	if within.Err() != nil { // it has released runs, as it should
 		err = nil
 	}
 	h.stops[o.Name] = stop{at: at, how: byClose}
@@ -229,13 +229,13 @@ func (h *harness) undisturbed(name string) order {
 	return o
 }
 
-// life is one process to come.
+// life is the plan of one process.
 type life struct {
 	order order
 	plan  plan
 }
 
-// plan draws what a process is to do and how it ends.
+// plan draws what a process does and how it ends.
 func (h *harness) plan(group []string, clerk bool) life {
 	h.lives++
 	p, lease := newPlan(h.rng), between(h.rng, 100, 200)
@@ -254,7 +254,7 @@ func (h *harness) plan(group []string, clerk bool) life {
 	return life{o, p}
 }
 
-// live starts a process, stops it, and asks the store what needs a worker.
+// live starts a process, stops it, and checks that the store lists what needs a worker.
 func (h *harness) live(l life, since time.Time) {
 	v := startVictim(h.t, &l.order)
 	if err := v.stop(l.plan); err != nil {
@@ -271,7 +271,7 @@ func (h *harness) live(l life, since time.Time) {
 	for _, err := range h.watch.ask(h.t.Context(), since) {
 		h.t.Errorf("after process %s had ended (%s): %v", v.name, l.plan.end, err)
 	}
-	// A process whose lease is short may take it for lost when it is just being renewed.
+	// A process with a short lease may believe it lost while it is being renewed.
 	if pid := v.cmd.Process.Pid; l.plan.end == byTerm && !l.plan.fromStart && h.host.Server == nil && h.host.alone && l.order.LeaseTTL >= longLease {
 		if err := h.watch.left(h.t.Context(), pid); err != nil {
 			h.t.Errorf("process %s was told to end: %v", v.name, err)
@@ -287,8 +287,7 @@ func (h *harness) inspect() {
 	h.check(h.watch.st, h.groups[max(0, len(h.groups)-2):], false, false)
 }
 
-// finish has everything brought to an end or a wait, and then answered until nothing waits any more, and checks all of it
-// each time.
+// finish has every run ended or suspended, then answers until no call is pending, and checks everything each time.
 func (h *harness) finish() {
 	h.t.Helper()
 	o := h.undisturbed("last")
@@ -316,13 +315,13 @@ func (h *harness) finish() {
 	}
 }
 
-// settle works until nothing is due, and no log lacks the end of its session's last run. With a clerk it goes on until
-// everything that waits has been answered.
+// settle works until nothing is due, and every log has the end of its session's last run. With a clerk it works until
+// every pending call has been answered.
 func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	rows, err := quiet(ctx, st, eng, answer)
-	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline has passed, or a turn was queued, as the worker stopped
+	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline passed, or a turn was queued, while the worker stopped
 		rows, err = quiet(ctx, st, eng, answer)
 	}
 	if err != nil {
@@ -330,7 +329,7 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	}
 	errs := make([]error, len(rows))
 	var following sync.WaitGroup
-	turns := make(chan struct{}, 256) // a process has so many connections
+	turns := make(chan struct{}, 256) // a process has a limited number of connections
 	for i := range rows {
 		turns <- struct{}{}
 		following.Go(func() {
@@ -342,13 +341,13 @@ func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *cle
 	return errors.Join(errs...)
 }
 
-// atWork reports whether a session is driven, or will be as soon as a worker looks.
+// atWork reports whether a session is driven, or will be once a worker polls.
 func atWork(row cairn.Session) bool {
 	return row.Status == cairn.SessionActive || row.Queued > 0 && row.Status != cairn.SessionPaused
 }
 
-// quiet works until no session is active, nothing is due and, with a clerk, nothing waits. It returns all sessions as they are
-// once the worker has stopped.
+// quiet works until no session is active, nothing is due and, with a clerk, no call is pending. It returns all sessions
+// as they are once the worker has stopped.
 func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) ([]cairn.Session, error) {
 	work, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
@@ -392,7 +391,7 @@ func awaitQuiet(ctx context.Context, st store.Store, answer *clerk) error {
 	}
 }
 
-// followToEnd reads what a session's log says after its last run began, until it tells the end of that.
+// followToEnd follows a session's log from the beginning of its last run to that run's end.
 func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *cairn.Session) error {
 	run, err := store.FindRun(ctx, st, row.ID, row.RunID)
 	if err != nil {
@@ -494,8 +493,8 @@ func (n *tally) add(t *Tree) {
 	}
 }
 
-// tail shows the last events of a tree and those of which an error tells, and the last records of the sessions that it
-// names, for whoever has to find out what went wrong.
+// tail shows the last events of a tree, those that an error names, and the last records of the sessions that it names,
+// for debugging.
 func (t *Tree) tail(about error) string {
 	const most = 100
 	var b strings.Builder

@@ -11,20 +11,20 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Tree is what is left of a session and the sub-agents and companions below it.
+// Tree is what remains of a session and the sub-agents and companions below it.
 type Tree struct {
 	// Sessions are the root and then those below it, parents before their children.
 	Sessions []*History
 	// Events are the log that all of them write to.
 	Events []cairn.Event
-	// Settled says that nobody is at work in the tree and its log was completed. A tree that is not settled is one that dead
-	// processes left: a run may be open, and the last events may be missing.
+	// Settled is set if no process drives the tree and its log was completed. Dead processes leave a tree that is not
+	// settled: a run may be open, and the last events may be missing.
 	Settled bool
-	// Answered says that moreover everything was answered until no session waited any more.
+	// Answered is set if, moreover, everything was answered until no session was suspended.
 	Answered bool
 }
 
-// History is what is left of one session: what its store holds, and what the journal says was acknowledged.
+// History is what remains of one session: its rows in the store, and what the journal says was acknowledged.
 type History struct {
 	Session     *cairn.Session
 	Messages    []cairn.Message
@@ -38,15 +38,15 @@ type History struct {
 	Journal []record
 	// Sample is the state as of the checkpoint in the middle, if there is one.
 	Sample json.RawMessage
-	// Due is why the store says that the session needs a worker, or nothing. It was asked after the time Asked, and the
-	// session was read after Told.
+	// Due is why the store lists the session as due, or nothing. It was listed after the time Asked, and the session
+	// was read after Told.
 	Due         store.DueKind
 	Asked, Told time.Time
 	// Settled is the tree's.
 	Settled bool
 }
 
-// load reads the tree of a root that nobody drives. It is nil if the session does not exist.
+// load reads the tree of a root that no process drives. It is nil if the session does not exist.
 func load(ctx context.Context, st store.Store, root string, journal map[string][]record, settled bool) (*Tree, error) {
 	if there, err := store.Exists(ctx, st, root); err != nil || !there {
 		return nil, err
@@ -144,13 +144,13 @@ func pages[T any](read func(store.PageQuery) (store.Page[T], error)) (all []T, e
 	}
 }
 
-// Invariant is something that holds of every tree. Check returns what is wrong, or nil.
+// Invariant is a property of every tree. Check returns what is wrong, or nil.
 type Invariant struct {
 	Name  string
 	Check func(*Tree) error
 }
 
-// Invariants are all there are.
+// Invariants are all invariants.
 var Invariants = []Invariant{
 	{"no committed step lost", each(nothingLost)},
 	{"one writer at a time", each(oneWriter)},
@@ -172,8 +172,8 @@ var Invariants = []Invariant{
 	{"what needs a worker is due", each(needsAreDue)},
 	{"of any number of answers one is used, once", each(answersUsedOnce)},
 	{"no tool runs before it is approved", each(nothingUnapproved)},
-	{"late answers are told once", each(lateToldOnce)},
-	{"open calls are what the session waits for", each(waitsAgree)},
+	{"late answers reach the model once", each(lateToldOnce)},
+	{"open calls are what the session is suspended for", each(waitsAgree)},
 	{"children belong to a call of their parent", childrenBelong},
 	{"no child waits for a parent that ended", nobodyWaitsInVain},
 	{"what a child came to is the result of its call", childrenHeard},
@@ -181,7 +181,7 @@ var Invariants = []Invariant{
 	{"no session stuck", nobodyStuck},
 }
 
-// each holds every session of a tree to an invariant.
+// each checks an invariant of sessions on every session of a tree.
 func each(check func(*History) error) func(*Tree) error {
 	return func(t *Tree) error {
 		for _, h := range t.Sessions {
@@ -219,8 +219,8 @@ type step struct {
 	run    *cairn.Run
 	number int // in the run
 	from   int // index of the first message: a row ahead of the reply, if there is one
-	to     int // index behind the last message
-	// reply is nil if the step goes on with what a run before it suspended, and at is its index.
+	to     int // index after the last message
+	// reply is nil if the step resumes one that an earlier run suspended, and at is its index.
 	reply   *cairn.Message
 	at      int
 	results *cairn.Message   // nil if there are none
@@ -230,13 +230,13 @@ type step struct {
 // turn is what one run added to the transcript.
 type turn struct {
 	run *cairn.Run
-	// resumes says that the run goes on with the step that the one before it suspended, whose messages may be none.
+	// resumes is set if the run resumes the step that the previous run suspended; it may have no messages.
 	resumes bool
-	// withdrawn closes what was waited for: what the run before it waited for, or what it waited for itself.
+	// withdrawn are the results of cancelled calls: those of the previous run's suspension, or of its own.
 	withdrawn []*cairn.Message
 	input     []*cairn.Message
 	steps     []step
-	// loose are rows of a step that was stopped before it had a reply, strangers what belongs nowhere.
+	// loose are rows of a step that was stopped before its reply, strangers messages that belong nowhere.
 	loose, strangers []*cairn.Message
 }
 
@@ -288,7 +288,7 @@ func (t *turn) add(m *cairn.Message, at int) {
 	}
 }
 
-// step returns the last step of the turn, or begins the next one. What was heard before it belongs to it.
+// step returns the last step of the turn, or begins the next one. Messages before it belong to it.
 func (t *turn) step(number, at int) *step {
 	if n := len(t.steps); n > 0 && t.steps[n-1].number == number {
 		return &t.steps[n-1]
@@ -298,7 +298,7 @@ func (t *turn) step(number, at int) *step {
 	return &t.steps[len(t.steps)-1]
 }
 
-// count returns how many steps the turn has. The first one of a run that goes on may have added nothing.
+// count returns how many steps the turn has. The first step of a resumed run may have added nothing.
 func (t *turn) count(committed int) int {
 	if n := len(t.steps); n > 0 {
 		return t.steps[n-1].number
@@ -309,7 +309,7 @@ func (t *turn) count(committed int) int {
 	return 0
 }
 
-// committedSteps is how many steps of a run the store says are committed.
+// committedSteps is how many steps of a run are committed, according to the store.
 func (h *History) committedSteps(run *cairn.Run) int {
 	if run.Status == cairn.RunRunning {
 		return h.Session.Step
@@ -317,7 +317,7 @@ func (h *History) committedSteps(run *cairn.Run) int {
 	return run.Steps
 }
 
-// stopped reports whether somebody stopped a run.
+// stopped reports whether a run was stopped.
 func stopped(run *cairn.Run) bool {
 	return run.Status == cairn.RunInterrupted && run.Reason == cairn.ReasonInterrupted
 }
@@ -338,7 +338,7 @@ func (s *step) String() string { return fmt.Sprintf("run %s step %d", s.run.ID, 
 // stepID is the id of a run's step.
 func stepID(run string, number int) string { return fmt.Sprintf("%s/%d", run, number) }
 
-// compact returns JSON in one spelling, so that stores may have their own.
+// compact returns JSON in one spelling, since stores may reformat it.
 func compact(raw json.RawMessage) string {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {

@@ -129,12 +129,12 @@ func TestEveryInvariantCanFail(t *testing.T) {
 	}
 }
 
-// A process that lost its lease and has not noticed may do again what another has acknowledged: its results are refused.
+// A process that lost its lease without noticing may repeat what another has acknowledged: its results are refused.
 func TestLateProcessesAreNoFault(t *testing.T) {
 	t.Parallel()
 	tree := sound(t, "per-tool")
 	clone, h := copies(t, tree), tree.Sessions[0]
-	slices.Reverse(h.Journal) // the last ones of the session are what a late process repeats
+	slices.Reverse(h.Journal) // a late process repeats the session's last records
 	tool, model := *h.record(toolStarted), *h.record(modelCalled)
 	slices.Reverse(h.Journal)
 	for name, again := range map[string]record{"tool": tool, "model": model} {

@@ -13,14 +13,14 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// recordKind says what a record of the journal tells.
+// recordKind is the kind of a record of the journal.
 type recordKind string
 
 const (
 	toolStarted recordKind = "tool_started"
 	toolEnded   recordKind = "tool_ended"
 	modelCalled recordKind = "model_called"
-	// The process is at work under a lease that somebody else may have taken: a host lets it carry out effects.
+	// The process works under a lease that another process may have taken: a host lets it carry out effects.
 	working recordKind = "working"
 	// The store has acknowledged it.
 	staged    recordKind = "staged"
@@ -40,21 +40,22 @@ type record struct {
 	Call string `json:"call,omitempty"` // of a tool, whose result was staged, or that was answered
 	Key  string `json:"key,omitempty"`  // the call's idempotency key, or the key of what was staged
 
-	// Reviewer, Decision and Value are of an answer, Outcome is what became of it.
+	// Reviewer, Decision and Value are of an answer, Outcome is its outcome.
 	Reviewer string             `json:"reviewer,omitempty"`
 	Decision cairn.DecisionKind `json:"decision,omitempty"`
 	Value    json.RawMessage    `json:"value,omitempty"`
 	Outcome  cairn.Outcome      `json:"outcome,omitempty"`
 
-	// Digests are those of the replies that the model is asked for, or that were staged or committed.
+	// Digests are those of the replies that the model was asked for, or that were staged or committed.
 	Digests []string `json:"digests,omitempty"`
 	// Results are the calls whose results were committed.
 	Results []string `json:"results,omitempty"`
 
-	// Token is the lease's: under which something was staged or done, or after the commit. Took says that the commit took it.
+	// Token is the lease's: the one for staging or working, or the one after the commit. Took is set if the commit took
+	// the lease.
 	Token int64 `json:"token,omitempty"`
 	Took  bool  `json:"took,omitempty"`
-	// Dropped says that the commit removed what was staged.
+	// Dropped is set if the commit removed the staged pieces.
 	Dropped bool `json:"dropped,omitempty"`
 	// Version and Messages are the session's after the commit.
 	Version  int64  `json:"version,omitempty"`
@@ -63,11 +64,11 @@ type record struct {
 	Began    string `json:"began,omitempty"` // the run that the commit began
 	Ended    string `json:"ended,omitempty"` // the run that the commit ended
 	Status   string `json:"status,omitempty"`
-	Queued   string `json:"queued,omitempty"` // the turn that the commit put into the queue, and what it says
+	Queued   string `json:"queued,omitempty"` // the turn that the commit enqueued, and its text
 	Text     string `json:"text,omitempty"`
 }
 
-// journal is a file that all processes append to. It needs no flushing: the machine outlives the processes.
+// journal is a file that all processes append to. It needs no flushing, since the machine outlives the processes.
 type journal struct {
 	file    *os.File
 	process string
@@ -80,8 +81,8 @@ func openJournal(dir, process string) (*journal, error) {
 
 func journalPath(dir string) string { return filepath.Join(dir, "journal") }
 
-// write adds a record in one write. A process can be killed in the middle of it, so a record begins with a line's end
-// as well: what is left of a torn one stays on a line of its own.
+// write adds a record in one write. A process can be killed in the middle of it, so a record begins with a newline as
+// well: a torn record stays on a line of its own.
 func (j *journal) write(r record) {
 	r.Process, r.At = j.process, time.Now()
 	raw, err := json.Marshal(r)
@@ -93,7 +94,7 @@ func (j *journal) write(r record) {
 	}
 }
 
-// readJournal returns the records from an offset on, and the offset behind them. Torn ones are left out.
+// readJournal returns the records from an offset on, and the offset after them. It skips torn ones.
 func readJournal(dir string, from int64) (list []record, to int64, err error) {
 	f, err := os.Open(journalPath(dir))
 	if errors.Is(err, os.ErrNotExist) {

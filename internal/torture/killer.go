@@ -20,9 +20,9 @@ type ending string
 const (
 	byKill ending = "SIGKILL"
 	byTerm ending = "SIGTERM"
-	// byBoth: it is killed while it does what it was told.
+	// byBoth: killed while it shuts down.
 	byBoth ending = "SIGTERM, then SIGKILL"
-	// byClose: it is the test's own, and has let go of its runs.
+	// byClose: the test's own process, which has released its runs.
 	byClose ending = "no signal"
 )
 
@@ -30,26 +30,26 @@ const (
 type plan struct {
 	moment string
 	end    ending
-	// signal, if it has a point, is awaited for as long as impatience; else what counts is the time from the start, or from
+	// signal, if it has a point, is awaited for at most impatience; otherwise the delay counts from the start, or from
 	// when the victim is ready.
 	signal     signal
 	impatience time.Duration
 	fromStart  bool
 	delay      time.Duration
-	// frozen is for how long the victim is stopped before the delay begins: it wakes up without its leases.
+	// frozen is how long the victim is stopped before the delay begins: it wakes up without its leases.
 	frozen time.Duration
-	// grace is what a victim that is told to end gives its runs, closing how long it has for that before it is killed.
+	// grace is what a victim that gets SIGTERM gives its runs, closing the time it has for that before it is killed.
 	grace, closing time.Duration
 }
 
 const (
 	patience   = 2 * time.Minute        // how long a process may take to start, or to end
-	impatience = 250 * time.Millisecond // how long a signal is awaited
+	impatience = 250 * time.Millisecond // how long to wait for a signal
 )
 
-// newPlan draws a plan: half of the stops come at a point that matters or within a millisecond of it, most others at any
-// time of the first moments, few while the process starts, or after it had time to take over what others left. Now and
-// then the process sleeps before, for long enough that others take its sessions and get on with them.
+// newPlan draws a plan: half of the stops come at a critical point or within a millisecond of it, most others at any
+// time of the first moments, few during the start, or after the process had time to take over runs. Some processes
+// sleep before that, long enough for others to take their sessions and proceed.
 func newPlan(rng *rand.Rand) plan {
 	p := newMoment(rng)
 	switch rng.IntN(8) {
@@ -89,8 +89,8 @@ func between(rng *rand.Rand, from, to int) time.Duration {
 	return time.Duration(from)*time.Millisecond + time.Duration(rng.Int64N(int64(to-from)*int64(time.Millisecond)))
 }
 
-// slowed returns the plan for a process on which everything takes so many times as long. One that sleeps does so for longer
-// than its leases are.
+// slowed returns the plan for a process on which everything takes so many times as long. One that sleeps sleeps for
+// longer than its leases.
 func (p plan) slowed(pace int, lease time.Duration) plan {
 	for _, d := range []*time.Duration{&p.impatience, &p.delay, &p.frozen, &p.grace, &p.closing} {
 		*d *= time.Duration(pace)
@@ -101,12 +101,12 @@ func (p plan) slowed(pace int, lease time.Duration) plan {
 	return p
 }
 
-// victim is a process that is to be stopped.
+// victim is a process to be stopped.
 type victim struct {
 	name  string
 	cmd   *exec.Cmd
-	ready time.Duration // how long it took to start; 0 if it was not waited for
-	said  chan byte     // what it says
+	ready time.Duration // start time; 0 if it was not awaited
+	said  chan byte     // its signals
 	ended chan error    // its end
 	err   bytes.Buffer
 	// last is when it was stopped.
@@ -128,7 +128,7 @@ func startVictim(t *testing.T, o *order) *victim {
 	v.cmd.Env = append(os.Environ(), orderVariable+"="+string(raw), "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 	v.cmd.ExtraFiles = []*os.File{w}
 	v.cmd.Stderr = &v.err
-	if _, err := v.cmd.StdinPipe(); err != nil { // its end is how a victim notices that the killer is gone
+	if _, err := v.cmd.StdinPipe(); err != nil { // its end shows a victim that the killer is gone
 		t.Fatal(err)
 	}
 	if err := v.cmd.Start(); err != nil {
@@ -149,8 +149,8 @@ func startVictim(t *testing.T, o *order) *victim {
 	return v
 }
 
-// stop waits as planned and stops the victim. The error says that it did not live that long, complained, or did not end as
-// it was told.
+// stop waits as planned and stops the victim. The error says that it did not live that long, complained, or did not end
+// as planned.
 func (v *victim) stop(p plan) error {
 	if err := v.wait(p); err != nil {
 		v.cmd.Process.Kill()
@@ -177,7 +177,7 @@ func (v *victim) stop(p plan) error {
 		case err := <-v.ended:
 			return v.died(p, err)
 		case <-time.After(100 * time.Millisecond):
-			v.cmd.Process.Signal(syscall.SIGCONT) // it may have come to where it stops by itself only now
+			v.cmd.Process.Signal(syscall.SIGCONT) // it may have reached the point where it stops itself only now
 		case <-late:
 			v.cmd.Process.Signal(syscall.SIGQUIT) // for its goroutines
 			<-v.ended
@@ -186,7 +186,7 @@ func (v *victim) stop(p plan) error {
 	}
 }
 
-// died judges how the victim ended. One that starts does not know yet what it is told by SIGTERM.
+// died checks how the victim ended. A starting process does not handle SIGTERM yet.
 func (v *victim) died(p plan, err error) error {
 	status, ok := v.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	by := status.Signal()
@@ -215,7 +215,7 @@ func (v *victim) wait(p plan) error {
 		}
 	}
 	if p.frozen > 0 {
-		v.cmd.Process.Signal(syscall.SIGSTOP) // if it did not get to where it stops by itself
+		v.cmd.Process.Signal(syscall.SIGSTOP) // if it did not reach the point where it stops itself
 		err := v.outlive(time.Now().Add(p.frozen))
 		v.cmd.Process.Signal(syscall.SIGCONT)
 		if err != nil {
@@ -228,7 +228,7 @@ func (v *victim) wait(p plan) error {
 
 var errSilent = errors.New("a process said nothing in time")
 
-// outlive waits for a time that the victim must live to see.
+// outlive waits for a time until which the victim must live.
 func (v *victim) outlive(until time.Time) error {
 	wait := time.Until(until)
 	if wait <= 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// answersUsedOnce finds answers that were accepted and are not kept, calls that took more than one, and answers that the
-// model was not told exactly once.
+// answersUsedOnce finds accepted answers that were lost, calls that took more than one, and answers that did not reach
+// the model exactly once.
 func answersUsedOnce(h *History) error {
 	rows := map[string]*cairn.PendingCall{}
 	results := h.results()
@@ -39,7 +39,7 @@ func answersUsedOnce(h *History) error {
 	return nil
 }
 
-// accepted checks that an answer that was accepted is the one that a call has or, where several decide, one of them.
+// accepted checks that an accepted answer is the call's or, where several decide, one of them.
 func accepted(c *cairn.PendingCall, r *record) error {
 	n := 0
 	for _, d := range c.Trail {
@@ -58,7 +58,7 @@ func accepted(c *cairn.PendingCall, r *record) error {
 	return nil
 }
 
-// usedOnce checks that a call's row and its results in the transcript tell one story.
+// usedOnce checks that a call's row and its results in the transcript are consistent.
 func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	votes := map[string]int{} // decisions by reviewer
 	for _, d := range c.Trail {
@@ -98,7 +98,7 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	return nil
 }
 
-// tells reports whether a result is what an answered call comes to.
+// tells reports whether a result is that of an answered call.
 func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionResult:
@@ -119,7 +119,7 @@ func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	return false
 }
 
-// nothingUnapproved finds tools that were started though a call of them waits, or that somebody was against.
+// nothingUnapproved finds tools that were started while their call was pending, or although it was denied.
 func nothingUnapproved(h *History) error {
 	for i := range h.Calls {
 		c := &h.Calls[i]
@@ -133,7 +133,8 @@ func nothingUnapproved(h *History) error {
 	return nil
 }
 
-// lateToldOnce finds answers after the deadline that the model was not told exactly once, and rows that tell of others.
+// lateToldOnce finds late answers that did not reach the model exactly once, and context rows of late answers that do
+// not exist.
 func lateToldOnce(h *History) error {
 	rows := map[string]int{}
 	for i := range h.Messages {
@@ -165,7 +166,7 @@ func lateToldOnce(h *History) error {
 	return nil
 }
 
-// waitsAgree finds a session's row that says something else of its wait than its run, the rows of its calls and the
+// waitsAgree finds a session's row that disagrees about its suspension with its run, the rows of its calls or the
 // transcript.
 func waitsAgree(h *History) error {
 	s := h.Session
@@ -212,8 +213,8 @@ func waitsAgree(h *History) error {
 	return h.restWaits(waiting)
 }
 
-// restWaits checks that the tool uses without a result are the calls that wait, those of children, and those that would
-// end the turn; and that all that wait are among them.
+// restWaits checks that the tool uses without a result are the pending calls, those of children, and those that would
+// end the turn; and that all pending calls are among them.
 func (h *History) restWaits(waiting map[string]bool) error {
 	k, results := kindOf(h.Session.Agent), h.results()
 	for i := range h.Messages {
@@ -234,7 +235,7 @@ func (h *History) restWaits(waiting map[string]bool) error {
 	return nil
 }
 
-// queueInOrder finds queued turns that were lost, that ran twice or not in their order, and rows that miscount them.
+// queueInOrder finds queued turns that were lost, ran twice or out of order, and rows that miscount them.
 func queueInOrder(h *History) error {
 	if len(h.Queue) != h.Session.Queued {
 		return fmt.Errorf("the session says that %d turns are queued, there are %d", h.Session.Queued, len(h.Queue))

@@ -6,13 +6,13 @@ import "time"
 type stop struct {
 	at  time.Time
 	how ending
-	// slept says that before that it slept for longer than its leases.
+	// slept is set if before that it slept for longer than its leases.
 	slept bool
 }
 
-// outlived returns for how long each run that a process was driving when it was stopped went on after that, by how the
-// process was stopped, and how many runs have no known end. A run is hit by the stop of the process that the journal
-// heard of it last; it may be hit more than once.
+// outlived returns how long each run that a stopped process was driving took to end after the stop, by the way in which
+// the process was stopped, and how many runs have no known end. A run is hit by the stop of the process that the
+// journal last saw driving it, possibly more than once.
 func (h *harness) outlived() (took map[ending][]time.Duration, lost int) {
 	took = map[ending][]time.Duration{}
 	for _, list := range h.journal {
@@ -25,10 +25,10 @@ func (h *harness) outlived() (took map[ending][]time.Duration, lost int) {
 	return took, lost
 }
 
-// outlived is what harness.outlived says of one session.
+// outlived is harness.outlived for one session.
 func outlived(list []record, stops map[string]stop) (took map[ending][]time.Duration, lost int) {
 	took = map[ending][]time.Duration{}
-	var hits []stop // of the run under way
+	var hits []stop // of the current run
 	run, last := "", ""
 	hit := func(until time.Time) {
 		if s, ok := stops[last]; ok && run != "" && s.at.Before(until) {

@@ -14,7 +14,7 @@ import (
 // resultsVariable names the file to which a soak adds its result.
 const resultsVariable = "CAIRN_SOAK_RESULTS"
 
-// report says in one line, of a table of docs/RELIABILITY.md, what a soak has shown.
+// report writes one line, of a table of docs/RELIABILITY.md, with the result of a soak.
 func (h *harness) report(lasted time.Duration, serverStops int) {
 	h.t.Helper()
 	line := h.line(lasted, serverStops)
@@ -31,8 +31,8 @@ func (h *harness) report(lasted time.Duration, serverStops int) {
 	}
 }
 
-// line is a row of the table: date, commit, command, what was stopped, how, the runs, the invariants, and the times from a
-// stop to the end of the runs that it hit.
+// line is a row of the table: date, commit, command, test, stops, runs, invariants, and the times from a stop to the
+// end of the runs that it hit.
 func (h *harness) line(lasted time.Duration, serverStops int) string {
 	by, slept := map[ending]int{}, 0
 	for _, s := range h.stops {
@@ -63,7 +63,7 @@ func (h *harness) line(lasted time.Duration, serverStops int) string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// questions are what the store is asked after every stop, see [watch].
+// questions are the checks of the store after every stop, see [watch].
 var questions = []string{"what needs a worker is due", "nothing is active without a lease for long", "a closed engine has no lease"}
 
 func (h *harness) times(took map[ending][]time.Duration, how ending) string {
@@ -78,7 +78,7 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// commit names the commit that is tested, as far as it can be told.
+// commit names the tested commit, if it is known.
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -87,7 +87,7 @@ func commit() string {
 	return strings.TrimSpace(string(out))
 }
 
-// command is what the test was started by.
+// command is the command that started the test.
 func command() string {
 	if !testenv.Soak() {
 		return "make test"

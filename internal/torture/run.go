@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// runsContiguous finds turns that are missing or twice, runs that failed, and more than one that is under way.
+// runsContiguous finds turns that are missing or repeated, runs that failed, and more than one running run.
 func runsContiguous(h *History) error {
 	s := h.Session
 	if len(h.Runs) != s.Turn {
@@ -37,15 +37,15 @@ func runsContiguous(h *History) error {
 	return nil
 }
 
-// mayStop reports whether somebody stops runs of the session: those of families, and of children whose parents go on.
+// mayStop reports whether runs of the session may be stopped: those of families, and of children whose parents proceed.
 func (h *History) mayStop() bool { return kindOf(h.Session.Agent).waits }
 
-// usageAddsUp finds runs whose usage is not that of their committed steps and of the calls that they withdrew.
+// usageAddsUp finds runs whose usage is not that of their committed steps and of the calls that they cancelled.
 func usageAddsUp(h *History) error {
 	var sum cairn.Usage
 	for _, t := range h.turns() {
 		var want cairn.Usage
-		closed := slices.Clone(t.withdrawn) // by the run that took the wait back
+		closed := slices.Clone(t.withdrawn) // by the run that cancelled the pending calls
 		for _, s := range t.steps {
 			if s.reply != nil {
 				want.ModelCalls++
@@ -66,7 +66,7 @@ func usageAddsUp(h *History) error {
 		if t.run.Status == cairn.RunRunning {
 			got = h.Session.RunUsage
 		}
-		if stopped(t.run) && got.ModelCalls == want.ModelCalls+1 { // the model had said nothing yet
+		if stopped(t.run) && got.ModelCalls == want.ModelCalls+1 { // the model had not replied yet
 			want.ModelCalls++
 		}
 		if !sameCounts(got, want) {
@@ -84,7 +84,7 @@ func sameCounts(a, b cairn.Usage) bool {
 	return a.ModelCalls == b.ModelCalls && a.ToolCalls == b.ToolCalls && a.ToolErrors == b.ToolErrors
 }
 
-// checkpointsOrdered finds checkpoints that are missing, twice, out of order, or of another place than they say.
+// checkpointsOrdered finds checkpoints that are missing, repeated, out of order, or whose place is wrong.
 func checkpointsOrdered(h *History) error {
 	ends := map[string]int{} // messages after a step; negative if it added none
 	last := map[string]int{} // a run's last committed step
@@ -130,13 +130,13 @@ func checkpointsOrdered(h *History) error {
 	return nil
 }
 
-// nobodyLeftRunning finds sessions that say they are driven although nobody can be. Only one that was let go has no lease.
+// nobodyLeftRunning finds active sessions that no process can drive. Only a released session has no lease.
 func nobodyLeftRunning(h *History) error {
 	s := h.Session
 	switch {
 	case s.Status == cairn.SessionActive && (s.Lease.Until.IsZero() || s.Lease.Owner == "" && s.Lease.Until.After(s.UpdatedAt)):
 		return fmt.Errorf("the session is active without a lease: %+v", s.Lease)
-	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt): // whoever stops a dead run has it for no time
+	case s.Status != cairn.SessionActive && s.Lease.Owner != "" && s.Lease.Until.After(s.UpdatedAt): // a stop of a dead run holds the lease for no time
 		return fmt.Errorf("the session is %s, %s has its lease", s.Status, s.Lease.Owner)
 	case h.Settled && s.Status == cairn.SessionActive:
 		return fmt.Errorf("the session is still active in turn %d step %d after %d recoveries", s.Turn, s.Step, s.Recoveries)
@@ -144,8 +144,8 @@ func nobodyLeftRunning(h *History) error {
 	return nil
 }
 
-// needsAreDue finds sessions that need a worker and that the store does not say are due, or says are for another reason; and
-// those it says are due that need none.
+// needsAreDue finds sessions that need a worker and that the store does not list as due, or for another reason; and due
+// ones that need none.
 func needsAreDue(h *History) error {
 	before, after := need(h.Session, h.Asked), need(h.Session, h.Told)
 	if h.Due != before && h.Due != after {

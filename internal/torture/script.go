@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// line is what the scripted model says next. It follows from the conversation alone.
+// line is the scripted model's next reply. It depends on the conversation alone.
 type line struct {
 	digest string // of the whole conversation
 	text   string // begins with the digest
@@ -28,7 +28,7 @@ type use struct {
 	input any
 }
 
-// next writes the line that follows a conversation. An agent with typed output ends its turns with cairn.FinishTool.
+// next returns the reply to a conversation. An agent with typed output ends its turns with cairn.FinishTool.
 func next(session string, messages []cairn.Message, k *kind) line {
 	h := fnv.New64a()
 	io.WriteString(h, session)
@@ -47,13 +47,13 @@ func next(session string, messages []cairn.Message, k *kind) line {
 			results[r.CallID] = r
 		}
 	}
-	for _, use := range uses { // the model is told in this order, whatever came first
+	for _, use := range uses { // results reach the model in this order, whichever came first
 		if r := results[use.CallID]; r != nil {
 			fmt.Fprintf(h, "%s %s %s %t\n", r.CallID, r.Tool, r.Output, r.IsError)
 		}
 	}
 	for i := range messages[from:] {
-		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // which may come in while the model speaks
+		if m := &messages[from+i]; m.Role != cairn.RoleTool && !isLate(m) { // which may come during the reply
 			fmt.Fprintf(h, "%s %t %q\n", m.Role, m.Hidden, m.Text())
 		}
 	}
@@ -67,19 +67,19 @@ func next(session string, messages []cairn.Message, k *kind) line {
 	return l
 }
 
-// isLate reports whether a message tells of an answer that came after its deadline. Only those belong to no run.
+// isLate reports whether a message is the context row of a late answer. Only those belong to no run.
 func isLate(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "answer_") }
 
 // digestOf returns the digest a reply begins with, or "".
 func digestOf(m *cairn.Message) string {
 	word, _, _ := strings.Cut(m.Text(), " ")
 	if m.Role != cairn.RoleAssistant || !strings.HasPrefix(word, "#") {
-		return "" // it was stopped before it said anything
+		return "" // stopped before its first word
 	}
 	return word
 }
 
-// stepsSince counts the replies since somebody spoke, and says what that was.
+// stepsSince counts the replies since the last user message, and returns its text.
 func stepsSince(messages []cairn.Message) (n int, said string) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		switch m := &messages[i]; {
@@ -92,8 +92,8 @@ func stepsSince(messages []cairn.Message) (n int, said string) {
 	return n, ""
 }
 
-// please begins what is said to have certain tools called, and then the turn ended: their names follow. What follows a
-// colon is for the agent that is consulted.
+// please begins a message that asks for certain tools, whose names follow, and then for the end of the turn. What
+// follows a colon is for the consulted agent.
 const please = "please "
 
 func (l *line) obey(wish string, step int, k *kind) {
@@ -141,7 +141,7 @@ func (l *line) write(rng *rand.Rand, step int, k *kind) {
 	}
 }
 
-// step is the line as the model streams it. Now and then the model fails half-way, at its first try in a process.
+// step streams the line as the model does. Now and then the model fails halfway, at its first attempt in a process.
 func (l *line) step(fail bool) scripted.Step {
 	parts := []scripted.Step{scripted.Text(l.text)}
 	if l.seed%3 == 0 {

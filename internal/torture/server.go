@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// Server is one that a store or a host is on.
+// Server is the server of a store or a host.
 type Server interface {
-	// Kill ends it as a crash would.
+	// Kill ends it like a crash.
 	Kill()
-	// Start starts it again, and returns when it serves.
+	// Start restarts it, and returns when it serves.
 	Start() error
 }
 
-// RunOn does what [Run] does with fewer processes, since all of it takes longer, and kills the store's server, too: it is down
-// for as long as a start takes, and up for a random time of about a second. A process may take an answer of ErrUnavailable
-// for what it is.
+// RunOn is [Run] with fewer processes, since everything takes longer, and with kills of the store's server: it is down
+// for as long as a start takes, and up for a random time of about a second. Processes may get ErrUnavailable.
 func RunOn(t *testing.T, server Server, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true, Server: server}, open, Numbers{Test: 12, Soak: 500, Server: 100})
 }
 
-// outages kills a server again and again.
+// outages kills a server repeatedly.
 type outages struct {
 	n    atomic.Int64 // so far
 	stop chan struct{}
 	over chan error
 }
 
-// outage begins to kill a server, if there is one, that is up for some time after each start.
+// outage starts to kill a server, if there is one, which is up for some time after each start.
 func outage(server Server, up func() time.Duration) *outages {
 	o := &outages{stop: make(chan struct{}), over: make(chan error, 1)}
 	if server == nil {
@@ -41,7 +40,7 @@ func outage(server Server, up func() time.Duration) *outages {
 			select {
 			case <-time.After(up()):
 			case <-o.stop:
-				more = false // once more, so that it was killed however soon the processes were
+				more = false // once more, so that it is killed even if the processes were quick
 			}
 			server.Kill()
 			o.n.Add(1)
@@ -64,7 +63,7 @@ func (o *outages) end(t *testing.T) {
 	}
 }
 
-// uptime draws for how long a server is up.
+// uptime draws how long a server is up.
 func uptime(pace int) time.Duration {
 	return time.Duration(min(pace, 8)) * time.Duration(300+rand.IntN(1200)) * time.Millisecond
 }

@@ -1,12 +1,12 @@
 // Package torture stops processes that drive sessions, at the worst moments and in every way in which processes end, and
 // checks that nothing committed is lost or doubled.
 //
-// A test hands it a way to open its store. Its own binary, started again, is the victim: it drives turns with tools on
-// many sessions at once until it is stopped, or answers what their calls wait for. It is killed; or told to end, as a
-// service is, and closes its engine within a short time that is sometimes too short; or sleeps past its leases before
-// that. Its clock is wrong by up to an hour. What it sees the store acknowledge goes to a journal outside the store; the
-// store and the journal together are the [History] of each session of a [Tree], which every one of [Invariants] must
-// accept. After each stop the store is asked for what needs a worker.
+// A test gives it a function that opens its store. Its own binary, started again, is the victim: it drives turns with
+// tools on many sessions at once until it is stopped, or answers their pending calls. It is killed; or it gets SIGTERM,
+// as a service does, and closes its engine within a short time that is sometimes too short; or it sleeps past its
+// leases before that. Its clock is wrong by up to an hour. What it sees the store acknowledge goes to a journal outside
+// the store; the store and the journal together are the [History] of each session of a [Tree], which every one of
+// [Invariants] must accept. After each stop the store must list what needs a worker.
 //
 // `make test` stops a few processes, `make soak` thousands; KILLS and HOURS say otherwise, see [testenv.Kills].
 package torture
@@ -29,17 +29,17 @@ import (
 
 var (
 	flagSeed = flag.Uint64("torture.seed", 0, "seed of the torture test's random numbers; 0 chooses one")
-	// Without wrong clocks it is easier to tell what a fault is due to.
+	// Without wrong clocks a fault is easier to explain.
 	flagAhead = flag.Duration("torture.ahead", time.Hour, "bounds how wrong the clocks of processes are")
 	flagKeep  = flag.String("torture.keep", "", "an empty directory that is used and kept, for a look at what was left")
 )
 
-// Open opens the store that belongs to a directory. The store must bring its event log.
+// Open opens the store of a directory. The store must have an event log.
 type Open func(dir string) (store.Store, error)
 
-// Start makes the engine of a process over its store, and says how the process leaves: that closes the engine within the
-// time of its context, and what the host has beside it. dir is the one that the store belongs to. name is the process's: a
-// number, and a letter that tells it from those that live at the same time.
+// Start makes the engine of a process over its store, and returns how the process leaves: it closes the engine and the
+// host within the time of its context. dir is the store's directory. name is the process's: a number, and a letter that
+// is unique among live processes.
 type Start func(dir, name string, st store.Store, agents []*cairn.Agent, opts *engine.Options) (*engine.Engine, func(context.Context) error, error)
 
 // inProcess is the Start of processes that drive runs in goroutines.
@@ -53,22 +53,22 @@ func inProcess(_, _ string, st store.Store, agents []*cairn.Agent, opts *engine.
 
 const orderVariable = "CAIRN_TORTURE_ORDER"
 
-// order tells a victim what to do.
+// order is a victim's instructions.
 type order struct {
 	Dir      string        `json:"dir"`
 	Name     string        `json:"name"` // of the process, in the journal
 	Sessions []string      `json:"sessions"`
 	Clerk    bool          `json:"clerk"`     // answers calls instead of driving sessions
-	LeaseTTL time.Duration `json:"lease_ttl"` // 0: everything of the engine is as by default
+	LeaseTTL time.Duration `json:"lease_ttl"` // 0: the engine has default settings
 	Pace     int           `json:"pace"`      // see [Host]
 	Ahead    time.Duration `json:"ahead"`     // how far the process's clock is ahead of the true time
-	Grace    time.Duration `json:"grace"`     // what the process gives its runs when it is told to end
+	Grace    time.Duration `json:"grace"`     // what the process gives its runs after SIGTERM
 	Seed     uint64        `json:"seed"`
 	Signal   signal        `json:"signal"`
 }
 
-// Victim turns the process into a victim, and never returns, if [Run] started it; else it does nothing. A package that
-// calls Run calls Victim when it is initialised.
+// Victim turns the process into a victim, and never returns, if [Run] started it; otherwise it does nothing. A package
+// that calls Run calls Victim when it is initialised.
 func Victim(open Open) { VictimOn(inProcess, open) }
 
 // VictimOn is Victim for a test that calls [RunHost].
@@ -92,22 +92,23 @@ func VictimOn(start Start, open Open) {
 // Host is what the processes drive their runs on.
 type Host struct {
 	Start Start
-	// Pace is how many times as long as in process a step takes. Processes live and hold leases so many times as long; 0 means 1.
+	// Pace is the factor by which a step takes longer than in process. Lives and leases of processes are longer by it;
+	// 0 means 1.
 	Pace int
-	// Defaults leaves every option of the engine at its default, but for its clock: leases are long, so that a run whose
-	// process was killed may go on after half a minute, while others are driven and their processes stopped.
+	// Defaults leaves every option of the engine at its default, except its clock: leases are long, so the run of a
+	// killed process may resume after half a minute, while others are driven and their processes stopped.
 	Defaults bool
-	// Server, if it is not nil, is killed again and again as well: see [RunOn].
+	// Server, if it is not nil, is killed repeatedly as well: see [RunOn].
 	Server Server
-	// alone says that each process drives its runs itself.
+	// alone is set if each process drives its runs itself.
 	alone bool
 }
 
-// Numbers are how many processes are stopped in `make test` and in `make soak`, and how many times in `make soak` the server is
-// killed at least, if there is one.
+// Numbers are how many processes are stopped in `make test` and in `make soak`, and the minimum number of kills of the
+// server in `make soak`, if there is one.
 type Numbers struct{ Test, Soak, Server int }
 
-// Run tortures a store. -torture.seed repeats the order of the stops, though hardly the moments.
+// Run tortures a store. -torture.seed repeats the order of the stops, though hardly their moments.
 func Run(t *testing.T, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true}, open, Numbers{Test: 24, Soak: 2000})
 }

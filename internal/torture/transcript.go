@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// messagesOnce finds messages without an id or with that of another, and a count that is not theirs.
+// messagesOnce finds messages without an id or with a repeated one, and a wrong count.
 func messagesOnce(h *History) error {
 	if len(h.Messages) != h.Session.MessageCount {
 		return fmt.Errorf("the session says %d messages and has %d", h.Session.MessageCount, len(h.Messages))
@@ -31,9 +31,8 @@ func messagesOnce(h *History) error {
 	return nil
 }
 
-// usesAnswered finds tool uses that do not have exactly one result before the next reply, results that answer nothing,
-// and somebody who speaks in between. Only uses of the last reply may have none, while the session waits or a run goes on
-// with what it waited for.
+// usesAnswered finds tool uses that do not have exactly one result before the next reply, results without a use, and
+// messages in between. Only uses of the last reply may have none, while the session is suspended or a run resumes it.
 func usesAnswered(h *History) error {
 	ids := map[string]bool{}
 	open := map[string]*cairn.ToolUse{}
@@ -66,8 +65,8 @@ func usesAnswered(h *History) error {
 	return nil
 }
 
-// transcriptScripted finds what is not exactly what the model says to what comes before it, in a turn that has too much
-// or too little.
+// transcriptScripted finds what is not exactly the model's reply to what comes before it, and turns with too much or
+// too little.
 func transcriptScripted(h *History) error {
 	for i := range h.Messages {
 		m := &h.Messages[i]
@@ -93,7 +92,7 @@ func transcriptScripted(h *History) error {
 			return fmt.Errorf("run %s begins at message %d, what it was told is not there", t.run.ID, t.run.FirstMessage)
 		}
 		for _, m := range t.input {
-			ended = ended && m.Hidden // else it goes on with the turn before
+			ended = ended && m.Hidden // otherwise it continues the turn before
 		}
 		for i := range t.steps {
 			s := &t.steps[i]
@@ -141,8 +140,8 @@ func (h *History) follows(at int, list []*cairn.Message) bool {
 	return true
 }
 
-// begins checks what a turn begins with: what a user says, or, if it goes on with the one before, at most a row that
-// says so; and that everything in it belongs somewhere.
+// begins checks the beginning of a turn: a user's message or, if it resumes the previous one, at most a context row;
+// and that everything in it belongs somewhere.
 func (t *turn) begins() error {
 	if len(t.strangers) > 0 {
 		return fmt.Errorf("message %s of run %s belongs to none of its steps", t.strangers[0].ID, t.run.ID)
@@ -159,7 +158,7 @@ func (t *turn) begins() error {
 	return nil
 }
 
-// ends checks that a turn came as far as its run says; ended says that the model was at its end.
+// ends checks that a turn ended where its run says; ended is set if the model's last reply ends the turn.
 func (h *History) ends(t *turn, ended bool) error {
 	committed := h.committedSteps(t.run)
 	if n := t.count(committed); n != committed {
@@ -174,7 +173,7 @@ func (h *History) ends(t *turn, ended bool) error {
 	return nil
 }
 
-// matches compares a step with the line the model had for it. One that was cut short has the beginning of it.
+// matches compares a step with the model's line for it. One that was cut short has the beginning of it.
 func (s *step) matches(l *line, cut bool) error {
 	text := s.reply.Text()
 	if text != l.text && !(cut && strings.HasPrefix(l.text, text)) {
@@ -196,7 +195,7 @@ func (s *step) matches(l *line, cut bool) error {
 	return s.rows(len(uses) == 0 && !l.ends && (!cut || len(s.after) > 0))
 }
 
-// rows checks the rows after a step's results. If the model owes its output the engine asks for it in its own words.
+// rows checks the rows after a step's results. If the model owes its output the engine asks for it.
 func (s *step) rows(owes bool) error {
 	var rows []string
 	if s.results != nil {
@@ -220,8 +219,8 @@ func (s *step) rows(owes bool) error {
 	return nil
 }
 
-// stateFolded finds a state that is not what the results in the transcript add up to, and results that were not
-// computed from the state before their step.
+// stateFolded finds a state that is not the sum of the results in the transcript, and results that were not computed
+// from the state before their step.
 func stateFolded(h *History) error {
 	var sum ledger
 	sum.Entries = []entry{}
@@ -247,7 +246,7 @@ func stateFolded(h *History) error {
 			if err := json.Unmarshal(r.Output, &out); err != nil {
 				return fmt.Errorf("call %s: %w", r.CallID, err)
 			}
-			if r.Tool == toolClose { // sees what its siblings wrote
+			if r.Tool == toolClose { // sees its siblings' writes
 				before = sum.Total
 			}
 			if out.Total != before+out.N {
@@ -260,8 +259,8 @@ func stateFolded(h *History) error {
 	return sum.equals(h.State)
 }
 
-// mayFail reports whether a call that its tool did not refuse may be an error: it was stopped or withdrawn, those who were
-// asked were against it or late, or an agent that was consulted was stopped.
+// mayFail reports whether a call that its tool did not refuse may be an error: it was stopped, cancelled, denied or
+// late, or the consulted agent was stopped.
 func mayFail(r *cairn.ToolResult) bool {
 	switch r.Tool {
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:

@@ -21,26 +21,27 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// signal makes a victim say when it passes a point for the nth time, and stop there if Stop is set.
+// signal makes a victim report that it passes a point for the nth time, and stop there if Stop is set.
 type signal struct {
 	Point point `json:"point,omitempty"`
 	Nth   int64 `json:"nth,omitempty"`
 	Stop  bool  `json:"stop,omitempty"`
 }
 
-// What a victim says to its killer, in bytes on the pipe that is its file 3.
+// The victim's reports to its killer, in bytes on the pipe that is its file 3.
 const (
 	sayReady = 'r' // it is about to drive sessions
-	sayPoint = 'p' // it is at the point that its order names
+	sayPoint = 'p' // it is at the point of its order
 	pipeFile = 3
 )
 
-// follow carries out an order until the process is killed or told to end. Then it leaves as a service does, and returns nil.
+// follow carries out an order until the process is killed or gets SIGTERM. Then it shuts down like a service, and
+// returns nil.
 func (o *order) follow(start Start, open Open) error {
 	term := make(chan os.Signal, 1)
 	notify.Notify(term, syscall.SIGTERM)
 	pipe := os.NewFile(pipeFile, "killer")
-	go func() { // nobody is left to kill the process
+	go func() { // the killer is gone
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
@@ -63,7 +64,7 @@ func (o *order) follow(start Start, open Open) error {
 	ctx := context.Background()
 	ended := make(chan error, 2*len(o.Sessions)+1)
 	if o.Clerk {
-		for n := range 2 { // who get in each other's way
+		for n := range 2 { // in each other's way
 			c := &clerk{name: fmt.Sprintf("%s%d", o.Name, n), eng: eng, journal: j, rng: rand.New(rand.NewPCG(o.Seed, uint64(n)))}
 			go func() { ended <- c.serve(ctx, o.Sessions) }()
 		}
@@ -112,10 +113,10 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	return j, st, eng, leave, err
 }
 
-// openWithin is how long a process tries to open a store that another one, which sleeps, may have locked.
+// openWithin bounds the time to open a store that another, sleeping process may have locked.
 const openWithin = time.Minute
 
-// options are those of the process's engine.
+// options are the options of the process's engine.
 func (o *order) options(log io.Writer) *engine.Options {
 	opts := &engine.Options{
 		Logger: slog.New(slog.NewTextHandler(log, nil)).With("process", o.Name),
@@ -127,7 +128,7 @@ func (o *order) options(log io.Writer) *engine.Options {
 	return opts
 }
 
-// workInterval is how often the workers of processes whose leases are short look for something to do.
+// workInterval is how often the workers of processes with short leases poll.
 const workInterval = 20 * time.Millisecond
 
 // agentOf returns the agent's name from a session's id.
@@ -136,8 +137,9 @@ func agentOf(session string) string {
 	return name
 }
 
-// drive has one turn after the other in a session. Where a dead process left a run behind it waits for a worker, takes
-// the run over, or starts the next turn in its place; where the session waits, mostly for somebody to answer.
+// drive executes one turn after the other in a session. Where a dead process left a run behind it waits for a worker,
+// takes the run over, or begins the next turn in its place; where the session is suspended it mostly waits for an
+// answer.
 func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		run, err := o.begin(ctx, st, eng, id, fmt.Sprintf("%s.%d", o.Name, n), rng)
@@ -167,7 +169,7 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	switch n := rng.IntN(60); {
 	case row.Crashed(row.AsOf):
 		if n >= 20 {
-			return nil, nil // a worker's
+			return nil, nil // left to a worker
 		}
 		resume = n < 10
 	case row.Status == cairn.SessionActive:
@@ -186,7 +188,7 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
 }
 
-// interfere adds turns while others are under way: behind them, or in their place.
+// interfere adds turns while others are running: queued, or in their place.
 func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
@@ -222,7 +224,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// contended reports whether another process was faster, or the machine too slow, or the server gone, which is no fault.
+// contended reports whether another process was faster, or the machine too slow, or the server unavailable, which is no
+// fault.
 func contended(err error) bool {
 	return errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) ||
 		errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrNotResumable) ||

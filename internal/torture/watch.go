@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// need says why a session needs a worker at a time, or nothing.
+// need returns why a session needs a worker at a time, or nothing.
 func need(row *cairn.Session, at time.Time) store.DueKind {
 	switch row.Status {
 	case cairn.SessionActive:
@@ -35,7 +35,7 @@ func need(row *cairn.Session, at time.Time) store.DueKind {
 	return ""
 }
 
-// allDue lists every session that a store says needs a worker.
+// allDue lists every session that a store lists as due.
 func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
 	due := map[string]store.DueKind{}
 	for q := (store.DueQuery{Limit: 1000}); ; {
@@ -52,10 +52,10 @@ func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, erro
 	}
 }
 
-// watch asks a store, while processes come and go, for what workers depend on.
+// watch checks, while processes come and go, the lists of a store that workers depend on.
 type watch struct {
 	st store.Store
-	// idle is how long a session may be active without a lease.
+	// idle bounds the time for which a session may be active without a lease.
 	idle time.Duration
 
 	mu   sync.Mutex
@@ -77,8 +77,8 @@ func look(row *cairn.Session, at time.Time) seen {
 	return seen{row.Version, row.Lease.Token, row.Lease.Until, at}
 }
 
-// ask finds sessions, of those that are active and those created since a time, that need a worker and that Due does not
-// list, and sessions that have been active without a lease for too long. A server that is down answers nothing.
+// ask finds sessions, among the active ones and those created since a time, that need a worker and that Due does not
+// list, and sessions that have been active without a lease for too long. A server that is down is no error.
 func (w *watch) ask(ctx context.Context, since time.Time) []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *watch) taken(ctx context.Context) error {
 	}
 }
 
-// left finds sessions whose lease a process still has that closed its engine.
+// left finds sessions whose lease belongs to a process that closed its engine.
 func (w *watch) left(ctx context.Context, pid int) error {
 	active, err := w.list(ctx, store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionActive}})
 	for i := range active {
@@ -165,7 +165,7 @@ func (w *watch) list(ctx context.Context, q store.SessionQuery) ([]cairn.Session
 	})
 }
 
-// unless returns an error, if it is not an expected one.
+// unless returns the error, unless it is an expected one.
 func unless(err, expected error) []error {
 	if err == nil || errors.Is(err, expected) {
 		return nil

@@ -25,7 +25,7 @@ func (s *forgetful) Due(ctx context.Context, q store.DueQuery) (store.Page[store
 	return page, err
 }
 
-// abandoned returns a store with a session of a run that somebody began, and its fencing token.
+// abandoned returns a store with a session whose run has begun, and its fencing token.
 func abandoned(t *testing.T, owner string, ttl time.Duration) (store.Store, int64) {
 	t.Helper()
 	st := memstore.New(nil)
@@ -39,14 +39,14 @@ func abandoned(t *testing.T, owner string, ttl time.Duration) (store.Store, int6
 	return st, row.Lease.Token
 }
 
-// questioned asks a store and returns what is wrong.
+// questioned runs the checks on a store and returns what is wrong.
 func questioned(t *testing.T, w *watch) string {
 	t.Helper()
 	list := w.ask(t.Context(), time.Time{})
 	return join(list, func(err error) string { return err.Error() })
 }
 
-// The store is asked for sessions that were let go, and those whose lease ran out.
+// The checks find released sessions, and those whose lease lapsed.
 func TestWhatIsNotDueIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWhatIsNotDueIsFound(t *testing.T) {
 	})
 }
 
-// A session that nobody takes on is found in the end, one that is taken on again and again is not.
+// A session that no process claims is found in the end; one that is claimed repeatedly is not.
 func TestWhatStaysActiveIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestWhatStaysActiveIsFound(t *testing.T) {
 	})
 }
 
-// Nobody works, so what has no lease stays so.
+// No worker runs, so a session without a lease stays so.
 func TestWhatIsNotTakenOnIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

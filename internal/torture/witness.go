@@ -10,12 +10,12 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// witness is a store that writes down what it acknowledged, and tells the killer when something begins or has ended.
+// witness is a store that records what it acknowledged, and signals the killer when an operation begins or has ended.
 type witness struct {
 	store.Store
 	journal *journal
 	reach   func(point)
-	leases  sync.Map // those that the process has renewed, by session and token
+	leases  sync.Map // renewed by the process, by session and token
 }
 
 // lease names one that a session had.
@@ -50,10 +50,10 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 	r := record{Kind: committed, Session: id, Root: row.RootID, Version: row.Version, Token: row.Lease.Token, Messages: row.MessageCount,
 		Took: c.Lease.Action == store.LeaseTake, Dropped: c.DropStaged}
 	if c.StartRun != nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != c.Lease.Owner) {
-		return row, nil // somebody else has begun the run before: nothing was written
+		return row, nil // the run had begun before: nothing was written
 	}
 	if c.Checkpoint != nil && row.CheckpointID != c.Checkpoint.ID {
-		return row, nil // another attempt has committed the step, and others came after it: nothing was written
+		return row, nil // another attempt had committed the step: nothing was written
 	}
 	for i := range c.Messages {
 		if d := digestOf(&c.Messages[i]); d != "" {
@@ -88,7 +88,7 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 		return err
 	}
 	for _, p := range pieces {
-		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // what is not to outlast the lease is left out
+		kept, err := facts.Decode([]store.Staged{p}, p.StepID, 0) // without pieces that do not outlast the lease
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 	return nil
 }
 
-// Renew implements store.Store. Nobody works under a lease without it, but whoever has just taken it.
+// Renew implements store.Store. Every holder of a lease renews it, except right after taking it.
 func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	stop, err := w.Store.Renew(ctx, id, token, ttl)
 	if err != nil {
