@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/delegate"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -48,7 +49,7 @@ func (v *visit) gone() (*cairn.ToolResult, error) {
 	}
 	if run.Status == cairn.RunCompleted {
 		v.run = run
-		return childResult(c.Use, child.Agent, run), nil
+		return delegate.Result(c.Use, child.Agent, run), nil
 	}
 	if err := fx.ReapChild(v.ctx, child, lifecycle.Leaving); err != nil {
 		return nil, err
@@ -74,21 +75,6 @@ func (v *visit) consulted() (*cairn.Session, error) {
 		return nil, err
 	}
 	return row, nil
-}
-
-// giveUp answers a call whose session cannot go on, and ends what that waits for.
-func (v *visit) giveUp(cause error) (*cairn.ToolResult, error) {
-	row, err := store.Load(v.ctx, v.fx.Store, v.child)
-	switch {
-	case errors.Is(err, cairn.ErrNotFound):
-	case err != nil:
-		return nil, err
-	case row.Status == cairn.SessionPaused && v.l.Step.Carried:
-		if err := v.fx.ReapChild(v.ctx, row, lifecycle.Leaving); err != nil {
-			return nil, err
-		}
-	}
-	return failure(v.c.Use, cause), nil
 }
 
 // endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else goes on

@@ -2,16 +2,14 @@ package effects
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/delegate"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -179,12 +177,6 @@ func (v *visit) start() {
 	v.l.Step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
 }
 
-// handOver keeps the run that is to be driven, for other attempts at the effect and for the one that follows.
-func (v *visit) handOver() error {
-	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: v.drive, Writes: v.s.Writes()}
-	return v.fx.put(v.ctx, v.a, v.l, f, false)
-}
-
 // end makes a result of what the call came to, and tells the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	f := &step.Result{Result: result, Began: !v.l.Step.Carried}
@@ -263,15 +255,15 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	if err := v.l.Emit.Flush(v.ctx); err != nil { // what the child says comes after what was said here
 		return nil, err
 	}
-	run, err := v.further(begin)
+	out, err := delegate.Advance(v.ctx, &localChild{v, begin}, begin != nil)
+	run := out.Run
 	switch {
-	case session.IsStopped(err):
-		return nil, nil
-	case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):
-		return nil, err
 	case err != nil:
-		return v.giveUp(err)
+		return nil, err
+	case out.Failed != nil:
+		return failure(v.c.Use, out.Failed), nil
 	case run == nil:
+		v.drive = out.Drive
 		return nil, nil
 	case run.Status.Suspends():
 		v.waiting = run.Suspended
@@ -286,7 +278,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 		return nil, nil
 	}
 	v.run = run
-	return childResult(v.c.Use, v.agent, run), nil
+	return delegate.Result(v.c.Use, v.agent, run), nil
 }
 
 // listen asks the store whether the run is to stop. Its child may have heard of that first.
@@ -296,58 +288,6 @@ func (v *visit) listen() error {
 		v.l.RequestStop(*stop)
 	}
 	return err
-}
-
-// childResult is what the model is told of a sub-agent's run.
-func childResult(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult {
-	switch {
-	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
-		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: run.Output}
-	case run.Status == cairn.RunCompleted:
-		text, _ := json.Marshal(run.Text) // a string always encodes
-		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
-	case run.Error != nil:
-		return transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
-	}
-	return transcript.Failed(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
-}
-
-// further begins a child's run, if begin is not nil, or goes on with its session. It returns the run that the session came
-// to, or nil if there is one to be driven first.
-func (v *visit) further(begin func() (turn.Begun, error)) (*cairn.Run, error) {
-	fx, ctx, child := v.fx, v.ctx, v.child
-	wait := 2 * time.Millisecond
-	for {
-		var b turn.Begun
-		var err error
-		if begin != nil {
-			b, err = begin()
-			begin = nil
-		} else {
-			var run *cairn.Run
-			if b, run, err = v.goOn(); run != nil {
-				return run, err
-			}
-		}
-		switch {
-		case errors.Is(err, cairn.ErrExists), errors.Is(err, cairn.ErrStale),
-			errors.Is(err, cairn.ErrNotResumable): // somebody else went on with it meanwhile
-			continue
-		case errors.Is(err, cairn.ErrAlreadyRunning): // by somebody else, who will be done or gone some time
-			fx.passStop(ctx, v.work, child, "")
-			if err := retry.Sleep(ctx, wait); err != nil {
-				return nil, err
-			}
-			wait = min(2*wait, time.Second)
-			continue
-		case err != nil:
-			return nil, err
-		case b.RunID == "": // there is one, or it was failed for good: look what it came to
-			continue
-		}
-		v.drive = &b
-		return nil, v.handOver()
-	}
 }
 
 // PassStops passes stop requests for the run of a call on to the child's run that the call asked for, while that is driven in
@@ -360,51 +300,6 @@ func (fx *Effects) PassStops(ctx context.Context, of turn.ToolIn, b turn.Begun) 
 	work, key := l.Work(ctx)
 	stop := context.AfterFunc(work, func() { fx.passStop(ctx, work, b.SessionID, b.RunID) })
 	return func() { stop(); l.Release(key) }, nil
-}
-
-// goOn goes on with a child's session where it stands, or returns its run if there is nothing to go on with. Whoever drove
-// that run may have died before it told the log of its end, or, if that was for this call, the log may have failed.
-func (v *visit) goOn() (turn.Begun, *cairn.Run, error) {
-	fx, ctx, child := v.fx, v.ctx, v.child
-	row, err := store.Load(ctx, fx.Store, child)
-	if err != nil {
-		return turn.Begun{}, nil, err
-	}
-	switch {
-	case row.Running(row.AsOf):
-		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token { // by an attempt whose answer was lost
-			return *b, nil, nil
-		}
-		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
-	case row.Status == cairn.SessionActive:
-		b, err := fx.Recover(ctx, child, v.l.CallHooks)
-		return b, nil, err
-	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
-		what, err := fx.WaitsFor(ctx, row)
-		if err != nil {
-			return turn.Begun{}, nil, err
-		}
-		if what == "" {
-			b, err := fx.Begin(ctx, lifecycle.BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
-				LogLast: v.l.Emit.Position()})
-			return b, nil, err
-		}
-	}
-	run, err := store.FindRun(ctx, fx.Store, child, row.RunID)
-	if err != nil {
-		return turn.Begun{}, nil, err
-	}
-	if _, untold := fx.Unpublished.Load(child); untold || row.RunID != v.driven {
-		switch err := fx.Reconcile(ctx, row, row.RunID); {
-		case err == nil:
-			fx.Unpublished.Delete(child)
-		case context.Cause(ctx) != nil || turn.Lost(err):
-			return turn.Begun{}, nil, err
-		default:
-			fx.Logger.Warn("the end of a sub-agent's run was not written to the event log; a reader will add it", "session", child, "run", run.ID, "error", err)
-		}
-	}
-	return turn.Begun{}, run, nil
 }
 
 // passStop hands a stop request on to a child's run.

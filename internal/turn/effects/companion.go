@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/delegate"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -131,7 +132,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	}
 	switch run.Status {
 	case cairn.RunCompleted:
-		s.Answer = childResult(v.c.Use, row.Agent, run).Output
+		s.Answer = delegate.Result(v.c.Use, row.Agent, run).Output
 	case cairn.RunFailed:
 		s.Error = run.Error.Message
 	}
@@ -385,21 +386,9 @@ func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *session.Live) ([
 		if err != nil {
 			return nil, err
 		}
-		m := cairn.Context(heardText(row.Name, run))
+		m := cairn.Context(delegate.Report(row.Name, run))
 		m.Origin, m.ChildID = cairn.OriginCompanion, session
 		heard = append(heard, m)
 	}
 	return heard, nil
-}
-
-func heardText(name string, run *cairn.Run) string {
-	switch {
-	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
-		return fmt.Sprintf("Companion %s is done: %s", name, run.Output)
-	case run.Status == cairn.RunCompleted:
-		return fmt.Sprintf("Companion %s is done: %s", name, run.Text)
-	case run.Error != nil:
-		return fmt.Sprintf("Companion %s failed: %s", name, run.Error.Message)
-	}
-	return fmt.Sprintf("Companion %s was stopped before it came to an end.", name)
 }

@@ -1,0 +1,96 @@
+// Package delegate takes children further: the sessions of other agents that calls consult. There is one mechanism for all
+// kinds of children, [Advance]. What differs between a session of the same store and an agent elsewhere is in a [Driver].
+//
+// The package decides what is done with a child and when. How a child is reached is the driver's matter: there are no calls
+// of a store, no event log and no user code here.
+package delegate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+)
+
+// Driver reaches one child for one call. Every method may be called again by a later attempt at the call, so each is
+// idempotent by the call, the child or the run.
+type Driver interface {
+	// Begin begins the run that the call asks for. The error is ErrExists if an earlier attempt began it.
+	Begin(ctx context.Context) (turn.Begun, error)
+	// Resume continues the child where it stands. It returns a run that is to be driven, or the one that the child came to: a
+	// run that has ended, with its end on the caller's event log, or that is suspended. Neither means to call it again. The
+	// error is ErrAlreadyRunning while another process drives the child; ErrStale or ErrNotResumable if the child has changed
+	// meanwhile.
+	Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
+	// Drive keeps for the next effect, and for other attempts at this one, that a run is to be driven.
+	Drive(ctx context.Context, b turn.Begun) error
+	// Stop passes a stop of the call's own run, if there is one, on to the child. It is called until the child has ended.
+	Stop(ctx context.Context)
+	// Settle ends a child that cannot be taken further, for a cause.
+	Settle(ctx context.Context, cause error) error
+}
+
+// Outcome is how far a child has come. At most one field is set; none if the call's own run is to stop.
+type Outcome struct {
+	// Drive is a run of the child that is to be driven first.
+	Drive *turn.Begun
+	// Run is the run that the child came to: it has ended, or is suspended.
+	Run *cairn.Run
+	// Failed is why the child could not be taken further. It is settled.
+	Failed error
+}
+
+// Pauses between two looks at a child that another process drives.
+const (
+	firstPause   = 2 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Advance takes a child as far as it gets without being driven: it begins the run that the call asks for, if begin is set,
+// or resumes the child. An error says nothing about the child but that this process can do no more for it.
+func Advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {
+	out, err := advance(ctx, d, begin)
+	switch {
+	case err == nil:
+		return out, nil
+	case session.IsStopped(err):
+		return Outcome{}, nil
+	case context.Cause(ctx) != nil || turn.Lost(err):
+		return Outcome{}, err
+	}
+	return Outcome{Failed: err}, d.Settle(ctx, err)
+}
+
+func advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {
+	pause := firstPause
+	for ; ; begin = false {
+		var b turn.Begun
+		var run *cairn.Run
+		var err error
+		if begin {
+			b, err = d.Begin(ctx)
+		} else {
+			b, run, err = d.Resume(ctx)
+		}
+		switch {
+		case errors.Is(err, cairn.ErrExists), errors.Is(err, cairn.ErrStale), errors.Is(err, cairn.ErrNotResumable):
+			// Another process was faster.
+		case errors.Is(err, cairn.ErrAlreadyRunning): // it ends, or its lease lapses
+			d.Stop(ctx)
+			if err := retry.Sleep(ctx, pause); err != nil {
+				return Outcome{}, err
+			}
+			pause = min(2*pause, longestPause)
+		case err != nil:
+			return Outcome{}, err
+		case run != nil:
+			return Outcome{Run: run}, nil
+		case b.RunID != "":
+			return Outcome{Drive: &b}, d.Drive(ctx, b)
+		}
+	}
+}

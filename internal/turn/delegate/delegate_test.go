@@ -1,0 +1,158 @@
+package delegate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/delegate"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+)
+
+// server is an agent elsewhere, which is reached over a connection that fails: it has at most one run, begun under an id that
+// the caller chooses, and reports its status.
+type server struct {
+	run      *cairn.Run
+	until    time.Time // the run is at work until then
+	stopped  bool
+	replies  []error // what becomes of the next answers
+	begins   int
+	requests int
+}
+
+// answer loses the answer to a request that the server has carried out, if that is to be.
+func (s *server) answer() error {
+	s.requests++
+	if len(s.replies) == 0 {
+		return nil
+	}
+	err := s.replies[0]
+	s.replies = s.replies[1:]
+	return err
+}
+
+// remote drives the agent on a server. Another attempt at the call has another one of it, with the same server.
+type remote struct {
+	server  *server
+	stop    bool // the call's own run is to stop
+	driven  string
+	settled error
+}
+
+func (r *remote) Begin(context.Context) (turn.Begun, error) {
+	if r.server.run != nil {
+		return turn.Begun{}, cairn.ErrExists
+	}
+	r.server.begins++
+	r.server.run = &cairn.Run{ID: "run", Status: cairn.RunRunning}
+	return turn.Begun{Position: turn.Position{SessionID: "child", RunID: "run"}}, r.server.answer()
+}
+
+func (r *remote) Resume(context.Context) (turn.Begun, *cairn.Run, error) {
+	s := r.server
+	if err := s.answer(); err != nil {
+		return turn.Begun{}, nil, err
+	}
+	switch {
+	case s.run == nil:
+		return turn.Begun{}, nil, cairn.ErrNotFound // the server has lost it
+	case s.run.Status != cairn.RunRunning:
+		return turn.Begun{}, s.run, nil
+	case s.stopped:
+		s.run.Status, s.run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		return turn.Begun{}, s.run, nil
+	case time.Now().Before(s.until): // a reader of its events is there already
+		return turn.Begun{}, nil, cairn.ErrAlreadyRunning
+	}
+	return turn.Begun{Position: turn.Position{SessionID: "child", RunID: s.run.ID}}, nil, nil
+}
+
+func (r *remote) Drive(_ context.Context, b turn.Begun) error { r.driven = b.RunID; return nil }
+
+func (r *remote) Stop(context.Context) {
+	if r.stop && r.server.answer() == nil {
+		r.server.stopped = true
+	}
+}
+
+func (r *remote) Settle(_ context.Context, cause error) error { r.settled = cause; return nil }
+
+// An agent on another server fits the mechanism: a lost answer is found out by the next attempt, and begins nothing twice.
+func TestRemoteChildIsBegunOnce(t *testing.T) {
+	s := &server{replies: []error{cairn.ErrUnavailable}}
+	first := &remote{server: s}
+	if out, err := delegate.Advance(t.Context(), first, true); !errors.Is(err, cairn.ErrUnavailable) || out != (delegate.Outcome{}) || first.settled != nil {
+		t.Fatalf("with the answer lost: %+v, %v, settled with %v", out, err, first.settled)
+	}
+	second := &remote{server: s}
+	out, err := delegate.Advance(t.Context(), second, true)
+	if err != nil || out.Drive == nil || second.driven != "run" || s.begins != 1 {
+		t.Fatalf("another attempt: %+v, %v; driven %q, begun %d times", out, err, second.driven, s.begins)
+	}
+	s.run.Status = cairn.RunCompleted
+	out, err = delegate.Advance(t.Context(), &remote{server: s}, false)
+	if err != nil || out.Run != s.run {
+		t.Errorf("after it was driven: %+v, %v", out, err)
+	}
+}
+
+// A suspended agent elsewhere makes the call wait, as a session here does.
+func TestRemoteChildIsSuspended(t *testing.T) {
+	s := &server{run: &cairn.Run{ID: "run", Status: cairn.SuspendedClientTool, Suspended: &cairn.Suspension{StepID: "step"}}}
+	out, err := delegate.Advance(t.Context(), &remote{server: s}, false)
+	if err != nil || out.Run == nil || out.Run.Suspended == nil {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// While another process reads what the agent does, the call waits, and passes a stop on until the agent has it.
+func TestRemoteChildIsStoppedAtLeastOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{run: &cairn.Run{ID: "run", Status: cairn.RunRunning}, until: time.Now().Add(time.Hour)}
+		s.replies = []error{nil, cairn.ErrUnavailable} // the first stop is lost
+		out, err := delegate.Advance(t.Context(), &remote{server: s, stop: true}, false)
+		if err != nil || out.Run == nil || out.Run.Status != cairn.RunInterrupted {
+			t.Errorf("%+v, %v", out, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{run: &cairn.Run{ID: "run", Status: cairn.RunRunning}, until: time.Now().Add(time.Minute)}
+		out, err := delegate.Advance(t.Context(), &remote{server: s}, false)
+		if err != nil || out.Drive == nil || s.requests > 80 {
+			t.Errorf("without a stop: %+v, %v, after %d requests", out, err, s.requests)
+		}
+	})
+}
+
+// A lost agent is settled with the cause, which becomes the call's result. A lost connection is not a lost agent.
+func TestLostChildIsSettled(t *testing.T) {
+	lost := &remote{server: &server{}}
+	out, err := delegate.Advance(t.Context(), lost, false)
+	if err != nil || !errors.Is(out.Failed, cairn.ErrNotFound) || !errors.Is(lost.settled, cairn.ErrNotFound) {
+		t.Errorf("%+v, %v, settled with %v", out, err, lost.settled)
+	}
+	away := &remote{server: &server{replies: []error{cairn.ErrUnavailable}}}
+	if out, err := delegate.Advance(t.Context(), away, false); !errors.Is(err, cairn.ErrUnavailable) || away.settled != nil {
+		t.Errorf("%+v, %v, settled with %v", out, err, away.settled)
+	}
+}
+
+// refused is a driver whose call is left because its own run is to stop.
+type refused struct{ remote }
+
+func (*refused) Begin(context.Context) (turn.Begun, error) {
+	return turn.Begun{}, &session.Stopped{Stop: cairn.Stop{Kind: cairn.StopInterrupt}}
+}
+
+func TestStoppedCallLeavesItsChild(t *testing.T) {
+	d := &refused{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cairn.ErrClosed)
+	if out, err := delegate.Advance(ctx, d, true); err != nil || out != (delegate.Outcome{}) || d.settled != nil {
+		t.Errorf("%+v, %v, settled with %v", out, err, d.settled)
+	}
+}

@@ -1,0 +1,95 @@
+package effects
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// localChild drives a child whose session is in the same store as its parent's, a sub-agent or a companion.
+type localChild struct {
+	*visit
+	first func() (turn.Begun, error) // begins the run that the call asks for
+}
+
+// Begin implements delegate.Driver.
+func (v *localChild) Begin(context.Context) (turn.Begun, error) { return v.first() }
+
+// Resume implements delegate.Driver. The process that drove the last run may have died before the run's end was published, or,
+// if it was driven for this call, the log may have been away.
+func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error) {
+	fx, child := v.fx, v.child
+	row, err := store.Load(ctx, fx.Store, child)
+	if err != nil {
+		return turn.Begun{}, nil, err
+	}
+	switch {
+	case row.Running(row.AsOf):
+		if b := v.c.HandedOver(row.RunID); b != nil && b.Token == row.Lease.Token { // by an attempt whose answer was lost
+			return *b, nil, nil
+		}
+		return turn.Begun{}, nil, store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+	case row.Status == cairn.SessionActive:
+		b, err := fx.Recover(ctx, child, v.l.CallHooks)
+		return b, nil, err
+	case row.Status == cairn.SessionPaused && v.work.Err() == nil:
+		what, err := fx.WaitsFor(ctx, row)
+		if err != nil {
+			return turn.Begun{}, nil, err
+		}
+		if what == "" {
+			b, err := fx.Begin(ctx, lifecycle.BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
+				LogLast: v.l.Emit.Position()})
+			return b, nil, err
+		}
+	}
+	run, err := store.FindRun(ctx, fx.Store, child, row.RunID)
+	if err != nil {
+		return turn.Begun{}, nil, err
+	}
+	return turn.Begun{}, run, v.publishEnd(ctx, row)
+}
+
+// publishEnd completes the log of a child whose run has ended, where another process drove it or the log was away.
+func (v *localChild) publishEnd(ctx context.Context, row *cairn.Session) error {
+	fx := v.fx
+	if _, unpublished := fx.Unpublished.Load(row.ID); !unpublished && row.RunID == v.driven {
+		return nil
+	}
+	err := fx.Reconcile(ctx, row, row.RunID)
+	switch {
+	case err == nil:
+		fx.Unpublished.Delete(row.ID)
+	case context.Cause(ctx) != nil || turn.Lost(err):
+		return err
+	default:
+		fx.Logger.Warn("the end of a child's run was not published; a reader will complete the log", "session", row.ID, "run", row.RunID, "error", err)
+	}
+	return nil
+}
+
+// Drive implements delegate.Driver.
+func (v *localChild) Drive(ctx context.Context, b turn.Begun) error {
+	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: &b, Writes: v.s.Writes()}
+	return v.fx.put(ctx, v.a, v.l, f, false)
+}
+
+// Stop implements delegate.Driver.
+func (v *localChild) Stop(ctx context.Context) { v.fx.passStop(ctx, v.work, v.child, "") }
+
+// Settle implements delegate.Driver: what the session waits for is cancelled.
+func (v *localChild) Settle(ctx context.Context, _ error) error {
+	row, err := store.Load(ctx, v.fx.Store, v.child)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
+		return nil
+	case err != nil || row.Status != cairn.SessionPaused || !v.l.Step.Carried:
+		return err
+	}
+	return v.fx.ReapChild(ctx, row, lifecycle.Leaving)
+}
