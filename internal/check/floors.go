@@ -25,7 +25,8 @@ const everything = "*"
 // internals) may import each other.
 var floors = []floor{
 	{"loop", []string{"internal/turn"}, []string{"nouns", "leaves", "store", "contract"}},
-	{"proof", []string{"internal/torture", "internal/hop", "host/hosttest"}, []string{everything}}, // tests in packages of their own
+	// Tests in packages of their own.
+	{"proof", []string{"internal/torture", "internal/hop", "host/hosttest"}, []string{everything}},
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
 	{"shared", []string{"store/backend"}, []string{"nouns", "leaves", "store", "plans"}},

@@ -84,7 +84,8 @@ func onTemporal(t *testing.T) start {
 			tb.Fatal(err)
 		}
 		hosted := *opts
-		hosted.Host = struct{ engine.Host }{h} // no other process has its queue, so the server cannot continue what it leaves
+		// No other process has its queue, so the server cannot continue what it leaves.
+		hosted.Host = struct{ engine.Host }{h}
 		eng := inProcess(tb, st, agents, &hosted)
 		w := h.Worker(eng, worker.Options{})
 		if err := w.Start(); err != nil {

@@ -18,7 +18,7 @@ redis_server() {
 	command -v redis-server >/dev/null
 }
 
-# A Temporal server comes as a Go module: it is built once, into a directory that is kept. Package testenv knows it, too.
+# A Temporal server comes as a Go module: it is built once, into a directory that package testenv knows as well.
 temporal=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/temporal-1.5.1
 temporal_server() {
 	[ -x "$temporal/temporal" ]

@@ -73,8 +73,10 @@ func startTemporal(name, file string) (*TemporalProcess, error) {
 		p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		line := []string{bin, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port), "--log-level", "error",
 			"--search-attribute", "CairnSession=Keyword", "--search-attribute", "CairnAgent=Keyword",
-			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000", // without it each activity takes a tenth of a second more
-			"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1", // there are many task queues, of few tasks each
+			// Without it each activity takes a tenth of a second more.
+			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
+			// There are many task queues, of few tasks each.
+			"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
 			"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"}
 		if file != "" {
 			line = append(line, "--db-filename", filepath.Join(s.Dir, file))

@@ -38,7 +38,8 @@ func newScreen(a *cli.App) *screen {
 	return &screen{w: a.Stdout, style: terminal.StyleFor(a.Stdout, a.Env), now: a.Now, skip: map[int64]bool{}}
 }
 
-func (s *screen) print(text string) { _, _ = io.WriteString(s.w, text) } // who closed the output does not read errors either
+// print writes text. A failed write has no better place to be reported.
+func (s *screen) print(text string) { _, _ = io.WriteString(s.w, text) }
 
 // newline ends an open line.
 func (s *screen) newline() {

@@ -18,7 +18,7 @@ var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interru
 // stream shows a run's events to its end. watching is set for a run that another process drives: when it is done there
 // is nothing more to see. The error ends the conversation; a failed answer does not.
 func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Context) error {
-	reading := context.WithoutCancel(ctx) // an answer may come to its end when the process is asked to go
+	reading := context.WithoutCancel(ctx) // an answer may end when the process is terminated
 	if watching != nil {
 		reading = watching
 	}

@@ -71,7 +71,8 @@ func (s *temporalServer) load() error {
 			return cli.Misuse("TEMPORAL_CONFIG_FILE: %w", err)
 		}
 	}
-	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} { // what else is there counts as false
+	// The client takes any other value for false.
+	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
 		if value := s.env[name]; !slices.Contains([]string{"", "true", "false", "1", "0"}, strings.ToLower(value)) {
 			return cli.Misuse("%s: %q is neither true nor false", name, value)
 		}

@@ -9,7 +9,7 @@ CREATE TABLE orders (
 	address   TEXT NOT NULL
 ) STRICT;
 
--- The key is the idempotency key of the call that made the refund. An order is refunded once, whoever asks.
+-- The key is the idempotency key of the call that made the refund. An order is refunded once, whatever the key.
 CREATE TABLE refunds (
 	number       INTEGER PRIMARY KEY,
 	key          TEXT NOT NULL UNIQUE,
