@@ -9,11 +9,11 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
+// MaxJSONDepth, 128, is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
 // state, events. Text in it must be valid UTF-8 without NUL, and its numbers finite.
 const MaxJSONDepth = limits.Depth
 
-// MaxMessageBytes is the most that one message may hold, all its parts together, and the most of one text, of one JSON
+// MaxMessageBytes, 32 MiB, is the most that one message may hold, all its parts together, and the most of one text, of one JSON
 // value and of a session's state.
 const MaxMessageBytes = limits.Bytes
 

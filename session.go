@@ -100,15 +100,7 @@ const (
 )
 
 // Log returns the name of the event log that the session's tree writes to.
-func (s *Session) Log() string { return LogName(s.RootID, s.Incarnation) }
-
-// LogName returns the name of the event log of one incarnation of a root.
-func LogName(root, incarnation string) string {
-	if incarnation == "" {
-		return root
-	}
-	return root + "@" + incarnation
-}
+func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 
 // Lease is the right to drive a session until a time. Token is the fencing token: it grows with every holder, and a
 // write that names an old one is refused. A new session begins with the microseconds of its creation since 1970, so

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -48,7 +49,7 @@ func (e *Engine) join(root, incarnation string, run *Run) (over context.Context,
 	if ws.closed {
 		return e.ctx, func() {}
 	}
-	log := cairn.LogName(root, incarnation)
+	log := ids.Log(root, incarnation)
 	w := ws.trees[log]
 	if w == nil {
 		ctx, cancel := context.WithCancelCause(e.ctx)

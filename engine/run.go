@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -158,7 +159,7 @@ func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation str
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
-		for ev, err := range e.log.Follow(ctx, cairn.LogName(root, incarnation), after) {
+		for ev, err := range e.log.Follow(ctx, ids.Log(root, incarnation), after) {
 			ev.Incarnation = incarnation
 			if !yield(ev, err) || err != nil {
 				return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Removal is the reason for removing a session tree.
@@ -30,7 +31,7 @@ type Removed struct {
 }
 
 // Log returns the name of the tree's event log.
-func (r *Removed) Log() string { return cairn.LogName(r.SessionID, r.Incarnation) }
+func (r *Removed) Log() string { return ids.Log(r.SessionID, r.Incarnation) }
 
 // GoneError reports that a session belongs to a tree that was removed and is not purged yet.
 type GoneError struct {

@@ -71,3 +71,11 @@ var tool = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // Tool reports whether a text can be the name of a tool: 1 to 64 letters, digits, _ or -, beginning with a letter or _.
 func Tool(name string) bool { return tool.MatchString(name) }
+
+// Log returns the name of the event log of one incarnation of a root.
+func Log(root, incarnation string) string {
+	if incarnation == "" {
+		return root
+	}
+	return root + "@" + incarnation
+}
