@@ -24,8 +24,8 @@ const (
 	userName = "user"
 )
 
-// adkSystem keeps sessions with ADK's database service. A step is three appends: the reply, the result, the change of the
-// state.
+// adkSystem keeps sessions with ADK's database service. A step is three appends: the reply, the result, the change of
+// the state.
 type adkSystem struct {
 	conversation *conversation
 	database     *postgresDatabase
@@ -60,8 +60,8 @@ func (a *adkSystem) stored(ctx context.Context) (int64, error) { return a.databa
 
 func (a *adkSystem) close() error { return a.connections.Close() }
 
-// templateEvents is how many events of a template are appended; more are copies of them, since to append ten thousand takes
-// longer than all that is measured.
+// templateEvents is how many events of a template are appended; more are copies of them, since to append ten thousand
+// takes longer than all that is measured.
 const templateEvents = 2 + 2*variants
 
 // The copies differ from their originals in what has to differ.

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// arena is two servers and what is compared on them. Each system has a database of its own and as many connections as there
-// are writers.
+// arena is two servers and what is compared on them. Each system has a database of its own and as many connections as
+// there are writers.
 type arena struct {
 	conversation *conversation
 	contenders   []contender

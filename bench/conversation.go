@@ -102,8 +102,8 @@ func (c *conversation) messages(step int) []message {
 	}
 }
 
-// history returns the first n messages: a question, an answer, and what the steps before the first that is measured said.
-// n is even.
+// history returns the first n messages: a question, an answer, and what the steps before the first that is measured
+// said. n is even.
 func (c *conversation) history(n int) []message {
 	out := []message{{Role: cairn.RoleUser, Text: c.Question}, {Role: cairn.RoleAssistant, Text: c.Answer}}
 	for step := range firstStep(n) {

@@ -57,8 +57,9 @@ func installLangGraph(ctx context.Context, dir string, progress io.Writer) (stri
 	return dir, os.WriteFile(done, nil, 0o644)
 }
 
-// langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph, and so one
-// checkpoint, which is on the server before the next step begins. One process drives all writers, as JavaScript does.
+// langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph,
+// and so one checkpoint, which is on the server before the next step begins. One process drives all writers, as
+// JavaScript does.
 type langGraph struct {
 	database  *postgresDatabase
 	command   *exec.Cmd

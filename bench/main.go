@@ -1,5 +1,6 @@
-// Command bench measures what a step of a session costs with Cairn and with other systems that keep sessions, side by side
-// on the same servers, which it starts and removes. It writes a table and a plot into the docs; see docs/BENCHMARKS.md.
+// Command bench measures what a step of a session costs with Cairn and with other systems that keep sessions, side by
+// side on the same servers, which it starts and removes. It writes a table and a plot into the docs; see
+// docs/BENCHMARKS.md.
 package main
 
 import (

@@ -39,7 +39,8 @@ func (d *redisDatabase) stored(ctx context.Context) (sum int64, err error) {
 	return sum, keys.Err()
 }
 
-// copy copies the keys of one session to another, whose name takes the place of its own in them. Keys that are there stay.
+// copy copies the keys of one session to another, whose name takes the place of its own in them. Keys that are there
+// stay.
 func (d *redisDatabase) copy(ctx context.Context, from, to string) error {
 	keys := d.client.Scan(ctx, 0, "*"+from, 1000).Iterator()
 	for keys.Next(ctx) {

@@ -26,11 +26,12 @@ type plan struct {
 	budget  time.Duration // how long a system may take for one cell, filling included, until it gets no further round
 }
 
-// room is how many steps a session with a history of n messages may be taken further by, so that its history is still about
-// as long.
+// room is how many steps a session with a history of n messages may be taken further by, so that its history is still
+// about as long.
 func room(n int) int { return max(10, n/20) }
 
-// storageTime is how long a system writes to show how many bytes a step adds, unless the plan's number of steps is enough.
+// storageTime is how long a system writes to show how many bytes a step adds, unless the plan's number of steps is
+// enough.
 const storageTime = 2 * time.Second
 
 // results are the measurements of a plan.

@@ -39,8 +39,8 @@ type driver interface {
 // lane is what one writer drives: some sessions, one after the other.
 type lane []*entry
 
-// entry is a session with the number of steps that are left to it, so that its history stays about as long as it is said
-// to be.
+// entry is a session with the number of steps that are left to it, so that its history stays about as long as it is
+// said to be.
 type entry struct {
 	session session
 	left    int
@@ -63,8 +63,8 @@ func rate(list []pace) float64 {
 	return sum
 }
 
-// drive has writers step through their lanes at the same time until they are through or the time is over. A step that has
-// begun is finished.
+// drive has writers step through their lanes at the same time until they are through or the time is over. A step that
+// has begun is finished.
 func drive(ctx context.Context, s system, lanes []lane, d time.Duration) ([]pace, error) {
 	if s, ok := s.(driver); ok {
 		return s.drive(ctx, lanes, d)

@@ -52,8 +52,8 @@ func tables(list []contender, r *results) string {
 	return b.String()
 }
 
-// writeTable writes a row for each contender and a column for each length of history, and how its cost is to that of the
-// floor and of Cairn, with the shortest and with the longest history.
+// writeTable writes a row for each contender and a column for each length of history, and how its cost is to that of
+// the floor and of Cairn, with the shortest and with the longest history.
 func writeTable(
 	b *strings.Builder, list []contender, lengths, there []int, title string, cost func(i, n int) float64, text func(i, n int) string,
 ) {

@@ -12,8 +12,8 @@ import (
 	trpcredis "trpc.group/trpc-go/trpc-agent-go/session/redis"
 )
 
-// trpcSystem keeps sessions with trpc-agent-go's Redis service, which persists each append before it returns. A step is three
-// appends: the reply, the result, the change of the state.
+// trpcSystem keeps sessions with trpc-agent-go's Redis service, which persists each append before it returns. A step is
+// three appends: the reply, the result, the change of the state.
 type trpcSystem struct {
 	conversation *conversation
 	database     *redisDatabase

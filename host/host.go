@@ -1,7 +1,7 @@
 // Package host is the contract between the agent loop and what drives it: goroutines of a process, or an engine for
-// durable workflows. Package engine has the loop ([github.com/cairn-agents/cairn/engine.Drive]), carries out its effects,
-// and is given a host in its options; the packages below this one are hosts. All that a host keeps is small, holds ids and
-// numbers only, and encodes as JSON.
+// durable workflows. Package engine has the loop ([github.com/cairn-agents/cairn/engine.Drive]), carries out its
+// effects, and is given a host in its options; the packages below this one are hosts. All that a host keeps is small,
+// holds ids and numbers only, and encodes as JSON.
 package host
 
 import "github.com/cairn-agents/cairn"
@@ -52,8 +52,8 @@ const (
 	EffectTool = "tool"
 	// EffectChild begins a run of another agent that a call asks for, or takes its outcome.
 	EffectChild = "child"
-	// EffectJudge calls the hooks, the stop condition and the guard that decide how a step ends. The loop asks for it only
-	// where there are any.
+	// EffectJudge calls the hooks, the stop condition and the guard that decide how a step ends. The loop asks for it
+	// only where there are any.
 	EffectJudge = "judge"
 	// EffectCommit is the one write of a step.
 	EffectCommit = "commit"
@@ -70,13 +70,13 @@ type Effect struct {
 	Out any
 }
 
-// Scheduler is what the loop needs of a host. One goroutine at a time uses it, except for the branches of All. The loop can
-// be replayed: it asks for the same things in the same order if it gets the same answers.
+// Scheduler is what the loop needs of a host. One goroutine at a time uses it, except for the branches of All. The loop
+// can be replayed: it asks for the same things in the same order if it gets the same answers.
 type Scheduler interface {
 	// Do carries out one effect.
 	Do(Effect) error
-	// All runs n branches of the loop at once, each with a scheduler of its own, and returns when all have ended, with the
-	// first error by position.
+	// All runs n branches of the loop at once, each with a scheduler of its own, and returns when all have ended, with
+	// the first error by position.
 	All(n int, branch func(s Scheduler, i int) error) error
 	// Child drives a run that a call of the step asked for to its end, as the loop drives the step's own run.
 	Child(of Call, run Run) error

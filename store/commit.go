@@ -34,8 +34,8 @@ type Commit struct {
 	// EndRun updates the run of that id: everything but ID, Turn, StartedAt, StartSequence, FirstMessage and Before. A
 	// run whose status is not running gets EndedAt = now. The run's stop request is dropped.
 	EndRun *cairn.Run
-	// StartRun adds a run. The store sets SessionID, StartedAt, FirstMessage and Before, sets Turn to the row's Turn + 1, and puts
-	// RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
+	// StartRun adds a run. The store sets SessionID, StartedAt, FirstMessage and Before, sets Turn to the row's Turn +
+	// 1, and puts RunID, Turn, Step = 0, Recoveries = 0 and an empty RunUsage on the row.
 	StartRun *cairn.Run
 
 	// Rewind moves the session back to one of its checkpoints: later messages, checkpoints and state changes are
@@ -57,8 +57,8 @@ type Commit struct {
 	Step int
 	// Recovered adds one to Recoveries.
 	Recovered bool
-	// Checkpoint adds a checkpoint of the session as it is after this commit. ID, RunID, StepID, Step and LogSequence are
-	// the caller's, everything else is set by the store. The row's CheckpointID becomes its ID.
+	// Checkpoint adds a checkpoint of the session as it is after this commit. ID, RunID, StepID, Step and LogSequence
+	// are the caller's, everything else is set by the store. The row's CheckpointID becomes its ID.
 	Checkpoint *cairn.Checkpoint
 	// Status becomes the row's, if set.
 	Status cairn.SessionStatus

@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// The short form of a message is its JSON, but where it has a single part that is a text, a use or a result of a tool: the
-// fields of that part are then fields of the message, and its type is known by them.
+// The short form of a message is its JSON, but where it has a single part that is a text, a use or a result of a tool:
+// the fields of that part are then fields of the message, and its type is known by them.
 
 // ShortText returns a message in its short form, with an id and a run in the place of its own. The error is that of
 // [Message].

@@ -7,8 +7,8 @@ import (
 )
 
 // JSON returns what is wrong with a JSON value, or "". It must be valid as encoding/json has it, of at most Bytes, and
-// nested no deeper than Depth; its strings must be valid text without NUL and without halves of surrogate pairs, and its
-// numbers finite as 64-bit floating-point numbers.
+// nested no deeper than Depth; its strings must be valid text without NUL and without halves of surrogate pairs, and
+// its numbers finite as 64-bit floating-point numbers.
 func JSON(raw []byte) string {
 	_, problem := Nested(raw)
 	return problem

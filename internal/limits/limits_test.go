@@ -98,7 +98,8 @@ func TestGoodPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzJSON compares with encoding/json: what passes is valid there and decodes, and what is refused as not valid is not.
+// FuzzJSON compares with encoding/json: what passes is valid there and decodes, and what is refused as not valid is
+// not.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,2.5e-7,"\u00e9\ud83d\ude00",null]}`, `[[[]]]`, "\"\xff\"", `"\u0000"`, `1e400`, `{"a":}`, ` [ ] `, `"\\\/"`, nested(129)} {
 		f.Add([]byte(seed))

@@ -29,7 +29,8 @@ type node struct {
 	array  bool
 }
 
-// NewDoc returns the document of a JSON object. Empty input and null are the empty object. The bytes are kept, not copied.
+// NewDoc returns the document of a JSON object. Empty input and null are the empty object. The bytes are kept, not
+// copied.
 func NewDoc(raw json.RawMessage) (*Doc, error) {
 	switch kindOf(raw) {
 	case absentKind, nullKind:

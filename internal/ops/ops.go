@@ -72,9 +72,9 @@ func Size(op *cairn.Op) int {
 	return n
 }
 
-// Diff returns the operations that turn the object before into the object after. Members that are equal as JSON
-// values yield nothing, an array that only grew yields an append, objects are compared member by member. An array or
-// object that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.
+// Diff returns the operations that turn the object before into the object after. Members that are equal as JSON values
+// yield nothing, an array that only grew yields an append, objects are compared member by member. An array or object
+// that was null or missing counts as empty, so that concurrent writers that both start from nothing can be merged.
 func Diff(before, after json.RawMessage) ([]cairn.Op, error) {
 	a, err := members(before)
 	if err != nil {

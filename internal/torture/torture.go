@@ -1,5 +1,5 @@
-// Package torture stops processes that drive sessions, at the worst moments and in every way in which processes end, and
-// checks that nothing committed is lost or doubled.
+// Package torture stops processes that drive sessions, at the worst moments and in every way in which processes end,
+// and checks that nothing committed is lost or doubled.
 //
 // A test gives it a function that opens its store. Its own binary, started again, is the victim: it drives turns with
 // tools on many sessions at once until it is stopped, or answers their pending calls. It is killed; or it gets SIGTERM,

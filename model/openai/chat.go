@@ -44,8 +44,8 @@ func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "o
 // Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
 // a ctx that has ended: then the error wraps ctx.Err().
 //
-// Two limits of the protocol show: a stop sequence that was met reads as FinishReasonEnd, and a file that is no image can be
-// sent by its bytes only.
+// Two limits of the protocol show: a stop sequence that was met reads as FinishReasonEnd, and a file that is no image
+// can be sent by its bytes only.
 func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		emit := func(c cairn.Chunk) bool { return yield(c, nil) }

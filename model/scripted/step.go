@@ -108,8 +108,8 @@ func (s Step) Usage(input, output int64) Step {
 	return s
 }
 
-// FinishReason returns the step with the reason why its reply ends; the default is FinishReasonTools if the reply calls a
-// tool, else FinishReasonEnd.
+// FinishReason returns the step with the reason why its reply ends; the default is FinishReasonTools if the reply calls
+// a tool, else FinishReasonEnd.
 func (s Step) FinishReason(reason cairn.FinishReason) Step {
 	s.stop = reason
 	return s

@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Fenced returns the conflict of a holder's token with the session's row, or nil. A holder always has a token, so 0 is never
-// current.
+// Fenced returns the conflict of a holder's token with the session's row, or nil. A holder always has a token, so 0 is
+// never current.
 func Fenced(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
 		return nil

@@ -18,14 +18,14 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// elsewhereVariable tells a test binary what to follow.
+// elsewhereVariable names the environment variable that has a test binary follow a log.
 const elsewhereVariable = "CAIRN_STORETEST_ELSEWHERE"
 
 // pace is the mean time between two events of an answer as an engine streams it.
 const pace = 20 * time.Millisecond
 
-// Elsewhere makes a test binary the other process of BenchFollowAcrossProcesses, if that has started it; then it does not
-// return. Call it in an init function. open opens the event log at the place that the benchmark was given.
+// Elsewhere makes a test binary the other process of BenchFollowAcrossProcesses, if that has started it; then it does
+// not return. Call it in an init function. open opens the event log at the place that the benchmark was given.
 func Elsewhere(open func(place string) (store.Log, error)) {
 	place := os.Getenv(elsewhereVariable)
 	if place == "" {
@@ -59,9 +59,9 @@ func followElsewhere(open func(place string) (store.Log, error), place string) e
 	return nil
 }
 
-// BenchFollowAcrossProcesses measures the time from the append of an event to its arrival at a follower in another process,
-// in the pace of an answer. The other process is this test binary, which must call Elsewhere; place tells it how to open
-// the log.
+// BenchFollowAcrossProcesses measures the time from the append of an event to its arrival at a follower in another
+// process, in the pace of an answer. The other process is this test binary, which must call Elsewhere; place describes
+// how to open the log.
 func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), elsewhereVariable+"="+place)

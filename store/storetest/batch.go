@@ -106,7 +106,8 @@ func numberedBatches(h *logHarness, ls logs) {
 	h.wantBounds("log", 15, 14)
 }
 
-// batchRace has every writer's batches sent from several places at once, each in order: they are added once and in order.
+// batchRace has every writer's batches sent from several places at once, each in order: they are added once and in
+// order.
 func batchRace(h *logHarness, ls logs) {
 	if _, ok := ls.of(0).(store.Fencer); !ok {
 		return

@@ -238,8 +238,8 @@ func benchList(outer *testing.B, open OpenStore) {
 	}
 }
 
-// benchAppend measures the writer alone; readers follow meanwhile and must not slow it.
-// followAll has readers follow a log; a tenth of them is stuck after the first event. It returns how to make them leave.
+// benchAppend measures the writer alone; readers follow meanwhile and must not slow it. followAll has readers follow a
+// log; a tenth of them is stuck after the first event. It returns how to make them leave.
 func followAll(b *testing.B, log store.Log, readers int) (leave func()) {
 	if _, err := log.Append(b.Context(), "log", store.AnySequence, say("first")); err != nil {
 		b.Fatal(err)

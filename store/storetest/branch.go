@@ -19,8 +19,8 @@ var branchTests = []storeTest{
 	{name: "Errors", run: branchErrors},
 }
 
-// told makes a session of one turn with three steps of state, then something added outside of a run.
-func (h *harness) told(id string) *cairn.Session {
+// threeSteps makes a session of one turn with three steps of state and a message from outside of a run.
+func (h *harness) threeSteps(id string) *cairn.Session {
 	h.Helper()
 	h.createWith(id, `{"n":0}`)
 	s := h.begin(id, "run of "+id)
@@ -47,7 +47,7 @@ func (h *harness) branch(from string, at store.BranchPoint, to string) *cairn.Se
 }
 
 func branchAsItIs(h *harness) {
-	h.told("source")
+	h.threeSteps("source")
 	source := h.content("source")
 	row := h.branch("source", store.BranchPoint{}, "branch")
 	branch := h.content("branch")
@@ -63,7 +63,7 @@ func branchAsItIs(h *harness) {
 }
 
 func branchAtCheckpoints(h *harness) {
-	h.told("source")
+	h.threeSteps("source")
 	source := h.content("source")
 	for i, cp := range source.Checkpoints {
 		id := fmt.Sprint("branch-", i)
@@ -75,7 +75,7 @@ func branchAtCheckpoints(h *harness) {
 
 // branchAtMessages takes each number of messages: the state is that of the latest checkpoint that had no more.
 func branchAtMessages(h *harness) {
-	h.told("source")
+	h.threeSteps("source")
 	source := h.content("source")
 	for n := range len(source.Messages) {
 		id := fmt.Sprint("branch-", n)
@@ -96,7 +96,7 @@ func branchAtMessages(h *harness) {
 }
 
 // branchPruned branches after each number of messages when checkpoints were pruned: the state is the right one, or the
-// branch is refused. A session that was only taken back has all its states.
+// branch is refused. A session that was only rewound has all its states.
 func branchPruned(h *harness) {
 	serial := 0
 	check := func(source string, content *content, pruned int) {
@@ -123,7 +123,7 @@ func branchPruned(h *harness) {
 	}
 	for pruned := range 3 {
 		source := fmt.Sprint("source-", pruned)
-		h.told(source)
+		h.threeSteps(source)
 		content := h.content(source)
 		gone, err := h.st.Prune(h.Context(), source, 3-pruned)
 		h.must(err)
@@ -132,7 +132,7 @@ func branchPruned(h *harness) {
 		}
 		check(source, content, pruned)
 	}
-	s := h.told("taken back")
+	s := h.threeSteps("taken back")
 	h.commit("taken back", &store.Commit{RewindRun: s.RunID})
 	s = h.begin("taken back", "next run")
 	h.end(h.stepState(s, "reply", replaceOp("/n", "5")))
@@ -141,7 +141,7 @@ func branchPruned(h *harness) {
 
 // branchRow checks that a branch takes its context from the caller and begins its own history.
 func branchRow(h *harness) {
-	s := h.told("source")
+	s := h.threeSteps("source")
 	expires := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	given := &cairn.Session{ID: "branch", Agent: "another", UserID: "user", Tags: []string{"t"}, Metadata: map[string]string{"k": "v"},
 		ExpiresAt: expires, ParentID: "mother", RootID: "root", TraceParent: "trace", Version: 99, Turn: 99, Status: cairn.SessionFailed}
@@ -161,7 +161,7 @@ func branchRow(h *harness) {
 }
 
 func branchIsolation(h *harness) {
-	s := h.told("source")
+	s := h.threeSteps("source")
 	h.branch("source", store.BranchPoint{}, "branch")
 	h.unchanged("source", "a turn of its branch", func() {
 		h.end(h.stepState(h.begin("branch", "run of branch"), "in the branch", replaceOp("/n", "100")))
@@ -179,7 +179,7 @@ func branchIsolation(h *harness) {
 }
 
 func branchOfBranch(h *harness) {
-	h.told("a")
+	h.threeSteps("a")
 	h.branch("a", store.BranchPoint{}, "b")
 	s := h.stepState(h.begin("b", "run"), "more", appendOp("/list", "1"))
 	h.end(h.stepState(s, "too much", appendOp("/list", "2")))
@@ -191,7 +191,7 @@ func branchOfBranch(h *harness) {
 }
 
 func branchErrors(h *harness) {
-	h.told("source")
+	h.threeSteps("source")
 	h.create("there")
 	negative, tooMany := -1, 1000
 	for _, test := range []struct {

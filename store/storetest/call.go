@@ -215,8 +215,8 @@ func unknownCall(h *harness) {
 	}
 }
 
-// callsAgain repeats commits that write calls: the calls are at later versions than their writer saw, but the commit has
-// happened.
+// callsAgain repeats commits that write calls: the calls are at later versions than their writer saw, but the commit
+// has happened.
 func callsAgain(h *harness) {
 	s := h.running("session")
 	c := h.stepCommit(s, "asks")

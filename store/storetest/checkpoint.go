@@ -130,7 +130,7 @@ func pageSizes(h *harness) {
 }
 
 // rewind goes back two of four steps: messages, state and checkpoints are those of then, runs and the rest of the row
-// stay, and the session goes on from there.
+// stay, and the session continues from there.
 func rewind(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	s := h.begin("session", "run")

@@ -55,14 +55,14 @@ func rowsSayTheTime(h *harness) {
 	check("branch", branch)
 }
 
-// crashedByTheRow needs no clock to see that a lease has run out.
+// crashedByTheRow needs no clock to see that a lease has lapsed.
 func crashedByTheRow(h *harness) {
 	h.create("session")
 	s := h.commit("session", beginCommit("run", "worker", brief))
 	if !s.Running(s.AsOf) {
 		h.Fatalf("a lease until %v is not good as of %v", s.Lease.Until, s.AsOf)
 	}
-	h.await("the lease to run out", func() bool {
+	h.await("the lease to lapse", func() bool {
 		s := h.load("session")
 		return s.Crashed(s.AsOf)
 	})
@@ -104,8 +104,8 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	}
 }
 
-// deadlineFromTheCommit has the store fill in the time, whatever it knows of the session, and keep it when the call is written
-// again.
+// deadlineFromTheCommit has the store fill in the time, whatever it knows of the session, and keep it when the call is
+// written again.
 func deadlineFromTheCommit(h *harness) {
 	for name, version := range map[string]int64{"unguarded": 0, "guarded": 1} {
 		h.create(name)

@@ -81,8 +81,8 @@ func createNothingElse(h *harness) {
 	}
 }
 
-// nameAndSecret checks that what a session is given stays, that each has a secret of its own otherwise, and that no JSON
-// of a row shows it.
+// nameAndSecret checks that what a session is given stays, that each has a secret of its own otherwise, and that no
+// JSON of a row shows it.
 func nameAndSecret(h *harness) {
 	given, err := store.Create(h.Context(), h.st, &cairn.Session{ID: "given", Agent: agentName, Kind: cairn.ChildCompanion, Name: "helper ✓", Secret: "hush hush"}, nil)
 	h.must(err)
@@ -337,7 +337,7 @@ func everythingAtOnce(h *harness) {
 		h.Fatalf("staged %v, runs %+v", all.Staged, all.Runs)
 	}
 	if cp := all.Checkpoints[1]; cp.Turn != 2 || cp.MessageCount != next.MessageCount || cp.StatePosition != next.State.Position || cp.ParentID != s.CheckpointID {
-		h.Fatalf("checkpoint %+v does not tell the session as it is after the commit", cp)
+		h.Fatalf("checkpoint %+v is not that of the session after the commit", cp)
 	}
 }
 

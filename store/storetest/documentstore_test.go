@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// documentStore is a store in a database that can do no more than read a key, write it if its version is the one that was
-// read, and list keys. Each session is one document, below session/; the ids of pending calls are keys below call/.
+// documentStore is a store in a database that can do no more than read a key, write it if its version is the one that
+// was read, and list keys. Each session is one document, below session/; the ids of pending calls are keys below call/.
 type documentStore struct {
 	db     *keyValues
 	closed atomic.Bool
@@ -119,8 +119,9 @@ func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) 
 	}
 }
 
-// answerCalls finds the calls that a commit writes, and the versions of the keys of those that are new. The id of a call
-// belongs to the session that was the first to ask for it, whatever came of that, for as long as there is that session.
+// answerCalls finds the calls that a commit writes, and the versions of the keys of those that are new. The id of a
+// call belongs to the session that was the first to ask for it, whatever came of that, for as long as there is that
+// session.
 func (s *documentStore) answerCalls(ctx context.Context, doc *backend.Document, n plan.Needs, seen *plan.Seen, keys map[string]int64) error {
 	seen.Calls = map[string]plan.CallSeen{}
 	for _, id := range n.Calls {

@@ -50,7 +50,7 @@ func (h *harness) waiting(id, agent, root string, kind store.DueKind) {
 		c := beginCommit("run of "+id, "dead worker", brief)
 		c.StartRun.Agent = agent
 		h.commit(id, c)
-		h.await("the lease to run out", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
+		h.await("the lease to lapse", func() bool { s := h.load(id); return s.Crashed(s.AsOf) })
 	case store.DueQueued:
 		h.commit(id, &store.Commit{Enqueue: &store.QueuedTurn{ID: "turn"}})
 	default:
@@ -94,7 +94,7 @@ func dueByAgent(h *harness) {
 	}
 }
 
-// dueByTheRootsAgent has children of another agent than their root, which whoever serves the root has to see to.
+// dueByTheRootsAgent has children of another agent than their root, which the workers of the root must serve.
 func dueByTheRootsAgent(h *harness) {
 	for _, kind := range dueKindsThereAre {
 		h.waiting("root of "+string(kind), "boss", "", store.DueReady)

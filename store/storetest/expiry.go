@@ -297,7 +297,8 @@ func activityKeeps(h *harness) {
 	}
 }
 
-// goneAtItsTime lets time pass and nothing else: whatever is asked of a session that has expired, the first answer says so.
+// goneAtItsTime lets time pass and nothing else: whatever is asked of a session that has expired, the first answer says
+// so.
 func goneAtItsTime(h *harness, hs handles) {
 	for i, call := range h.storeCalls("") {
 		if call.creates || slices.Contains([]string{"Remove", "Restore"}, call.name) {
@@ -402,8 +403,8 @@ func holderGoesOn(h *harness) {
 	h.wantGone("child", r)
 }
 
-// looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the root
-// is given another time: nothing is lost and nobody waits for ever.
+// looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the
+// root is given another time: nothing is lost and nobody waits for ever.
 func looksAndCommits(h *harness, hs handles) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
@@ -443,7 +444,8 @@ func looksAndCommits(h *harness, hs handles) {
 	}
 }
 
-// beginOrExpire lets a run begin on a session that has expired while it is removed: it never does, and there is one removal.
+// beginOrExpire lets a run begin on a session that has expired while it is removed: it never does, and there is one
+// removal.
 func beginOrExpire(h *harness, hs handles) {
 	for n := range h.rounds(200) {
 		id := fmt.Sprint("session-", n)

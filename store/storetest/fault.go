@@ -74,8 +74,8 @@ func faultyCreation(h *harness) {
 	})
 }
 
-// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that comes and
-// one that goes, results that are cached and dropped.
+// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that comes
+// and one that goes, results that are cached and dropped.
 func faultyCalls(h *harness) {
 	h.eachFault("commit with calls", func(id string) {
 		h.running(id)
@@ -108,7 +108,7 @@ func faultyRewindRun(h *harness) {
 }
 
 func faultyRewind(h *harness) {
-	h.eachFault("rewind", func(id string) { h.told(id) }, func(id string) error {
+	h.eachFault("rewind", func(id string) { h.threeSteps(id) }, func(id string) error {
 		_, err := store.Rewind(h.Context(), h.st, id, h.checkpointIDs(id)[0])
 		return err
 	})
@@ -121,7 +121,7 @@ func faultyStage(h *harness) {
 }
 
 func faultyBranch(h *harness) {
-	h.told("source")
+	h.threeSteps("source")
 	h.eachFault("branch", func(string) {}, func(id string) error {
 		_, err := h.st.Branch(h.Context(), "source", store.BranchPoint{}, &cairn.Session{ID: id, Agent: agentName})
 		return err
@@ -129,7 +129,7 @@ func faultyBranch(h *harness) {
 }
 
 func faultyPrune(h *harness) {
-	h.eachFault("prune", func(id string) { h.told(id) }, func(id string) error {
+	h.eachFault("prune", func(id string) { h.threeSteps(id) }, func(id string) error {
 		_, err := h.st.Prune(h.Context(), id, 1)
 		return err
 	})

@@ -48,7 +48,7 @@ func fenced(h *logHarness, ls logs) {
 	h.append("log", say("5"))
 	h.wantTexts("the log", h.all("log", 0), 1, "1", "2", "3", "4", "5")
 
-	// An expectation is held to as well; a fenced writer is told that it is fenced first.
+	// The expected sequence is checked as well, but a fenced writer gets ErrFenced first.
 	if _, err := holder.AppendFenced(h.Context(), "log", 4, holds("session", 2), say("lost")); !errors.Is(err, cairn.ErrStale) {
 		h.Fatalf("an append at the wrong place: %v", err)
 	}

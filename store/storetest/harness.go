@@ -17,7 +17,7 @@ const (
 	agentName = "support"
 	// patience is how long a test waits for something that must happen, however slow the machine.
 	patience = 30 * time.Second
-	// brief is the time to live of a lease that a test wants to see run out.
+	// brief is the time of a lease that must lapse in a test.
 	brief = time.Millisecond
 )
 
@@ -83,8 +83,8 @@ func (h *harness) commit(id string, c *store.Commit) *cairn.Session {
 	return s
 }
 
-// tick waits until the clock shows another microsecond, which is what stores keep of it, so that what is written one after
-// the other is in that order by its times. A store in memory may be faster than that.
+// tick waits until the clock shows another microsecond, which is what stores keep of it, so that what is written one
+// after the other is in that order by its times. A store in memory may be faster than that.
 func tick() {
 	for now := time.Now().UnixMicro(); time.Now().UnixMicro() == now; {
 		runtime.Gosched()

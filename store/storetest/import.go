@@ -84,7 +84,7 @@ func (h *harness) grown(root string) []string {
 	h.requestStop(child, interrupt("run of the child", "no longer needed"))
 	h.commit(companion, &store.Commit{Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}})
 	h.commit(grandchild, &store.Commit{Messages: says("hello"), Enqueue: &store.QueuedTurn{ID: "later", Messages: says("more")}})
-	h.await("the child's lease to run out", func() bool { return !h.load(child).Running(time.Now()) })
+	h.await("the child's lease to lapse", func() bool { return !h.load(child).Running(time.Now()) })
 
 	log := h.importer().EventLog()
 	_, err = log.Append(h.Context(), h.log(root), 0, lines(1, 12)...)
@@ -201,7 +201,7 @@ func importsInPages(h *harness) {
 	same(h.T, "the copy", to.whole("root", []string{"root"}), h.whole("root", []string{"root"}))
 }
 
-// importGoesOn answers a call of a copy and goes on with its run, as a person and a worker would.
+// importGoesOn answers a call of a copy and resumes its run, as a person and a worker would.
 func importGoesOn(h *harness) {
 	h.grown("root")
 	to := h.other()
@@ -250,7 +250,8 @@ func importTakenOver(h *harness) {
 	to.wantConflict(err, cairn.ErrFenced, "staging by the process that died")
 }
 
-// importRewinds takes a copy back to each of its checkpoints, the newest first, goes on there each time, and copies that.
+// importRewinds rewinds a copy to each of its checkpoints, the newest first, continues there each time, and copies
+// that.
 func importRewinds(h *harness) {
 	h.grown("root")
 	to := h.other()
@@ -287,7 +288,7 @@ func importBranches(h *harness) {
 
 // importTakesBack takes the latest run of a copy back.
 func importTakesBack(h *harness) {
-	h.told("root")
+	h.threeSteps("root")
 	h.tries("root", "tried")
 	to := h.other()
 	to.imports(h, "root")
@@ -379,7 +380,7 @@ func importOverOthers(h *harness) {
 		root := fmt.Sprint("root ", i)
 		ids := h.grown(root)
 		taken := ids[i]
-		to.told(taken)
+		to.threeSteps(taken)
 		to.unchanged(taken, "an import of a tree that has its id", func() {
 			err := to.importer().Import(h.Context(), root, store.Export(h.Context(), h.importer(), root))
 			to.wantError(err, cairn.ErrExists, "import over "+taken)
@@ -433,7 +434,7 @@ func importRunning(h *harness) {
 	to := h.other()
 	_, err := store.Copy(h.Context(), h.importer(), to.importer(), "root")
 	if seen := h.wantConflict(err, cairn.ErrAlreadyRunning, "copy of a tree that runs"); seen.ID != "child" {
-		h.Fatalf("%q is told to run", seen.ID)
+		h.Fatalf("%q is reported as running", seen.ID)
 	}
 	to.absent("root", []string{"root", "child"}, "a copy that was refused")
 	h.end(s)
@@ -495,7 +496,7 @@ func importRace(h *harness) {
 	to := h.other()
 	for i := range h.rounds(5) {
 		root := fmt.Sprint("root ", i)
-		h.told(root)
+		h.threeSteps(root)
 		list := h.parts(root)
 		errs := race(4, func(int) error { return to.importer().Import(h.Context(), root, given(list)) })
 		won := 0

@@ -26,7 +26,7 @@ func (h *harness) wantTTL(s *cairn.Session, ttl time.Duration) {
 	h.Helper()
 	const clockStep = 10 * time.Millisecond
 	if off := s.Lease.Until.Sub(s.UpdatedAt) - ttl; off < -clockStep || off > clockStep {
-		h.Fatalf("the lease runs out %v after the commit, want %v", s.Lease.Until.Sub(s.UpdatedAt), ttl)
+		h.Fatalf("the lease lapses %v after the commit, want %v", s.Lease.Until.Sub(s.UpdatedAt), ttl)
 	}
 }
 
@@ -94,7 +94,7 @@ func renewFenced(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "heartbeat of no session")
 }
 
-// renewLate: as long as nobody took over, a holder that comes late goes on.
+// renewLate: until a takeover, a late holder can renew.
 func renewLate(h *harness) {
 	s := h.crash("session", "run")
 	_, err := h.st.Renew(h.Context(), "session", s.Lease.Token, time.Hour)
@@ -135,7 +135,8 @@ func dueWhenLapsed(h *harness) {
 	}
 }
 
-// dueInTurn lets leases end in both ways in turn: however many sessions are let go, those that were due before come first.
+// dueInTurn lets leases end in both ways in turn: however many leases are released, sessions that were due before come
+// first.
 func dueInTurn(h *harness) {
 	var want []string
 	for i := range 6 {
@@ -160,8 +161,8 @@ func dueInTurn(h *harness) {
 	}
 }
 
-// dueHoweverItEnds asks, after every way in which a lease can end, what is due and who may go on with the session: a run
-// that is under way can be taken over at once, whether its lease ran out or was let go.
+// dueHoweverItEnds checks, after every way in which a lease can end, what is due and who may take the session over: an
+// active run can be taken over at once, whether its lease lapsed or was released.
 func dueHoweverItEnds(h *harness) {
 	let := func(lease store.LeaseAction, ttl time.Duration, more func(*store.Commit)) func(*cairn.Session) {
 		return func(s *cairn.Session) {

@@ -164,8 +164,8 @@ func stopRefuses(h *harness) {
 	h.must(h.st.RequestStop(h.Context(), "session", cairn.Stop{RunID: "run", Kind: cairn.StopInterrupt, Reason: strings.Repeat("x", cairn.MaxMetadataBytes)}))
 }
 
-// justWithin keeps what is at the limits. How much a message holds is largeMessages' subject; what grows when it is escaped
-// need not be that large.
+// justWithin keeps what is at the limits. How much a message holds is largeMessages' subject; what grows when it is
+// escaped need not be that large.
 func justWithin(h *harness) {
 	h.create("session")
 	given := append(says("\x01\u007f\u2028", strings.Repeat("\x01", 1<<16)), useOf(deep(cairn.MaxJSONDepth))...)

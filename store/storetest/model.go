@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// modelSession is what a session must be, kept in the plainest way: the whole state at every position, every list a slice.
+// modelSession is what a session must be, kept in the plainest way: the whole state at every position, every list a
+// slice.
 type modelSession struct {
 	row         cairn.Session     // without times, sizes and the lease's end
 	states      []json.RawMessage // by position

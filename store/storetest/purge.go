@@ -89,8 +89,8 @@ func purgeOne(h *harness) {
 	}
 }
 
-// purgeRace lets several purge a tree that is larger than what a store removes at once: each checkpoint is counted once, and
-// one of them ends it.
+// purgeRace lets several purge a tree that is larger than what a store removes at once: each checkpoint is counted
+// once, and one of them ends it.
 func purgeRace(h *harness, hs handles) {
 	ids := h.family("root")
 	checkpoints := 0

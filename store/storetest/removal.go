@@ -81,8 +81,8 @@ func (h *harness) wantRemoved(err error, r *store.Removed, what string) {
 	same(h.T, what+": its removal", gone.Removed, *r)
 }
 
-// wantGone checks that every method says of a session that it is gone, that no list has it, and that nothing begins anew
-// under its id.
+// wantGone checks that every method says of a session that it is gone, that no list has it, and that nothing begins
+// anew under its id.
 func (h *harness) wantGone(id string, r *store.Removed) {
 	h.Helper()
 	for _, call := range h.storeCalls(id) {
@@ -171,8 +171,8 @@ func purgeFrees(h *harness) {
 	}
 }
 
-// removeFences gives a new session the version, the run and as many holders as one of its id had that was removed: who held
-// that one can do nothing here.
+// removeFences gives a new session the version, the run and as many holders as one of its id had that was removed: who
+// held that one can do nothing here.
 func removeFences(h *harness, hs handles) {
 	old := h.on(hs.of(1))
 	live := func(h *harness) *cairn.Session {
@@ -198,7 +198,7 @@ func removeFences(h *harness, hs handles) {
 	h.wantConflict(err, cairn.ErrFenced, "begin on the session that was there before")
 }
 
-// fencedOff checks that whoever held an earlier session of an id can neither commit nor stage nor renew.
+// fencedOff checks that the holder of an earlier session of an id can neither commit nor stage nor renew.
 func (h *harness) fencedOff(dead *cairn.Session) {
 	h.Helper()
 	h.unchanged(dead.ID, "what the holder of an earlier session of its id did", func() {

@@ -17,7 +17,7 @@ func reopenKeepsAll(h *harness) {
 	s := h.running("running")
 	stop := interrupt(s.RunID, "before the restart")
 	h.requestStop("running", stop)
-	h.told("told")
+	h.threeSteps("told")
 	h.branch("told", store.BranchPoint{}, "branch")
 	h.must(h.st.Delete(h.Context(), "branch"))
 	h.crash("crashed", "run")

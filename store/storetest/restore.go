@@ -63,7 +63,7 @@ func restore(h *harness) {
 	}
 }
 
-// restoreGoesOn goes on with a restored session: runs and steps that were are known, tokens and numbers go on.
+// restoreGoesOn continues a restored session: it has its runs and steps, and tokens and numbers continue.
 func restoreGoesOn(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")

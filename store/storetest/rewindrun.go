@@ -117,7 +117,7 @@ func rewindAndStart(h *harness) {
 	h.again("session", retry, "a retry again when the session is idle again")
 }
 
-// rewindRunRepeatedly takes back a step that is then written again under its old id, and the same run twice.
+// rewindRunRepeatedly rolls back a step that is then written again under its old id, and the same run twice.
 func rewindRunRepeatedly(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run-1")
@@ -135,7 +135,7 @@ func rewindRunRepeatedly(h *harness) {
 	}
 }
 
-// runBefore checks that a run's record tells where it began as long as there is one, whatever ends it.
+// runBefore checks that a run's record keeps where the run began, whatever ends it.
 func runBefore(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	want := map[string]cairn.RunOrigin{}

@@ -93,7 +93,7 @@ func updateRun(h *harness) {
 	run, err := store.FindRun(h.Context(), h.st, "session", "run")
 	h.must(err)
 	if run.Steps != 2 || run.Status != cairn.RunRunning || !run.EndedAt.IsZero() {
-		h.Fatalf("a run that goes on is recorded as %+v", run)
+		h.Fatalf("a running run is recorded as %+v", run)
 	}
 }
 

@@ -116,7 +116,7 @@ func exactValues(h *harness) {
 }
 
 // smallChanges adds 100 bytes at a time to a state of 100 KB. What is stored stays near the sum of the changes and the
-// keyframes, which the row's state position tells.
+// keyframes, which the row's state position counts.
 func smallChanges(h *harness) {
 	body := strings.Repeat("x", 100<<10)
 	s := h.createWith("session", fmt.Sprintf(`{"body":%q}`, body))

@@ -227,7 +227,8 @@ func watch(h *harness, watched store.Store) {
 	}
 }
 
-// watchFindsWhatStands watches after a stop was requested. The watch says so, or that whoever drives the run has to look.
+// watchFindsWhatStands watches after a stop was requested. The watch yields the request, or that requests may have been
+// missed.
 func watchFindsWhatStands(h *harness) {
 	h.create("session")
 	h.begin("session", "run")
@@ -241,12 +242,12 @@ func watchFindsWhatStands(h *harness) {
 			h.must(err)
 			if n.SessionID == "" || n.SessionID == "session" && n.Stop.RunID == want.RunID && n.Stop.Kind == want.Kind {
 				if more > 0 {
-					watch(more - 1) // beside this one, which goes on
+					watch(more - 1) // while this one continues
 				}
 				return
 			}
 		}
-		h.Fatalf("a watch with %d more to come does not tell of a request that stands within %v", more, patience)
+		h.Fatalf("a watch with %d more to come does not yield an outstanding request within %v", more, patience)
 	}
 	watch(1)
 }

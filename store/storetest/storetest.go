@@ -31,10 +31,10 @@ type Options struct {
 	// Fault makes the n-th internal write from now on fail, n from 1, as a full disk or a lost connection would. The
 	// function it returns takes that back and reports whether a write has failed.
 	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
-	// Seed of the random histories; 0 means a new one each time. A failure tells the seed it had.
+	// Seed of the random histories; 0 means a new one each time. A failure reports its seed.
 	Seed uint64
-	// Brief makes races and random histories a tenth as long, as -short does, and leaves the largest page of checkpoints out.
-	// It is for another way to a store that passes in full.
+	// Brief makes races and random histories a tenth as long, as -short does, and leaves the largest page of
+	// checkpoints out. It is for another way to a store that passes in full.
 	Brief bool
 
 	watchesStops bool // the store is a StopWatcher

@@ -123,7 +123,7 @@ func beginRace(h *harness, hs handles) {
 		s = h.load("busy")
 		for _, row := range append(seen, s) {
 			if want := fmt.Sprintf("run-%d-%d", n, winner); row.RunID != want || row.Lease.Owner != fmt.Sprint("worker-", winner) {
-				h.Fatalf("the row tells of run %q of %q, but %q won", row.RunID, row.Lease.Owner, want)
+				h.Fatalf("the row has run %q of %q, but %q won", row.RunID, row.Lease.Owner, want)
 			}
 		}
 		if s.Turn != n+1 || s.MessageCount != n+1 || s.Lease.Token != s.CreatedAt.UnixMicro()+int64(n)+1 {
@@ -169,7 +169,7 @@ func takeoverRace(h *harness, hs handles) {
 	}
 }
 
-// takeoverCommit is what a worker writes to go on with a crashed run.
+// takeoverCommit is a worker's takeover of a crashed run.
 func takeoverCommit(crashed *cairn.Session, owner string) *store.Commit {
 	return &store.Commit{
 		Guard:     store.Guard{Version: crashed.Version},
@@ -235,7 +235,7 @@ func answerRace(h *harness, hs handles) {
 	}
 }
 
-// zombie lets a worker's lease run out and another take over: whatever the first still writes is refused.
+// zombie lets a worker's lease lapse and another take over: every later write of the first is refused.
 func zombie(h *harness, hs handles) {
 	dead := h.crash("session", "run")
 	late, other := hs.of(0), h.on(hs.of(1))
