@@ -149,8 +149,8 @@ type Guard struct {
 	Version int64
 }
 
-// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Stores that check a
-// guard in SQL or a script follow its order.
+// Check returns the conflict of g with an existing session's row at the store's time now, or nil. Package plan asks
+// it, so that no store has to.
 func (g Guard) Check(s *cairn.Session, now time.Time) error {
 	if err := g.CheckToken(s); err != nil {
 		return err
