@@ -22,12 +22,16 @@ const (
 	tags     = 10  // one for each session
 	crashed  = 100 // sessions of the agent "crashed"
 	expired  = 100 // roots of the agent "expired"
-	calling  = 50  // one session in so many has an open call
+	calling  = 5   // one session in so many has an open call
+	owned    = 10  // trees of a user
 	pageSize = 20
 )
 
 // id returns the id of a session.
 func id(n int) string { return fmt.Sprintf("session-%08d", n) }
+
+// user returns the user of a session.
+func user(n int) string { return fmt.Sprint("user-", n/tree/owned) }
 
 // Fill makes sessions in a store, n of them, each with a run of two messages and a checkpoint. Writers write at once.
 func Fill(ctx context.Context, st store.Store, n, writers int) error {
@@ -60,7 +64,7 @@ func Fill(ctx context.Context, st store.Store, n, writers int) error {
 
 // fresh returns the commit that makes session i, whose root is session first.
 func fresh(i, first int) *store.Commit {
-	s := &cairn.Session{Agent: fmt.Sprint("agent-", i%agents), UserID: fmt.Sprint("user-", first/tree%1000), RootID: id(first),
+	s := &cairn.Session{Agent: fmt.Sprint("agent-", i%agents), UserID: user(first), RootID: id(first),
 		Tags: []string{fmt.Sprint("tag-", i%tags)}, Metadata: map[string]string{"team": fmt.Sprint("team-", i%tags)}}
 	if i > first {
 		s.ParentID = id(first)
@@ -165,7 +169,7 @@ func (s *side) lists(at int) {
 		q    store.SessionQuery
 	}{
 		{"list", store.SessionQuery{}},
-		{"list of a user", store.SessionQuery{UserID: fmt.Sprint("user-", at/tree%1000)}},
+		{"list of a user", store.SessionQuery{UserID: user(at)}},
 		{"list of an agent", store.SessionQuery{Agent: fmt.Sprint("agent-", at%agents)}},
 		{"list of a parent", store.SessionQuery{ParentID: id(at - at%tree)}},
 		{"list of a tree", store.SessionQuery{RootID: id(at - at%tree)}},
@@ -193,7 +197,7 @@ func (s *side) calls(at int) {
 		{"inbox", store.CallQuery{Statuses: open}},
 		{"inbox of a reviewer", store.CallQuery{Statuses: open, Reviewer: "ann"}},
 		{"inbox of a tool", store.CallQuery{Statuses: open, Tool: "tool-3"}},
-		{"inbox of a user", store.CallQuery{Statuses: open, UserID: fmt.Sprint("user-", at/tree%1000)}},
+		{"inbox of a user", store.CallQuery{Statuses: open, UserID: user(at)}},
 		{"inbox of a tree", store.CallQuery{Statuses: open, RootID: id(at - at%tree)}},
 		{"calls of a session", store.CallQuery{SessionID: id(at)}},
 	} {
