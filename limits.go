@@ -9,12 +9,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// MaxJSONDepth, 128, is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
-// state, events. Text in it must be valid UTF-8 without NUL, and its numbers finite.
+// MaxJSONDepth is how deep arrays and objects may be nested in any JSON that a session keeps: arguments, results,
+// state, events. It is 128. Text in it must be valid UTF-8 without NUL, and its numbers finite.
 const MaxJSONDepth = limits.Depth
 
-// MaxMessageBytes, 32 MiB, is the most that one message may hold, all its parts together, and the most of one text, of one JSON
-// value and of a session's state.
+// MaxMessageBytes is the most that one message may hold, all its parts together, and the most of one text, of one JSON
+// value and of a session's state. It is 32 MiB.
 const MaxMessageBytes = limits.Bytes
 
 // refused says that a value of some size cannot be kept: ErrTooLarge if that is why, else ErrInvalid.
