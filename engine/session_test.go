@@ -523,3 +523,26 @@ type plain struct{ store.Store }
 type tiny struct{ store.Log }
 
 func (tiny) MaxEvent() int { return 1000 }
+
+// A turn creates its session anew if that is erased between the turn's read and its write.
+func TestTurnOfASessionThatIsBeingErased(t *testing.T) {
+	t.Parallel()
+	st := tapOn(nil)
+	agent := bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("Yes.") }))
+	other := open(t, st, agent)
+	turn(t, other, "s", "go")
+	commits := 0
+	st.stepIn(func(ctx context.Context, op string) error {
+		if op != "Commit" {
+			return nil
+		}
+		if commits++; commits != 2 { // the first finds that the session is there
+			return nil
+		}
+		return other.Erase(ctx, "s")
+	}, nil)
+	wantStatus(t, turn(t, open(t, st, agent), "s", "again"), cairn.RunCompleted, cairn.ReasonReply)
+	if row := load(t, st, "s"); commits < 3 || row.MessageCount != 2 {
+		t.Errorf("%d commits, %d messages", commits, row.MessageCount)
+	}
+}

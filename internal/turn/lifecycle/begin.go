@@ -86,7 +86,8 @@ func (r *Runs) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) 
 			}
 			return nil, err
 		}
-		if err = r.begin(ctx, l, in); !r.outdated(err) {
+		err = r.begin(ctx, l, in)
+		if erased := in.Create != nil && errors.Is(err, cairn.ErrNotFound); !erased && !r.outdated(err) {
 			return l, err
 		}
 	}
