@@ -77,14 +77,11 @@ func advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {
 			b, run, err = d.Resume(ctx)
 		}
 		switch {
-		case errors.Is(err, cairn.ErrExists), errors.Is(err, cairn.ErrStale), errors.Is(err, cairn.ErrNotResumable):
-			// Another process was faster.
+		case errors.Is(err, cairn.ErrExists):
+			continue // an earlier attempt began it
 		case errors.Is(err, cairn.ErrAlreadyRunning): // it ends, or its lease lapses
 			d.Stop(ctx)
-			if err := retry.Sleep(ctx, pause); err != nil {
-				return Outcome{}, err
-			}
-			pause = min(2*pause, longestPause)
+		case errors.Is(err, cairn.ErrStale), errors.Is(err, cairn.ErrNotResumable): // another process was faster
 		case err != nil:
 			return Outcome{}, err
 		case run != nil:
@@ -92,5 +89,9 @@ func advance(ctx context.Context, d Driver, begin bool) (Outcome, error) {
 		case b.RunID != "":
 			return Outcome{Drive: &b}, d.Drive(ctx, b)
 		}
+		if err := retry.Sleep(ctx, pause); err != nil {
+			return Outcome{}, err
+		}
+		pause = min(2*pause, longestPause)
 	}
 }

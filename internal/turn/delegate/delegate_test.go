@@ -156,3 +156,29 @@ func TestStoppedCallLeavesItsChild(t *testing.T) {
 		t.Errorf("%+v, %v, settled with %v", out, err, d.settled)
 	}
 }
+
+// restless is a child that has changed whenever it is to be resumed.
+type restless struct {
+	remote
+	asked int
+}
+
+func (r *restless) Resume(context.Context) (turn.Begun, *cairn.Run, error) {
+	r.asked++
+	return turn.Begun{}, nil, cairn.ErrNotResumable
+}
+
+// A child that keeps changing is asked again after growing pauses, until the call's context ends.
+func TestChildThatKeepsChanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d := &restless{}
+		if out, err := delegate.Advance(ctx, d, false); !errors.Is(err, context.DeadlineExceeded) || out != (delegate.Outcome{}) || d.settled != nil {
+			t.Errorf("%+v, %v, settled with %v", out, err, d.settled)
+		}
+		if d.asked < 60 || d.asked > 80 {
+			t.Errorf("it was asked %d times in a minute", d.asked)
+		}
+	})
+}
