@@ -41,9 +41,9 @@ func BenchmarkLog(b *testing.B) {
 // slice is how long a side of a comparison runs before it is the other's turn, so that both meet the same machine.
 const slice = 250 * time.Millisecond
 
-// BenchmarkShare commits steps beside the same bytes written by hand, in turns, and tells the rate of each and the share of
-// the second that the first reaches. It also tells how many microseconds of processor time this process and the server spend
-// on each.
+// BenchmarkShare commits steps in turns with the same bytes written by hand, and reports the rate of each and the share
+// of the second that the first reaches. It also reports how many microseconds of processor time this process and the
+// server spend on each.
 func BenchmarkShare(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -78,9 +78,9 @@ func BenchmarkShare(b *testing.B) {
 	}
 }
 
-// BenchmarkBeside commits steps while another process adds a message to each session ten times a second, and asks its run to
-// stop as often: a step that comes too late is made again on the row that is read. It tells the rate and the share of it that
-// is reached of the rate without, in turns.
+// BenchmarkBeside commits steps while another process adds a message to each session ten times a second, and asks its
+// run to stop as often: a step that comes too late is made again on the row that is read. It reports the rate and the
+// share of it that is reached of the rate without, in turns.
 func BenchmarkBeside(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -133,7 +133,7 @@ func disturb(b *testing.B, other *Store, s *steps) (stop func()) {
 	return func() { cancel(); group.Wait() }
 }
 
-// BenchmarkFlat commits steps on a short and a long session, in turns, and tells how much more the long one's cost.
+// BenchmarkFlat commits steps on a short and a long session, in turns, and reports how much more the long one's cost.
 func BenchmarkFlat(b *testing.B) {
 	for name, c := range map[string]struct{ messages, state [2]int }{
 		"history=10:10000":   {messages: [2]int{10, 10_000}},
@@ -171,8 +171,8 @@ type side interface {
 	step(writer int) error
 }
 
-// warmRuns are so many that each connection has executed the statements of a run's first and last steps more than five times,
-// after which the server plans them no more.
+// warmRuns are so many that each connection has executed the statements of a run's first and last steps more than five
+// times, after which the server plans them no more.
 const warmRuns = 12
 
 // warmUp has each writer of a side make the steps of some runs.

@@ -17,8 +17,8 @@ const (
 		WHERE b.id = $1 AND m.session = $2 AND m.number < $3::bigint
 		ORDER BY m.number`
 
-	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is; and the messages of the
-	// oldest checkpoint if it was not the first.
+	// The state of the latest checkpoint with no more messages than $2, or else the oldest there is; and the messages
+	// of the oldest checkpoint if it was not the first.
 	sqlPositionBefore = `
 		SELECT coalesce(b.at, (SELECT min(position) FROM {schema}.state WHERE session = $1)), b.at IS NULL,
 			coalesce((SELECT CASE WHEN parent IS NULL THEN 0 ELSE message_count END FROM {schema}.checkpoints
@@ -82,7 +82,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err := w.apply(ctx, c); err != nil {
 		return nil, err
 	}
-	if w.result == nil { // somebody was faster, after this statement had begun
+	if w.result == nil { // another writer was faster, after this statement began
 		return c.branch(ctx, source, at, to)
 	}
 	if count > 0 {

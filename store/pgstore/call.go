@@ -96,16 +96,16 @@ const (
 	fromCalls = selectCall + `
 	FROM {schema}.calls c JOIN {schema}.sessions s ON s.key = c.session`
 
-	// The calls are looked up one by one, in the order of the assignments: the server takes the join for a rare match, and
-	// would read all calls first.
+	// The calls are looked up one by one, in the order of the assignments: for a join the planner estimates few
+	// matches, and would read all calls first.
 	fromAssignments = selectCall + `
 	FROM {schema}.assignments a
 		CROSS JOIN LATERAL (SELECT * FROM {schema}.calls c WHERE c.root_id = a.root_id AND c.id = a.id OFFSET 0) c
 		JOIN {schema}.sessions s ON s.key = c.session`
 )
 
-// callStatement returns the statement for one page and one call more, which tells that there is another page. The open
-// calls that a reviewer may answer are two lists merged: those assigned to them and those assigned to nobody. An index
+// callStatement returns the statement for one page and one call more, which shows that there is another page. The open
+// calls that a reviewer may answer are two lists merged: those assigned to them and those without reviewers. An index
 // serves each.
 func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
@@ -141,8 +141,8 @@ func callStatement(q *store.CallQuery) (text string, args []any, err error) {
 	return text, f.args, nil
 }
 
-// addCall adds everything of a query but its reviewer and cursor. That a call is open or claimed is said in the words of
-// the indexes that hold only such calls.
+// addCall adds the conditions of a query except for its reviewer and cursor. The conditions for open and claimed calls
+// are those of the partial indexes, so that the planner can use them.
 func (f *filter) addCall(q *store.CallQuery, open bool) {
 	switch {
 	case open:

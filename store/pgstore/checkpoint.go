@@ -50,7 +50,8 @@ const (
 			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3)
 		DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4::bigint`
 
-	// All but the newest $2 checkpoints, of which the oldest one keeps the id of its parent, and what comes before the keyframe that the oldest one kept builds on.
+	// All but the newest $2 checkpoints, of which the oldest one keeps the id of its parent, and what comes before the
+	// keyframe that the oldest one kept builds on.
 	sqlPrune = `
 		WITH oldest AS (
 			SELECT cp.session, cp.number, cp.state_position
@@ -77,7 +78,7 @@ const (
 		SELECT count(*) FROM pruned`
 )
 
-// names are the ids of a checkpoint as its row has them.
+// names are the ids of a checkpoint as its row stores them.
 type names struct {
 	id, stepID string
 	run        *string // nil for the run of the checkpoint's turn
@@ -93,8 +94,8 @@ func (n *names) ofStep() *int64 {
 	return &n.stepKey
 }
 
-// namesOf returns the names of a checkpoint that a session gets: with a star for what they have in common with the id of
-// the session's run, unless the checkpoint is of another one or has a star in its names.
+// namesOf returns the names of a session's new checkpoint. A star replaces what they have in common with the id of the
+// session's run, unless the checkpoint is of another run or has a star in its names.
 func namesOf(cp *cairn.Checkpoint, row *cairn.Session) names {
 	n := names{id: cp.ID, stepID: cp.StepID, key: keyOf(cp.ID), stepKey: keyOf(cp.StepID)}
 	if row.RunID == "" || cp.RunID != row.RunID || strings.Contains(cp.ID, "*") || strings.Contains(cp.StepID, "*") {
@@ -117,10 +118,10 @@ func (n *names) restore(cp *cairn.Checkpoint) {
 	cp.ID, cp.StepID = strings.ReplaceAll(n.id, "*", common), strings.ReplaceAll(n.stepID, "*", common)
 }
 
-// ownPart is what an id has of its own: all that follows the kind of what it names.
+// ownPart returns what follows the kind in an id.
 func ownPart(id string) string { return id[strings.IndexByte(id, '_')+1:] }
 
-// keyOf is by what a checkpoint or a step is found: 64 bits of the SHA-256 of its id.
+// keyOf returns the key that a checkpoint or a step is looked up by: 64 bits of the SHA-256 of its id.
 func keyOf(id string) int64 {
 	sum := sha256.Sum256([]byte(id))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -57,8 +57,8 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 }
 
 // CommitTx does what Commit does as part of a transaction of the caller's, so that rows of the caller's are written if
-// and only if the step is. The session's row stays locked until the transaction ends: end it soon. Nothing is tried
-// again. A conflict leaves the transaction usable, any other error may not.
+// and only if the step is. The session's row stays locked until the transaction ends: end it soon. Nothing is retried.
+// A conflict leaves the transaction usable, any other error may not.
 func (s *Store) CommitTx(ctx context.Context, tx pgx.Tx, id string, c *store.Commit) (*cairn.Session, error) {
 	if s.closed.Load() {
 		return nil, errClosed
@@ -158,7 +158,7 @@ func (s *Store) commit(ctx context.Context, w *write) error {
 }
 
 // commitKnown does the commit on the row that is known, or on none if it creates the session. Without a result the row
-// is not as it was, or not enough.
+// has changed, or the commit depends on more than the row.
 func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	seen := plan.Seen{ID: w.id}
 	_, known := s.known.Get(w.id)
@@ -190,7 +190,7 @@ func (w *write) attemptRead(ctx context.Context, c *conn) error {
 	return w.work(ctx, c, func(plan.Needs, *plan.Seen) error { return errMore })
 }
 
-// errMore says that a commit depends on more than is read along with the row.
+// errMore reports that a commit depends on more than what is read along with the row.
 var errMore = errors.New("more is to be read")
 
 // work reads the session's row, plans the commit on it and applies it. more reads what else it depends on.
@@ -239,7 +239,7 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	return nil
 }
 
-// written makes the row that was written the result.
+// written makes the written row the result.
 func (w *write) written(key int64, updated time.Time, until *time.Time, now time.Time) {
 	row := w.d.At(now)
 	row.UpdatedAt, row.Lease.Until = updated.UTC(), instant(until)
@@ -249,7 +249,7 @@ func (w *write) written(key int64, updated time.Time, until *time.Time, now time
 	w.result, w.left = backend.CopyRow(row), &knownSession{key, row, w.d.Checkpoints}
 }
 
-// statement returns the least statement that writes the delta.
+// statement returns the smallest statement that writes the delta.
 func (w *write) statement() *statement {
 	d := w.d
 	runs, state := d.StartRun != nil || d.EndRun != nil, d.State != nil

@@ -73,8 +73,8 @@ func TestCommitTx(t *testing.T) {
 	}
 }
 
-// TestContextOfAnotherProcess changes a session's user context through one store: the other, which remembers the session,
-// sees it with its next commit.
+// TestContextOfAnotherProcess changes a session's user context through one store: the other, which remembers the
+// session, sees it with its next commit.
 func TestContextOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -100,7 +100,8 @@ func TestContextOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// What a process knows of a session shortens the statement of a commit to it, and changes nothing about what the commit does.
+// What a process knows of a session shortens the statement of a commit to it, and changes nothing about what the commit
+// does.
 func TestCommitToAKnownRow(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

@@ -26,9 +26,9 @@ var emptied struct {
 	names []string
 }
 
-// emptySchema returns the name of a schema that is there, with nothing in its tables, or of a new one: making one takes the
-// server longer than most tests take. The test must leave the tables as they are; what it puts into them is deleted when it
-// has ended.
+// emptySchema returns the name of a schema that is there, with nothing in its tables, or of a new one: making one takes
+// the server longer than most tests take. The test must leave the tables as they are; what it puts into them is deleted
+// when it has ended.
 func emptySchema(tb testing.TB) string {
 	tb.Helper()
 	emptied.Lock()
@@ -101,7 +101,8 @@ var protocols = []struct {
 	simple bool
 }{{"prepared", false}, {"simple", true}}
 
-// place returns where stores are opened. With the simple protocol there is a pooler on the way, which all of them share.
+// place returns where stores are opened. With the simple protocol there is a pooler on the way, which all of them
+// share.
 func place(tb testing.TB, simple bool) (open func(testing.TB) *Store) {
 	tb.Helper()
 	url := testenv.FastPostgres(tb)

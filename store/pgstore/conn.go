@@ -22,7 +22,7 @@ type conn struct {
 	q querier
 }
 
-// inTransaction reports whether what is written may yet be taken back.
+// inTransaction reports whether the writes may still be rolled back.
 func (c *conn) inTransaction() bool {
 	_, is := c.q.(pgx.Tx)
 	return is
@@ -36,7 +36,7 @@ func (c *conn) check(text string) error {
 	return nil
 }
 
-// exec runs a statement that returns no rows and answers how many it changed.
+// exec runs a statement that returns no rows and returns how many it changed.
 func (c *conn) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	if err := c.check(text); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func (c *conn) row(ctx context.Context, text string, into []any, args ...any) (f
 	return found, err
 }
 
-// repeat says when an operation may be tried again.
+// repeat says when an operation may be retried.
 type repeat int
 
 const (
@@ -89,19 +89,19 @@ const (
 	minPause = 5 * time.Millisecond
 	maxPause = 250 * time.Millisecond
 
-	// answerWithin is how long a write whose context is done waits for the server to say whether it has happened.
+	// answerWithin is how long a write whose context is done waits for the server to report its outcome.
 	answerWithin = 5 * time.Second
 )
 
-// try runs an operation on a connection, and runs it again while the server cannot be reached, for as long as RetryFor
-// says; and when it has found what may have expired.
+// try runs an operation on a connection. It retries while the server cannot be reached, for up to RetryFor, and after
+// the operation found sessions that may have expired.
 func (s *Store) try(ctx context.Context, doing string, how repeat, do func(context.Context, *conn) error) error {
 	return s.looking(ctx, func() error {
 		return s.reach(ctx, doing, how, func() error { return s.once(ctx, how, do) })
 	})
 }
 
-// reach runs an operation, again while the server cannot be reached.
+// reach runs an operation, and retries it while the server cannot be reached.
 func (s *Store) reach(ctx context.Context, doing string, how repeat, do func() error) error {
 	began := time.Time{}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -135,8 +135,8 @@ func (s *Store) reach(ctx context.Context, doing string, how repeat, do func() e
 	}
 }
 
-// once runs an operation one time. A write is not given up while the server is at it, so that whoever cancels it knows
-// what has come of it.
+// once runs an operation one time. A write is not abandoned while the server executes it, so that a caller that cancels
+// it knows its outcome.
 func (s *Store) once(ctx context.Context, how repeat, do func(context.Context, *conn) error) error {
 	if s.closed.Load() {
 		return errClosed
@@ -178,7 +178,7 @@ func (c *conn) transact(ctx context.Context, do func(c *conn) error) error {
 	return tx.Commit(ctx)
 }
 
-// reading is a statement of a view and what becomes of its rows.
+// reading is a statement of a view with the handler of its rows.
 type reading struct {
 	text string
 	args []any

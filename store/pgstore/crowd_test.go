@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlCrowd makes %d sessions in trees of 20, each with a run, two messages and a checkpoint. One in five has an open call.
-// However many there are, a hundred were left active, a hundred are due and a hundred may have expired.
+// sqlCrowd makes %d sessions in trees of 20, each with a run, two messages and a checkpoint. One in five has an open
+// call. However many there are, a hundred were left active, a hundred are due and a hundred may have expired.
 const sqlCrowd = `
 	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation,
 		kind, name, secret, created_at)
@@ -147,8 +147,8 @@ func (s *Store) blocks(t *testing.T, q query) int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// TestCallsCostNoMoreInACrowd counts the pages that the server looks at beside 1,000 sessions and beside 30,000. There may
-// be one more for each index that a statement goes down, and half as many more in all. The soak measures times.
+// TestCallsCostNoMoreInACrowd counts the pages that the server looks at among 1,000 sessions and among 30,000. There
+// may be one more for each index that a statement goes down, and half as many more in all. The soak measures times.
 func TestCallsCostNoMoreInACrowd(t *testing.T) {
 	t.Parallel()
 	few, many := openCrowd(t, 1000), openCrowd(t, 30_000)
@@ -158,7 +158,7 @@ func TestCallsCostNoMoreInACrowd(t *testing.T) {
 		a, b := few.blocks(t, queries[name]), many.blocks(t, queries[name])
 		t.Logf("%-28s %4d %4d", name, a, b)
 		if b > a*3/2+indexes {
-			t.Errorf("%s looks at %d pages beside 30,000 sessions, %d beside 1,000:\n%s", name, b, a,
+			t.Errorf("%s looks at %d pages among 30,000 sessions, %d among 1,000:\n%s", name, b, a,
 				many.plan(t, queries[name].text, queries[name].args...))
 		}
 	}

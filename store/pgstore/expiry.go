@@ -26,7 +26,7 @@ const (
 	// By removed_id.
 	sqlGone = `SELECT tree, root_id, incarnation, reason, removed_at FROM {schema}.removed WHERE id = $1`
 
-	// By removed_tree. Those who restore or purge a tree at once come one after the other.
+	// By removed_tree. Concurrent restores and purges of a tree take turns.
 	sqlLockRemoved = `SELECT id FROM {schema}.removed WHERE tree = $1 ORDER BY key FOR UPDATE`
 
 	sqlFreeNames = `
@@ -58,7 +58,7 @@ const (
 		UPDATE {schema}.sessions SET expires_at = $2::timestamptz, sweep_at = $3::timestamptz WHERE key = $1`
 )
 
-// looking does something again as long as it finds roots that may have expired: it removes those that have.
+// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
 	return backend.Look(ctx, func(ctx context.Context, root string) error {
 		_, err := s.Remove(ctx, root, store.Expired)
@@ -86,8 +86,8 @@ func (st *standing) check(ctx context.Context, c *conn, id string) error {
 	return nil
 }
 
-// owned runs a statement about a session, whose id is its first argument, in one round trip with the question whether there
-// is such a session.
+// owned runs a statement about a session, whose id is its first argument, in one round trip with the question whether
+// there is such a session.
 func (c *conn) owned(ctx context.Context, id, text string, each func(pgx.Rows) error, args ...any) error {
 	var st standing
 	err := c.view(ctx, reading{sqlStanding, []any{id}, st.read}, reading{text, append([]any{id}, args...), each})
@@ -165,7 +165,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 		there, err := c.find(ctx, root)
 		var gone *store.GoneError
 		switch {
-		case !late && errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err): // or somebody restored it between two looks
+		case !late && errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err): // or another process restored it between two looks
 			continue
 		case err == nil && there.session.RootID != root:
 			return nil, store.NotRoot(there.session)
@@ -190,7 +190,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 		if err != nil {
 			return nil, err
 		}
-		if len(ids) == 0 { // somebody was faster
+		if len(ids) == 0 { // another process was faster
 			continue
 		}
 		for _, id := range ids {
@@ -206,7 +206,7 @@ func (c *conn) restore(ctx context.Context, root string) (*cairn.Session, error)
 	}
 }
 
-// revive makes the row of a root that was put back that of one that is restored.
+// revive updates the row of a root that was put back to that of a restored root.
 func (c *conn) revive(ctx context.Context, root string) (*cairn.Session, error) {
 	tree, err := c.lockTree(ctx, root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errClosed is what every call answers after Close.
+// errClosed is the error of every call after Close.
 var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
 // SQLSTATE codes that decide something here.
@@ -45,7 +45,7 @@ func state(err error) string {
 	return ""
 }
 
-// contradicted reports whether a row was refused because of rows that are there already. What has come of the commit has
+// contradicted reports whether a row was refused because of rows that are there already. The outcome of the commit has
 // to be looked up then.
 func contradicted(err error) bool {
 	switch state(err) {
@@ -68,8 +68,8 @@ func lost(err error) bool {
 		errors.As(err, &network) || strings.Contains(err.Error(), "conn closed")
 }
 
-// undone reports whether an operation that failed for the moment has certainly not happened: it never reached the server,
-// or the server took it back.
+// undone reports whether an operation that failed for the moment has certainly not happened: it never reached the
+// server, or the server rolled it back.
 func undone(err error) bool {
 	var connecting *pgconn.ConnectError
 	switch code := state(err); {
@@ -83,8 +83,8 @@ func undone(err error) bool {
 	return pgconn.SafeToRetry(err)
 }
 
-// fault gives an error from the database a code and says what was being done. Errors that have a code already, and those
-// of contexts, pass.
+// fault gives an error from the database a code and says what was being done. Errors that have a code already, and
+// those of contexts, pass.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -52,7 +52,8 @@ func TestCutConnections(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			// A quarter of all requests is cut, those that connect included. However many tries that takes, no step gives up.
+			// A quarter of all requests is cut, those that connect included. However many tries that takes, no step
+			// fails.
 			s, wire := throughProxy(t, Options{SimpleProtocol: p.simple, RetryFor: 5 * time.Minute})
 			const writers, steps = 12, 30 // so that some go together
 			steppers := make([]*stepper, writers)
@@ -89,8 +90,8 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// TestLostAnswer cuts the connection at each request of each kind of write in turn. What can be done twice is done again;
-// of the rest the caller is told, and it has happened once or not at all.
+// TestLostAnswer cuts the connection at each request of each kind of write in turn. What can be done twice is done
+// again; of the rest the caller gets an error, and it has happened once or not at all.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -255,7 +256,7 @@ func TestFailover(t *testing.T) {
 	wantSteps(t, s, "session", 40)
 }
 
-// TestRetryEnds gives up after RetryFor.
+// TestRetryEnds checks that retries end after RetryFor.
 func TestRetryEnds(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -277,8 +278,8 @@ func TestRetryEnds(t *testing.T) {
 	wantSteps(t, s, "session", 1)
 }
 
-// TestFollowThroughCuts follows a log that another process writes while the listening connection is cut again and again:
-// every event comes, once and in order.
+// TestFollowThroughCuts follows a log that another process writes while the listening connection is cut again and
+// again: every event comes, once and in order.
 func TestFollowThroughCuts(t *testing.T) {
 	t.Parallel()
 	s, wire := throughProxy(t, Options{PollInterval: time.Hour})

@@ -72,7 +72,7 @@ const (
 
 	sqlImportCached = `INSERT INTO {schema}.cache (session, key, data) VALUES ($1, $2, $3)`
 
-	// A log of that name that has no events yet is taken over.
+	// A log of that name that has no events yet is reused.
 	sqlImportLog = `
 		INSERT INTO {schema}.logs AS l (name, first, last) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET first = excluded.first, last = excluded.last, fences = '{}', batches = '{}',
@@ -85,8 +85,8 @@ const (
 
 	sqlImportEvents = `INSERT INTO {schema}.events (log, last, data) VALUES ($1, $2, $3)`
 
-	// Tells the followers of a log how far it is.
-	sqlTell = `SELECT pg_notify($1::text, $2::text)::text`
+	// Notifies the followers of a log of its last sequence.
+	sqlNotify = `SELECT pg_notify($1::text, $2::text)::text`
 )
 
 // Inside implements store.Importer.
@@ -134,8 +134,8 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 	return change, decode("state change", data, &change.Ops)
 }
 
-// Import implements store.Importer. It is one transaction, for which nobody else has to wait but who makes a session of one
-// of the ids.
+// Import implements store.Importer. It is one transaction, for which only writers that create a session with one of the
+// ids have to wait.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) error {
 	var name string // of its log
 	err := s.try(ctx, "import", once, func(patient context.Context, c *conn) error {
@@ -178,7 +178,7 @@ type importing struct {
 	err   error // of a statement of the batch that may not be sent
 }
 
-// queue has a statement run with the part's others.
+// queue adds a statement to the part's batch.
 func (m *importing) queue(text string, args ...any) {
 	if m.err == nil {
 		m.err = m.c.check(text)
@@ -254,7 +254,7 @@ func (m *importing) exists(ctx context.Context, id string) error {
 	return store.Conflict(cairn.CodeExists, there.session, "session %q already exists", id)
 }
 
-// beginLog makes the tree's event log, and has its followers told of it once it can be seen.
+// beginLog creates the tree's event log, and notifies its followers once it is visible.
 func (m *importing) beginLog(ctx context.Context, name string, extent *store.LogExtent) error {
 	made, err := m.c.row(ctx, sqlImportLog, []any{&m.log}, name, extent.First, extent.Last)
 	if err != nil {
@@ -264,8 +264,8 @@ func (m *importing) beginLog(ctx context.Context, name string, extent *store.Log
 		return store.LogExists(name)
 	}
 	m.name = name
-	told := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), name)
-	_, err = m.c.row(ctx, sqlTell, []any{new(string)}, m.c.s.channel(), told)
+	notice := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), name)
+	_, err = m.c.row(ctx, sqlNotify, []any{new(string)}, m.c.s.channel(), notice)
 	return err
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 // sqlJoined commits steps of several sessions, each if its own conditions hold. It does not wait for sessions that
-// another writer is at, for two such statements would wait for each other; who is not in the answer is tried alone. A
-// session is in it once. The arguments are columns, one after the other: of the heads, the messages, the checkpoints,
-// the changes of state, and the runs that begin and end. By the keys of heads and runs, by sessions_id, and by
-// staged_key.
+// another writer has locked, because two such statements could deadlock; a step that is not in the answer is attempted
+// alone. A session is in it once. The arguments are columns, one after the other: of the heads, the messages, the
+// checkpoints, the changes of state, and the runs that begin and end. By the keys of heads and runs, by sessions_id,
+// and by staged_key.
 const sqlJoined = `
 WITH step AS MATERIALIZED (
 	SELECT *
@@ -82,15 +82,15 @@ SELECT h.session, h.updated_at, h.lease_until, statement_timestamp()
 FROM head h`
 
 const (
-	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step goes
+	// mostJoined bounds the steps of one statement, and largestJoined their messages in bytes: a larger step is sent
 	// alone.
 	mostJoined    = 64
 	largestJoined = 64 << 10
 )
 
 // joiner puts steps of different sessions that wait at the same moment into one statement. It adds no delay: a step
-// that finds a collector free goes at once, alone; the others go, together, when one is done, those first that came
-// first.
+// that finds a collector free is sent at once, alone; the others are sent together when one is done, in the order of
+// their arrival.
 type joiner struct {
 	s *Store
 
@@ -106,7 +106,7 @@ type joinedStep struct {
 	batch *joinedBatch  // nil until it is under way
 	done  chan struct{} // closed when what follows is set
 	err   error         // of the statement, which may have happened
-	lone  bool          // the step is not written: it is to be tried alone
+	lone  bool          // the step is not written: it is to be attempted alone
 }
 
 // joinedBatch is a statement that is under way.
@@ -116,7 +116,7 @@ type joinedBatch struct {
 	cancel context.CancelFunc
 }
 
-// joins reports whether the delta can be written by sqlJoined: what a step of a session usually is.
+// joins reports whether sqlJoined can write the delta, as it can most steps.
 func (w *write) joins() bool {
 	d := w.d
 	if d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
@@ -184,7 +184,7 @@ func (j *joiner) leave(ctx context.Context, step *joinedStep) error {
 	return ctx.Err()
 }
 
-// next has a collector that is done take what waits.
+// next gives the waiting steps to a collector that is done.
 func (j *joiner) next() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -232,9 +232,9 @@ func (j *joiner) wait() {
 	<-idle
 }
 
-// write writes the steps of a batch and tells their callers. A step whose session another writer is at, or whose
-// conditions do not hold, is tried alone, and so is each if the server refuses the statement: one of them may have a
-// value that it cannot keep. Whether a step has happened whose answer was lost is for its caller to find out.
+// write writes the steps of a batch and reports to their callers. A step whose session another writer has locked, or
+// whose conditions do not hold, is attempted alone, and so is each if the server refuses the statement: one of them may
+// have a value that it cannot store. If the answer was lost, each caller finds out whether its step has happened.
 func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 	var err error
 	if len(b.steps) == 1 {

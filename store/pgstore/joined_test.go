@@ -16,7 +16,7 @@ import (
 type gathered struct {
 	*Store
 	t       *testing.T
-	free    chan struct{} // closed to let the collectors go on
+	free    chan struct{} // closed to let the collectors continue
 	group   sync.WaitGroup
 	mu      sync.Mutex
 	joined  int // statements with several steps
@@ -76,7 +76,7 @@ func (g *gathered) queued(n int) {
 	}
 }
 
-// release lets the collectors go on and waits for all steps. It returns how many statements had several steps.
+// release lets the collectors continue and waits for all steps. It returns how many statements had several steps.
 func (g *gathered) release() int {
 	g.mu.Lock()
 	g.holding = false

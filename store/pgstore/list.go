@@ -16,7 +16,7 @@ type filter struct {
 	args  []any
 }
 
-// arg adds an argument and returns what stands for it in the text.
+// arg adds an argument and returns its placeholder.
 func (f *filter) arg(v any) string {
 	f.args = append(f.args, v)
 	return "$" + strconv.Itoa(len(f.args))
@@ -37,7 +37,7 @@ func (f *filter) addText(condition, value string) {
 	}
 }
 
-// page returns a statement for the rows that meet the conditions, in order: one page and one row more, which tells that
+// page returns a statement for the rows that meet the conditions, in order: one page and one row more, which shows that
 // there is another page.
 func (f *filter) page(from, order string, size int) string {
 	if len(f.where) > 0 {
@@ -63,8 +63,8 @@ func readPage[T any](ctx context.Context, s *Store, doing, text string, args []a
 	})
 }
 
-// readPageBy is readPage for rows that query brings. Where root tells the root that an item belongs to, those of roots that
-// have expired are not on the page.
+// readPageBy is readPage for rows that query brings. Where root returns the root that an item belongs to, items of
+// roots that have expired are not on the page.
 func readPageBy[T any](ctx context.Context, s *Store, doing string, size int, read func(pgx.Rows) (T, error), cursor, root func(*T) string,
 	query func(context.Context, *conn, func(pgx.Rows) error) error) (store.Page[T], error) {
 	var page store.Page[T]
@@ -135,8 +135,8 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	if len(q.Tags) > 0 {
 		f.add("s.tags @> ?::text[]", q.Tags)
 	}
-	// The server knows nothing of what metadata says, takes any filter on it for a rare match and reads all sessions. Of a
-	// CASE it takes half for a match, and reads the newest sessions first.
+	// The server has no statistics on metadata: it estimates that any filter on it matches few rows, and reads all
+	// sessions. For a CASE it estimates that half of them match, and reads the newest sessions first.
 	if len(q.Metadata) > 0 {
 		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", mapText(q.Metadata))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// stopNews is the message on the channel that tells of a stop request. It cannot be one of events.
+	// stopNews is the message on the channel for a stop request. No message about events equals it.
 	stopNews = "stop"
 	// batch is how many events another process wrote are published at once; followers fetch what is older themselves.
 	batch = 512
@@ -23,8 +23,8 @@ const (
 // By logs_name.
 const sqlLasts = `SELECT name, last FROM {schema}.logs WHERE name = ANY ($1::text[])`
 
-// listener notices what other processes wrote and tells the followers of this one, with one connection for all of them.
-// It runs while there are any.
+// listener notices what other processes wrote and publishes it to the followers of this one, with one connection for
+// all. It runs while there are any.
 type listener struct {
 	s    *Store
 	name sync.Once
@@ -54,8 +54,8 @@ func (l *listener) join() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	ear := &ear{s: l.s, origin: strings.TrimSpace(l.origin()), told: map[string]int64{}, written: map[string]int64{},
-		heard: map[string]news{}, wake: make(chan struct{}, 1)}
+	ear := &ear{s: l.s, origin: strings.TrimSpace(l.origin()), published: map[string]int64{}, written: map[string]int64{},
+		received: map[string]news{}, wake: make(chan struct{}, 1)}
 	l.ear = ear
 	l.run.Go(func() { ear.work(ctx) })
 	if l.s.listen != nil {
@@ -98,23 +98,23 @@ func (l *listener) close() {
 	l.run.Wait()
 }
 
-// ear is one run of a listener: a goroutine that listens and one that passes on what was heard.
+// ear is one run of a listener: a goroutine that listens and one that publishes what was received.
 type ear struct {
-	s      *Store
-	origin string
-	told   map[string]int64 // the last sequence of each followed log that its followers were told of; work's
+	s         *Store
+	origin    string
+	published map[string]int64 // the last sequence of each followed log that was published to its followers; work's
 
-	mu      sync.Mutex
-	written map[string]int64 // the last sequence that this process published, since work looked
-	heard   map[string]news  // by log, the latest
-	all     bool             // something may have been missed
-	wake    chan struct{}
+	mu       sync.Mutex
+	written  map[string]int64 // the last sequence that this process published, since work looked
+	received map[string]news  // by log, the latest
+	all      bool             // something may have been missed
+	wake     chan struct{}
 }
 
-// listen keeps a connection that listens, and hears.
+// listen keeps a connection that listens, and receives its messages.
 func (e *ear) listen(ctx context.Context) {
 	for pause := minReconnect; ctx.Err() == nil; pause = min(2*pause, maxReconnect) {
-		if heard := e.listenOnce(ctx); heard {
+		if connected := e.listenOnce(ctx); connected {
 			pause = minReconnect
 		}
 		timer := time.NewTimer(pause)
@@ -127,7 +127,7 @@ func (e *ear) listen(ctx context.Context) {
 }
 
 // listenOnce listens until the connection is lost. It reports whether there was one.
-func (e *ear) listenOnce(ctx context.Context) (heard bool) {
+func (e *ear) listenOnce(ctx context.Context) (connected bool) {
 	c, err := pgx.ConnectConfig(ctx, e.s.listen.Copy())
 	if err != nil {
 		return false
@@ -136,18 +136,18 @@ func (e *ear) listenOnce(ctx context.Context) (heard bool) {
 	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{e.s.channel()}.Sanitize()); err != nil {
 		return false
 	}
-	e.hear("") // what was written before this is not told on the channel
+	e.receive("") // what was written before this is not announced on the channel
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {
 			return true
 		}
-		e.hear(n.Payload)
+		e.receive(n.Payload)
 	}
 }
 
-// hear notes a message for work; an empty one says that something may have been missed.
-func (e *ear) hear(text string) {
+// receive notes a message for work; an empty one says that something may have been missed.
+func (e *ear) receive(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n, ok := parseNews(text)
@@ -158,13 +158,13 @@ func (e *ear) hear(text string) {
 	case !ok:
 		e.all = true
 	default:
-		if before := e.heard[n.log]; before.log != "" {
+		if before := e.received[n.log]; before.log != "" {
 			n.count = max(n.count, n.last-before.last+before.count)
 			if before.origin != n.origin {
 				n.origin = ""
 			}
 		}
-		e.heard[n.log] = n
+		e.received[n.log] = n
 	}
 	select {
 	case e.wake <- struct{}{}:
@@ -172,7 +172,7 @@ func (e *ear) hear(text string) {
 	}
 }
 
-// work tells the followers what was heard, and looks for what was not from time to time.
+// work publishes to the followers what was received, and polls for what was missed.
 func (e *ear) work(ctx context.Context) {
 	ticker := time.NewTicker(e.s.opts.PollInterval)
 	defer ticker.Stop()
@@ -185,43 +185,43 @@ func (e *ear) work(ctx context.Context) {
 			e.look(ctx)
 		case <-e.wake:
 			e.mu.Lock()
-			heard, all := e.heard, e.all
-			e.heard, e.all = map[string]news{}, false
+			received, all := e.received, e.all
+			e.received, e.all = map[string]news{}, false
 			e.mu.Unlock()
 			if all {
 				e.look(ctx)
 			}
-			for _, n := range heard {
-				e.tell(ctx, n)
+			for _, n := range received {
+				e.deliver(ctx, n)
 			}
 		}
 	}
 }
 
-// tell passes on what a message says.
-func (e *ear) tell(ctx context.Context, n news) {
+// deliver publishes the events that a message is about.
+func (e *ear) deliver(ctx context.Context, n news) {
 	e.own()
-	told, known := e.told[n.log]
+	published, known := e.published[n.log]
 	switch {
-	case n.origin == e.origin && n.last <= told:
-	case known && n.last <= told:
-		e.s.hub.Wake(n.log) // told already, unless the log was dropped and begun again
+	case n.origin == e.origin && n.last <= published:
+	case known && n.last <= published:
+		e.s.hub.Wake(n.log) // published already, unless the log was dropped and begun again
 	case n.origin == e.origin: // published when it was written
 	case known:
-		e.fetch(ctx, n.log, max(told, n.last-batch))
+		e.fetch(ctx, n.log, max(published, n.last-batch))
 	default:
 		e.fetch(ctx, n.log, n.last-n.count)
 	}
-	e.told[n.log] = n.last
+	e.published[n.log] = n.last
 }
 
-// own takes over what this process published. Followers that lack something before it have seen the gap.
+// own adopts what this process published. Followers that lack something before it have seen the gap.
 func (e *ear) own() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for log, last := range e.written {
-		if told, known := e.told[log]; known {
-			e.told[log] = max(told, last)
+		if published, known := e.published[log]; known {
+			e.published[log] = max(published, last)
 		}
 	}
 	clear(e.written)
@@ -237,7 +237,7 @@ func (e *ear) fetch(ctx context.Context, log string, after int64) {
 	e.s.hub.Publish(log, events)
 }
 
-// look finds out how far the followed logs are, and tells their followers of what they may have missed.
+// look reads the last sequences of the followed logs, and publishes to their followers what they may have missed.
 func (e *ear) look(ctx context.Context) {
 	e.s.stops.Raise()
 	logs := e.s.hub.Logs()
@@ -256,20 +256,20 @@ func (e *ear) look(ctx context.Context) {
 			}, logs)
 		})
 		if err != nil {
-			return // it is storage's, or the end; followers meet it themselves
+			return // it is an error of storage, or the end; followers meet it themselves
 		}
 	}
 	e.own()
 	for _, log := range logs {
-		told, known := e.told[log]
+		published, known := e.published[log]
 		switch last := lasts[log]; {
 		case !known:
-			e.s.hub.Wake(log) // its followers may have joined before anybody listened
-		case last > told:
-			e.fetch(ctx, log, max(told, last-batch))
-		case last < told:
+			e.s.hub.Wake(log) // its followers may have joined before the listener was connected
+		case last > published:
+			e.fetch(ctx, log, max(published, last-batch))
+		case last < published:
 			e.s.hub.Wake(log) // it was dropped and begun again
 		}
 	}
-	e.told = lasts
+	e.published = lasts
 }

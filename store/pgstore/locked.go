@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlLook reads a session's row with what commits may depend on beside it: by runs_id, checkpoints_step, the key of
-// queue and the key of calls.
+// sqlLook reads a session's row with what else commits may depend on: by runs_id, checkpoints_step, the key of queue
+// and the key of calls.
 const sqlLook = `
 	SELECT` + sessionColumns + `, coalesce(r.sweep_at <= statement_timestamp(), FALSE),
 		EXISTS (SELECT FROM {schema}.runs WHERE session = s.key AND id = $2)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Gives out $2 sequences if the log's last one is $3, or whatever it is if $3 is negative, by logs_name. The row's lock
-	// orders the writers of a log, so that nobody ever sees a gap.
+	// Allocates $2 sequences if the log's last one is $3, or in any case if $3 is negative, by logs_name. The row's
+	// lock orders the writers of a log, so that no reader ever sees a gap.
 	advanceLog = `
 		WITH log AS (
 			UPDATE {schema}.logs l
@@ -24,7 +24,7 @@ const (
 	advanceIf = `
 			WHERE l.name = $1 AND l.dropped_at IS NULL AND ($3::bigint < 0 OR l.last = $3::bigint)`
 
-	// Adds the events and, when they can be seen, has it told on the channel $5 how far the log is now. If $7 is set the
+	// Adds the events and, once they are visible, sends the log's last sequence on the channel $5. If $7 is set the
 	// transaction does not wait for the disk: what it wrote is there before that of any later commit.
 	addEvents = `
 			RETURNING l.key, l.last
@@ -37,8 +37,8 @@ const (
 
 	sqlAppend = advanceLog + advanceIf + addEvents
 
-	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $10 under this one that
-	// is not before $11. A batch of number 0 is not noted.
+	// The same if the log has seen no higher fencing token of the session, and no batch of the writer $10 under this
+	// one that is not before $11. A batch of number 0 is not noted.
 	sqlAppendFenced = advanceLog + `,
 				fences = CASE
 					WHEN (l.fences ->> $8::text)::bigint = $9::bigint THEN l.fences
@@ -65,8 +65,8 @@ const (
 
 	sqlBounds = `SELECT first, last, dropped_at IS NOT NULL FROM {schema}.logs WHERE name = $1`
 
-	// How far a log is, the highest token it has seen of the session $2, and the last batch of the writer $3 with where that
-	// ended.
+	// The last sequence of a log, the highest token it has seen of the session $2, and the last batch of the writer $3
+	// with where that ended.
 	sqlLog = `
 		SELECT l.last, coalesce((l.fences ->> $2::text)::bigint, 0),
 			coalesce((l.batches -> $2::text -> $3::text ->> 0)::bigint, 0),
@@ -92,7 +92,7 @@ const (
 		WHERE l.name = $1
 		ORDER BY e.last`
 
-	// At most $3 events. A row goes with its last event.
+	// At most $3 events. A row is deleted with its last event.
 	sqlTrim = `
 		WITH log AS (
 			UPDATE {schema}.logs l
@@ -112,7 +112,7 @@ const (
 		SET sweep_at = statement_timestamp() + CASE WHEN last = $2 THEN $3::interval ELSE '0' END
 		WHERE name = $1 AND dropped_at IS NULL`
 
-	// What stays of a log that was dropped; those of which nothing need stay any longer, by logs_dropped, go.
+	// What remains of a log that was dropped; remnants that are no longer needed are deleted, by logs_dropped.
 	sqlDropLog = `
 		WITH log AS (
 			INSERT INTO {schema}.logs AS l (name, first, last, dropped_at) VALUES ($1, 1, 0, statement_timestamp())
@@ -134,7 +134,8 @@ type Log struct{ s *Store }
 // MaxEvent implements store.Log.
 func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 
-// Append implements store.Log. An append whose answer is lost with the connection is ErrUnavailable and may have happened.
+// Append implements store.Log. An append whose answer is lost with the connection is ErrUnavailable and may have
+// happened.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		return l.checkLast(ctx, log, expect)
@@ -142,8 +143,8 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	return l.append(ctx, log, expect, nil, events)
 }
 
-// AppendFenced implements store.Fencer. A batch that has a number is sent again if its answer is lost with the connection;
-// for one without, that is ErrUnavailable.
+// AppendFenced implements store.Fencer. A batch that has a number is sent again if its answer is lost with the
+// connection; for one without, that is ErrUnavailable.
 func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
 		w.Batch = 0
@@ -151,8 +152,8 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events and tells this process's followers; the server tells those of others. Without a writer it is not
-// fenced.
+// append adds events and publishes them to this process's followers; the server notifies those of others. Without a
+// writer it is not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
@@ -192,8 +193,8 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 }
 
 // refuseAppend returns why an append did not apply. If the batch is there already it returns the sequence at which the
-// writer's last one ended. If the append may be tried again, because the log has been made or has changed meanwhile, there
-// is no error.
+// writer's last one ended. If the append may be retried, because the log was created or changed meanwhile, there is no
+// error.
 func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *store.Writer) (ended int64, there bool, err error) {
 	if expect <= 0 {
 		if made, err := c.exec(ctx, sqlInsertLog, log); made > 0 || err != nil {
@@ -272,7 +273,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		if err != nil || len(list) > 0 && list[0].Sequence == after+1 {
 			return err
 		}
-		// There is a gap, or nothing: that is as it should be only at the end of the log.
+		// There is a gap, or nothing, which is right only at the end of the log.
 		first, last, err := c.bounds(ctx, log)
 		if err == nil && after < last && after+1 < first {
 			err = store.Trimmed(log, after, first)
@@ -384,10 +385,10 @@ func (l *Log) Drop(ctx context.Context, log string) error {
 	return err
 }
 
-// channel is where processes tell each other what they wrote.
+// channel is where processes announce what they wrote.
 func (s *Store) channel() string { return "cairn:" + s.opts.Schema }
 
-// news is a message on the channel that tells of events.
+// news is a message on the channel about events.
 type news struct {
 	origin      string // the store that wrote them
 	log         string

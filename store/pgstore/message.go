@@ -10,10 +10,10 @@ import (
 )
 
 // A message says of which run it is in columns of its row: by the turn if the run is the session's, else by its id. The
-// JSON beside them is without it, and without the beginning of an id that is the run's id, a slash and more.
+// JSON in the row omits it, and omits the beginning of an id that is the run's id, a slash and more.
 
-// runOf returns the run that a message's row names in a column, or nil if its JSON says all: if it is of no run, or has an
-// id that would be taken for the end of one.
+// runOf returns the run that a message's row names in a column, or nil if its JSON says all: if it is of no run, or has
+// an id that would be taken for the end of one.
 func runOf(m *cairn.Message) *string {
 	if m.RunID == "" || strings.HasPrefix(m.ID, "/") {
 		return nil

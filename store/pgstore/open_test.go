@@ -32,8 +32,8 @@ func withUser(target, role, password string) string {
 	return u.String()
 }
 
-// TestBadInput opens what cannot be used: each time the error is of the right kind, names what is wrong and no password,
-// and nothing is made.
+// TestBadInput opens what cannot be used: each time the error is of the right kind, names what is wrong and no
+// password, and nothing is made.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -103,7 +103,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("error %q, want one of code %s that says %q", err, c.want.Code, c.says)
 			}
 			if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("the error tells the password or has several lines: %q", err)
+				t.Errorf("the error contains the password or has several lines: %q", err)
 			}
 		})
 	}
@@ -119,7 +119,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestOutOfConnections uses a store whose server has no connection left: the error says so, and it goes on afterwards.
+// TestOutOfConnections uses a store whose server has no connection left: the error says so, and the store works again
+// afterwards.
 func TestOutOfConnections(t *testing.T) {
 	t.Parallel()
 	server := testenv.NewPostgres(t)
@@ -145,7 +146,7 @@ func TestOutOfConnections(t *testing.T) {
 	}
 }
 
-// TestMigrateOnce opens a new schema many times at once: it is made once, and everybody can use it.
+// TestMigrateOnce opens a new schema many times at once: it is made once, and each of them can use it.
 func TestMigrateOnce(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: "odd-Name_" + newSchema()}
@@ -216,7 +217,7 @@ func TestMigrationsOfNoSchema(t *testing.T) {
 	wantMigrations(t, opts, 0, len(must(migrations()))) // looking at it made nothing
 }
 
-// wantMigrations checks that the first migrations of all are told to be applied to a schema.
+// wantMigrations checks that the first migrations of all are reported as applied to a schema.
 func wantMigrations(t *testing.T, opts *Options, applied, all int) {
 	t.Helper()
 	list, err := Migrations(t.Context(), testenv.FastPostgres(t), opts)

@@ -2,8 +2,8 @@
 // PostgreSQL 13 or later and works behind a proxy that pools connections by transaction, see Options.SimpleProtocol.
 //
 // A commit is one statement, alone or with steps of other sessions that wait at the same moment, and durable when it is
-// acknowledged, as far as the server's synchronous_commit says. So are events, unless Options.LazyEvents is set. Times come
-// from the database's clock.
+// acknowledged, as far as the server's synchronous_commit says. So are events, unless Options.LazyEvents is set. Times
+// come from the database's clock.
 package pgstore
 
 import (
@@ -27,46 +27,47 @@ import (
 type Options struct {
 	// Schema is the name of the database schema that holds the tables, at most 48 bytes; empty means "cairn".
 	Schema string
-	// NoMigrate leaves the schema as it is: Open fails unless it is up to date. It is for programs whose database account
-	// may not create tables; see Migrate.
+	// NoMigrate leaves the schema as it is: Open fails unless it is up to date. It is for programs whose database
+	// account may not create tables; see Migrate.
 	NoMigrate bool
-	// SimpleProtocol sends every statement whole, without preparing it on the server, as proxies that pool connections by
-	// transaction need it. Each statement then costs more. Behind such a proxy nothing can listen, so see ListenURL. It is
-	// also on if the URL or the pool says default_query_exec_mode=simple_protocol; with New the pool must.
+	// SimpleProtocol sends every statement whole, without preparing it on the server, as proxies that pool connections
+	// by transaction need it. Each statement then costs more. Behind such a proxy nothing can listen, so see ListenURL.
+	// It is also on if the URL or the pool says default_query_exec_mode=simple_protocol; with New the pool must.
 	SimpleProtocol bool
-	// ListenURL is where the one connection goes that waits for what other processes write; empty means the database that
-	// everything goes to. With SimpleProtocol and no ListenURL the store polls.
+	// ListenURL is the database of the one connection that listens for what other processes write; empty means that of
+	// the other connections. With SimpleProtocol and no ListenURL the store polls.
 	ListenURL string
-	// PollInterval is how often the store looks for what other processes wrote, while somebody follows a log or watches
+	// PollInterval is how often the store looks for what other processes wrote, while a caller follows a log or watches
 	// stop requests; 0 means 2 s, or 50 ms where nothing can listen. While the listening connection is there this finds
 	// nothing new.
 	PollInterval time.Duration
-	// RetryFor is for how long an operation is tried again while the server cannot be reached, as during a failover; 0 means
-	// 10 s, negative means never. An operation that may have happened is tried again only if that cannot do it twice.
+	// RetryFor is how long an operation is retried while the server cannot be reached, as during a failover; 0 means 10
+	// s, negative means never. An operation that may have happened is retried only if that cannot apply it twice.
 	RetryFor time.Duration
-	// Collectors is how many statements of steps are under way at once: the steps of other sessions that come meanwhile go
-	// together in one statement, when one is done, which costs the server and this process a fraction. 0 means 2; more are
-	// better where the server has many processors, or an answer takes milliseconds. Negative means that each goes alone.
+	// Collectors is how many statements that write steps run concurrently. When one is done, the steps of other
+	// sessions that came meanwhile share the next, which costs the server and this process a fraction. 0 means 2; more
+	// are better where the server has many processors, or an answer takes milliseconds. Negative means that each step
+	// has a statement of its own.
 	Collectors int
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are there
-	// with the next commit, and survive the death of this process before that; but a server that crashes in between forgets
-	// them, though they may have been read, and gives their sequences to others.
+	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are
+	// there with the next commit, and survive the death of this process before that; but a server that crashes in
+	// between loses them, though they may have been read, and assigns their sequences to others.
 	LazyEvents bool
 }
 
-// defaultConnections lets the server put several commits on disk at once.
+// defaultConnections lets the server flush several commits to disk at once.
 const defaultConnections = 16
 
-// defaultCollectors lets one statement be worked out while another one is put on disk.
+// defaultCollectors lets the server execute one statement while it flushes another one to disk.
 const defaultCollectors = 2
 
 // maxSchema leaves room for what the names of notification channels add: an identifier has at most 63 bytes.
 const maxSchema = 48
 
-// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it. simple says that the pool uses
-// the simple protocol.
+// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it. simple says that the pool
+// uses the simple protocol.
 func (o *Options) withDefaults(simple bool) (Options, error) {
 	var out Options
 	if o != nil {
@@ -108,8 +109,8 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 
 func (o *Options) canListen() bool { return !o.SimpleProtocol || o.ListenURL != "" }
 
-// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and so is the
-// schema by several Stores in any number of processes.
+// Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and so is
+// the schema by several Stores in any number of processes.
 type Store struct {
 	opts     Options
 	pool     *pgxpool.Pool
@@ -140,10 +141,11 @@ var (
 	_ store.Fencer      = (*Log)(nil)
 )
 
-// Open connects to the database at url, which has the form that libpq knows, and brings the schema up to date, making it
-// if there is none. pool_max_conns in the URL bounds the connections, which otherwise are at most 16. An account or database that the server refuses is ErrInvalid, a server that cannot be reached, is read-only or
-// has no connection left ErrUnavailable, and a schema that is not ours, is missing although NoMigrate is set, or is from a
-// newer version ErrSchema; nothing is changed then.
+// Open connects to the database at url, which has the form that libpq knows, and brings the schema up to date, making
+// it if there is none. pool_max_conns in the URL bounds the connections, which otherwise are at most 16. An account or
+// database that the server refuses is ErrInvalid, a server that cannot be reached, is read-only or has no connection
+// left ErrUnavailable, and a schema that is not ours, is missing although NoMigrate is set, or is from a newer version
+// ErrSchema; nothing is changed then.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {
@@ -250,8 +252,8 @@ func unreadable(err error) string {
 // EventLog returns the store's event log.
 func (s *Store) EventLog() store.Log { return s.log }
 
-// Close ends followers with ErrClosed and, if Open made the pool, waits for the calls under way and closes it. Later calls
-// fail with ErrClosed.
+// Close ends followers with ErrClosed and, if Open made the pool, waits for the calls under way and closes it. Later
+// calls fail with ErrClosed.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)

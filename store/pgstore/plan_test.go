@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlFill makes 5,000 sessions of which few are active, due, stale or to be stopped, with 40,000 calls of which few are open,
-// and a log of 10,000 events. The last session has a long history. As many sessions are removed and not purged.
+// sqlFill makes 5,000 sessions of which few are active, due, stale or to be stopped, with 40,000 calls of which few are
+// open, and a log of 10,000 events. The last session has a long history. As many sessions are removed and not purged.
 const sqlFill = `
 	INSERT INTO {schema}.sessions (id, sweep_at, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, kind, name, secret, created_at)
 	SELECT 'session-' || n, CASE n % 10 WHEN 0 THEN now() - n * interval '1 second' END, 'agent-' || n % 50, 'user-' || n % 100, '{}', '{}', '', CASE n % 20 WHEN 0 THEN 'session-1' ELSE '' END,
@@ -147,7 +147,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"lock removed":      {sqlLockRemoved, []any{10010}, []string{"removed_tree"}},
 		"free names":        {sqlFreeNames, []any{10010}, []string{"removed_tree", "sessions_id"}},
 		"unhide":            {sqlUnhide, []any{10010}, []string{"removed_tree", "removed_calls_session"}},
-		"put off":           {sqlPutOff, []any{7, time.Now()}, []string{"sessions_pkey"}},
+		"postpone":          {sqlPostpone, []any{7, time.Now()}, []string{"sessions_pkey"}},
 		"purge":             {sqlPurge, []any{10010, 1000}, []string{"removed_tree", "messages_pkey", "state_pkey", "runs_(id|pkey)", "checkpoints_(id|pkey|step)", "staged_key", "queue_(id|pkey)", "cache_pkey", "removed_calls_session", "removed_pkey"}},
 		"record":            {sqlRecord, []any{"ns-7", "key-7"}, []string{"records_pkey"}},
 		"put a record":      {sqlPutRecord, []any{"ns-7", "key-7", "position-7", "1", 0, 0}, []string{"records_expiry"}},
@@ -293,8 +293,8 @@ func wantOrder(t *testing.T, what, plan string, names ...string) {
 	}
 }
 
-// TestStepsAreHot commits steps and asks the server how many of them wrote an index of the session's head: only those that
-// begin or end a run do.
+// TestStepsAreHot commits steps and asks the server how many of them wrote an index of the session's head: only those
+// that begin or end a run do.
 func TestStepsAreHot(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -305,7 +305,7 @@ func TestStepsAreHot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.Close() // backends tell of their writes when they end at the latest
+	s.Close() // backends report the statistics of their writes when they end at the latest
 	var hot, all int64
 	for all < runs*stepsPerRun {
 		c := must(pgx.Connect(t.Context(), testenv.FastPostgres(t)))

@@ -17,13 +17,14 @@ import (
 )
 
 // pooler is a proxy that pools connections by transaction: each transaction of a client goes over any connection to the
-// server that is free, so a client must not rely on anything a connection remembers. What relies on it fails: a statement
-// that was prepared is not known, and nothing is told to those who listen.
+// server that is free, so a client must not rely on anything a connection remembers. What relies on it fails: a
+// statement that was prepared is not known, and listeners get no notifications.
 type pooler struct {
 	tb       testing.TB
 	listener net.Listener
 	socket   string
-	// extended lets clients prepare statements, which then are where the next transaction may not be. Else it is an error.
+	// extended lets clients prepare statements, which then are where the next transaction may not be. Else it is an
+	// error.
 	extended bool
 
 	mu      sync.Mutex
@@ -154,7 +155,7 @@ func (p *pooler) serve(client net.Conn) {
 	var server *pooled
 	defer func() {
 		if server != nil {
-			server.Close() // in the midst of a transaction
+			server.Close() // in the middle of a transaction
 		}
 	}()
 	for {
@@ -207,8 +208,8 @@ func relay(server *pooled, back *pgproto3.Backend) (status byte, err error) {
 	}
 }
 
-// TestPoolerWithPreparedStatements goes through a proxy that pools connections by transaction without saying so: sooner or
-// later a prepared statement is there twice or not at all, and the error says what to do.
+// TestPoolerWithPreparedStatements goes through a proxy that pools connections by transaction without saying so: sooner
+// or later a prepared statement is there twice or not at all, and the error says what to do.
 func TestPoolerWithPreparedStatements(t *testing.T) {
 	t.Parallel()
 	server := testenv.Postgres(t)

@@ -23,8 +23,8 @@ const (
 	cutWithout      // the server gets the request, and the connection to it ends at once
 )
 
-// proxy stands between a store and its server and counts what goes over the wire. What a client sends up to where it waits
-// for an answer is one request.
+// proxy stands between a store and its server and counts what goes over the wire. What a client sends up to where it
+// waits for an answer is one request.
 type proxy struct {
 	tb       testing.TB
 	listener net.Listener
@@ -72,7 +72,7 @@ func (p *proxy) url() string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", p.listener.Addr())
 }
 
-// plan sets what becomes of the requests from now on.
+// plan sets the fates of the requests from now on.
 func (p *proxy) plan(decide func(n int64) fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +181,8 @@ func (p *proxy) carryRequests(client, server net.Conn, swallow *atomic.Bool) {
 	}
 }
 
-// carryAnswers forwards what the server sends until a connection ends, or until the server is ready for the next request
-// after one whose answer is swallowed.
+// carryAnswers forwards what the server sends until a connection ends, or until the server is ready for the next
+// request after one whose answer is swallowed.
 func carryAnswers(server, client net.Conn, swallow *atomic.Bool) {
 	for {
 		kind, message, err := readMessageOf(server)

@@ -12,9 +12,10 @@ import (
 // purgeBatch is how many rows of each table a purge removes at once, so that no write of it takes long.
 const purgeBatch = 1000
 
-// sqlPurge removes at most $2 rows of each table that belong to one session of the removed tree $1, and then that session,
-// the root last, so that what is left of a tree stays listed. What there is to remove is counted before it is removed: two
-// that purge one tree at once may remove less than they found. Nobody adds rows to a session that was removed.
+// sqlPurge removes at most $2 rows of each table that belong to one session of the removed tree $1, and then that
+// session, the root last, so that what is left of a tree stays listed. What there is to remove is counted before it is
+// removed: two concurrent purges of one tree may remove less than they found. No writer adds rows to a session that was
+// removed.
 var sqlPurge = purgeStatement()
 
 func purgeStatement() string {

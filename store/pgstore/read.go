@@ -27,7 +27,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 	return snap, nil
 }
 
-// read reads a session's row and what is wanted beside it.
+// read reads a session's row and what else is wanted.
 func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Contents, error) {
 	snap := &store.Contents{}
 	var r *record
@@ -58,7 +58,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 	return snap, err
 }
 
-// pastReadings read what is wanted of where a session has been.
+// pastReadings read what is wanted of a session's history.
 func pastReadings(id string, want *store.Want, snap *store.Contents, states *chain) (list []reading) {
 	if want.Checkpoint != "" {
 		list = append(list, reading{sqlCheckpoint, []any{id, keyOf(want.Checkpoint)}, func(rows pgx.Rows) error {

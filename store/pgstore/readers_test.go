@@ -20,9 +20,9 @@ const (
 )
 
 // BenchmarkReaders has 10,000 readers in one process follow the logs of 200 sessions. Each iteration is a turn of every
-// session at once, driven by the readers' process or by another one, and a turn of one session alone. It tells how long after
-// the last event of a turn was made the last reader of its log had it: the worst and the median of the turns that came together,
-// and that of the turn which came alone.
+// session at once, driven by the readers' process or by another one, and a turn of one session alone. It reports how
+// long after the last event of a turn was made the last reader of its log had it: the worst and the median of the turns
+// that came together, and that of the turn which came alone.
 func BenchmarkReaders(b *testing.B) {
 	for _, writer := range []string{"here", "elsewhere"} {
 		b.Run("turns="+writer, func(b *testing.B) { benchReaders(b, writer == "elsewhere") })
@@ -66,7 +66,7 @@ func benchReaders(b *testing.B, elsewhere bool) {
 	turns() // so that there are sessions
 	ctx, leave := context.WithCancel(b.Context())
 	var reading sync.WaitGroup
-	heard := make(chan arrival, readLogs*readersEach)
+	arrivals := make(chan arrival, readLogs*readersEach)
 	for session := range readLogs {
 		id := strconv.Itoa(session)
 		row, err := here.Session(ctx, id)
@@ -81,20 +81,20 @@ func benchReaders(b *testing.B, elsewhere bool) {
 						return
 					}
 					if ev.Type == cairn.EventRunEnd {
-						heard <- arrival{id, ev.RunID, time.Since(ev.Time)}
+						arrivals <- arrival{id, ev.RunID, time.Since(ev.Time)}
 					}
 				}
 			})
 		}
 	}
-	collect(b, heard, readLogs) // the first turns' ends
+	collect(b, arrivals, readLogs) // the first turns' ends
 	var alone, together []time.Duration
 	b.ResetTimer()
 	for range b.N {
 		turns()
-		together = append(together, collect(b, heard, readLogs)...)
+		together = append(together, collect(b, arrivals, readLogs)...)
 		turn(7)
-		alone = append(alone, collect(b, heard, 1)...)
+		alone = append(alone, collect(b, arrivals, 1)...)
 	}
 	b.StopTimer()
 	leave()
@@ -111,16 +111,17 @@ type arrival struct {
 	age          time.Duration
 }
 
-// collect waits until every reader of the logs of a number of runs has had their end, and returns how long that took for each.
-func collect(b *testing.B, heard <-chan arrival, runs int) []time.Duration {
+// collect waits until every reader of the logs of a number of runs has had their end, and returns how long that took
+// for each.
+func collect(b *testing.B, arrivals <-chan arrival, runs int) []time.Duration {
 	worst := map[string]time.Duration{}
 	limit := time.After(time.Minute)
 	for n := range runs * readersEach {
 		select {
-		case a := <-heard:
+		case a := <-arrivals:
 			worst[a.run] = max(worst[a.run], a.age)
 		case <-limit:
-			b.Fatalf("only %d readers were told of the end of their turn within a minute", n)
+			b.Fatalf("only %d readers received the end of their turn within a minute", n)
 		}
 	}
 	list := make([]time.Duration, 0, runs)

@@ -37,8 +37,8 @@ const (
 		ORDER BY r.position, r.key
 		LIMIT $5`
 
-	// Up to ten that have expired, by records_expiry. Those that another process is about to remove or to replace are left
-	// to it, so no two writes wait for each other in a circle.
+	// Up to ten that have expired, by records_expiry. Those that another process is about to remove or to replace are
+	// left to it, so that no two writes deadlock.
 	sweepRecords = `
 		WITH swept AS (
 			DELETE FROM {schema}.records

@@ -54,8 +54,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 	}
 }
 
-// Writers of records that have expired remove each other's and write their own at once: none waits for another in a
-// circle.
+// Writers of records that have expired remove each other's and write their own at once: none deadlocks.
 func TestExpiredRecordsAndManyWriters(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

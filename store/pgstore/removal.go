@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// By sessions_root. Everybody locks the rows of a tree in the same order, and a commit locks no more than one of them.
+	// By sessions_root. All writers lock the rows of a tree in the same order, and a commit locks no more than one of
+	// them.
 	sqlLockTree = `
 		SELECT h.session
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
@@ -26,8 +27,8 @@ const (
 		WHERE s.root_id = $1
 		ORDER BY s.key`
 
-	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions and
-	// calls are found by. What stays in sessions has their ids, so that nobody takes these, and owns nothing.
+	// Takes the sessions with the keys $3, of the tree of the root $1 with the key $2, out of the tables that sessions
+	// and calls are found by. What stays in sessions reserves their ids, and owns nothing.
 	sqlHide = `
 		WITH heads AS (
 			DELETE FROM {schema}.heads WHERE session = ANY ($3::bigint[]) RETURNING *
@@ -48,7 +49,7 @@ const (
 			trace_parent = '', parent_id = '', root_id = '', name = '', secret = '', created_at = '-infinity'
 		WHERE key = ANY ($3::bigint[])`
 
-	sqlPutOff = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`
+	sqlPostpone = `UPDATE {schema}.sessions SET sweep_at = $2::timestamptz WHERE key = $1`
 
 	// By sessions_sweep.
 	selectStale = `SELECT s.sweep_at, s.id FROM {schema}.sessions s`
@@ -57,8 +58,8 @@ const (
 	selectRemoved = `SELECT r.key, r.id, r.incarnation, r.reason, r.removed_at FROM {schema}.removed r`
 )
 
-// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of its calls, whatever else
-// they own.
+// Remove implements store.Sweeper. It writes one row for each session of the tree and for each of its calls,
+// independently of what else they own.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 					return err
 				}
 				refused = err // and yet there is something to write
-				_, err = c.exec(ctx, sqlPutOff, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
+				_, err = c.exec(ctx, sqlPostpone, tree[0].key, timestamp(store.SweepAt(now, rows[0], rows[1:]...)))
 				return err
 			}
 			removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
@@ -104,8 +105,8 @@ func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (rem
 	return removed, nil
 }
 
-// lockTree returns the records of a tree's sessions, that of the root first. Nobody else writes them until the transaction
-// ends.
+// lockTree returns the records of a tree's sessions, that of the root first. No other writer changes them until the
+// transaction ends.
 func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 	if _, err := c.exec(ctx, sqlLockTree, root); err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (c *conn) lockTree(ctx context.Context, root string) ([]*record, error) {
 	return nil, err
 }
 
-// hide makes it impossible to find the sessions of a tree that is locked, and their calls.
+// hide hides the sessions of a locked tree, and their calls.
 func (c *conn) hide(ctx context.Context, tree []*record, removed *store.Removed) error {
 	keys := make([]int64, len(tree))
 	for i, r := range tree {

@@ -31,8 +31,8 @@ const (
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key LEFT JOIN {schema}.sessions r ON r.id = s.root_id
 		WHERE s.id = $1`
 
-	// By sessions_id and the key of heads. The statements that follow see what the writer that was waited for has
-	// left, and nobody else writes the session until the transaction ends.
+	// By sessions_id and the key of heads. The statements that follow see what the writer before has committed, and no
+	// other writer changes the session until the transaction ends.
 	sqlLockSession = `
 		SELECT h.session
 		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
@@ -40,7 +40,7 @@ const (
 		FOR UPDATE OF h`
 )
 
-// record is a session's row with what the store keeps beside it.
+// record is a session's row with what else the store keeps of it.
 type record struct {
 	key         int64
 	session     *cairn.Session
@@ -182,7 +182,7 @@ func (c *conn) standing(ctx context.Context, id string, r *record) error {
 	return nil
 }
 
-// lock is find in a transaction until whose end nobody else writes the session.
+// lock is find in a transaction. Until that ends, no other writer changes the session.
 func (c *conn) lock(ctx context.Context, id string) (*record, error) {
 	if _, err := c.exec(ctx, sqlLockSession, id); err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ import (
 var migrationFiles embed.FS
 
 const (
-	// What the server is and has. The catalogue is read as tables, for what functions know of it may be of before the lock.
+	// What the server is and has. The catalogue is read as tables, because what functions report of it may date from
+	// before the lock.
 	sqlInspect = `
 		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
 			current_setting('transaction_read_only')::boolean,
@@ -49,7 +50,7 @@ const (
 	sqlInsertMigration = `INSERT INTO {schema}.cairn_migrations (version) VALUES ($1)`
 )
 
-// oldestServer is the first version of PostgreSQL that is known to do.
+// oldestServer is the oldest version of PostgreSQL that is known to work.
 const oldestServer = 130000
 
 // migrations returns the scripts in order; the first one makes version 1.
@@ -199,8 +200,8 @@ func Migrate(ctx context.Context, url string, opts *Options) error {
 	return s.Close()
 }
 
-// Migrations tells which changes of a schema are applied to the database at url, and changes nothing. To a schema that is
-// not there none is. The error is the one of Open for a database that cannot be used.
+// Migrations reports which changes of a schema are applied to the database at url, and changes nothing. A schema that
+// does not exist has none. The error is the one of Open for a database that cannot be used.
 func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {

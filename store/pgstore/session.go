@@ -17,8 +17,8 @@ const (
 		ORDER BY m.number
 		LIMIT $3`
 
-	// A session and everything it owns, if its lease is not good. What somebody is writing meanwhile is waited for, since
-	// it holds the head's lock; see sqlLockSession.
+	// A session and everything it owns, if its lease is not good. The statement waits for a concurrent writer, since
+	// that holds the head's lock; see sqlLockSession.
 	sqlDelete = `
 		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1),
 			state AS (DELETE FROM {schema}.state WHERE session = $1),

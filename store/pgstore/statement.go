@@ -1,9 +1,9 @@
 package pgstore
 
-// A commit is one statement: an update of the session's head, whose conditions decide, and beside it parts that write
-// the rows of other tables if the head was written. A part costs the server some time even if it has nothing to write,
-// so there are four such statements, from the least that a step writes to everything, and two that make a session. A
-// server plans each once for a connection. Arguments are named; see argument.go.
+// A commit is one statement: an update of the session's head, whose conditions decide, and parts that write the rows of
+// other tables if the head was written. A part costs the server some time even if it has nothing to write, so there are
+// four such statements, from the least that a step writes to everything, and two that make a session. A server plans
+// each once per connection. Arguments are named; see argument.go.
 var (
 	// Messages and a checkpoint.
 	commitStep = newStatement(sqlHead + sqlHeadAnswers + sqlAddMessages + sqlAddCheckpoint + sqlDropStaged + sqlWritten)
@@ -25,8 +25,8 @@ var (
 
 // sqlHead writes the next head of a session in the place of the one that was seen, by the key of heads. Its conditions
 // look at the head alone, or at what only grows; when it had to wait for another writer, the server checks them again
-// on the row that writer left, but knows all other rows as they were before. What has expired is committed to no more,
-// but for what is held; whether it has is looked at when the root's time has come, by sessions_id.
+// on the row that writer left, but knows all other rows as they were before. An expired session takes no more commits
+// unless it is held; expiry is checked once the root's time has come, by sessions_id.
 const sqlHead = `
 WITH head AS (
 	UPDATE {schema}.heads h

@@ -34,8 +34,8 @@ func newStepper(tb testing.TB, st store.Store, id string, state json.RawMessage)
 	return &stepper{tb: tb, st: st, row: row}
 }
 
-// next returns the commit of a reply, a tool result and a checkpoint; the first step of a run starts it and the last one
-// ends it.
+// next returns the commit of a reply, a tool result and a checkpoint; the first step of a run starts it and the last
+// one ends it.
 func (s *stepper) next() *store.Commit {
 	n := s.n + 1
 	runID := "run-" + strconv.Itoa((n-1)/stepsPerRun)

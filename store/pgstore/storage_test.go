@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stored returns the bytes of each table with its indexes after a VACUUM. The one head and the one log have as many dead versions
-// as there were commits and appends since the last, so their tables are written anew.
+// stored returns the bytes of each table with its indexes after a VACUUM. The one head and the one log have as many
+// dead versions as there were commits and appends since the last, so their tables are written anew.
 func stored(t *testing.T, url string, s *Store) map[string]int64 {
 	t.Helper()
 	if err := execAt(t, url, "SET search_path TO "+s.opts.Schema, "VACUUM", "VACUUM FULL heads, logs"); err != nil {
@@ -33,9 +33,9 @@ func stored(t *testing.T, url string, s *Store) map[string]int64 {
 	return out
 }
 
-// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what
-// they take to what is said in them. It has a database of its own, since what other tests' transactions may still see
-// would be stored too.
+// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and compares the
+// space they take with the text in them. It has a database of its own, since what other tests' transactions may still
+// see would be stored too.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	server := testenv.FastPostgres(t)
@@ -92,7 +92,7 @@ func TestStorageOfAConversation(t *testing.T) {
 		}
 	}
 	t.Logf("%.2f bytes per byte of conversation, and %.2f with the event log", session, all)
-	// A machine that is busy with other tests appends more often, fewer events at once: that is not the layout's doing.
+	// A machine that is busy with other tests appends more often, fewer events at once: the layout does not cause that.
 	var batches float64
 	if err := s.pool.QueryRow(t.Context(), s.texts.of("SELECT count(*) FROM {schema}.events")).Scan(&batches); err != nil {
 		t.Fatal(err)

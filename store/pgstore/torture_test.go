@@ -16,11 +16,11 @@ import (
 
 func init() { torture.Victim(openTortured) }
 
-// serverVariable tells the processes that are killed which server they share.
+// serverVariable names the server that the killed processes share.
 const serverVariable = "CAIRN_PGSTORE_TORTURE_SERVER"
 
-// openTortured opens the store as soon as there is a server. One that was killed has its log to go through before it serves,
-// which may take long on a busy machine.
+// openTortured opens the store as soon as there is a server. One that was killed has to replay its log before it
+// serves, which may take long on a busy machine.
 func openTortured(string) (store.Store, error) {
 	deadline := time.Now().Add(time.Minute)
 	for {

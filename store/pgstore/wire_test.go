@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// TestOneStatementAndOneRoundTrip counts what a turn sends: one statement and one request per write, n + 1 for n steps. The
-// first turns are left out, in which statements are prepared.
+// TestOneStatementAndOneRoundTrip counts what a turn sends: one statement and one request per write, n + 1 for n steps.
+// The first turns are left out, in which statements are prepared.
 func TestOneStatementAndOneRoundTrip(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestOneStatementAndOneRoundTrip(t *testing.T) {
 	}
 }
 
-// turn is a turn as an engine writes it: a begin that may create the session, steps with state, a call that waits in one
-// of them, and a last step that ends the run.
+// turn is a turn as an engine writes it: a begin that may create the session, steps with state, a call that waits in
+// one of them, and a last step that ends the run.
 func turn(t *testing.T, s *Store, runID string, steps int) {
 	t.Helper()
 	row := commit(t, s, &store.Commit{Guard: store.Guard{Idle: true, Agent: "support"}, Create: &cairn.Session{Agent: "support"},
@@ -106,7 +106,7 @@ func TestAppendIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsOneRoundTrip counts what a cold process sends to go on with a session.
+// TestSnapshotIsOneRoundTrip counts what a cold process sends to continue a session.
 func TestSnapshotIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	wire := newProxy(t, testenv.FastPostgres(t))

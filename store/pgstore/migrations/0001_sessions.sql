@@ -1,9 +1,9 @@
 -- JSON is kept as text, exactly as it was written; cast it to json to look into it. Identifiers are compared byte by
--- byte, whatever the database's collation. A time that is null is none. Tables refer to sessions by a key that is never
--- given out twice, so that a reader that is late cannot see another session's rows.
+-- byte, independently of the database's collation. A null time means none. Tables refer to sessions by a key that is
+-- never reused, so that a late reader cannot see another session's rows.
 
--- Who a session is and whom it belongs to: written at creation and when the user context changes. The id of a session that
--- was removed stays here, in a row that has another key, and so owns nothing, and no root.
+-- Who a session is and whom it belongs to: written at creation and when the user context changes. The id of a session
+-- that was removed stays here, in a row that has another key, and so owns nothing, and no root.
 CREATE TABLE {schema}.sessions (
     key          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id           text        COLLATE "C" NOT NULL,
@@ -19,7 +19,7 @@ CREATE TABLE {schema}.sessions (
     trace_parent text        NOT NULL,
     parent_id    text        COLLATE "C" NOT NULL,
     root_id      text        COLLATE "C" NOT NULL,
-    incarnation  text        NOT NULL, -- tells a tree from others that had its root's id
+    incarnation  text        NOT NULL, -- distinguishes a tree from others that had its root's id
     kind         text        NOT NULL, -- what it is to its parent; empty for a root
     name         text        COLLATE "C" NOT NULL,
     secret       text        NOT NULL,
@@ -41,8 +41,9 @@ CREATE INDEX sessions_root ON {schema}.sessions (root_id, created_at, id);
 -- Stale: the roots that may have expired, the longest ago first.
 CREATE INDEX sessions_sweep ON {schema}.sessions (sweep_at, id) WHERE sweep_at IS NOT NULL;
 
--- How far a session is: one narrow row, written by every commit. What a step changes is in no index, and there is room
--- on each page, so that a step writes the row once and no index of it. What no statement compares or sets is in data.
+-- The progress of a session: one narrow row, written by every commit. What a step changes is in no index, and there is
+-- room on each page, so that a step writes the row once and no index of it. What no statement compares or sets is in
+-- data.
 CREATE TABLE {schema}.heads (
     session        bigint      PRIMARY KEY,
     version        bigint      NOT NULL,
@@ -71,7 +72,7 @@ CREATE INDEX heads_stopped ON {schema}.heads (session) WHERE stop_run <> '';
 -- Columns of eight bytes come before those of four, so that no row is padded.
 CREATE TABLE {schema}.messages (
     session    bigint      NOT NULL,
-    created_at timestamptz NOT NULL, -- for messages that do not tell
+    created_at timestamptz NOT NULL, -- for messages without a time of their own
     number     integer     NOT NULL, -- from 0
     turn       integer,              -- of the run that added it, if that is one of the session's
     run        text        COLLATE "C", -- the run that added it, if that is another one: in a branch, of what it took over
@@ -98,15 +99,15 @@ CREATE TABLE {schema}.runs (
     first_message     integer     NOT NULL,
     id                text        COLLATE "C" NOT NULL,
     before_checkpoint text        NOT NULL, -- where the session was when the run began
-    data              text        NOT NULL, -- JSON of the run; the columns beside it have the last word
+    data              text        NOT NULL, -- JSON of the run; the row's other columns take precedence
     PRIMARY KEY (session, turn)
 );
 
 -- A run by its id; a run is started once.
 CREATE UNIQUE INDEX runs_id ON {schema}.runs (session, id);
 
--- Ids of checkpoints and steps have that of their run in them, so * stands for what follows the first _ of the run's id.
--- They are found by 64 bits of their SHA-256, which take a third of the room in an index.
+-- Ids of checkpoints and steps have that of their run in them, so * stands for what follows the first _ of the run's
+-- id. They are found by 64 bits of their SHA-256, which take a third of the room in an index.
 CREATE TABLE {schema}.checkpoints (
     session        bigint      NOT NULL,
     id_key         bigint      NOT NULL,

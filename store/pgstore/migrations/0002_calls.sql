@@ -1,6 +1,6 @@
--- What waits for people and children: pending calls, turns that are to follow, the cache of tool results.
+-- Pending calls, which wait for people and children; queued turns; the cache of tool results.
 
--- The columns beside data are what calls are found by, and what the store sets.
+-- The columns other than data are those that calls are looked up by, and those that the store sets.
 CREATE TABLE {schema}.calls (
     root_id       text        COLLATE "C" NOT NULL,
     id            text        COLLATE "C" NOT NULL,
@@ -17,8 +17,8 @@ CREATE TABLE {schema}.calls (
     tool          text        COLLATE "C" NOT NULL,
     kind          text        COLLATE "C" NOT NULL,
     status        text        COLLATE "C" NOT NULL,
-    reviewers     jsonb       NOT NULL, -- array; empty if the call is assigned to nobody
-    data          text        NOT NULL, -- JSON of the call; the columns beside it have the last word
+    reviewers     jsonb       NOT NULL, -- array; empty if the call has no reviewers
+    data          text        NOT NULL, -- JSON of the call; the row's other columns take precedence
     PRIMARY KEY (root_id, id)
 );
 
@@ -26,15 +26,15 @@ CREATE TABLE {schema}.calls (
 CREATE INDEX calls_step ON {schema}.calls (session, step_id, created_at, root_id, id);
 -- Calls with a filter that no other index serves.
 CREATE INDEX calls_created ON {schema}.calls (created_at, root_id, id);
--- Open calls, of all, by user, by agent, by tool, by tree, and of those that are assigned to nobody. A call that is no
--- longer open leaves them.
+-- Open calls, of all, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
+-- open leaves them.
 CREATE INDEX calls_open ON {schema}.calls (created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_user ON {schema}.calls (user_id, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_agent ON {schema}.calls (agent, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_tool ON {schema}.calls (tool, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_root ON {schema}.calls (root_id, created_at, id) WHERE status = 'open';
 CREATE INDEX calls_open_free ON {schema}.calls (created_at, root_id, id) WHERE status = 'open' AND reviewers = '[]';
--- Calls by who claimed them.
+-- Calls by the reviewer who claimed them.
 CREATE INDEX calls_claimed ON {schema}.calls (claimed_by, created_at, root_id, id) WHERE claimed_by <> '';
 
 -- The open calls that each reviewer is assigned to, in the order of their list.
@@ -49,7 +49,7 @@ CREATE TABLE {schema}.assignments (
 -- Whom a call is assigned to, when it is written again.
 CREATE INDEX assignments_call ON {schema}.assignments (root_id, id);
 
--- The turns that are to follow, in order.
+-- The queued turns, in order.
 CREATE TABLE {schema}.queue (
     session bigint NOT NULL,
     number  bigint GENERATED ALWAYS AS IDENTITY,

@@ -1,19 +1,20 @@
--- The event logs. first and last are the sequences of the first event kept and of the last one ever written. fences holds
--- the highest fencing token that was seen of each session that writes to the log; it is in this row because the row's lock
--- is what orders the writers.
+-- The event logs. first and last are the sequences of the first event kept and of the last one ever written. fences
+-- holds the highest fencing token that was seen of each session that writes to the log; it is in this row because the
+-- row's lock is what orders the writers.
 CREATE TABLE {schema}.logs (
     key    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name   text   COLLATE "C" NOT NULL,
     first  bigint NOT NULL,
     last   bigint NOT NULL,
     fences jsonb  NOT NULL DEFAULT '{}',
-    -- What the writers that held the lease under a fence's token have added: by session and the writer's ID, the number of
-    -- its last batch and the sequence at which that ended.
+    -- What the writers that held the lease under a fence's token have added: by session and the writer's ID, the number
+    -- of its last batch and the sequence at which that ended.
     batches    jsonb NOT NULL DEFAULT '{}',
-    -- When the log was dropped: the row remains for a while, so that nobody begins it anew; null for a log that is there.
+    -- When the log was dropped: the row remains for a while, so that no writer begins it anew; null for a log that is
+    -- there.
     dropped_at timestamptz,
-    -- From when on the log is due for a sweep: from its first event on, or the first since the last sweep, or the time which
-    -- that gave. What is appended further leaves it as it is, and so writes no index.
+    -- From when on the log is due for a sweep: from its first event on, or the first since the last sweep, or the time
+    -- which that gave. What is appended further leaves it as it is, and so writes no index.
     sweep_at   timestamptz NOT NULL DEFAULT statement_timestamp()
 ) WITH (fillfactor = 50);
 

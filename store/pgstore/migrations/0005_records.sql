@@ -1,6 +1,6 @@
 -- Small rows that belong to no session.
 CREATE TABLE {schema}.records (
-    version    bigint GENERATED ALWAYS AS IDENTITY, -- another one with each write
+    version    bigint GENERATED ALWAYS AS IDENTITY, -- a new one with each write
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
     expires_at timestamptz, -- null for never
@@ -13,5 +13,5 @@ CREATE TABLE {schema}.records (
 
 -- List by index.
 CREATE INDEX records_position ON {schema}.records (namespace, position, key) WHERE position <> '';
--- What a Put removes of what has expired, the longest ago first.
+-- The expired records that a Put removes, the longest expired first.
 CREATE INDEX records_expiry ON {schema}.records (expires_at) WHERE expires_at IS NOT NULL;

@@ -1,4 +1,4 @@
-// Package scale measures what calls cost on PostgreSQL beside many sessions.
+// Package scale measures what calls cost on PostgreSQL among many sessions.
 package scale
 
 import (
@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestScale compares what calls cost beside 10,000 sessions and beside a million. In short it shows that they work.
+// TestScale compares what calls cost among 10,000 sessions and among a million. In short mode it shows that they work.
 func TestScale(t *testing.T) {
 	url := testenv.FastPostgres(t)
 	few, many := testenv.Choose(400, 10_000), testenv.Choose(1200, 1_000_000)
