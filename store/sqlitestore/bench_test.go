@@ -253,7 +253,8 @@ func BenchmarkHistory(b *testing.B) {
 	compare(b, after(10_000).step, after(10).step)
 }
 
-// BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take longer.
+// BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take
+// longer.
 func BenchmarkState(b *testing.B) {
 	with := func(size int) *stepper {
 		state := json.RawMessage(`{"text":"` + strings.Repeat("x", size) + `"}`)

@@ -131,8 +131,8 @@ const (
 	fromAssignments = `SELECT c.data, a.created_at, a.root_id, a.id FROM assignments a CROSS JOIN calls c ON c.key = a.call`
 )
 
-// callStatement returns the statement for one page and one call more, which tells that there is another page. The open
-// calls that a reviewer may answer are two lists merged: those assigned to them and those assigned to nobody. An index
+// callStatement returns the statement for one page and one call more, which shows that there is another page. The open
+// calls that a reviewer may answer are two lists merged: those assigned to them and those without reviewers. An index
 // serves each.
 func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, err error) {
 	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
@@ -170,8 +170,8 @@ func callStatement(q *store.CallQuery, now time.Time) (text string, args []any, 
 	return text + ` ORDER BY 2, 3, 4 LIMIT ?`, append(args, store.PageSize(q.Limit)+1), nil
 }
 
-// callFilter is everything of a query but its reviewer and cursor. That a call is open or claimed is said in the words of
-// the indexes that hold only such calls.
+// callFilter has the conditions of a query except for its reviewer and cursor. The conditions for open and claimed
+// calls are those of the partial indexes, so that the planner can use them.
 func callFilter(q *store.CallQuery, open bool, now time.Time) *filter {
 	f := &filter{}
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sqlSuspended makes suspended sessions, each with an open call that is assigned to a reviewer of its own or to nobody. No
-// deadline has passed.
+// sqlSuspended makes suspended sessions, each with an open call that is assigned to a reviewer of its own or to none.
+// No deadline has passed.
 var sqlSuspended = []string{
 	`INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, secret, created_at)
 		SELECT 'session-' || value, 'support', 'user-' || value, '[]', '{}', 0, '', '', 'session-' || value, 'secret', value

@@ -48,7 +48,7 @@ func (c *columns) text() string {
 	return s
 }
 
-// bytes returns a value that nobody else has.
+// bytes returns a value that the caller owns.
 func (c *columns) bytes() []byte {
 	b, ok := c.next().([]byte)
 	if !ok {

@@ -25,7 +25,7 @@ type write struct {
 	known *record
 	// doubt says that the commit was refused by a unique index, so that everything is looked up.
 	doubt bool
-	// texts are the commit's messages as they are stored, worked out before other writers have to wait.
+	// texts are the commit's messages as they are stored, encoded before other writers have to wait.
 	texts []string
 
 	calls  map[string]callRow // the rows that are there, by the call's id
@@ -33,8 +33,8 @@ type write struct {
 	after  *record // the session's record after the commit; nil if nothing is written
 }
 
-// Commit implements store.Store. A session that this process wrote to last is not read: the write is conditional on it being
-// as it was.
+// Commit implements store.Store. A session that this process wrote to last is not read: the write is conditional on it
+// being as it was.
 func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.result, nil
 }
 
-// plan works the commit out from what is known of the session. What has to be looked up, or compared with the time, is left
+// plan plans the commit from what is known of the session. What has to be looked up, or compared with the time, is left
 // to run.
 func (w *write) plan() {
 	row, r := w.s.known.Get(w.id)
@@ -81,8 +81,8 @@ func (w *write) do(ctx context.Context) error {
 	})
 }
 
-// remember is called when the commit is on disk. Only sessions that a run holds are remembered, for those are committed to
-// soon.
+// remember is called when the commit is on disk. Only sessions that a run holds are remembered, for those are committed
+// to soon.
 func (w *write) remember() {
 	switch {
 	case w.after == nil:
@@ -95,8 +95,8 @@ func (w *write) remember() {
 	}
 }
 
-// run does the commit within a transaction. All that can be refused is refused before the first write, but for what unique
-// indexes refuse.
+// run does the commit within a transaction. All that can be refused is refused before the first write, but for what
+// unique indexes refuse.
 func (w *write) run(c *conn) error {
 	w.result, w.after = nil, nil
 	now := w.s.clock()
@@ -127,8 +127,8 @@ func (w *write) run(c *conn) error {
 	return &backend.Overdue{Roots: []string{seen.Row.RootID}} // nothing else can have changed
 }
 
-// apply writes a delta to the session that before is the record of; nil for a new one. done is false, and nothing is written,
-// if the session is not as it was or may have expired.
+// apply writes a delta to the session that before is the record of; nil for a new one. done is false, and nothing is
+// written, if the session is not as it was or may have expired.
 func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (done bool, err error) {
 	row := d.At(now)
 	after := &record{session: row, checkpoints: d.Checkpoints}
@@ -195,7 +195,8 @@ func (r *record) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 	return nil
 }
 
-// writeWait writes the rows that waiting needs, and what belongs to steps under way: calls, queue, cache, staged pieces.
+// writeWait writes the rows that waiting needs, and what belongs to steps under way: calls, queue, cache, staged
+// pieces.
 func (w *write) writeWait(c *conn, key int64, d *plan.Delta) error {
 	if d.DropStaged {
 		if _, err := c.exec(sqlDropStaged, key); err != nil {

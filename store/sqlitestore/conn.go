@@ -145,7 +145,8 @@ func (c *conn) query(ctx context.Context, text string, each func(*columns) bool,
 	return c.scan(ctx, rows, each)
 }
 
-// search is query for a statement that is put together for one call and may look at many rows, so that ctx interrupts it.
+// search is query for a statement that is put together for one call and may look at many rows, so that ctx interrupts
+// it.
 func (c *conn) search(ctx context.Context, text string, each func(*columns) bool, args ...any) error {
 	rows, err := c.raw.QueryContext(ctx, text, c.bind(args))
 	if err != nil {

@@ -50,7 +50,7 @@ func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
 	return nil
 }
 
-// looking does something again as long as it finds roots that may have expired: it removes those that have.
+// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
 func (s *Store) looking(ctx context.Context, do func() error) error {
 	return backend.Look(ctx, func(ctx context.Context, root string) error {
 		_, err := s.remove(ctx, root, store.Expired)
@@ -131,7 +131,7 @@ func (s *Store) Restore(ctx context.Context, root string) (row *cairn.Session, e
 	return row, nil
 }
 
-// revive makes the row of a root that was put back that of one that is restored.
+// revive updates the row of a root that was put back to that of a restored root.
 func revive(c *conn, root string, now time.Time) (*cairn.Session, error) {
 	tree, err := findTree(c, root)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// errClosed is what every call answers after Close.
+// errClosed is the error of every call after Close.
 var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
 // resultCode returns SQLite's primary result code of err, or 0 if err does not come from SQLite.

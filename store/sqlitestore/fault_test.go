@@ -179,7 +179,7 @@ func TestCancelWhileAnotherProcessKeepsTheLock(t *testing.T) {
 	all.Wait()
 	unlock()
 	if err := <-patient; err != nil {
-		t.Errorf("the commit that went on waiting: %v", err)
+		t.Errorf("the commit that kept waiting: %v", err)
 	}
 	if row, err := store.Load(t.Context(), s, "session"); err != nil || row.Version != 2 || row.Step != 2 {
 		t.Errorf("%+v, %v: want the one commit that was not cancelled", row, err)

@@ -67,7 +67,7 @@ func (at *place) note(c *conn, w *store.Writer, last int64) error {
 	return err
 }
 
-// dropFences forgets what a log has seen of its writers.
+// dropFences deletes what a log has seen of its writers.
 func dropFences(c *conn, log int64) error {
 	for _, text := range sqlDropFences {
 		if _, err := c.exec(text, log); err != nil {

@@ -66,7 +66,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	return page, nil
 }
 
-// listStatement returns the statement for one page and one session more, which tells that there is another page.
+// listStatement returns the statement for one page and one session more, which shows that there is another page.
 func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {

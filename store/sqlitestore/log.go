@@ -48,7 +48,7 @@ const (
 		UPDATE logs SET sweep_at = CASE last WHEN ?2 THEN ?4 ELSE ?3 END
 		WHERE name = ?1 AND dropped_at = 0`
 
-	// What stays of a log that was dropped, and those of which nothing need stay any longer.
+	// What remains of a log that was dropped, and the remnants that are no longer needed.
 	sqlDropLog = `
 		INSERT INTO logs (name, first, last, dropped_at) VALUES (?1, 1, 0, ?2)
 		ON CONFLICT (name) DO UPDATE SET first = 1, last = 0, dropped_at = excluded.dropped_at`
@@ -83,7 +83,8 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, &w, events)
 }
 
-// append adds events as one transaction and hands them to this process's followers. Without a writer it is not fenced.
+// append adds events as one transaction and publishes them to this process's followers. Without a writer it is not
+// fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
@@ -126,7 +127,7 @@ type appending struct {
 	grown   *tailBatch
 	batches []*backend.Events
 
-	// What came of it.
+	// The outcome.
 	last  int64
 	added bool
 	tail  *tailBatch // the log's last batch
@@ -248,7 +249,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		if err != nil || len(list) > 0 {
 			return err
 		}
-		// There is nothing: that is as it should be only at the end of the log.
+		// There is nothing, which is right only at the end of the log.
 		_, first, last, err := findLog(c, log)
 		switch {
 		case err != nil || after >= last:

@@ -135,7 +135,7 @@ func TestOpenAfterDeathWhileInitialising(t *testing.T) {
 	}
 }
 
-// copyFiles copies a database file and those beside it while they are in use, as a crash would leave them.
+// copyFiles copies a database file and those next to it while they are in use, as a crash would leave them.
 func copyFiles(t *testing.T, path string, suffixes ...string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "orphan.db")
@@ -231,8 +231,8 @@ func TestOpenInitialisesAnEmptyFile(t *testing.T) {
 	}
 }
 
-// A file is brought up to date by the scripts that it does not have yet, with what is in it. A program that does not know the
-// last of them refuses it then.
+// A file is brought up to date by the scripts that it does not have yet, with what is in it. A program that does not
+// know the last of them refuses it then.
 func TestMigrateAppliesWhatIsMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cairn.db")
 	scripts := must(migrations())
@@ -284,7 +284,7 @@ func TestMigrationsOfNoFile(t *testing.T) {
 	}
 }
 
-// wantMigrations checks that the first migrations of all are told to be applied to a file.
+// wantMigrations checks that the first migrations of all are reported as applied to a file.
 func wantMigrations(t *testing.T, path string, applied, all int) {
 	t.Helper()
 	list, err := Migrations(path, nil)

@@ -86,7 +86,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 		{sqlFirstState, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)", 1},
 		{sqlEnqueue, "SEARCH queue USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", 3},
 		{sqlTree, "sessions_root (root_id=?)", 1},
-		{sqlPutOff, "INTEGER PRIMARY KEY", 2},
+		{sqlPostpone, "INTEGER PRIMARY KEY", 2},
 		{sqlStale, "sessions_sweep (sweep_at>? AND sweep_at<?)", 4},
 		{sqlRemoved, "removed_roots (removed_at>? AND removed_at<?)", 4},
 		{sqlHide[0], "sessions_root (root_id=?)", 1},

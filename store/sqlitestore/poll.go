@@ -7,20 +7,21 @@ import (
 )
 
 // On the write connection this changes with the commits of other connections only, which are other processes' (or other
-// Stores'): this process's own writers tell its followers themselves.
+// Stores'): this process's own writers publish to its followers themselves.
 const sqlDataVersion = `PRAGMA data_version`
 
 // pollBatch is how many events another process wrote are published at once; followers fetch what is older themselves.
 const pollBatch = 512
 
 const (
-	// haste is how much more often the file is looked at while another process writes a log that may be followed here.
+	// haste is how many times more often the file is polled while another process writes a log that may be followed
+	// here.
 	haste = 10
-	// hastyLooks is how many such looks without news there are before it is looked at as seldom again as before.
+	// hastyLooks is how many such polls without news there are before the poller returns to the usual interval.
 	hastyLooks = 50
 )
 
-// poller notices what other processes wrote and tells the followers of this one. It runs while there are any.
+// poller notices what other processes wrote and publishes it to the followers of this one. It runs while there are any.
 type poller struct {
 	s *Store
 
@@ -68,7 +69,7 @@ func (p *poller) close() {
 func (p *poller) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	seen := map[string]int64{} // the last sequence of each followed log that its followers were told of
+	seen := map[string]int64{} // the last sequence of each followed log that was published to its followers
 	version := int64(-1)
 	for hasty := 0; ; hasty-- {
 		select {
@@ -79,7 +80,7 @@ func (p *poller) poll(ctx context.Context) {
 		// An error here is one of storage or the end; followers meet it themselves when they read.
 		now, err := p.dataVersion(ctx)
 		if err == nil {
-			err = p.tell(ctx, seen, now != version)
+			err = p.publish(ctx, seen, now != version)
 		}
 		if err == nil {
 			if now != version && version >= 0 && p.s.hub.Following() {
@@ -103,16 +104,16 @@ func (p *poller) dataVersion(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// tell looks at the logs that are followed: at all of them if another process wrote, else at those that are new here,
-// whose followers may have missed what was written while they joined.
-func (p *poller) tell(ctx context.Context, seen map[string]int64, written bool) error {
+// publish looks at the logs that are followed: at all of them if another process wrote, else at those that are new
+// here, whose followers may have missed what was written while they joined.
+func (p *poller) publish(ctx context.Context, seen map[string]int64, written bool) error {
 	if written {
 		p.s.stops.Raise()
 	}
 	followed := map[string]bool{}
 	for _, log := range p.s.hub.Logs() {
 		followed[log] = true
-		told, old := seen[log]
+		published, old := seen[log]
 		if old && !written {
 			continue
 		}
@@ -120,11 +121,11 @@ func (p *poller) tell(ctx context.Context, seen map[string]int64, written bool) 
 		if err != nil {
 			return err
 		}
-		if last == told && old {
+		if last == published && old {
 			continue
 		}
 		seen[log] = last
-		events, err := p.s.log.Read(ctx, log, max(told, last-pollBatch), pollBatch)
+		events, err := p.s.log.Read(ctx, log, max(published, last-pollBatch), pollBatch)
 		if err == nil && old && len(events) > 0 {
 			p.s.hub.Publish(log, events)
 		} else {

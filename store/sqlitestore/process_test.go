@@ -21,8 +21,8 @@ import (
 )
 
 // roles are what this test binary does when a test runs it as another process: role, database file, name. A role says
-// what happened on its standard output, line by line, and waits for a line on its standard input where it must not go on
-// by itself.
+// what happened on its standard output, line by line, and waits for a line on its standard input where it must not
+// continue by itself.
 var roles = map[string]func(ctx context.Context, s *Store, name string, input *bufio.Scanner) error{
 	"create": roleCreate,
 	"race":   roleRace,
@@ -96,8 +96,8 @@ func start(t *testing.T, role, path, name string) *process {
 	return p
 }
 
-// goOn lets the process go on.
-func (p *process) goOn() {
+// proceed lets the process continue.
+func (p *process) proceed() {
 	p.t.Helper()
 	if _, err := io.WriteString(p.input, "\n"); err != nil {
 		p.t.Error(err)
@@ -190,7 +190,7 @@ func TestProcessesRace(t *testing.T) {
 		p.expect("ready")
 	}
 	for _, p := range others {
-		p.goOn()
+		p.proceed()
 	}
 	winners := map[string]int{}
 	var committed []string
@@ -263,12 +263,12 @@ func TestFollowAnotherProcess(t *testing.T) {
 	if _, err := log.Append(t.Context(), "unrelated", 0, cairn.Event{Type: cairn.EventCustom}); err != nil {
 		t.Fatal(err)
 	}
-	// The second follower makes sure that a log is told apart from others.
+	// The second follower makes sure that a log is distinguished from others.
 	go func() {
 		for range log.Follow(t.Context(), "unrelated", 0) {
 		}
 	}()
-	other.goOn()
+	other.proceed()
 	next := int64(1)
 	for ev, err := range log.Follow(t.Context(), "log", 0) {
 		if err != nil {
@@ -325,7 +325,7 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 			}
 		}
 	}()
-	// The watch has begun when it tells of a stop made here.
+	// The watch has begun when it reports a stop made here.
 	for i := 0; len(local) == 0; i++ {
 		id := fmt.Sprint("local-", i)
 		begin(id)
@@ -341,10 +341,10 @@ func TestWatchStopsOfAnotherProcess(t *testing.T) {
 		}
 	}
 	want("before", cairn.StopAbort)
-	other.goOn()
+	other.proceed()
 	want("session", cairn.StopInterrupt)
-	other.goOn() // changes nothing
-	other.goOn()
+	other.proceed() // changes nothing
+	other.proceed()
 	want("session", cairn.StopAbort)
 	other.finish()
 }
@@ -393,7 +393,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if err := p.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for p.output.Scan() { // acknowledged, though nobody had read it yet
+		for p.output.Scan() { // acknowledged, though it had not been read yet
 			acknowledged = int64(version(t, p.output.Text()))
 		}
 		p.cmd.Wait() // killed

@@ -18,7 +18,7 @@ const (
 	sqlDequeue = `DELETE FROM queue WHERE session = ?1 AND id = ?2`
 )
 
-// readQueue returns the turns that are to follow.
+// readQueue returns the queued turns.
 func readQueue(ctx context.Context, c *conn, key int64) (list []store.QueuedTurn, err error) {
 	err = c.query(ctx, sqlQueue, func(cols *columns) bool {
 		list = append(list, readTurn(cols))

@@ -18,7 +18,7 @@ type readers struct {
 	idle   chan *conn
 	closed chan struct{}
 	once   sync.Once
-	// looking does what a read is to do, and again when it has found what may have expired.
+	// looking runs a read, and repeats it after that found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
 

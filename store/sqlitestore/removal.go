@@ -18,7 +18,7 @@ const (
 		INSERT INTO removed (key, tree, root, id, root_id, incarnation, reason, removed_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 
-	sqlPutOff = `UPDATE sessions SET sweep_at = ?2 WHERE key = ?1`
+	sqlPostpone = `UPDATE sessions SET sweep_at = ?2 WHERE key = ?1`
 
 	sqlStale = `
 		SELECT sweep_at, id FROM sessions
@@ -43,7 +43,8 @@ var sqlHide = []string{
 	`DELETE FROM sessions WHERE root_id = ?1`,
 }
 
-// Remove implements store.Store. It writes a few rows for each session of the tree, whatever else they own.
+// Remove implements store.Store. It writes a few rows for each session of the tree, independently of what else they
+// own.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (removed *store.Removed, err error) {
 	err = s.looking(ctx, func() error {
 		removed, err = s.remove(ctx, root, why)
@@ -80,7 +81,7 @@ func (s *Store) remove(ctx context.Context, root string, why store.Removal) (*st
 				return err
 			}
 			refused = err // and yet there is something to write
-			_, err = c.exec(sqlPutOff, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
+			_, err = c.exec(sqlPostpone, tree[0].key, micros(store.SweepAt(now, rows[0], rows[1:]...)))
 			return err
 		}
 		removed = &store.Removed{Key: strconv.FormatInt(tree[0].key, 10), SessionID: root, Reason: why, RemovedAt: now,
@@ -116,7 +117,7 @@ func findTree(c *conn, root string) ([]*record, error) {
 	return tree, err
 }
 
-// hide makes it impossible to find the sessions of a tree and their calls.
+// hide hides the sessions of a tree and their calls.
 func hide(c *conn, tree []*record, removed *store.Removed) error {
 	for i, r := range tree {
 		if _, err := c.exec(sqlInsertRemoved, r.key, tree[0].key, i == 0, r.session.ID, removed.SessionID, removed.Incarnation,

@@ -18,8 +18,8 @@ var sessionColumns = nameless(`
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
 
 // nameless returns columns of a result without what a reader of their values has no use for. Each time a statement runs
-// the driver makes strings of the names and declared types of its columns; an expression has no declared type, and a name
-// of one letter is a string that is there already.
+// the driver makes strings of the names and declared types of its columns; an expression has no declared type, and a
+// name of one letter is a string that is there already.
 func nameless(columns string) string {
 	list := strings.Split(columns, ",")
 	for i, column := range list {
@@ -51,8 +51,8 @@ const (
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
 			coalesce((SELECT agent FROM sessions WHERE id = ?23), ?24))`
 
-	// If the session is as it was, and is held or has not expired. The columns that an index looks at are left out, so that
-	// most commits write no index of this table.
+	// If the session is as it was, and is held or has not expired. The columns that an index looks at are left out, so
+	// that most commits write no index of this table.
 	sqlUpdateHead = `
 		UPDATE heads
 		SET version = ?2, epoch = ?3, message_count = ?4, run_id = ?5, turn = ?6, step = ?7, recoveries = ?8,
@@ -62,7 +62,7 @@ const (
 		WHERE session = ?1 AND version = ?21 AND lease_token = ?22 AND (status = 'active' AND lease_until > ?23
 			OR NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?24 AND sweep_at BETWEEN 1 AND ?23))`
 
-	// With the end of a run goes the stop request that is aimed at it.
+	// The end of a run deletes the stop request for it.
 	sqlUpdateStatus = `
 		UPDATE heads
 		SET status = ?2, stop = CASE WHEN ?3 <> '' AND stop <> '' AND stop ->> '$.run_id' = ?3 THEN '' ELSE stop END
@@ -74,7 +74,7 @@ const (
 		UPDATE sessions SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6 WHERE key = ?1`
 )
 
-// record is a session's row with what the store keeps beside it.
+// record is a session's row with what else the store keeps of it.
 type record struct {
 	key         int64
 	session     *cairn.Session
@@ -178,7 +178,7 @@ func findKey(c *conn, id string) (key int64, err error) {
 	return key, c.overdueAt(nil, root, sweep)
 }
 
-// waits takes over what the row tells of the session's wait, and the time from which the session is due for that.
+// waits copies what the row has of the session's wait, and the time from which the session is due for that.
 func (r *record) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Due: due}
@@ -238,7 +238,7 @@ func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (
 	return err == nil, err
 }
 
-// updateWait writes what the session's head tells of its wait if it was something else before.
+// updateWait writes what the session's head has of its wait if that has changed.
 func (r *record) updateWait(c *conn, before wait) error {
 	if r.wait == before {
 		return nil
@@ -254,7 +254,8 @@ func (r *record) updateWait(c *conn, before wait) error {
 	return err
 }
 
-// head returns the first arguments of sqlInsertHead and sqlUpdateHead. kept leaves the end of the lease as it is stored.
+// head returns the first arguments of sqlInsertHead and sqlUpdateHead. kept leaves the end of the lease as it is
+// stored.
 func (r *record) head(kept bool) ([]any, error) {
 	s := r.session
 	usage, err := encode("usage", s.Usage)

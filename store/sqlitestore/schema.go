@@ -110,8 +110,8 @@ func inspect(path string, busyTimeout time.Duration, newest int) (id identity, e
 	return id, id.check(path, newest)
 }
 
-// Migrations tells which changes of the schema are applied to the database file at path, and changes nothing. To a file
-// that is not there none is. The error is the one of Open for a file that is not ours or from a newer version.
+// Migrations reports which changes of the schema are applied to the database file at path, and changes nothing. A file
+// that does not exist has none. The error is the one of Open for a file that is not ours or from a newer version.
 func Migrations(path string, opts *Options) ([]store.Migration, error) {
 	o, err := opts.withDefaults()
 	if err != nil {

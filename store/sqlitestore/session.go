@@ -37,7 +37,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 		if err := r.past(ctx, c, &want, snap); err != nil {
 			return err
 		}
-		return r.beside(ctx, c, &want, snap)
+		return r.others(ctx, c, &want, snap)
 	})
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 	return snap, nil
 }
 
-// past reads what is wanted of where a session has been.
+// past reads what is wanted of a session's history.
 func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	position := r.session.State.Position
 	if want.Checkpoint != "" {
@@ -70,8 +70,8 @@ func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *stor
 	return err
 }
 
-// beside reads what else is wanted.
-func (r *record) beside(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
+// others reads what else is wanted.
+func (r *record) others(ctx context.Context, c *conn, want *store.Want, snap *store.Contents) (err error) {
 	if want.Staged {
 		if snap.Staged, err = readStaged(ctx, c, r.key, want.StagedStep); err != nil {
 			return err

@@ -39,10 +39,11 @@ type Options struct {
 	Now func() time.Time
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// PollInterval is how often the file is looked at for what other processes wrote, while somebody follows a log or
-	// watches stop requests; 0 means 20 ms. While somebody follows and another process writes it is ten times as often.
+	// PollInterval is how often the file is looked at for what other processes wrote, while a caller follows a log or
+	// watches stop requests; 0 means 20 ms. While a log is followed and another process writes it is ten times as
+	// often.
 	PollInterval time.Duration
-	// ReadConnections is how many reads may go on at once; 0 means 4.
+	// ReadConnections is how many reads may run concurrently; 0 means 4.
 	ReadConnections int
 	// BusyTimeout is how long a write waits for other processes before it fails with ErrUnavailable; 0 means 10 s.
 	BusyTimeout time.Duration
@@ -108,10 +109,10 @@ var (
 	_ store.Log         = (*Log)(nil)
 )
 
-// Open opens the database file at path and brings its schema up to date. If there is none it is made, readable and writable
-// for its owner alone; the permissions of a file that is there stay as they are. A file that is
-// not ours or from a newer version is an ErrSchema error and nothing in it is changed. The file must be on a local disk,
-// and so must the two files SQLite keeps beside it.
+// Open opens the database file at path and brings its schema up to date. If there is none it is made, readable and
+// writable for its owner alone; the permissions of a file that is there stay as they are. A file that is not ours or
+// from a newer version is an ErrSchema error and nothing in it is changed. The file must be on a local disk, and so
+// must the two files that SQLite keeps next to it.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -124,8 +125,8 @@ func Open(path string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
 	}
-	// Where a process died in the middle of a write, that has to be taken back before the file can be read; migrate looks
-	// again.
+	// Where a process died in the middle of a write, that has to be rolled back before the file can be read; migrate
+	// looks again.
 	if _, err := inspect(path, o.BusyTimeout, len(scripts)); err != nil && !readOnly(err) {
 		return nil, err
 	}
@@ -166,8 +167,8 @@ func absolute(path string) (string, error) {
 // creating is held while a file is made: closing one ends all locks that this process has on it.
 var creating sync.Mutex
 
-// create makes the file for its owner alone, if there is none, and so the files that SQLite keeps beside it: they have
-// conversations and secrets. What goes wrong SQLite says when it opens the file.
+// create makes the file for its owner alone, if there is none, and so the files that SQLite keeps next to it: they have
+// conversations and secrets. SQLite reports an error when it opens the file.
 func create(path string) {
 	creating.Lock()
 	defer creating.Unlock()

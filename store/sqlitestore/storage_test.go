@@ -58,8 +58,8 @@ func converse(t *testing.T, s *Store, turns int) {
 	}
 }
 
-// What a long conversation takes on disk is held to what is said in it, the whole file with the event log, and the rest of
-// it without.
+// What a long conversation takes on disk is held to what is said in it, the whole file with the event log, and the rest
+// of it without.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	const turns = 2500
@@ -85,9 +85,9 @@ func TestStorageOfAConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := perByte(must(os.Stat(path)).Size())
-	t.Logf("%.2f bytes are stored per byte of conversation, %.2f beside the event log", whole, whole-perByte(events))
+	t.Logf("%.2f bytes are stored per byte of conversation, %.2f outside the event log", whole, whole-perByte(events))
 	if whole > 4 || whole-perByte(events) > 2.5 {
-		t.Errorf("%.2f bytes per byte of conversation, %.2f beside the event log: at most 4 and 2.5 are allowed",
+		t.Errorf("%.2f bytes per byte of conversation, %.2f outside the event log: at most 4 and 2.5 are allowed",
 			whole, whole-perByte(events))
 	}
 }
@@ -111,8 +111,8 @@ func TestStorageOfStreamedText(t *testing.T) {
 	}
 }
 
-// A thousand steps that each add 100 bytes to a state of 100 KB: what checkpoints and state take grows with the changes,
-// not with the state.
+// A thousand steps that each add 100 bytes to a state of 100 KB: what checkpoints and state take grows with the
+// changes, not with the state.
 func TestStorageFollowsTheChanges(t *testing.T) {
 	t.Parallel()
 	const steps, added, size = 1000, 100, 100 << 10
@@ -205,7 +205,8 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	}
 }
 
-// A tree that is removed keeps what it owns until it is purged, in several writes if that is much, and leaves nothing then.
+// A tree that is removed keeps what it owns until it is purged, in several writes if that is much, and leaves nothing
+// then.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)

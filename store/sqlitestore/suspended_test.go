@@ -74,8 +74,8 @@ func asked(n int) (id string, c *store.Commit) {
 	}
 }
 
-// BenchmarkSuspended measures what suspended sessions cost: opening a file that holds them, the first page of their inbox,
-// and answering and resuming one.
+// BenchmarkSuspended measures what suspended sessions cost: opening a file that holds them, the first page of their
+// inbox, and answering and resuming one.
 func BenchmarkSuspended(b *testing.B) {
 	for _, n := range []int{10, 100_000} {
 		file := filepath.Join(b.TempDir(), "cairn.db")
@@ -161,7 +161,7 @@ func serve(tb testing.TB, file string) (st *sqlitestore.Store, eng *engine.Engin
 	}
 }
 
-// resume adds a suspended session, approves its call and waits for the run that goes on.
+// resume adds a suspended session, approves its call and waits for the resumed run.
 func resume(tb testing.TB, st store.Store, eng *engine.Engine, id string, c *store.Commit) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -219,9 +219,10 @@ func measure() (goroutines int, heap uint64) {
 	return runtime.NumGoroutine(), m.HeapAlloc
 }
 
-// TestSuspendedSessionsCostNothing holds what BenchmarkSuspended measures to a limit: with many sessions that wait (100,000 in
-// `make soak`) a file is opened, the first page of its inbox read, and one more session answered and resumed, in no more than
-// three times what it takes with ten. The fastest of several tries counts, since the machine may be busy.
+// TestSuspendedSessionsCostNothing holds what BenchmarkSuspended measures to a limit: with many sessions that wait
+// (100,000 in `make soak`) a file is opened, the first page of its inbox read, and one more session answered and
+// resumed, in no more than three times what it takes with ten. The fastest of several tries counts, since the machine
+// may be busy.
 func TestSuspendedSessionsCostNothing(t *testing.T) {
 	many := testenv.Choose(1_000, 100_000)
 	few := costs(t, 10)

@@ -29,25 +29,26 @@ const (
 	maxLockWait = 2 * time.Millisecond
 )
 
-// writer gives the process's one write connection to one writer at a time, in the order they come. Who finds it free
-// leads: it runs its own write and those that queued up meanwhile in one transaction, so that they share one flush to
-// disk, and hands the lead to the first of those who came later. A lone writer pays for none of this.
+// writer gives the process's one write connection to one writer at a time, in the order they come. A writer that finds
+// it free leads: it runs its own write and those that queued up meanwhile in one transaction, so that they share one
+// flush to disk, and hands the lead to the first of those who came later. A lone writer has no cost from this.
 //
 // Writes are checked before they change anything, so a refused one leaves the others of its batch alone. When one fails
-// after it changed something, or storage fails, the batch is rolled back and each of its writes is done by itself.
+// after it changed something, or storage fails, the batch is rolled back and each of its writes gets a transaction of
+// its own.
 type writer struct {
 	conn        *conn
 	durable     bool          // whether FULL is allowed at all
 	busyTimeout time.Duration // how long to wait for other processes
 
 	mu     sync.Mutex
-	leads  bool // somebody leads
+	leads  bool // a job leads
 	closed bool
 	queue  []*job
 
 	full bool // the connection's level; the leader's
 
-	// looking does what a write is to do, and again when it has found what may have expired.
+	// looking runs a write, and repeats it after that found sessions that may have expired.
 	looking func(ctx context.Context, do func() error) error
 }
 
@@ -64,7 +65,7 @@ type job struct {
 	alone bool
 
 	since time.Time
-	wake  chan struct{} // told when the job is settled or is to lead
+	wake  chan struct{} // signals that the job is settled or is to lead
 	lead  bool
 	err   error
 }
@@ -97,10 +98,10 @@ func (w *writer) enter(j *job) error {
 	select {
 	case <-j.wake:
 	case <-j.ctx.Done():
-		if w.withdraw(j) {
+		if w.dequeue(j) {
 			return j.ctx.Err()
 		}
-		<-j.wake // it is being written; what comes of it is the answer
+		<-j.wake // it is being written; its outcome is the answer
 	}
 	if j.lead {
 		w.leadWith(j)
@@ -108,8 +109,8 @@ func (w *writer) enter(j *job) error {
 	return j.err
 }
 
-// withdraw takes a job out of the queue, unless it has left it.
-func (w *writer) withdraw(j *job) bool {
+// dequeue takes a job out of the queue, unless it has left it.
+func (w *writer) dequeue(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.queue, j)
@@ -120,7 +121,7 @@ func (w *writer) withdraw(j *job) bool {
 	return true
 }
 
-// leadWith settles j, and whatever can share its transaction, and hands over the lead.
+// leadWith settles j, and all jobs that can share its transaction, and hands over the lead.
 func (w *writer) leadWith(j *job) {
 	batch := []*job{j}
 	switch {
@@ -263,8 +264,8 @@ func (w *writer) transact(batch []*job) (settled bool) {
 // rollback ends the transaction. Its error does not matter: SQLite has rolled back already when storage failed.
 func (w *writer) rollback() { w.conn.exec(sqlRollback) }
 
-// write runs fn as one transaction, maybe several times. Unless a write is durable it may be lost with the machine's power, but not with the
-// process, and it is on disk with the next durable one.
+// write runs fn as one transaction, maybe several times. Unless a write is durable it may be lost with the machine's
+// power, but not with the process, and it is on disk with the next durable one.
 func (w *writer) write(ctx context.Context, durable bool, fn func(*conn) error) error {
 	return w.looking(ctx, func() error { return w.do(&job{ctx: ctx, run: fn, durable: durable}) })
 }

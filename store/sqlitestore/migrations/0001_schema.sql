@@ -1,5 +1,5 @@
 -- Times are microseconds since 1970 in UTC, 0 for none. JSON is kept as text. Tables refer to sessions and logs by an
--- integer key that is never given out twice, so that a reader that is late cannot see another session's rows.
+-- integer key that is never reused, so that a late reader cannot see another session's rows.
 --
 -- Rows that can be long are in tables with one integer key, their place: the key of the session or log in the upper
 -- bits, and the number within it in the lower 31. So they lie together and in order, nothing is repeated in each of
@@ -21,8 +21,8 @@ CREATE TABLE sessions (
     name         TEXT    NOT NULL,
     secret       TEXT    NOT NULL,
     ttl          INTEGER NOT NULL, -- how long the session may be idle, in microseconds; 0 for ever
-    -- From when on it is worth looking whether a root has expired; 0 for never. It is written when the session is created,
-    -- when its context changes and when a look found it alive, but not by its commits.
+    -- From when on it is worth looking whether a root has expired; 0 for never. It is written when the session is
+    -- created, when its context changes and when a look found it alive, but not by its commits.
     sweep_at     INTEGER NOT NULL,
     incarnation  TEXT    NOT NULL, -- distinguishes a tree from others that had its root's id
     kind         TEXT    NOT NULL  -- what the session is to its parent; empty for a root
@@ -43,7 +43,7 @@ CREATE INDEX sessions_root ON sessions (root_id, created_at, id);
 -- Stale: the roots that may have expired, the longest ago first.
 CREATE INDEX sessions_sweep ON sessions (sweep_at, id) WHERE sweep_at > 0;
 
--- How far a session is: one narrow row, written by every commit.
+-- The progress of a session: one narrow row, written by every commit.
 CREATE TABLE heads (
     session        INTEGER PRIMARY KEY,
     status         TEXT    NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE heads (
     -- JSON of what a session waits for: its suspended step, open calls, next deadline and queued turns; or empty. It is
     -- one column since every commit reads it and few sessions have it.
     wait           TEXT    NOT NULL DEFAULT '',
-    -- When a session that is not active is due: since it is ready or has turns to follow, or from its deadline on; 0 for
+    -- When a session that is not active is due: since it is ready or has queued turns, or from its deadline on; 0 for
     -- never.
     due_at         INTEGER NOT NULL DEFAULT 0,
     agent          TEXT    NOT NULL  -- of the root of the session's tree
@@ -145,7 +145,7 @@ CREATE TABLE staged (
 -- The pieces of a session or of one step; a piece is staged once.
 CREATE UNIQUE INDEX staged_key ON staged (session, step_id, key);
 
--- Calls that wait or have waited. The columns beside data are what calls are found by.
+-- Calls that are or were pending. The columns other than data are those that calls are looked up by.
 CREATE TABLE calls (
     key           INTEGER PRIMARY KEY,
     session       INTEGER NOT NULL,
@@ -172,15 +172,15 @@ CREATE UNIQUE INDEX calls_id ON calls (root_id, id);
 CREATE INDEX calls_step ON calls (session, step_id, created_at, root_id, id);
 -- Calls with a filter that no other index serves.
 CREATE INDEX calls_created ON calls (created_at, root_id, id);
--- Open calls, of all, by user, by agent, by tool, by tree, and of those that are assigned to nobody. A call that is no
--- longer open leaves them.
+-- Open calls, of all, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
+-- open leaves them.
 CREATE INDEX calls_open ON calls (created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_user ON calls (user_id, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_agent ON calls (agent, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_tool ON calls (tool, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_root ON calls (root_id, created_at, id) WHERE status = 'open';
 CREATE INDEX calls_open_free ON calls (created_at, root_id, id) WHERE status = 'open' AND assigned = 0;
--- Calls by who claimed them.
+-- Calls by the reviewer who claimed them.
 CREATE INDEX calls_claimed ON calls (claimed_by, created_at, root_id, id) WHERE claimed_by <> '';
 
 -- The open calls that each reviewer is assigned to, in the order of their list.
@@ -196,7 +196,7 @@ CREATE TABLE assignments (
 -- Whom a call is assigned to, when it is written again.
 CREATE INDEX assignments_call ON assignments (call);
 
--- The turns that are to follow, in order.
+-- The queued turns, in order.
 CREATE TABLE queue (
     place   INTEGER PRIMARY KEY, -- session, number
     session INTEGER NOT NULL,
@@ -254,16 +254,17 @@ CREATE TABLE logs (
     name       TEXT    NOT NULL,
     first      INTEGER NOT NULL,
     last       INTEGER NOT NULL,
-    -- When the log was dropped: the row remains for a while, so that nobody begins it anew; 0 for a log that is there.
+    -- When the log was dropped: the row remains for a while, so that no writer begins it anew; 0 for a log that is
+    -- there.
     dropped_at INTEGER NOT NULL DEFAULT 0,
-    -- From when on a log is due for a sweep: from its first event on, or the first since the last sweep, or the time which
-    -- that gave. What is appended further does not write it.
+    -- From when on a log is due for a sweep: from its first event on, or the first since the last sweep, or the time
+    -- which that gave. What is appended further does not write it.
     sweep_at   INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- Every call that names a log.
 CREATE UNIQUE INDEX logs_name ON logs (name);
--- What may be forgotten of the logs that were dropped.
+-- The remnants of dropped logs that may be deleted.
 CREATE INDEX logs_dropped ON logs (dropped_at) WHERE dropped_at > 0;
 -- Unswept: the logs, the longest due first.
 CREATE INDEX logs_sweep ON logs (sweep_at, name) WHERE dropped_at = 0;
@@ -310,5 +311,5 @@ CREATE TABLE records (
 CREATE UNIQUE INDEX records_key ON records (namespace, key);
 -- List by index.
 CREATE INDEX records_position ON records (namespace, position, key) WHERE position <> '';
--- What a Put removes of what has expired, the longest ago first.
+-- The expired records that a Put removes, the longest expired first.
 CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at > 0;

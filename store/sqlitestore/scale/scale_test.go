@@ -1,4 +1,4 @@
-// Package scale measures what calls cost on SQLite beside many sessions.
+// Package scale measures what calls cost on SQLite among many sessions.
 package scale
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-// TestScale compares what calls cost beside 10,000 sessions and beside a million. In short it shows that they work.
+// TestScale compares what calls cost among 10,000 sessions and among a million. In short mode it shows that they work.
 func TestScale(t *testing.T) {
 	dir := t.TempDir()
 	few, many := testenv.Choose(400, 10_000), testenv.Choose(1200, 1_000_000)
