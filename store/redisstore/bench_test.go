@@ -76,8 +76,8 @@ var stepMessages = []cairn.Message{
 			Output: json.RawMessage(`{"order":42,"status":"refunded","amount":"19.90","currency":"EUR"}`)}}}},
 }
 
-// floorScript is the step of a stepper written by hand: one guard and the same bytes in the same keys. It works out nothing
-// and answers nothing; its texts are ready but for the messages, which whoever writes has to encode.
+// floorScript is the step of a stepper written by hand: one guard and the same bytes in the same keys. It works out
+// nothing and answers nothing; its texts are ready but for the messages, which the writer has to encode.
 var floorScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'version') ~= ARGV[1] then
 	return 0
@@ -135,9 +135,9 @@ func (f *floor) step() {
 	}
 }
 
-// compare has some writers do two things in turn, in slices, so that whatever else the machine does falls on both, and
-// reports the rates and the share of the base's that the subject's is: the median of the slices. With the server it also
-// reports how many microseconds of processor time this process and the server spent on each.
+// compare has some writers do two things in turn, in slices, so that other load on the machine affects both, and
+// reports the rates and the share of the base's that the subject's is: the median of the slices. With the server it
+// also reports how many microseconds of processor time this process and the server spent on each.
 func compare(b *testing.B, server *testenv.RedisProcess, subject, base []func()) {
 	const slice = 200
 	var spent struct{ subject, base testenv.Spent }
@@ -184,8 +184,8 @@ func compare(b *testing.B, server *testenv.RedisProcess, subject, base []func())
 	}
 }
 
-// BenchmarkCommitAgainstFloor compares steps with the same writes by hand, at the same concurrency, on a server that waits
-// for its disk and on one that has none.
+// BenchmarkCommitAgainstFloor compares steps with the same writes by hand, at the same concurrency, on a server that
+// waits for its disk and on one that has none.
 func BenchmarkCommitAgainstFloor(b *testing.B) {
 	for name, settings := range map[string][]string{"always": nil, "everysec": {"--appendfsync", "everysec"}, "memory": {"--appendonly", "no"}} {
 		server := testenv.RedisServer(b, settings...)
@@ -221,7 +221,8 @@ func BenchmarkHistory(b *testing.B) {
 	compare(b, nil, after(10_000), after(10))
 }
 
-// BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take longer.
+// BenchmarkState compares a step with 1 MB of state that it does not change with one with 1 KB: it must not take
+// longer.
 func BenchmarkState(b *testing.B) {
 	st := openNew(b)
 	with := func(size int) []func() {

@@ -16,8 +16,8 @@ var (
 	scriptCalls = writer("calls", "list pending calls")
 )
 
-// callIndexes returns the indexes that a pending call is in: that of all, that of its claim, and while it is open those of
-// its assignment.
+// callIndexes returns the indexes that a pending call is in: that of all, that of its claim, and while it is open those
+// of its assignment.
 func callIndexes(call *cairn.PendingCall) []string {
 	names := []string{"calls", "tree:" + call.RootID, "session:" + call.SessionID}
 	if call.ClaimedBy != "" {
@@ -54,8 +54,8 @@ func indexesOf(q *store.CallQuery) []string {
 	return []string{"calls"}
 }
 
-// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user, agent,
-// indexes and deadline.
+// callHeader is what the store knows of a pending call, before its data: version, creation, update, session, user,
+// agent, indexes and deadline.
 type callHeader struct {
 	version, created, updated int64
 	session, user, agent      string

@@ -39,10 +39,10 @@ func TestClientIsSilent(t *testing.T) {
 	}
 	c := exec.Command(os.Args[0], "-test.run=^TestClientIsSilent$")
 	c.Env = append(os.Environ(), "CAIRN_TEST_CLIENT=1")
-	var told bytes.Buffer
-	c.Stderr = &told
-	if err := c.Run(); err != nil || told.Len() > 0 {
-		t.Errorf("%v; standard error has %q", err, told.String())
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	if err := c.Run(); err != nil || stderr.Len() > 0 {
+		t.Errorf("%v; standard error has %q", err, stderr.String())
 	}
 }
 

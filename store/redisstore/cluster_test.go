@@ -23,8 +23,8 @@ func openCluster(tb testing.TB) *Store {
 	return openAt(tb, testenv.RedisCluster(tb), &Options{Prefix: newPrefix()})
 }
 
-// The whole suite takes as long as on one server, which has it in `make test`: there the cluster has the scenarios of a store,
-// which use every operation on trees of sessions.
+// The whole suite takes as long as on one server, which has it in `make test`: there the cluster has the scenarios of a
+// store, which use every operation on trees of sessions.
 func TestClusterConformance(t *testing.T) {
 	if !testenv.Soak() {
 		hosttest.Run(t, inProcess, hosttest.Store{Name: "rediscluster", OwnClock: true, Set: hosttest.OnStore,
@@ -118,7 +118,8 @@ func TestClusterFindsChildren(t *testing.T) {
 	}
 }
 
-// A process dies after it has noted where a child is to be kept: the note is put right by whoever makes the session.
+// A process dies after it has noted where a child is to be kept: the note is corrected by the process that creates the
+// session.
 func TestClusterForgivesANoteOfNothing(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t)

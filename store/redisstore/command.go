@@ -7,8 +7,8 @@ import (
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
-// command is the command of a script under way. It is used again and again, for most of what a commit costs this process
-// would be to make texts and to clear them away.
+// command is the command of a script under way. It is reused, because most of a commit's cost for this process would be
+// to allocate and collect texts.
 type command struct {
 	list  []any
 	texts []argument
@@ -35,7 +35,7 @@ func newCommand() *command {
 	return c
 }
 
-// free is called when nobody has the command's texts any more.
+// free is called when the command's texts are no longer in use.
 func (c *command) free() {
 	if cap(c.data) <= mostReused && cap(c.texts) <= mostTexts {
 		clear(c.list[:cap(c.list)])

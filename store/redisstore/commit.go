@@ -37,7 +37,8 @@ type write struct {
 
 var writes = sync.Pool{New: func() any { return &write{} }}
 
-// statePlace is what belongs to a position of a session's state: the position of the keyframe that it builds on, and the sizes.
+// statePlace is what belongs to a position of a session's state: the position of the keyframe that it builds on, and
+// the sizes.
 type statePlace struct {
 	Frame    int64 `json:"frame"`
 	Keyframe int64 `json:"keyframe"`
@@ -86,8 +87,8 @@ func (w *write) seen() *plan.Seen {
 	return &w.view
 }
 
-// work does the commit on the row as a script has just answered it, which at is, or on one that is read for it. doubt says
-// that conditions of a write did not hold before.
+// work does the commit on the row as a script has just answered it, which at is, or on one that is read for it. doubt
+// says that conditions of a write did not hold before.
 func (w *write) work(ctx context.Context, doubt bool) (*cairn.Session, error) {
 	for ; ; doubt = true {
 		if w.at == nil {
@@ -133,7 +134,8 @@ func (w *write) keys() (run, step string) {
 	return run, step
 }
 
-// apply writes the delta. Without a result its conditions did not hold, and at is the row that the server saw instead, or nil.
+// apply writes the delta. Without a result its conditions did not hold, and at is the row that the server saw instead,
+// or nil.
 func (w *write) apply(ctx context.Context) (*cairn.Session, error) {
 	w.fillAfter()
 	if w.simple() {
@@ -146,7 +148,7 @@ func (w *write) apply(ctx context.Context) (*cairn.Session, error) {
 	return w.rows(ctx)
 }
 
-// refused takes note of the row that stands where the delta was to be written.
+// refused remembers the row that is there instead of the one that the delta expects.
 func (w *write) refused(at *record) {
 	w.s.known.Drop(w.id)
 	w.at, w.happened = at, nil
@@ -175,7 +177,7 @@ func (w *write) fillAfter() {
 	}
 }
 
-// look reads the session's row and what a plan needs to know beside it. A row that is not the one that was seen becomes at,
+// look reads the session's row and what else a plan needs to know. A row that is not the one that was seen becomes at,
 // and is errMoved.
 func (w *write) look(ctx context.Context, n plan.Needs, seen *plan.Seen) error {
 	if seen != nil && n.Happened && w.happened != nil {
@@ -320,7 +322,8 @@ func (w *write) position(n *plan.Needs, seen *plan.Seen) {
 	}
 }
 
-// originPlace returns the place of the state where a run began, and checkpointPlace that of a checkpoint, from their records.
+// originPlace returns the place of the state where a run began, and checkpointPlace that of a checkpoint, from their
+// records.
 func originPlace(record string) (at statePlace, err error) {
 	var o runOrigin
 	_, text, err := dated("run", record)
@@ -344,7 +347,7 @@ func checkpointPlace(record string) (at statePlace, err error) {
 }
 
 // claim notes, on a cluster, the bucket of a session that is to be created, so that it is found by its id. If the note
-// tells of another bucket already, it is changed only if anew is set.
+// names another bucket already, it is changed only if anew is set.
 func (s *Store) claim(ctx context.Context, id string, home int, anew bool) error {
 	own := s.bucketOf(id)
 	r, err := s.run(ctx, scriptClaim, own, id, home, own, anew)

@@ -63,7 +63,7 @@ func reopen(tb testing.TB, s *Store) *Store {
 	return second(tb, s)
 }
 
-// second opens the keys of a store once more.
+// second opens another handle on the keys of a store.
 func second(tb testing.TB, s *Store) *Store {
 	tb.Helper()
 	return openAt(tb, s.url, &s.opts)

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialer returns the options' own dialer. Connections without TLS tell why they were refused.
+// dialer returns the options' own dialer. Connections without TLS report why they were refused.
 func dialer(o *redis.Options) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 5 * time.Second
@@ -34,19 +34,19 @@ type rawConn interface {
 	syscall.Conn
 }
 
-// attentiveConn says why a server has closed a connection. One that has no connection left says so at once and closes;
-// whoever writes then sees nothing but a broken pipe.
+// attentiveConn reports why a server has closed a connection. A server that has no connection left says so at once and
+// closes; a later write then fails with nothing but a broken pipe.
 type attentiveConn struct {
 	rawConn
-	heard   atomic.Bool
-	refusal atomic.Pointer[string] // what the server said first, if that was a refusal
+	answered atomic.Bool
+	refusal  atomic.Pointer[string] // what the server said first, if that was a refusal
 }
 
 // Read implements net.Conn.
 func (c *attentiveConn) Read(b []byte) (int, error) {
 	n, err := c.rawConn.Read(b)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
+	if n > 0 && !c.answered.Load() {
+		c.answered.Store(true)
 		if bytes.HasPrefix(b[:n], []byte("-ERR max number of clients")) {
 			text, _, _ := strings.Cut(string(b[1:n]), "\r\n")
 			c.refusal.Store(&text)
@@ -61,7 +61,7 @@ func (c *attentiveConn) Write(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if !c.heard.Load() {
+	if !c.answered.Load() {
 		c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		c.Read(make([]byte, 256))
 	}

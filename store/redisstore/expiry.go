@@ -25,8 +25,8 @@ func (s *Store) look(ctx context.Context, root string) error {
 	return err
 }
 
-// lookAt does that for the roots that a list belongs to, and reports whether there was any to look at: then the list is to
-// be made again. An item whose root is empty cannot expire.
+// lookAt does that for the roots that a list belongs to, and reports whether there was any to look at: then the list is
+// to be made again. An item whose root is empty cannot expire.
 func lookAt[T any](ctx context.Context, s *Store, list []T, root func(*T) string) (again bool, err error) {
 	roots := map[int][]any{}
 	seen := map[string]bool{}

@@ -65,7 +65,7 @@ func TestLostAnswerOfACommit(t *testing.T) {
 			for n := range 50 {
 				guard := store.Guard{Version: row.Version}
 				if n%2 == 0 {
-					guard = store.Guard{} // nothing but the attempt's name tells it from another commit
+					guard = store.Guard{} // only the attempt's name distinguishes it from another commit
 				}
 				row, err = s.Commit(t.Context(), "session", &store.Commit{Guard: guard,
 					Messages: []cairn.Message{cairn.User(cairn.TextPart(fmt.Sprint("attempt ", n)))}, Usage: cairn.Usage{ModelCalls: 1}})
@@ -151,8 +151,8 @@ func TestLostAnswerOfARemoval(t *testing.T) {
 	}
 }
 
-// Two writers add to one session while connections are cut all the time: every message is there once, or its writer was
-// told that nobody knows.
+// Two writers add to one session while connections are cut all the time: every message is there once, or its writer got
+// the error that the outcome is unknown.
 func TestTwoWritersOverBadConnections(t *testing.T) {
 	t.Parallel()
 	a, p := throughProxy(t)
@@ -237,7 +237,7 @@ func TestTwoWritersLoseNothing(t *testing.T) {
 	}
 }
 
-// A follower and a watcher go on after their connection was cut, and miss nothing that is stored.
+// A follower and a watcher continue after their connection was cut, and miss nothing that is stored.
 func TestListenersOutliveTheirConnection(t *testing.T) {
 	t.Parallel()
 	s, p := throughProxy(t)

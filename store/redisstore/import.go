@@ -77,9 +77,10 @@ func readChange(text string) (change store.StateChange, err error) {
 	return change, decode("state change", text, &change.Ops)
 }
 
-// Import implements store.Importer. The parts lie under names that nobody looks at until one script renames them all, in a
-// time that grows with the number of sessions and calls, but not with their history. On a cluster, a session that somebody
-// makes meanwhile under the id of one of the tree's children, but in another tree, is not noticed.
+// Import implements store.Importer. The parts lie under names that no reader looks at until one script renames them
+// all, in a time that grows with the number of sessions and calls, but not with their history. On a cluster, a session
+// that another process creates meanwhile under the id of one of the tree's children, but in another tree, is not
+// noticed.
 func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.Part, error]) (err error) {
 	m := &importing{s: s, ctx: ctx, root: root, bucket: s.bucketOf(root), token: rand.Text(), sizes: map[string]int{}}
 	defer func() {
@@ -218,7 +219,8 @@ func (m *importing) history(p *store.Part) error {
 	return m.own("list", "m", messages...)
 }
 
-// at returns what belongs to a position of the state. Of one that is gone it is a keyframe before the first that is kept.
+// at returns what belongs to a position of the state. Of one that is gone it is a keyframe before the first that is
+// kept.
 func (m *importing) at(position int64) statePlace {
 	i := position - m.part.Inside.FirstState
 	if i < 0 || i >= int64(len(m.chain)) {
@@ -362,8 +364,8 @@ func (m *importing) endSession() error {
 		"until", micros(row.Lease.Until), "stop", stop, "first", inside.FirstState, "due", micros(due))
 }
 
-// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a script
-// adds.
+// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a
+// script adds.
 func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, error) {
 	p := newPacker(to)
 	p.n = open
@@ -441,8 +443,8 @@ func (m *importing) finish() error {
 	return nil
 }
 
-// claim notes, on a cluster, the bucket of the children, so that they are found by their ids, which have just been seen to
-// be free.
+// claim notes, on a cluster, the bucket of the children, so that they are found by their ids, which have just been seen
+// to be free.
 func (m *importing) claim() error {
 	for _, id := range m.sessions {
 		if m.s.bucketOf(id) == m.bucket {
@@ -455,7 +457,7 @@ func (m *importing) claim() error {
 	return nil
 }
 
-// discard removes what an import that failed has left. What it does not reach goes by itself.
+// discard removes what an import that failed has left. What it does not reach expires.
 func (m *importing) discard() {
 	if len(m.keys) == 0 {
 		return

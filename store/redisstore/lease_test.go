@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Steps leave the end of the lease in a form of its own. What a process is told of it is what everybody else reads,
-// whichever way the lease was changed before, and a session is due when the shortest of its leases ends.
+// Steps leave the end of the lease in a form of its own. What the writing process gets of it is what other processes
+// read, whichever way the lease was changed before, and a session is due when the shortest of its leases ends.
 func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -37,7 +37,7 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !read.Lease.Until.Equal(want) || !row.Lease.Until.Equal(want) {
-			t.Errorf("%s: the lease ends at %s, and the process was told %s; want %s", what, read.Lease.Until, row.Lease.Until, want)
+			t.Errorf("%s: the lease ends at %s, and the process got %s; want %s", what, read.Lease.Until, row.Lease.Until, want)
 		}
 	}
 	for range 2 {
@@ -69,7 +69,8 @@ func TestEndOfTheLeaseAfterSteps(t *testing.T) {
 	}
 }
 
-// Renewing a lease leaves the index of what is due as it is. A lease that has run out all the same is found at the first look.
+// Renewing a lease leaves the index of what is due as it is. A lease that has lapsed nevertheless is found at the first
+// look.
 func TestLeaseThatRanOutIsDueAtTheFirstLook(t *testing.T) {
 	t.Parallel()
 	s, ctx := openNew(t), t.Context()

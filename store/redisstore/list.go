@@ -98,8 +98,8 @@ func readParts[T any](ctx context.Context, s *Store, root string, sc *script, re
 	return parts, nil
 }
 
-// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing after
-// it does.
+// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing
+// after it does.
 func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
 	for {
 		item, err := list.next(batch)

@@ -21,11 +21,11 @@ var (
 	scriptSwept  = writer("swept", "note the sweep of an event log")
 )
 
-// Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for concurrent
-// use.
+// Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for
+// concurrent use.
 type Log struct {
 	s *Store
-	// Appends without a number are given one, and take turns, because the client may send them twice.
+	// Appends without a number are given one, and run one at a time, because the client may send them twice.
 	turns    turns
 	attempts atomic.Int64
 }
@@ -53,7 +53,7 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 	return l.append(ctx, log, expect, w, events)
 }
 
-// append runs an append and tells this process's followers.
+// append runs an append and publishes the events to this process's followers.
 func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
 		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
@@ -75,7 +75,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
 		l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin, len(events), batch)
 	if err != nil {
-		l.s.hub.Wake(log) // nobody knows whether they are there
+		l.s.hub.Wake(log) // it is unknown whether they are there
 		return 0, err
 	}
 	if r.word() == "dropped" {

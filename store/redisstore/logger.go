@@ -12,7 +12,7 @@ import (
 // silence takes the client's own logger away, which writes to standard error.
 var silence sync.Once
 
-// logTo has the client log to l, or to nobody if no Store has a logger.
+// logTo has the client log to l, or nowhere if no Store has a logger.
 func logTo(l *slog.Logger) {
 	silence.Do(func() { redis.SetLogger(clientLogger{slog.New(slog.DiscardHandler)}) })
 	if l != nil {

@@ -3,8 +3,8 @@ package redisstore
 // merged is a list that is spread over the buckets, each of which has its part in the list's order.
 type merged[T any] struct {
 	compare func(a, b *T) int
-	// first reads the beginning of every part, more what comes after an item of one. A part that answers less than n has
-	// no more.
+	// first reads the beginning of every part, more what comes after an item of one. A part that answers less than n
+	// has no more.
 	first func(n int) ([][]*T, error)
 	more  func(part int, after *T, n int) ([]*T, error)
 

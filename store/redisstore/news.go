@@ -14,18 +14,20 @@ import (
 )
 
 const (
-	// newsBatch is how many events another process wrote are published at once; followers fetch what is older themselves.
+	// newsBatch is how many events another process wrote are published at once; followers fetch what is older
+	// themselves.
 	newsBatch = 512
 	// stopsKept is how far a watcher of stop requests may fall behind before it misses some.
 	stopsKept = 256
 )
 
-// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the same.
+// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the
+// same.
 func (s *Store) eventChannel(log string) string { return s.opts.Prefix + ":{events}:" + log }
 func (s *Store) stopChannel() string            { return s.opts.Prefix + ":{stops}" }
 
-// news listens, on one connection, for what other processes write: to the logs that are followed here, and stop requests.
-// A message only says how far a log is; the events are read from the stream.
+// news listens, on one connection, for what other processes write: to the logs that are followed here, and stop
+// requests. A message only says how far a log is; the events are read from the stream.
 type news struct {
 	s      *Store
 	origin string // this Store in messages
@@ -41,28 +43,28 @@ type news struct {
 	listening   sync.WaitGroup
 }
 
-// channel is one that somebody here needs.
+// channel is one that this process needs.
 type channel struct {
 	users      int
 	log        string // empty for that of stop requests
 	subscribed bool   // guarded by news.subscribing
 
-	told, last int64 // the last sequences that followers were told of and that there is; told is -1 if nobody knows
-	reading    bool
+	published, last int64 // the last sequence that followers have, and that of the log; published is -1 if unknown
+	reading         bool
 }
 
-// join has a log be listened to.
+// join adds a listener to a log's channel.
 func (n *news) join(log string) { n.use(n.s.eventChannel(log), log, 1) }
 
-// leave takes back one join.
+// leave undoes one join.
 func (n *news) leave(log string) { n.use(n.s.eventChannel(log), log, -1) }
 
-// use changes the number of those who need a channel.
+// use changes the number of users of a channel.
 func (n *news) use(name, log string, change int) {
 	n.mu.Lock()
 	c := n.channels[name]
 	if c == nil {
-		c = &channel{log: log, told: -1}
+		c = &channel{log: log, published: -1}
 		if n.channels == nil {
 			n.channels = map[string]*channel{}
 		}
@@ -76,8 +78,8 @@ func (n *news) use(name, log string, change int) {
 	}
 }
 
-// subscribe subscribes to a channel or gives it up, as its users want. If the server cannot be reached the client does it
-// when it can.
+// subscribe subscribes to a channel while it has users, else unsubscribes. If the server cannot be reached the client
+// does it later.
 func (n *news) subscribe(name string, c *channel) {
 	n.subscribing.Lock()
 	defer n.subscribing.Unlock()
@@ -120,7 +122,7 @@ func (n *news) listen(messages <-chan any) {
 		switch m := m.(type) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" { // also after a connection was lost: something may have been missed
-				n.hear(m.Channel, -1)
+				n.receive(m.Channel, -1)
 				if m.Channel == n.s.stopChannel() {
 					n.notify(store.StopNotice{})
 				}
@@ -132,14 +134,14 @@ func (n *news) listen(messages <-chan any) {
 			}
 			last, origin, _ := strings.Cut(m.Payload, " ")
 			if sequence, err := strconv.ParseInt(last, 10, 64); err == nil && origin != n.origin {
-				n.hear(m.Channel, sequence)
+				n.receive(m.Channel, sequence)
 			}
 		}
 	}
 }
 
-// hear takes note of how far a log is; -1 means that nobody knows.
-func (n *news) hear(name string, last int64) {
+// receive notes the last sequence of a log; -1 means that it is unknown.
+func (n *news) receive(name string, last int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.channels[name]
@@ -147,32 +149,32 @@ func (n *news) hear(name string, last int64) {
 		return
 	}
 	if last <= 0 { // unknown, or the log was dropped
-		c.told, c.last = -1, -1
+		c.published, c.last = -1, -1
 		n.s.hub.Wake(c.log)
 		return
 	}
 	c.last = max(c.last, last)
 	if !c.reading {
 		c.reading = true
-		go n.tell(c)
+		go n.deliver(c)
 	}
 }
 
-// tell gives a log's followers the events that they were not told of.
-func (n *news) tell(c *channel) {
+// deliver publishes to a log's followers the events that they do not have.
+func (n *news) deliver(c *channel) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		n.mu.Lock()
-		told, last := c.told, c.last
-		if told >= last {
+		published, last := c.published, c.last
+		if published >= last {
 			c.reading = false
 			n.mu.Unlock()
 			return
 		}
 		n.mu.Unlock()
-		after := max(told, last-newsBatch, 0)
-		if told < 0 {
+		after := max(published, last-newsBatch, 0)
+		if published < 0 {
 			after = last - 1
 		}
 		events, err := n.s.log.Read(ctx, c.log, after, newsBatch)
@@ -180,17 +182,17 @@ func (n *news) tell(c *channel) {
 			last = max(last, events[len(events)-1].Sequence)
 			n.s.hub.Publish(c.log, events)
 		} else {
-			n.s.hub.Wake(c.log) // whoever follows meets the error
+			n.s.hub.Wake(c.log) // followers meet the error themselves
 		}
 		n.mu.Lock()
 		if c.last >= 0 { // nothing was missed meanwhile
-			c.told = last
+			c.published = last
 		}
 		n.mu.Unlock()
 	}
 }
 
-// announce tells the watchers of a stop request.
+// announce passes a stop request to the watchers.
 func (n *news) announce(payload string) {
 	id, text, _ := strings.Cut(payload, "\n")
 	stop, err := readStop(text)
@@ -220,7 +222,7 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 		if n.watchers == nil {
 			n.watchers = map[chan store.StopNotice]struct{}{}
 		}
-		if len(n.watchers) > 0 { // else it is told when the server listens
+		if len(n.watchers) > 0 { // else it gets this notice once the subscription is there
 			notices <- store.StopNotice{}
 		}
 		n.watchers[notices] = struct{}{}

@@ -19,7 +19,7 @@ const (
 	schemaVersion = 3
 	// clusterBuckets is how many buckets a prefix gets that is first used on a cluster.
 	clusterBuckets = 64
-	// oldestServer is the first major version of the server that will do.
+	// oldestServer is the oldest major version of the server that works.
 	oldestServer = 7
 )
 
@@ -40,7 +40,8 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrations tells whether there is a layout of the keys under a prefix, and changes nothing. The errors are those of Open.
+// Migrations reports whether there is a layout of the keys under a prefix, and changes nothing. The errors are those of
+// Open.
 func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {
@@ -180,7 +181,8 @@ func (s *Store) layout(ctx context.Context, at place) error {
 	return s.checkLayout(at, list[0])
 }
 
-// checkLayout refuses keys that a newer program wrote, or one from before the first release, whose records read differently.
+// checkLayout refuses keys that a newer program wrote, or one from before the first release, whose records read
+// differently.
 func (s *Store) checkLayout(at place, version int64) error {
 	switch {
 	case version < schemaVersion:

@@ -27,7 +27,7 @@ func wantError(t *testing.T, err error, want *cairn.Error, words ...string) {
 		}
 	}
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("error %q has several lines or tells the password", err)
+		t.Errorf("error %q has several lines or contains the password", err)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	}
 }
 
-// open opens and is not to succeed, in the time that somebody at a command line would wait.
+// open opens and is not to succeed, in the time that a user at a command line would wait.
 func refused(t *testing.T, url string, opts *Options) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

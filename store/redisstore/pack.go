@@ -7,10 +7,10 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// packer writes a map in MessagePack, as unpacker reads it. The two are written by hand: of a row with 19 fields a library
-// that allocates nothing either (tinylib/msgp) writes and reads as fast, 0.3 µs, and one with an encoder and a decoder
-// (vmihailenco/msgpack) takes 2 µs and 3 µs with 23 allocations. The former would replace a hundred lines, those of the
-// format's tags, by two more modules in each program that has this store.
+// packer writes a map in MessagePack, as unpacker reads it. The two are written by hand: of a row with 19 fields a
+// library that allocates nothing either (tinylib/msgp) writes and reads as fast, 0.3 µs, and one with an encoder and a
+// decoder (vmihailenco/msgpack) takes 2 µs and 3 µs with 23 allocations. The former would replace a hundred lines,
+// those of the format's tags, by two more modules in each program that has this store.
 type packer struct {
 	data  []byte
 	start int // of the map

@@ -63,7 +63,7 @@ func letters(want *store.Want) string {
 	return text.String()
 }
 
-// readPast reads what was wanted of where a session has been.
+// readPast reads what was wanted of a session's history.
 func readPast(snap *store.Contents, want *store.Want, r reply) (err error) {
 	id := snap.Session.ID
 	if want.Checkpoint != "" {

@@ -27,9 +27,9 @@ var (
 var _ store.RecordProvider = (*Store)(nil)
 
 // Records returns the store's records. Each call is one script, but a page of which many places belong to records that
-// have expired takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record and
-// its places in them change at once; its records share one node. The server removes a record that has expired by
-// itself; what is left of it in the lists goes with later writes, ten records with each, and with lists. A write whose
+// have expired takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record and its
+// places in them change at once; its records share one node. The server removes a record that has expired by itself;
+// later writes and lists remove what is left of it in the indexes, each write that of up to ten records. A write whose
 // answer was lost is sent again and recognised.
 func (s *Store) Records() store.Records { return (*records)(s) }
 

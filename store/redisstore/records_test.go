@@ -73,7 +73,7 @@ func TestExpiredRecordsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A list reads on where all places that it looks at first are of records that have expired, and takes none of those
+// A list continues where all places that it looks at first are of records that have expired, and takes none of those
 // for the place of a record that came back.
 func TestListPastExpiredRecords(t *testing.T) {
 	t.Parallel()

@@ -3,24 +3,24 @@
 //
 // # What is atomic
 //
-// A commit is worked out here, from the row that this process knows or reads, and written by one script, which
-// compares what the commit depends on and answers the row that is there instead if that does not hold; then the
-// commit is worked out again. With a row that is known, or for a new session, it is one round trip. Everything of a
-// session tree is under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due
-// read. On a server by itself there is one bucket, so every list is exact at every moment. On a Redis Cluster there are
-// 64, spread over its nodes: each bucket is exact, and a list puts together what the buckets held one after the other.
-// A child is found by its id through a note in the id's own bucket, and by a process that has seen it without that: only
-// the first commit of a child, and the first look a process takes at one, cost a second round trip on a cluster.
+// A commit is planned here, from the row that this process knows or reads, and written by one script, which compares
+// what the commit depends on and answers the row that is there instead if that does not hold; then the commit is
+// planned again. With a row that is known, or for a new session, it is one round trip. Everything of a session tree is
+// under one hash tag, that of its root's bucket, and so are the indexes that List, Calls and Due read. On a server by
+// itself there is one bucket, so every list is exact at every moment. On a Redis Cluster there are 64, spread over its
+// nodes: each bucket is exact, and a list puts together what the buckets held one after the other. A child is found by
+// its id through a note in the id's own bucket, and by a process that has seen it without that: only the first commit
+// of a child, and the first look a process takes at one, cost a second round trip on a cluster.
 //
-// A removal hides a whole tree with its log in one script, which gives their keys other names. It takes two round trips: what
-// the first one saw must still be so. A purge removes some hundred keys at a time.
+// A removal hides a whole tree with its log in one script, which gives their keys other names. It takes two round
+// trips: what the first one saw must still be so. A purge removes some hundred keys at a time.
 //
-// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for removals and for
-// appends to the event log, too: those of a writer that does not number its batches are numbered here.
+// A commit whose answer is lost is sent again and recognised, so it is not applied twice. That holds for removals and
+// for appends to the event log, too: those of a writer that does not number its batches are numbered here.
 //
 // # What survives
 //
-// That is the server's business. What has been acknowledged survives the death of this process in any case. It survives
+// That depends on the server. What has been acknowledged survives the death of this process in any case. It survives
 // that of the server
 //
 //   - with "appendonly yes" and "appendfsync always": always; each write waits for the disk
@@ -29,11 +29,11 @@
 //   - with snapshots alone, or none: what the last snapshot has
 //
 // A replica that takes the place of a primary may lack the last writes, whatever the settings. Where that is not
-// acceptable, let no replica take over by itself. The server must not evict keys: Open refuses one whose
-// maxmemory-policy lets it evict keys that do not expire.
+// acceptable, disable automatic failover. The server must not evict keys: Open refuses one whose maxmemory-policy lets
+// it evict keys that do not expire.
 //
-// The store needs the commands of its data types, EVALSHA, EVAL, PUBLISH, SUBSCRIBE, TIME and INFO, for keys and channels
-// that begin with its prefix and a colon. Connections use database 0 on a cluster.
+// The store needs the commands of its data types, EVALSHA, EVAL, PUBLISH, SUBSCRIBE, TIME and INFO, for keys and
+// channels that begin with its prefix and a colon. Connections use database 0 on a cluster.
 package redisstore
 
 import (
@@ -54,22 +54,23 @@ import (
 
 // Options tune a Store. The zero value and nil mean the defaults.
 type Options struct {
-	// Prefix begins the names of all keys, before a colon; empty means "cairn". Stores of different prefixes share nothing.
+	// Prefix begins the names of all keys, before a colon; empty means "cairn". Stores of different prefixes share
+	// nothing.
 	Prefix string
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
-	// Retention is how long the server keeps what is left of a session tree that was removed, because it was deleted or had
-	// expired; then the server purges it by itself, whether or not anybody sweeps. 0 means that it stays until it is purged
-	// by a sweep, which is when engine.Options.Retention is over; what goes earlier is in no sweep's report. Sessions that
-	// have expired, but that no sweep has removed, stay.
+	// Retention is how long the server keeps what is left of a session tree that was removed, because it was deleted or
+	// had expired; then the server purges it by itself, with or without a sweeper. 0 means that it stays until it is
+	// purged by a sweep, which is when engine.Options.Retention is over; what goes earlier is in no sweep's report.
+	// Sessions that have expired, but that no sweep has removed, stay.
 	Retention time.Duration
-	// EventRetention is how long the server keeps a log's events after the last one was appended; readers are told
+	// EventRetention is how long the server keeps a log's events after the last one was appended; readers get
 	// ErrTrimmed then. 0 means that events stay until they are trimmed or dropped.
 	EventRetention time.Duration
 	// Connections bounds the connections to each server, but for one more that listens; 0 means 10 for each processor.
 	Connections int
-	// Logger hears what the Redis client has to say, such as connections that were lost; nil means silence. The client knows
-	// one logger for the whole process: that of the Store that was opened last with one.
+	// Logger receives what the Redis client logs, such as lost connections; nil means that nothing is logged. The
+	// client knows one logger for the whole process: that of the Store that was opened last with one.
 	Logger *slog.Logger
 }
 
@@ -168,7 +169,7 @@ type routes struct {
 	known map[string]int
 }
 
-// mostRoutes bounds the memory of routes; what is forgotten is looked up again.
+// mostRoutes bounds the memory of routes; an evicted route is looked up again.
 const mostRoutes = 100_000
 
 func (r *routes) get(id string) (bucket int, ok bool) {
@@ -203,8 +204,8 @@ func (s *Store) route(id string) (bucket int, remembered bool) {
 	return s.bucketOf(id), false
 }
 
-// ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if there
-// is no such session.
+// ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if
+// there is no such session.
 func (s *Store) ask(ctx context.Context, sc *script, id string, args ...any) (reply, error) {
 	command := append(append(make([]any, 0, 5+len(args)), "evalsha", sc.hash, 1, nil, id), args...)
 	return s.askCommand(ctx, sc, id, command)

@@ -22,8 +22,8 @@ var (
 // purgeBatch is how many keys a purge removes at once, so that other writers do not wait for all of it.
 const purgeBatch = 500
 
-// Remove implements store.Sweeper. It looks at the tree first and then hides it, if nobody has changed it meanwhile; else it
-// looks again.
+// Remove implements store.Sweeper. It looks at the tree first and then hides it, unless it has changed meanwhile; then
+// it looks again.
 func (s *Store) Remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
 	if err := store.CheckRemoval(why); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ type overdue struct {
 	fields reply
 }
 
-// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash that
-// a letter and the name say.
+// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash
+// that a letter and the name say.
 func (s *Store) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
 	at, name, err := store.ParseSweepCursor(q.Cursor)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			return checkpoints, unknown(scriptPurge, r)
 		}
 		checkpoints += n
-		for _, id := range r.list(3) { // or whoever makes a session of that id does it
+		for _, id := range r.list(3) { // or the next creator of a session with that id does it
 			if err := s.release(ctx, plain(id), bucket); err != nil {
 				return checkpoints, err
 			}

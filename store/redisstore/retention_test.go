@@ -60,7 +60,7 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 	}
 }
 
-// keys returns the names of all keys that a store has, but for the layout and the attempts, which go by themselves.
+// keys returns the names of all keys that a store has, but for the layout and the attempts, which expire.
 func keys(t *testing.T, s *Store) []string {
 	t.Helper()
 	var names []string
@@ -90,7 +90,8 @@ func keys(t *testing.T, s *Store) []string {
 	return slices.Compact(names)
 }
 
-// A removal leaves nothing under the names that keys have, and a purge nothing at all, however many keys there were.
+// A removal leaves nothing under the original names of the keys, and a purge nothing at all, however many keys there
+// were.
 func TestPurgeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) *Store{"server": openNew, "cluster": openCluster} {
@@ -146,7 +147,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	}
 }
 
-// With Options.Retention the server purges what was removed, if nobody else does, and nothing else.
+// With Options.Retention the server purges what was removed, if no sweep does, and nothing else.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.Redis(t), &Options{Prefix: newPrefix(), Retention: 50 * time.Millisecond})
@@ -187,7 +188,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Events that have expired are reported as trimmed, and sequences go on.
+// Events that have expired are reported as trimmed, and sequences continue.
 func TestEventRetention(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.Redis(t), &Options{Prefix: newPrefix(), EventRetention: 20 * time.Millisecond})

@@ -17,7 +17,7 @@ type record struct {
 	kind               string
 	turns              int64
 	first              int64     // the position of the oldest piece of state
-	since              string    // when the store got the session: tells it from others that had its id
+	since              string    // when the store got the session: distinguishes it from others that had its id
 	keys               *stepKeys // once there was a step
 }
 
@@ -209,8 +209,8 @@ var counters = [...]struct {
 	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
 }
 
-// head appends what a row has as its head: what is zero is left out, but for the fields that come first. The map counts so
-// many fields more, which a script adds.
+// head appends what a row has as its head: what is zero is left out, but for the fields that come first. The map counts
+// so many fields more, which a script adds.
 func (r *record) head(to []byte, open int) []byte {
 	s := r.session
 	p := newPacker(to)

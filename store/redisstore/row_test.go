@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A row that has everything comes out of a step that was worked out here as the server has it, and the server's own commits
-// go on from there.
+// A row that has everything comes out of a step that was worked out here as the server has it, and the server's own
+// commits continue from there.
 func TestStepOfARowWithEverything(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
@@ -60,7 +60,7 @@ func TestStepOfARowWithEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.AsOf = got.AsOf // each tells when it was read
+		want.AsOf = got.AsOf // each has the time when it was read
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got %+v\nwant %+v", what, got, want)
 		}

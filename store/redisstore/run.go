@@ -41,7 +41,8 @@ func appendOrigin(to []byte, run *cairn.Run, at statePlace) []byte {
 	return append(compose.Text(to, run.Before.CheckpointID), ']')
 }
 
-// runData is what is stored of a run: without what its key and its origin have, and the end of one that the server ends.
+// runData is what is stored of a run: without what its key and its origin have, and the end of one that the server
+// ends.
 type runData struct {
 	*cairn.Run
 	ID            string          `json:"id,omitempty"`
@@ -95,8 +96,8 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 	})
 }
 
-// readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item given, how many
-// to read and the direction, and answers some texts for each item; the cursor is that number.
+// readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item given, how
+// many to read and the direction, and answers some texts for each item; the cursor is that number.
 func readPage[T any](ctx context.Context, s *Store, sc *script, id string, q store.PageQuery, texts int,
 	read func(reply) (item T, number int64, err error)) (page store.Page[T], err error) {
 	last := int64(0)

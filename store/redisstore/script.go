@@ -101,8 +101,8 @@ func (s *Store) answer(ctx context.Context, sc *script, command []any) (any, err
 	return answer, s.fault(ctx, sc.doing, err)
 }
 
-// eval has the server run the command of a script, as soon as it is ready to, and sends a script that it does not have. A
-// script that only reads is not run as EVALSHA_RO, which a client may send to a replica.
+// eval has the server run the command of a script, as soon as it is ready to, and sends a script that it does not have.
+// A script that only reads is not run as EVALSHA_RO, which a client may send to a replica.
 func (s *Store) eval(ctx context.Context, sc *script, command []any) *redis.Cmd {
 	var deadline time.Time
 	for {
@@ -171,7 +171,7 @@ func notYet(err error) bool {
 	return redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "CLUSTERDOWN")
 }
 
-// pause waits a little. It reports whether the call is to go on.
+// pause waits a little. It reports whether the call is to continue.
 func (s *Store) pause(ctx context.Context) bool {
 	timer := time.NewTimer(startPause)
 	defer timer.Stop()
@@ -234,7 +234,7 @@ func unknownText(sc *script, text string) error {
 	return cairn.Errorf(cairn.CodeInternal, "%s: the server answers %q", sc.doing, text)
 }
 
-// errClosed is what every call answers after Close.
+// errClosed is the error of every call after Close.
 var errClosed = cairn.Errorf(cairn.CodeClosed, "the store is closed")
 
 // fault is the function of that name, for a call that may have failed because the store was closed or ctx is done.

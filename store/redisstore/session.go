@@ -29,8 +29,8 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.release(ctx, id, s.bucketOf(r.text(1)))
 }
 
-// release takes back the note, on a cluster, of where a session was that is no more. If this does not happen, the note is
-// of no session, and whoever makes one of that id puts it right.
+// release deletes, on a cluster, the note of where a deleted session was. If this does not happen, the note names no
+// session, and the next creator of one with that id corrects it.
 func (s *Store) release(ctx context.Context, id string, home int) error {
 	own := s.bucketOf(id)
 	if own == home {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// sessionWriter is what one writer of a session does again and again.
+// sessionWriter repeats what one writer of a session does.
 type sessionWriter struct {
 	*stepper
 	runs int

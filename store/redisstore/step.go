@@ -13,7 +13,7 @@ import (
 
 var scriptStep = alone("step", "commit")
 
-// remember keeps the row that a commit has left, or that was read for one. With it the next commit is worked out here, and
+// remember keeps the row that a commit has left, or that was read for one. With it the next commit is planned here, and
 // the server, which runs one script at a time, has little more to do than to compare versions and to write.
 func (s *Store) remember(r *record) {
 	own := *r

@@ -55,8 +55,8 @@ func TestStepThatIsThereAlready(t *testing.T) {
 	}
 }
 
-// A session that was imported is one of its own: steps of it are worked out here like any other's, and not from what is known
-// of one of the same id and version that was imported before.
+// A session that was imported is one of its own: steps of it are worked out here like any other's, and not from what is
+// known of one of the same id and version that was imported before.
 func TestStepsOfImportedSessions(t *testing.T) {
 	t.Parallel()
 	from, s := openNew(t), openNew(t)

@@ -33,7 +33,7 @@ func TestTorture(t *testing.T) {
 	torture.Run(t, openTortured)
 }
 
-// The server is killed, too, and started again at once: it waits for its disk, so it forgets nothing.
+// The server is killed, too, and started again at once: it waits for its disk, so it loses nothing.
 func TestTortureOfTheServer(t *testing.T) {
 	server := testenv.RedisServer(t)
 	t.Setenv(addressVariable, server.URL())

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// turns has those who want the same thing take turns.
+// turns makes callers that want the same thing take turns.
 type turns struct {
 	mu    sync.Mutex
 	taken map[string]*turn
 }
 
 type turn struct {
-	users int           // those who have it or wait for it
+	users int           // callers that have it or wait for it
 	free  chan struct{} // holds one token
 }
 

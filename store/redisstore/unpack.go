@@ -10,8 +10,8 @@ import (
 
 var errUnpack = errors.New("not the MessagePack that was expected")
 
-// unpacker reads MessagePack: maps of texts to texts and numbers, which is all that the scripts pack. After an error every
-// value is zero.
+// unpacker reads MessagePack: maps of texts to texts and numbers, which is all that the scripts pack. After an error
+// every value is zero.
 type unpacker struct {
 	data string
 	err  error

@@ -54,7 +54,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	return nil, nil
 }
 
-// written makes the row that was written the result.
+// written makes the written row the result.
 func (w *write) written(r reply) (*cairn.Session, error) {
 	stamp, end, _ := strings.Cut(r.word(), " ")
 	now, err := strconv.ParseInt(stamp, 10, 64)
@@ -144,7 +144,7 @@ func (w *write) encode(cmd *command) error {
 	return nil
 }
 
-// conditions adds those beside the version.
+// conditions adds those other than the version.
 func (w *write) conditions(cmd *command) {
 	d := w.d
 	if d.Lapsed {

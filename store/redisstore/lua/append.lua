@@ -1,11 +1,12 @@
 -- Appends ARGV[10] events to the log ARGV[1], as the batch ARGV[11]. ARGV[2] is the sequence that the last event must
--- have, or -1; ARGV[4] is the fencing token of the session ARGV[3]; ARGV[6] is the number of the batch, which grows with each
--- that the writer ARGV[5] sends, or 0 without events; ARGV[7] is for how many milliseconds the events are kept, or 0.
--- Followers hear of it on the channel ARGV[8], from ARGV[9].
+-- have, or -1; ARGV[4] is the fencing token of the session ARGV[3]; ARGV[6] is the number of the batch, which grows
+-- with each that the writer ARGV[5] sends, or 0 without events; ARGV[7] is for how many milliseconds the events are
+-- kept, or 0. It is announced on the channel ARGV[8], as from ARGV[9].
 --
 --   e:LOG  stream  batches of events, each with the id LAST-COUNT: the sequence of its last event and how many it has
---   l:LOG  hash    dropped, if it was; last: the last sequence; first: the first one, if the log was trimmed; f<session>: the highest token seen; b<session>: a map in MessagePack, from the
---                  writers that held that token to the numbers of their last batches and the sequences they ended at
+--   l:LOG  hash    dropped, if it was; last: the last sequence; first: the first one, if the log was trimmed;
+--                  f<session>: the highest token seen; b<session>: a map in MessagePack, from the writers that held
+--                  that token to the numbers of their last batches and the sequences they ended at
 local log, expect, session, token, writer, batch, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local meta, stream = P .. 'l:' .. log, P .. 'e:' .. log
 local found = call('HMGET', meta, 'last', 'f' .. session, 'b' .. session, 'dropped')

@@ -1,5 +1,5 @@
--- Answers what a branch of the session ARGV[1] takes from it: the chain of its state and its messages, at the checkpoint
--- ARGV[2], or else after ARGV[3] messages, or if both are empty as it is.
+-- Answers what a branch of the session ARGV[1] takes from it: the chain of its state and its messages, at the
+-- checkpoint ARGV[2], or else after ARGV[3] messages, or if both are empty as it is.
 local id = ARGV[1]
 local row = load(id)
 if not row then

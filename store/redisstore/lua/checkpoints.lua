@@ -1,5 +1,5 @@
--- Answers up to ARGV[3] checkpoints of the session ARGV[1], those after number ARGV[2], or if ARGV[4] is '1' those before
--- it, the newest first. Each is its id and its record.
+-- Answers up to ARGV[3] checkpoints of the session ARGV[1], those after number ARGV[2], or if ARGV[4] is '1' those
+-- before it, the newest first. Each is its id and its record.
 local id, last, n, newest = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local key = P .. 'n:' .. id
 if call('EXISTS', P .. 's:' .. id) == 0 then

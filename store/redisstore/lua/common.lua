@@ -1,16 +1,18 @@
 -- What every script begins with. KEYS[1] is what the names of all keys of a bucket begin with; no key has that name
 -- itself. A session is kept under these, by its id:
 --
---   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps in
---                 MessagePack; version (and after a space since when there is this session, which tells it from others that
---                 had its id), updated, until (of the lease), stop, first (see f:ID), due and serves (the agent of the tree's
---                 root) are fields; a step that renews the lease leaves in until a + and for how long after updated
---   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one with
---                 the id of its run and a slash before its own id has a slash there instead of the run's id
+--   s:ID  hash    its row: base is what it was created with and its context, head what only commits change, both maps
+--                 in MessagePack; version (and after a space since when there is this session, which distinguishes it
+--                 from others that had its id), updated, until (of the lease), stop, first (see f:ID), due and serves
+--                 (the agent of the tree's root) are fields; a step that renews the lease leaves in until a + and for
+--                 how long after updated
+--   m:ID  list    messages; one without a time of its own has the microseconds of its commit before its JSON, and one
+--                 with the id of its run and a slash before its own id has a slash there instead of the run's id
 --   f:ID  list    the chain of states, from the position first on: keyframes, and changes on what is before them
 --   c:ID  hash    c<checkpoint> -> record, after the microseconds of its commit; s<step> for each step
 --   n:ID  list    checkpoints by number
---   r:ID  hash    o<run> -> where it began, after the microseconds of that, d<run> -> its data, after the microseconds of its end if it has ended
+--   r:ID  hash    o<run> -> where it began, after the microseconds of that, d<run> -> its data, after the microseconds
+--                 of its end if it has ended
 --   o:ID  list    runs by turn
 --   g:ID  hash    what is staged: step and key -> number:data
 --   k:ID  hash    pending call -> its step
@@ -19,16 +21,17 @@
 --
 --   w:ROOT  hash  pending calls of a tree: id -> record
 --   x:NAME        an attempt to commit or import that was successful
---   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it goes by itself if that fails
+--   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if that fails
 --   to:ID         the bucket of a session that is kept with its root in another one
---   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees whose root
---                 has the agent; sweep: roots by the time from which they may have expired; removed: removals by time;
---                 logs: logs by the time from which they are due for a sweep
+--   i:NAME  zset  an index: sessions or calls by creation; due:AGENT: sessions by the time they are due, of the trees
+--                 whose root has the agent; sweep: roots by the time from which they may have expired; removed:
+--                 removals by time; logs: logs by the time from which they are due for a sweep
 --   i:due   set   the indexes of sessions that are due or will be
 --
 -- Records of a namespace, which has a bucket as a root has one:
 --
---   v:N:NAMESPACE:KEY hash  a record, which the server removes once it has expired; N is how many bytes the namespace has
+--   v:N:NAMESPACE:KEY hash  a record, which the server removes once it has expired; N is how many bytes the namespace
+--                           has
 --   vk:NAMESPACE      zset  the keys, in the order of their bytes
 --   vi:NAMESPACE      zset  an index, NUL and a key, in that order
 --   vx:NAMESPACE      zset  the same by the time of expiry, of those that expire
@@ -41,7 +44,8 @@
 --   d:ID                  the removal of a session, whose id is reserved
 --   z:REMOVAL:NAME        what was NAME before
 --
--- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis takes nothing back.
+-- Times are microseconds. A script looks for everything that could make it fail before it writes: Redis rolls nothing
+-- back.
 local P = KEYS[1]
 local call = redis.call
 
@@ -61,8 +65,8 @@ local function decoded(record)
 	return cjson.decode(string.match(record, '%[.*'))
 end
 
--- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed, and the
--- time at last.
+-- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed,
+-- and the time at last.
 local function stored(id)
 	local list = call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
 	if list[5] and string.sub(list[5], 1, 1) == '+' then
@@ -106,7 +110,7 @@ local function running(row, now)
 	return row.status == 'active' and now < row.till
 end
 
--- push appends the values from an index on to a list.
+-- push appends to a list the values from an index on.
 local function push(key, values, from)
 	for i = from, #values, 1000 do
 		call('RPUSH', key, unpack(values, i, math.min(i + 999, #values)))
@@ -167,7 +171,7 @@ local function listed(row)
 	return names
 end
 
--- sweeping lists a root from when on it may have expired: what store.SweepAt says of one that nobody holds.
+-- sweeping lists a root from when on it may have expired: what store.SweepAt says of one that no process holds.
 local function sweeping(id, row, updated)
 	local at = math.min((row.expires or 0) ~= 0 and row.expires or math.huge, updated + (row.ttl or math.huge))
 	if at < math.huge then

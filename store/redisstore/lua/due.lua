@@ -1,6 +1,6 @@
--- Answers up to ARGV[1] sessions of a bucket and each of the agents ARGV[4] and on, or of any agent if there are none, that need
--- a worker now and come after the one due since ARGV[2] with the id ARGV[3], the longest due first: id, root, agent, kind,
--- since. An index may be early for the lease of a session that runs; it is set right here.
+-- Answers up to ARGV[1] sessions of a bucket and each of the agents ARGV[4] and on, or of any agent if there are none,
+-- that need a worker now and come after the one due since ARGV[2] with the id ARGV[3], the longest due first: id, root,
+-- agent, kind, since. An index may be early for the lease of a session that runs; it is set right here.
 local now, limit, from, last = clock(), tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local names = {}
 for i = 4, #ARGV do
@@ -17,7 +17,7 @@ for _, name in ipairs(names) do
 		local moved = false
 		for i = 1, #members, 2 do
 			local id, at = members[i], tonumber(members[i + 1])
-			-- A row that does not decode is for whoever looks at it.
+			-- A row that does not decode is an error for those that read the session.
 			local read, row = pcall(load, id)
 			row = read and row or { root = id, due_kind = 'crashed', due = at, till = at }
 			local since = row.due_kind == 'crashed' and row.till or row.due

@@ -1,6 +1,7 @@
--- Makes a session tree, which put.lua has left under names that begin with ARGV[1], those that everybody sees. ARGV[2] is the
--- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5] events
--- after the last one, both 0 for ever; ARGV[6] is the log and ARGV[7] the number of sessions, whose ids follow, and then the names of the keys.
+-- Gives a session tree, which put.lua has left under names that begin with ARGV[1], its visible names. ARGV[2] is the
+-- root, ARGV[3] the channel of its log, ARGV[4] for how many milliseconds sessions stay after they expire and ARGV[5]
+-- events after the last one, both 0 for ever; ARGV[6] is the log and ARGV[7] the number of sessions, whose ids follow,
+-- and then the names of the keys.
 local token, root, channel = ARGV[1], ARGV[2], ARGV[3]
 local keep, keep_events, log, n = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local done = P .. 'x:' .. token

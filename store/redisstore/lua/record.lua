@@ -29,8 +29,8 @@ local function remove(index, key)
 	call('ZREM', EXPIRY, place(index, key))
 end
 
--- sweep removes what is left of up to n records that have expired. Their values may have gone by themselves, and a
--- record of the same key may have come, under another index.
+-- sweep removes what is left of up to n records that have expired. Their values may have expired already, and a record
+-- of the same key may have come, under another index.
 local function sweep(n)
 	for _, at in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', text(NOW), 'LIMIT', 0, n)) do
 		local cut = string.find(at, '\0', 1, true)

@@ -27,7 +27,7 @@ if ttl > 0 then
 	call('PEXPIREAT', named(key), text(math.ceil(expires / 1000)))
 	call('ZADD', EXPIRY, text(expires), place(index, key))
 else
-	call('ZREM', EXPIRY, place(index, key)) -- that of one whose value went by itself
+	call('ZREM', EXPIRY, place(index, key)) -- that of one whose value has expired
 end
 local answer = { 'ok', text(NOW), { index, version, created, text(NOW), text(expires) } }
 call('SET', attempt, cmsgpack.pack(answer), 'PX', 120000)

@@ -1,4 +1,4 @@
--- Takes back the note that the session ARGV[1] is kept in bucket ARGV[2].
+-- Deletes the note that the session ARGV[1] is kept in bucket ARGV[2].
 local key = P .. 'to:' .. ARGV[1]
 if call('GET', key) == ARGV[2] then
 	call('DEL', key)

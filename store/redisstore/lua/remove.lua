@@ -1,8 +1,8 @@
--- Hides the tree of the root ARGV[1], or puts off the time from which it is listed as stale. Whether it may be removed is
--- for the client to say, who knows the tree as it was when this script answered ARGV[2]: if it is another one now, nothing
--- is done, and the answer is the time, what to say in ARGV[2], and the ids and rows of the tree, the root first.
--- ARGV[3] is 'hide', with the removal's key ARGV[4] and reason ARGV[5], the milliseconds for which what is left is kept, or
--- 0, in ARGV[6]; or it is 'later', with the time ARGV[4] or nothing.
+-- Hides the tree of the root ARGV[1], or postpones the time from which it is listed as stale. Whether it may be removed
+-- is for the client to say, which knows the tree as it was when this script answered ARGV[2]: if it is another one now,
+-- nothing is done, and the answer is the time, what to say in ARGV[2], and the ids and rows of the tree, the root
+-- first. ARGV[3] is 'hide', with the removal's key ARGV[4] and reason ARGV[5], the milliseconds for which what is left
+-- is kept, or 0, in ARGV[6]; or it is 'later', with the time ARGV[4] or nothing.
 local id, action, key = ARGV[1], ARGV[3], ARGV[4]
 if action == 'hide' then
 	local done = call('HGET', P .. 'z:' .. key, 'at')

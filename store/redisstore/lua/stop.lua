@@ -1,4 +1,4 @@
--- Records the stop request ARGV[3] for the run ARGV[2] of the session ARGV[1], and tells everybody on the channel ARGV[4].
+-- Records the stop request ARGV[3] for the run ARGV[2] of the session ARGV[1], and publishes it on the channel ARGV[4].
 local id = ARGV[1]
 local row, list = load(id)
 if not row then

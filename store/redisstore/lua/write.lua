@@ -1,12 +1,13 @@
--- Writes rows of the session ARGV[1] if it is at the version ARGV[2], or if that is empty and there is no such session. ARGV[3]
--- is the next version, ARGV[4] the tree's root, ARGV[5] the name of the attempt or nothing, ARGV[6] the bucket where alone a new
--- session may be created or nothing, ARGV[7] the next head and ARGV[8] the next base or nothing. Then come the conditions, an
--- empty argument, and the writes: each is a word and so many arguments as the word takes below. A key is without its bucket.
--- A time is two arguments: microseconds, and nothing or how long after now it is if that is earlier than the microseconds
--- and these are not 0.
+-- Writes rows of the session ARGV[1] if it is at the version ARGV[2], or if that is empty and there is no such session.
+-- ARGV[3] is the next version, ARGV[4] the tree's root, ARGV[5] the name of the attempt or nothing, ARGV[6] the bucket
+-- where alone a new session may be created or nothing, ARGV[7] the next head and ARGV[8] the next base or nothing. Then
+-- come the conditions, an empty argument, and the writes: each is a word and so many arguments as the word takes below.
+-- A key is without its bucket. A time is two arguments: microseconds, and nothing or how long after now it is if that
+-- is earlier than the microseconds and these are not 0.
 --
 -- Answers the time, a space and the end of the lease; or a list: no and the row as it is stored; or taken if there is a
--- checkpoint of that id, call and its id if a call is not as it was, and again and the row if the attempt was written before.
+-- checkpoint of that id, call and its id if a call is not as it was, and again and the row if the attempt was written
+-- before.
 local id, root, attempt, argument = ARGV[1], ARGV[4], ARGV[5], 8
 local row_key, states_key, checkpoints_key, numbers_key = P .. 's:' .. id, P .. 'f:' .. id, P .. 'c:' .. id, P .. 'n:' .. id
 local row = stored(id)
@@ -14,8 +15,8 @@ local stamp, now, first = row[9], tonumber(row[9]), tonumber(row[7]) or 0
 local version = ARGV[3]
 
 if row[1] then
-	-- A write that nothing else tells from another has the name of its attempt, in case it is sent again because its answer
-	-- was lost.
+	-- A write that nothing else identifies has the name of its attempt, in case it is sent again because its answer was
+	-- lost.
 	if attempt ~= '' and call('EXISTS', P .. 'x:' .. attempt) == 1 then
 		return { 'again', row }
 	end
