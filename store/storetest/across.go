@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// elsewhereVariable names the environment variable that has a test binary follow a log.
+// elsewhereVariable names the environment variable that makes a test binary follow a log.
 const elsewhereVariable = "CAIRN_STORETEST_ELSEWHERE"
 
 // pace is the mean time between two events of an answer as an engine streams it.
@@ -38,7 +38,7 @@ func Elsewhere(open func(place string) (store.Log, error)) {
 	os.Exit(0)
 }
 
-// followElsewhere says how many nanoseconds each event took to arrive, until its standard input ends.
+// followElsewhere prints how many nanoseconds each event took to arrive, until its standard input ends.
 func followElsewhere(open func(place string) (store.Log, error), place string) error {
 	log, err := open(place)
 	if err != nil {
@@ -89,7 +89,7 @@ func BenchFollowAcrossProcesses(b *testing.B, log store.Log, place string) {
 	arrival() // when the other process has begun
 	var times []time.Duration
 	for b.Loop() {
-		time.Sleep(pace/2 + rand.N(pace)) // whatever polls is met at any moment
+		time.Sleep(pace/2 + rand.N(pace)) // a poller is met at any moment of its interval
 		times = append(times, arrival())
 	}
 	input.Close()

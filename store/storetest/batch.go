@@ -47,7 +47,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	first.send(1, 2, lines(1, 3)...)
 	first.send(2, 3, say("3"))
 	first.send(2, 3, say("3"))
-	first.send(1, 3, lines(1, 3)...) // has been on its way for long; nobody waits for the answer
+	first.send(1, 3, lines(1, 3)...) // has been on its way for long; its caller waits no longer
 	h.wantTexts("batches sent again", h.all("log", 0), 1, "1", "2", "3")
 
 	// Others that write in between do not matter, be they of the same session, of another one, or of none.

@@ -16,7 +16,7 @@ import (
 )
 
 // Bench measures what a session does most on the stores that open returns. Step is the commit of a step with two
-// messages and a checkpoint; it must cost the same whatever the session's history and unchanged state.
+// messages and a checkpoint; its cost must not depend on the session's history and unchanged state.
 func Bench(b *testing.B, open OpenStore) {
 	b.Run("Step", func(b *testing.B) { benchStep(b, open, 0, 0) })
 	for _, messages := range []int{10, 10_000} {
@@ -74,7 +74,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// begin makes a session with a history and a state of given sizes, in the midst of a run.
+// begin makes a session with a history and a state of given sizes, in the middle of a run.
 func (b *bench) begin(id string, messages, stateBytes int) *cairn.Session {
 	b.Helper()
 	c := beginCommit("run-of-"+id, "worker", time.Hour)

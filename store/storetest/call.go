@@ -42,7 +42,7 @@ func answers(c *cairn.PendingCall, reviewer string) store.CallWrite {
 	return w
 }
 
-// withWait adds to a commit what a session has that waits: a call, a turn that is to follow, a cached result.
+// withWait adds to a commit what a suspended session has: a call, a queued turn, a cached result.
 func withWait(c *store.Commit, id string) *store.Commit {
 	c.Calls = append(c.Calls, asks("call-of-"+id, "step-of-"+id, "ann", "bob"))
 	c.Enqueue = &store.QueuedTurn{ID: "turn-of-" + id, Messages: says("to follow")}
@@ -95,7 +95,7 @@ func callIDs(list []cairn.PendingCall) string {
 	return strings.Join(ids, " ")
 }
 
-// callFields writes a call with everything set. The owner's part is the session's, whatever the caller says.
+// callFields writes a call with everything set. The owner's part is the session's, not the caller's.
 func callFields(h *harness) {
 	h.create("root")
 	h.tree("child", "root")

@@ -232,7 +232,7 @@ func rewindRunning(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "rewind of no session")
 }
 
-// rewoundStep writes a step, takes it back, and writes it again under its old id: it has not happened before any more.
+// rewoundStep writes a step, rewinds before it, and writes it again under its old id: the store treats it as new.
 func rewoundStep(h *harness) {
 	h.create("session")
 	s := h.step(h.begin("session", "run"), "base")
@@ -285,7 +285,7 @@ func prune(h *harness) {
 	}
 }
 
-// pruneRestores prunes in the midst of chains of changes: what is kept can be read, rewound to and branched from.
+// pruneRestores prunes in the middle of chains of changes: what is kept can be read, rewound to and branched from.
 func pruneRestores(h *harness) {
 	for keep := 1; keep <= 8; keep++ {
 		id := fmt.Sprint("session-", keep)

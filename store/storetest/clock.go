@@ -17,7 +17,7 @@ var clockTests = []storeTest{
 	{name: "DueAtADeadlineFromTheCommit", run: dueAtADeadline},
 }
 
-// rowsSayTheTime reads a row in every way there is.
+// rowsSayTheTime reads a row with each method.
 func rowsSayTheTime(h *harness) {
 	last := time.Time{}
 	check := func(what string, s *cairn.Session) {
@@ -71,7 +71,7 @@ func crashedByTheRow(h *harness) {
 	}
 }
 
-// ask is what suspends the run that holds a session until one call is answered.
+// ask is the commit that suspends the run that holds a session until one call is answered.
 func ask(call string, in time.Duration) *store.Commit {
 	return &store.Commit{
 		Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, DeadlineIn: in},
@@ -104,8 +104,8 @@ func (h *harness) wantDeadline(s *cairn.Session, call string, want time.Time) {
 	}
 }
 
-// deadlineFromTheCommit has the store fill in the time, whatever it knows of the session, and keep it when the call is
-// written again.
+// deadlineFromTheCommit has the store fill in the time, no matter what it knows of the session, and keep it when the
+// call is written again.
 func deadlineFromTheCommit(h *harness) {
 	for name, version := range map[string]int64{"unguarded": 0, "guarded": 1} {
 		h.create(name)

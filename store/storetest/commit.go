@@ -341,7 +341,7 @@ func everythingAtOnce(h *harness) {
 	}
 }
 
-// everythingBut is a commit that would change whatever a commit can, for tests in which it must not.
+// everythingBut is a commit that would change all that a commit can, for tests in which it must not.
 func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
 	user := "somebody else"
 	c := h.stepCommit(s, "must not be written")
@@ -356,7 +356,7 @@ func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
 	return c
 }
 
-// running makes a session in the midst of a run: a message, a step with state and all that waits, something staged.
+// running makes a session in the middle of a run: a message, a step with state and all that waits, something staged.
 func (h *harness) running(id string) *cairn.Session {
 	h.Helper()
 	h.createWith(id, `{"n":0}`)

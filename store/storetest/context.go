@@ -19,7 +19,7 @@ var contextTests = []storeTest{
 	{name: "Closed", run: closed},
 }
 
-// storeCall is one call of a method of a store, with arguments that would succeed on a session in the midst of a run.
+// storeCall is one call of a method of a store, with arguments that would succeed on a session in the middle of a run.
 type storeCall struct {
 	name string
 	// creates says that the call does not need the session to exist.

@@ -120,8 +120,8 @@ func (s *documentStore) Commit(ctx context.Context, id string, c *store.Commit) 
 }
 
 // answerCalls finds the calls that a commit writes, and the versions of the keys of those that are new. The id of a
-// call belongs to the session that was the first to ask for it, whatever came of that, for as long as there is that
-// session.
+// call belongs to the session that was the first to ask for it, whatever the outcome, for as long as that session
+// exists.
 func (s *documentStore) answerCalls(ctx context.Context, doc *backend.Document, n plan.Needs, seen *plan.Seen, keys map[string]int64) error {
 	seen.Calls = map[string]plan.CallSeen{}
 	for _, id := range n.Calls {

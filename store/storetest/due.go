@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// dueTests are about who is asked to see to what.
+// dueTests are about which sessions the workers of which agents find due.
 var dueTests = []storeTest{
 	{name: "ByAgent", run: dueByAgent},
 	{name: "ByTheRootsAgent", run: dueByTheRootsAgent},
@@ -121,7 +121,7 @@ func dueByTheRootsAgent(h *harness) {
 	}
 }
 
-// dueBehindOthers has much that nobody sees to, due for longer than the one session that is asked for.
+// dueBehindOthers has many sessions without a worker, due for longer than the one session that is asked for.
 func dueBehindOthers(h *harness) {
 	for i := range 40 {
 		h.waiting(fmt.Sprintf("theirs %02d", i), "theirs", "", dueKindsThereAre[i%len(dueKindsThereAre)])

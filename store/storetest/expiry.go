@@ -19,7 +19,7 @@ var expiryTests = []storeTest{
 	{name: "GoneAtItsTime", run: oneHandle(goneAtItsTime)},
 	{name: "TwoHandles/GoneAtItsTime", run: twoHandles(goneAtItsTime), needs: needsSecond},
 	{name: "ListsLeaveItOut", run: expiredInLists},
-	{name: "HolderGoesOn", run: holderGoesOn},
+	{name: "HolderGoesOn", run: holderContinues},
 	{name: "NotBeforeItsTime", run: notExpired},
 	{name: "HeldByTheTree", run: heldByTree},
 	{name: "ActivityKeeps", run: activityKeeps},
@@ -71,7 +71,7 @@ func (h *harness) expire(id string) (*store.Removed, error) {
 	return h.sweeper().Remove(h.Context(), id, store.Expired)
 }
 
-// wantNotExpired checks that a root does not expire and that it is not stale for having been looked at.
+// wantNotExpired checks that a root does not expire and that a look at it does not make it stale.
 func (h *harness) wantNotExpired(root, why string) {
 	h.Helper()
 	h.unchanged(root, "an expiry before its time", func() {
@@ -143,7 +143,7 @@ func stalePages(h *harness) {
 	if err != nil || len(page.Items) != 5 || page.Next != "" {
 		h.Fatalf("a page of all of them: %+v, %v", page, err)
 	}
-	// What a page's reader removes makes nobody else be left out.
+	// What a page's reader removes does not drop other sessions from the next pages.
 	var got []string
 	for cursor, more := "", true; more; more = cursor != "" {
 		page, err := h.sweeper().Stale(h.Context(), store.PageQuery{Cursor: cursor, Limit: 2})
@@ -174,7 +174,7 @@ func staleByContext(h *harness) {
 	}
 	for _, id := range []string{"session", "other"} {
 		set(id, future)
-		same(h.T, "stale after its time was put off", h.stale(), []string(nil))
+		same(h.T, "stale after its time was postponed", h.stale(), []string(nil))
 		set(id, time.Time{})
 		same(h.T, "stale after its time was taken back", h.stale(), []string(nil))
 		h.wantNotExpired(id, "its time was taken back")
@@ -257,7 +257,7 @@ func heldByTree(h *harness) {
 			h.must(err)
 			s = h.load(s.ID)
 			for _, each := range []string{id["root"], id["child"]} {
-				h.load(each) // which looks, and puts the time off
+				h.load(each) // which looks, and postpones the time
 			}
 			h.wantNotExpired(id["root"], why+": the "+holder)
 			// When the hold is over, the time that has come counts.
@@ -297,8 +297,8 @@ func activityKeeps(h *harness) {
 	}
 }
 
-// goneAtItsTime lets time pass and nothing else: whatever is asked of a session that has expired, the first answer says
-// so.
+// goneAtItsTime lets time pass and nothing else: for each request about a session that has expired, the first answer
+// says so.
 func goneAtItsTime(h *harness, hs handles) {
 	for i, call := range h.storeCalls("") {
 		if call.creates || slices.Contains([]string{"Remove", "Restore"}, call.name) {
@@ -327,7 +327,7 @@ func goneAtItsTime(h *harness, hs handles) {
 			h.wantRemoved(failureOf(store.Load(h.Context(), h.st, root)), &r, "load of the root")
 		}
 	}
-	// Nor does anything begin anew under it.
+	// Nothing begins anew under it either.
 	h.lasting("session", time.Hour, past)
 	begin := beginCommit("run", "worker", time.Hour)
 	begin.Create = &cairn.Session{ID: "session", Agent: agentName}
@@ -339,7 +339,7 @@ func goneAtItsTime(h *harness, hs handles) {
 	h.wantError(err, cairn.ErrExpired, "a branch to a session whose time was over")
 }
 
-// expiredInLists has trees that expired, and others, in every list: nobody has swept.
+// expiredInLists has trees that expired, and others, in every list: no sweep has run.
 func expiredInLists(h *harness) {
 	over := func(root string) {
 		_, err := store.SetContext(h.Context(), h.st, root, store.ContextChange{ExpiresAt: &past})
@@ -382,8 +382,8 @@ func expiredInLists(h *harness) {
 	}
 }
 
-// holderGoesOn lets the time of a session pass while its lease is good: its holder does not notice.
-func holderGoesOn(h *harness) {
+// holderContinues lets the time of a session pass while its lease is good: its holder does not notice.
+func holderContinues(h *harness) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")
 	s := h.begin("root", "run")
@@ -404,7 +404,7 @@ func holderGoesOn(h *harness) {
 }
 
 // looksAndCommits looks at a tree again and again, which has not expired, while its sessions are committed to and the
-// root is given another time: nothing is lost and nobody waits for ever.
+// root is given another time: nothing is lost and no writer waits for ever.
 func looksAndCommits(h *harness, hs handles) {
 	h.lasting("root", time.Hour, time.Time{})
 	h.tree("child", "root")

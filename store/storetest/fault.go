@@ -19,11 +19,11 @@ var faultTests = []storeTest{
 	{name: "Delete", run: faultyDelete, needs: needsFault},
 }
 
-// mostWrites bounds the internal writes of one call, so that a Fault that always fires is found out.
+// mostWrites bounds the internal writes of one call, so that a Fault that always fires is detected.
 const mostWrites = 1000
 
 // eachFault prepares a session and calls write with the first internal write failing, then another session with the
-// second failing, and so on until none fails. A call that fails must change nothing and say ErrUnavailable; the same
+// second failing, and so on until none fails. A call that fails must change nothing and return ErrUnavailable; the same
 // call must then succeed.
 func (h *harness) eachFault(what string, prepare func(id string), write func(id string) error) {
 	h.Helper()
@@ -74,8 +74,8 @@ func faultyCreation(h *harness) {
 	})
 }
 
-// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that comes
-// and one that goes, results that are cached and dropped.
+// faultyCalls suspends a session with everything that waits: calls that are new, changed and closed, a turn that is
+// queued and one that leaves the queue, results that are cached and dropped.
 func faultyCalls(h *harness) {
 	h.eachFault("commit with calls", func(id string) {
 		h.running(id)

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// fenced holds a log that is a Fencer to it; one that is not has nothing to show here.
+// fenced checks a log that is a Fencer; other logs have nothing to check here.
 func fenced(h *logHarness, ls logs) {
 	holder, ok := ls.of(0).(store.Fencer)
 	if !ok {
@@ -40,7 +40,7 @@ func fenced(h *logHarness, ls logs) {
 	refused("an old token", err)
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1))
 	refused("an old token without events", err)
-	// Other sessions of the tree, other logs, and writers without a lease are not concerned.
+	// Other sessions of the tree, other logs, and writers without a lease are not affected.
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("child", 1), say("4"))
 	h.must(err)
 	_, err = zombie.AppendFenced(h.Context(), "another log", store.AnySequence, holds("session", 1), say("1"))

@@ -143,7 +143,7 @@ func followTrimmed(h *logHarness) {
 	h.wantTexts("events that are left", got, 5, "5", "6", "7", "8", "9", "10")
 }
 
-// followTrimmedMeanwhile trims what a reader that stands still has not read yet: it may still be given it, or be told,
+// followTrimmedMeanwhile trims what a reader that stands still has not read yet: it may still get that, or an error,
 // but there is never a gap.
 func followTrimmedMeanwhile(h *logHarness) {
 	h.append("log", lines(1, 101)...)

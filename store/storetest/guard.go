@@ -210,7 +210,7 @@ func sameBegin(h *harness) {
 		h.Fatalf("%d runs, want 2", len(runs))
 	}
 
-	// Also if it names the token of the holder before, as long as nobody else holds the session.
+	// Also if it names the token of the holder before, as long as the session has no other holder.
 	s = h.end(h.load("session"))
 	c = beginCommit("run after that", "worker", time.Hour)
 	c.Guard.Token = s.Lease.Token
@@ -231,7 +231,7 @@ func sameBegin(h *harness) {
 	h.again("created", first, "the same creating begin again")
 }
 
-// sameLastStep repeats the commit that ends the run and gives up the lease.
+// sameLastStep repeats the commit that ends the run and releases the lease.
 func sameLastStep(h *harness) {
 	s := h.running("session")
 	c := h.stepCommit(s, "last words")

@@ -15,7 +15,7 @@ import (
 
 const (
 	agentName = "support"
-	// patience is how long a test waits for something that must happen, however slow the machine.
+	// patience is how long a test waits for something that must happen, even on a slow machine.
 	patience = 30 * time.Second
 	// brief is the time of a lease that must lapse in a test.
 	brief = time.Millisecond

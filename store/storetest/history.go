@@ -58,7 +58,7 @@ func randomHistory(h *harness, stream uint64) {
 		{"rewind", 4, g.rewinds}, {"branch", 3, g.branches}, {"prune", 3, g.prunes}, {"repeat", 3, g.repeats}, {"stale", 3, g.isStale},
 		{"bad", 2, g.isBad}, {"delete", 1, g.deletes}, {"remove", 2, g.removes}, {"purge", 1, g.purges}, {"restore", 1, g.restores},
 		{"create", 2, g.creates},
-		{"take back", 4, g.takesBack}, {"ask", 6, g.asks}, {"answer", 6, g.answers}, {"queue", 4, g.queues},
+		{"rewind run", 4, g.rewindsRun}, {"ask", 6, g.asks}, {"answer", 6, g.answers}, {"queue", 4, g.queues},
 	}
 	total := 0
 	for _, v := range verbs {
@@ -129,7 +129,7 @@ func (g *historian) someMessages(most int) []cairn.Message {
 	return says(texts...)
 }
 
-// someChange is nil at times, else a few random operations, with a keyframe where it is due or chance will have it.
+// someChange is nil at times, else a few random operations, with a keyframe where it is due or at random.
 func (g *historian) someChange(m *modelSession) *store.StateChange {
 	g.Helper()
 	var list []cairn.Op

@@ -15,11 +15,11 @@ import (
 var importTests = []storeTest{
 	{name: "Everything", run: importsEverything},
 	{name: "InPages", run: importsInPages},
-	{name: "SuspendedGoesOn", run: importGoesOn},
+	{name: "SuspendedGoesOn", run: importContinues},
 	{name: "CrashedIsTakenOver", run: importTakenOver},
 	{name: "RewindToEachCheckpoint", run: importRewinds},
 	{name: "BranchFromEachCheckpoint", run: importBranches},
-	{name: "RunsAreTakenBack", run: importTakesBack},
+	{name: "RunsAreTakenBack", run: importRewindsRun},
 	{name: "EventsFromEachSequence", run: importedEvents},
 	{name: "TrimmedLog", run: importTrimmed},
 	{name: "Expiry", run: importExpires, needs: func(o *Options) bool { return o.sweeps }},
@@ -201,8 +201,8 @@ func importsInPages(h *harness) {
 	same(h.T, "the copy", to.whole("root", []string{"root"}), h.whole("root", []string{"root"}))
 }
 
-// importGoesOn answers a call of a copy and resumes its run, as a person and a worker would.
-func importGoesOn(h *harness) {
+// importContinues answers a call of a copy and resumes its run, as a person and a worker would.
+func importContinues(h *harness) {
 	h.grown("root")
 	to := h.other()
 	to.imports(h, "root")
@@ -286,8 +286,8 @@ func importBranches(h *harness) {
 	to.wantState("root", "", string(h.state("root", "")))
 }
 
-// importTakesBack takes the latest run of a copy back.
-func importTakesBack(h *harness) {
+// importRewindsRun rewinds the latest run of a copy.
+func importRewindsRun(h *harness) {
 	h.threeSteps("root")
 	h.tries("root", "tried")
 	to := h.other()
@@ -520,14 +520,14 @@ func importSeen(h *harness) {
 	second := h.on(h.opts.Second(h.T, to.st))
 	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
-	heard := make(chan error, 1)
+	followed := make(chan error, 1)
 	go func() {
 		_, err := take(second.importer().EventLog().Follow(ctx, h.log("root"), 3), 8)
-		heard <- err
+		followed <- err
 	}()
 	to.imports(h, "root")
 	same(h.T, "the copy through a second handle", second.whole("root", ids), h.whole("root", ids))
-	if err := <-heard; err != nil && !errors.Is(err, cairn.ErrTrimmed) {
+	if err := <-followed; err != nil && !errors.Is(err, cairn.ErrTrimmed) {
 		h.Fatal(err)
 	}
 }

@@ -211,7 +211,8 @@ func inboxFollowsWrites(h *harness) {
 	}
 }
 
-// inboxFineDeadlines asks for deadlines between two microseconds: whatever a store keeps of one, its lists fit that.
+// inboxFineDeadlines asks for deadlines between two microseconds: whichever precision a store keeps, its lists fit
+// that.
 func inboxFineDeadlines(h *harness) {
 	h.create("session")
 	w := asks("call", "step")

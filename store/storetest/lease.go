@@ -180,7 +180,7 @@ func dueHoweverItEnds(h *harness) {
 	for _, test := range []struct {
 		name    string
 		end     func(*cairn.Session)
-		crashed bool // the run is under way, and nobody drives it
+		crashed bool // the run is under way, and no process drives it
 		due     store.DueKind
 	}{
 		{"released", released(nil), true, store.DueCrashed},
@@ -248,7 +248,7 @@ func dueHoweverItEnds(h *harness) {
 			continue
 		}
 		_, err := h.st.Commit(h.Context(), test.name, beginCommit("next", "worker", time.Hour))
-		h.wantConflict(err, cairn.ErrAlreadyRunning, test.name+": a run beside the one that is under way")
+		h.wantConflict(err, cairn.ErrAlreadyRunning, test.name+": a second run while one is under way")
 		h.must(h.st.RequestStop(h.Context(), test.name, cairn.Stop{RunID: s.RunID, Kind: cairn.StopInterrupt}))
 		takeover := takeoverCommit(s, "worker")
 		takeover.Guard.Lapsed = true

@@ -330,7 +330,7 @@ func oversized(h *logHarness) {
 		wantError(h.T, err, cairn.ErrTooLarge, "event with oversized "+name)
 		h.wantBounds("log", 1, 1)
 	}
-	const rest = 512 // what an event needs beside its text
+	const rest = 512 // what an event needs in addition to its text
 	big := strings.Repeat("x", limit-rest)
 	if last := h.append("log", say(big)); last != 2 {
 		h.Fatalf("the next event has sequence %d, want 2", last)
@@ -423,7 +423,7 @@ func drop(h *logHarness) {
 	h.wantTexts("events of another log", h.all("other", 0), 1, "other")
 }
 
-// wantDropped checks that a log is gone for everybody who knew it, and cannot be begun anew.
+// wantDropped checks that a log is gone for all that knew it, and cannot be begun anew.
 func (h *logHarness) wantDropped(log string) {
 	h.Helper()
 	for _, expect := range []int64{store.AnySequence, 0, 1, 5} {

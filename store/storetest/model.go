@@ -127,7 +127,7 @@ func (m *modelSession) apply(c *store.Commit) error {
 	return nil
 }
 
-// waits does to what waits what a store does with c.
+// waits applies c to the calls and the queue, as a store does.
 func (m *modelSession) waits(c *store.Commit) {
 	if c.Suspend != nil {
 		m.row.SuspendedStep, m.row.OpenCalls, m.row.NextDeadline = c.Suspend.StepID, c.Suspend.OpenCalls, c.Suspend.NextDeadline

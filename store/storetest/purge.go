@@ -108,7 +108,7 @@ func purgeRace(h *harness, hs handles) {
 		if err == nil {
 			won++
 		} else {
-			h.wantError(err, cairn.ErrNotFound, "purge by somebody slower")
+			h.wantError(err, cairn.ErrNotFound, "purge by a slower process")
 		}
 	}
 	sum := 0

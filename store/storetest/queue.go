@@ -174,7 +174,7 @@ func queueOfNobody(h *harness) {
 	h.wantError(err, cairn.ErrNotFound, "queue of no session")
 }
 
-// takeRace lets writers take the same turn: it is one's.
+// takeRace lets writers take the same turn: one of them gets it.
 func takeRace(h *harness, hs handles) {
 	h.create("session")
 	for n := range h.rounds(100) {

@@ -325,7 +325,7 @@ func recordExpires(h *harness) {
 	}
 }
 
-// recordRenewed is a heartbeat: each write sets the time to live anew, and one without takes it away.
+// recordRenewed is a heartbeat: each write sets the time to live anew, and one without removes it.
 func recordRenewed(h *harness) {
 	r := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: time.Minute})
 	next := h.putRecord(store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`1`), TTL: 2 * time.Minute, Seen: r.Version})

@@ -367,7 +367,7 @@ func removeDue(h *harness) {
 	}
 }
 
-// removeLog removes, restores and removes a tree: its log and what that knows of fencing tokens stay all the while.
+// removeLog removes, restores and removes a tree: its log and what that knows of fencing tokens stay throughout.
 func removeLog(h *harness) {
 	h.create("session")
 	h.tree("child", "session")

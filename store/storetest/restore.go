@@ -11,7 +11,7 @@ import (
 
 var restoreTests = []storeTest{
 	{name: "BringsTheTreeBack", run: restore},
-	{name: "NothingIsDoneTwice", run: restoreGoesOn},
+	{name: "NothingIsDoneTwice", run: restoreContinues},
 	{name: "Due", run: restoreDue},
 	{name: "Expired", run: restoreExpired},
 	{name: "Errors", run: restoreErrors},
@@ -63,8 +63,8 @@ func restore(h *harness) {
 	}
 }
 
-// restoreGoesOn continues a restored session: it has its runs and steps, and tokens and numbers continue.
-func restoreGoesOn(h *harness) {
+// restoreContinues continues a restored session: it has its runs and steps, and tokens and numbers continue.
+func restoreContinues(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")
 	c := h.stepCommit(s, "reply")
@@ -177,7 +177,7 @@ func restoreRace(h *harness, hs handles) {
 	}
 }
 
-// faultyRestore lets each internal write of a restoration fail: the tree is removed still, or it is there.
+// faultyRestore lets each internal write of a restoration fail: the tree is either still removed or restored.
 func faultyRestore(h *harness) {
 	for n := 1; n <= mostWrites; n++ {
 		id := h.newID("session")

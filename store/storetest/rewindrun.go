@@ -28,7 +28,7 @@ func (h *harness) tries(id, runID string) *cairn.Session {
 	return h.end(s)
 }
 
-// rewindRun takes a second run back that began after a change from outside: everything is as it was then, but for the
+// rewindRun rewinds a second run that began after a change from outside: everything is as it was then, but for the
 // records of the runs and what is not part of a session's past.
 func rewindRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
@@ -66,7 +66,7 @@ func rewindRun(h *harness) {
 	}
 }
 
-// rewindFirstRun takes the first run back: no checkpoint is left, but what the session had before is.
+// rewindFirstRun rewinds the first run: no checkpoint is left, but what the session had before is.
 func rewindFirstRun(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	h.commit("session", &store.Commit{Messages: says("before")})
@@ -92,7 +92,7 @@ func rewindFirstRun(h *harness) {
 	h.wantState("empty", "", `{"list":["next run","next run"]}`)
 }
 
-// rewindAndStart takes a run back and begins the next one in the same commit, as a retry does, and does that again.
+// rewindAndStart rewinds a run and begins the next one in the same commit, as a retry does, and does that again.
 func rewindAndStart(h *harness) {
 	h.create("session")
 	h.tries("session", "run-1")
@@ -117,7 +117,7 @@ func rewindAndStart(h *harness) {
 	h.again("session", retry, "a retry again when the session is idle again")
 }
 
-// rewindRunRepeatedly rolls back a step that is then written again under its old id, and the same run twice.
+// rewindRunRepeatedly rewinds a step that is then written again under its old id, and the same run twice.
 func rewindRunRepeatedly(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run-1")
@@ -135,7 +135,7 @@ func rewindRunRepeatedly(h *harness) {
 	}
 }
 
-// runBefore checks that a run's record keeps where the run began, whatever ends it.
+// runBefore checks that a run's record keeps where the run began, however it ends.
 func runBefore(h *harness) {
 	h.createWith("session", `{"n":0}`)
 	want := map[string]cairn.RunOrigin{}
@@ -215,7 +215,7 @@ func rewindRunRefusals(h *harness) {
 
 func rewindRunOfNobody(h *harness) {
 	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Create: &cairn.Session{Agent: agentName}, Messages: says("one"), RewindRun: "run"})
-	h.wantError(err, cairn.ErrNotFound, "creation with a run to take back")
+	h.wantError(err, cairn.ErrNotFound, "creation with a run to rewind")
 	if there, err := store.Exists(h.Context(), h.st, "session"); err != nil || there {
 		h.Fatalf("the session exists after its creation failed: %v, %v", there, err)
 	}

@@ -82,7 +82,7 @@ func endRun(h *harness) {
 	same(h.T, "run", got, &want)
 	same(h.T, "run in the list", h.runs("session"), []cairn.Run{want})
 	if s.RunID != "run" || s.Turn != 1 {
-		h.Fatalf("the row forgot its last run: %+v", s)
+		h.Fatalf("the row lost its last run: %+v", s)
 	}
 }
 

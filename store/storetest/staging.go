@@ -94,7 +94,7 @@ func dropStaged(h *harness) {
 	h.wantStaged("session", "", piece("step-1", "a", `3`))
 }
 
-// stageLeavesRow: a piece must not make the next step of the one who staged it stale.
+// stageLeavesRow: a piece must not make the next step of the writer that staged it stale.
 func stageLeavesRow(h *harness) {
 	h.create("session")
 	s := h.begin("session", "run")

@@ -119,7 +119,7 @@ func stopDropped(h *harness) {
 	h.wantStop(s, nil)
 }
 
-// stopNotInherited starts the next run in the commit that ends the last, and once more without ending it.
+// stopNotInherited starts the next run in the commit that ends the last, and again without ending it.
 func stopNotInherited(h *harness) {
 	h.create("session")
 	h.begin("session", "run-1")
@@ -142,7 +142,7 @@ func stopNotInherited(h *harness) {
 
 func stopSurvivesTakeover(h *harness) {
 	dead := h.crash("session", "run")
-	stop := interrupt("run", "before anybody took over")
+	stop := interrupt("run", "before a takeover")
 	h.requestStop("session", stop)
 	s := h.commit("session", takeoverCommit(dead, "worker"))
 	h.wantStop(s, &stop)

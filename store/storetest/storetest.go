@@ -29,7 +29,7 @@ type Options struct {
 	// Second opens another handle on the data of a store, as another process would. The first one stays open.
 	Second func(tb testing.TB, st store.Store) store.Store
 	// Fault makes the n-th internal write from now on fail, n from 1, as a full disk or a lost connection would. The
-	// function it returns takes that back and reports whether a write has failed.
+	// function it returns ends that and reports whether a write has failed.
 	Fault func(tb testing.TB, st store.Store, n int) (disarm func() (failed bool))
 	// Seed of the random histories; 0 means a new one each time. A failure reports its seed.
 	Seed uint64
@@ -59,7 +59,7 @@ type LogOptions struct {
 // Run runs the suite on the stores that open returns, one for each test, several at a time.
 func Run(t *testing.T, open OpenStore, opts *Options) { run(t, open, opts, chapters) }
 
-// RunRecords runs the chapter about records alone, on stores that are RecordProviders.
+// RunRecords runs only the chapter about records, on stores that are RecordProviders.
 func RunRecords(t *testing.T, open OpenStore, opts *Options) {
 	if _, ok := open(t).(store.RecordProvider); !ok {
 		t.Fatal("the store keeps no records")

@@ -47,7 +47,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	}
 	h.wantUnswept(ls.of(1), 0, a, b, c)
 	h.wantUnswept(ls.of(0), time.Hour)
-	h.append(a, say("later")) // is due for as long as before
+	h.append(a, say("later")) // stays due since the same time
 	h.wantUnswept(ls.of(0), 0, a, b, c)
 
 	swept(0, a, 4, time.Hour)
@@ -76,7 +76,7 @@ func sweptLogs(h *logHarness, ls logs) {
 	wantError(h.T, err, cairn.ErrInvalid, "a cursor of another list")
 }
 
-// sweptWhileGrowing sweeps a log while others append to it: whatever is in it that no sweep has seen makes it due.
+// sweptWhileGrowing sweeps a log while others append to it: any event that no sweep has seen makes it due.
 func sweptWhileGrowing(h *logHarness, ls logs) {
 	for round := range h.rounds(50) {
 		log := fmt.Sprint("log-", round)

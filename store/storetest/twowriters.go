@@ -68,8 +68,8 @@ func createRace(h *harness, hs handles) {
 	}
 }
 
-// staleRace has writers commit under the version they read until a thousand commits were made: each version is one
-// commit's, and the transcript holds exactly the winners' messages in the order of their versions.
+// staleRace has writers commit under the version they read until a thousand commits were made: each version belongs to
+// one commit, and the transcript holds exactly the winners' messages in the order of their versions.
 func staleRace(h *harness, hs handles) {
 	first := h.create("contested")
 	total := int64(h.rounds(1000))

@@ -39,7 +39,7 @@ func suspendRow(h *harness) {
 	same(h.T, "row with a deadline between two microseconds", h.load("session"), s)
 }
 
-// park makes a session that waits, or could.
+// park makes a session that waits, or may wait.
 func (h *harness) park(id string, status cairn.SessionStatus, wait store.Suspend, turns ...string) *cairn.Session {
 	h.Helper()
 	h.create(id)
@@ -133,7 +133,7 @@ func dueKindsInOrder(h *harness) {
 	}
 }
 
-// dueSince writes to sessions that are due: that makes them wait no shorter.
+// dueSince writes to sessions that are due: the time since when they are due stays.
 func dueSince(h *harness) {
 	wantSince := func(id string, want time.Time) {
 		h.Helper()

@@ -7,10 +7,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// The moves of a random history that wait, and the one that takes a run back.
+// The moves of a random history that concern pending calls and the queue, and the one that rewinds a run.
 
-// takesBack takes the latest run of a session back, or is refused because the session was rewound or pruned since.
-func (g *historian) takesBack(m *modelSession) bool {
+// rewindsRun rewinds the latest run of a session, or is refused because the session was rewound or pruned since.
+func (g *historian) rewindsRun(m *modelSession) bool {
 	if g.active(m) || len(m.runs) == 0 {
 		return false
 	}
