@@ -60,11 +60,10 @@ func (a *adkSystem) stored(ctx context.Context) (int64, error) { return a.databa
 
 func (a *adkSystem) close() error { return a.connections.Close() }
 
-// templateEvents is how many events of a template are appended; more are copies of them, since to append ten thousand
-// takes longer than all that is measured.
+// templateEvents is how many events of a template are appended; more are copies of them, because to append ten thousand
+// takes longer than the whole measurement.
 const templateEvents = 2 + 2*variants
 
-// The copies differ from their originals in what has to differ.
 const (
 	sqlRepeatEvents = `
 		INSERT INTO events

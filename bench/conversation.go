@@ -25,7 +25,7 @@ const toolName = "look_up_order"
 // one message that it has seen in the last.
 const variants = 64
 
-// message is an entry of the conversation as any system can keep it.
+// message is an entry of the conversation in a form that every system can store.
 type message struct {
 	Role   cairn.Role `json:"role"`
 	Text   string     `json:"text,omitempty"`
@@ -48,7 +48,7 @@ type exchange struct {
 	Value  string `json:"value"`
 }
 
-// conversation is what every system is given to write. Its steps count from 0.
+// conversation is what every system writes. Its steps count from 0.
 type conversation struct {
 	Question  string            `json:"question"`
 	Answer    string            `json:"answer"`

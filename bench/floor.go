@@ -174,7 +174,7 @@ func (s *redisFloorSession) read(ctx context.Context) (out transcript, err error
 	return out, json.Unmarshal(raw, &out.State)
 }
 
-// keyOf is by what a checkpoint or a step is found on PostgreSQL.
+// keyOf returns the key that a checkpoint or a step is looked up by on PostgreSQL.
 func keyOf(id string) int64 {
 	sum := sha256.Sum256([]byte(id))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -137,7 +137,8 @@ func tick(v float64) string {
 	return strings.TrimRight(fmt.Sprintf("%.6f", v), "0")
 }
 
-// placeLabels returns how high each line's name stands: where the line ends, or a little off where another name is.
+// placeLabels returns how high each line's name stands: where the line ends, or a little off where it would cover
+// another name.
 func placeLabels(lines []series, ys axis) []float64 {
 	out, order := make([]float64, len(lines)), make([]int, len(lines))
 	for i, s := range lines {

@@ -41,7 +41,7 @@ func newDatabase(ctx context.Context, s *testenv.PostgresServer, name string, wr
 	return &postgresDatabase{url: at.String(), dir: s.Dir, name: name, pool: pool}, err
 }
 
-// stored returns the bytes of the tables, with their indexes and without room for what is dead.
+// stored returns the bytes of the tables, with their indexes and without the space of dead rows.
 func (d *postgresDatabase) stored(ctx context.Context) (sum int64, err error) {
 	rows, err := d.pool.Query(ctx, `SELECT format('%I.%I', schemaname, relname) FROM pg_stat_user_tables`)
 	if err != nil {

@@ -33,7 +33,7 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Parse(reportText))
 
-// setting is where and with what something was measured.
+// setting is the machine and the versions of a measurement.
 type setting struct {
 	Date, Machine                     string
 	Args                              string // of the command
@@ -102,7 +102,7 @@ func drawing(list []contender, r *results) string {
 	return plot("What a step costs, by the length of the session's history", "messages in the session before", yName, lines)
 }
 
-// setting finds out where this is.
+// setting reads the machine and the versions.
 func (a *arena) setting(ctx context.Context) (setting, error) {
 	s := setting{Date: time.Now().UTC().Format("2006-01-02"), Machine: machine(), Args: strings.Join(os.Args[1:], " "), Versions: map[string]string{"Go": runtime.Version()}}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -30,7 +30,7 @@ type trpcSession struct {
 // everyEvent is a limit that no session here reaches, since the other systems read all of their history.
 const everyEvent = 1_000_000
 
-// newTRPC turns off the looks at an older layout, of which there is nothing here.
+// newTRPC turns off the look-ups in an older layout, which has nothing here.
 func newTRPC(c *conversation, db *redisDatabase, writers int) (*trpcSystem, error) {
 	service, err := trpcredis.NewService(trpcredis.WithRedisClientURL(fmt.Sprintf("%s&pool_size=%d", db.url, writers)),
 		trpcredis.WithSessionEventLimit(everyEvent), trpcredis.WithCompatMode(trpcredis.CompatModeNone))

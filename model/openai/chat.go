@@ -44,8 +44,8 @@ func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "o
 // Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
 // a ctx that has ended: then the error wraps ctx.Err().
 //
-// Two limits of the protocol show: a stop sequence that was met reads as FinishReasonEnd, and a file that is no image
-// can be sent by its bytes only.
+// Two limits of the protocol are visible: a stop sequence that was met is reported as FinishReasonEnd, and a file that
+// is no image can be sent by its bytes only.
 func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		emit := func(c cairn.Chunk) bool { return yield(c, nil) }
@@ -55,7 +55,7 @@ func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[ca
 	}
 }
 
-// errStopped says that the reader wants no more chunks.
+// errStopped reports that the reader wants no more chunks.
 var errStopped = errors.New("stopped")
 
 func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(cairn.Chunk) bool) error {
@@ -87,7 +87,7 @@ func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(ca
 	return r.finish()
 }
 
-// interrupted finds out whether err is but the consequence of a call that was cancelled from this side.
+// interrupted reports whether err only follows from a call that was cancelled on this side.
 func (m *ChatModel) interrupted(ctx, call context.Context, err error) error {
 	switch {
 	case errors.Is(err, errStopped):
@@ -123,7 +123,7 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 
 // mediaType returns an answer's content type without its parameters.
 func mediaType(res *http.Response) string {
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // a malformed one is as good as none
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // a malformed one counts as none
 	return media
 }
 

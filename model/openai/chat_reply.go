@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// reply makes chunks out of the events of one streamed chat completion.
+// reply turns the events of one streamed chat completion into chunks.
 type reply struct {
 	failures failures
 	origin   json.RawMessage // the provider data of reasoning_content
@@ -74,8 +74,8 @@ func (r *reply) event(kind string, data []byte) error {
 	return nil
 }
 
-// decode reads a JSON object. A field of an unexpected type is as good as absent: servers differ, and a reply is worth
-// more than its details.
+// decode reads a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply is worth more
+// than its details.
 func decode(object []byte, v any) error {
 	if object[0] != '{' {
 		return errors.New("not an object")
@@ -251,7 +251,7 @@ func (r *reply) finish() error {
 	switch {
 	case r.reason == "length":
 		stop = cairn.FinishReasonLength
-	case len(r.calls) > 0: // whatever the server calls it
+	case len(r.calls) > 0: // independently of the server's finish reason
 		stop = cairn.FinishReasonTools
 	}
 	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop})

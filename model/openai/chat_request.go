@@ -74,7 +74,7 @@ func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
 	list := make([]chatTool, len(req.Tools))
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema := t.Schema // goes out in its own order: models read its properties so
+		schema := t.Schema // goes out in its own order: models read the properties in it
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
@@ -203,8 +203,8 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 	return contentPart{Type: "file", File: &fileData{Filename: name, FileData: f.DataURL()}}, nil
 }
 
-// assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back while its turn goes
-// on, to the server that gave it.
+// assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back during its turn, to
+// the server that gave it.
 func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	a := &chatMessage{Role: "assistant"}
 	var text, reasoning strings.Builder
@@ -230,7 +230,7 @@ func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	return a
 }
 
-// gave reports whether provider data says that this server gave the reasoning, in a form it takes back.
+// gave reports whether provider data says that this server gave the reasoning, in a form that it accepts back.
 func (m *ChatModel) gave(provider json.RawMessage) bool {
 	var p provenance
 	return json.Unmarshal(provider, &p) == nil && p.Field == reasoningContent && p.Host == m.endpoint.host
@@ -239,7 +239,7 @@ func (m *ChatModel) gave(provider json.RawMessage) bool {
 func toolUse(u *cairn.ToolUse) messageToolCall {
 	arguments := string(u.Input)
 	if !strings.HasPrefix(strings.TrimSpace(arguments), "{") {
-		// Some servers parse the arguments of the history and fail for good on what is no object.
+		// Some servers parse the arguments of the history and fail permanently if they are no object.
 		wrapped, err := json.Marshal(map[string]json.RawMessage{"invalid_arguments": u.Input})
 		if err != nil {
 			wrapped = []byte("{}")

@@ -25,7 +25,7 @@ const (
 	maxRetryAfter   = 24 * time.Hour
 )
 
-// fault is what a provider says about a failure, in whichever form it says it.
+// fault is what a provider reports about a failure, in any of its forms.
 type fault struct {
 	Status  int // 0 in a stream, where there is none
 	Message string
@@ -73,7 +73,7 @@ func (f failures) transport(err error) *cairn.Error {
 
 // answer is the error that an HTTP answer other than 200 stands for. It reads the body.
 func (f failures) answer(res *http.Response) *cairn.Error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read says enough
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read is enough
 	said := parseFault(body)
 	said.Status = res.StatusCode
 	if said.Message == "" {
@@ -84,7 +84,7 @@ func (f failures) answer(res *http.Response) *cairn.Error {
 	return e
 }
 
-// fault is the error that a provider's words stand for.
+// fault is the error that a provider's report stands for.
 func (f failures) fault(said fault) *cairn.Error {
 	var notes []string
 	if said.Status != 0 {

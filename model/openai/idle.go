@@ -16,7 +16,7 @@ type idleWatch struct {
 	timer   *time.Timer
 }
 
-// watchIdle returns a context that ends with the cause errIdle when the watch, which runs already, strikes.
+// watchIdle returns a context that ends with the cause errIdle when the watch, which runs already, fires.
 func watchIdle(ctx context.Context, timeout time.Duration) (context.Context, *idleWatch, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(timeout, func() { cancel(errIdle) })

@@ -39,7 +39,7 @@ func TestMistakesInOptions(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 		if e != nil && strings.Contains(e.Message, "secret") {
-			t.Errorf("%s: the message tells a secret: %v", name, e)
+			t.Errorf("%s: the message contains a secret: %v", name, e)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := server.Requests()[0].Header.Get("X-Custom"); got != "" {
-		t.Errorf("a header that nobody here asked for was sent: %q", got)
+		t.Errorf("a header that the test did not ask for was sent: %q", got)
 	}
 	t.Setenv("OPENAI_API_KEY", "sk-wrong")
 	if _, err := ask(t.Context(), openai.Model("m", &openai.Options{APIKey: "sk-env"}), hello()); err != nil {

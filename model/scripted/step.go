@@ -95,7 +95,7 @@ func Pause(d time.Duration) Step { return Step{parts: []part{{pause: d}}} }
 // ends.
 func Gate(open <-chan struct{}) Step { return Step{parts: []part{{gate: open}}} }
 
-// Do calls f when the stream gets there: a test learns how far the reply is. Everything before it was consumed.
+// Do calls f when the stream gets there, so that a test knows how far the reply is. Everything before it was consumed.
 func Do(f func()) Step { return Step{parts: []part{{do: f}}} }
 
 // Chunk emits one chunk as it is: a file, reasoning with provider data, half a tool call, or a stream no provider
