@@ -40,7 +40,8 @@ type news struct {
 	// subscribing is held while subscriptions are changed, and guards these.
 	subscribing sync.Mutex
 	pubsub      *redis.PubSub
-	listening   sync.WaitGroup
+	unlisten    context.CancelFunc // ends deliveries
+	listening   sync.WaitGroup     // the listener and its deliveries
 }
 
 // channel is one that this process needs.
@@ -96,7 +97,9 @@ func (n *news) subscribe(name string, c *channel) {
 	if n.pubsub == nil {
 		n.pubsub = n.s.client.Subscribe(ctx)
 		messages := n.pubsub.ChannelWithSubscriptions()
-		n.listening.Go(func() { n.listen(messages) })
+		listener, cancel := context.WithCancel(context.Background())
+		n.unlisten = cancel
+		n.listening.Go(func() { n.listen(listener, messages) })
 	}
 	if c.subscribed = wanted; wanted {
 		n.pubsub.Subscribe(ctx, name)
@@ -112,17 +115,18 @@ func (n *news) close() {
 	n.subscribing.Lock()
 	defer n.subscribing.Unlock()
 	if n.pubsub != nil {
+		n.unlisten()
 		n.pubsub.Close()
 	}
 	n.listening.Wait()
 }
 
-func (n *news) listen(messages <-chan any) {
+func (n *news) listen(ctx context.Context, messages <-chan any) {
 	for m := range messages {
 		switch m := m.(type) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" { // also after a connection was lost: something may have been missed
-				n.receive(m.Channel, -1)
+				n.receive(ctx, m.Channel, -1)
 				if m.Channel == n.s.stopChannel() {
 					n.notify(store.StopNotice{})
 				}
@@ -134,14 +138,14 @@ func (n *news) listen(messages <-chan any) {
 			}
 			last, origin, _ := strings.Cut(m.Payload, " ")
 			if sequence, err := strconv.ParseInt(last, 10, 64); err == nil && origin != n.origin {
-				n.receive(m.Channel, sequence)
+				n.receive(ctx, m.Channel, sequence)
 			}
 		}
 	}
 }
 
 // receive notes the last sequence of a log; -1 means that it is unknown.
-func (n *news) receive(name string, last int64) {
+func (n *news) receive(ctx context.Context, name string, last int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.channels[name]
@@ -156,13 +160,13 @@ func (n *news) receive(name string, last int64) {
 	c.last = max(c.last, last)
 	if !c.reading {
 		c.reading = true
-		go n.deliver(c)
+		n.listening.Go(func() { n.deliver(ctx, c) })
 	}
 }
 
 // deliver publishes to a log's followers the events that they do not have.
-func (n *news) deliver(c *channel) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (n *news) deliver(ctx context.Context, c *channel) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		n.mu.Lock()
