@@ -23,7 +23,7 @@ const (
 	BusyEnqueue
 	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
 	BusyInterrupt
-	// BusyRollback stops the run, takes back what it did to the session's messages and state, and begins the turn. What its
+	// BusyRollback stops the run, undoes what it did to the session's messages and state, and begins the turn. What its
 	// tools did to the world stays, and so does the record of the run. A run that came to its end in time is kept.
 	BusyRollback
 )
@@ -125,7 +125,8 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
 		return nil
 	}
-	// Afterwards nobody knows how many messages there were, should the process that drove the run not have told yet.
+	// Afterwards nobody knows how many messages there were, should the process that drove the run not have published it
+	// yet.
 	if err := e.runs.Reconcile(ctx, row, runID); err != nil {
 		return err
 	}

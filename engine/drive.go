@@ -63,7 +63,7 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	return r
 }
 
-// loop drives a run to its end, or lets go of it. It ends ctx.
+// loop drives a run to its end, or releases it. It ends ctx.
 func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time) (turn.Committed, error) {
 	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
 	end, err := turn.Loop(direct{ctx, e}, b)
@@ -142,7 +142,7 @@ func (d direct) Child(of host.Call, b host.Run) error {
 	return err
 }
 
-// letGo leaves a run that could not be driven on to whoever takes it over.
+// letGo leaves a run that could not be driven on to the next lease holder.
 func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -214,7 +214,7 @@ func (hs *heartbeats) remove(h *heartbeat) {
 }
 
 // startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
-// then, because somebody else may have the session from there on.
+// then, because another process may have the session from there on.
 func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, until time.Time) *heartbeat {
 	h := &heartbeat{eng: e, ctx: ctx, cancel: cancel, session: b.SessionID, token: b.Token, until: until}
 	h.mu.Lock()

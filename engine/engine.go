@@ -31,10 +31,10 @@ type Options struct {
 	// Coalesce is how long events may be held back to be written together; 0 means 20 ms, a negative value none. The
 	// first text of a step is never held back.
 	Coalesce time.Duration
-	// StopGrace is how long tools, models, hooks and the like may go on after their context has ended, because the run was
-	// stopped or lost; 0 means 5 seconds. What is still at work then is given up: the run goes on without it, its handle is
-	// dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it is two seconds
-	// at most. See [Engine.Abandoned].
+	// StopGrace is how long tools, models, hooks and the like may run on after their context has ended, because the run
+	// was stopped or lost; 0 means 5 seconds. What is still at work then is given up: the run goes on without it, its
+	// handle is dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it
+	// is two seconds at most. See [Engine.Abandoned].
 	StopGrace time.Duration
 	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the methods
 	// with which a user's type decodes itself may take; 0 means 5 minutes, a negative value without bound. What takes longer
@@ -71,10 +71,10 @@ type Options struct {
 	// SweepInterval is how often Work calls Sweep; 0 means 10 minutes, a negative value never.
 	SweepInterval time.Duration
 	// MaxDepth is how many levels of sub-agents and companions there may be below a root session; 0 means 8, a negative
-	// value any number. A call that would begin a session further down is a tool error that the model is told.
+	// value any number. A call that would begin a session further down is a tool error that the model gets.
 	MaxDepth int
 	// MaxTreeSessions is how many sessions a tree may hold, the root and those that have ended included; 0 means 1,000, a
-	// negative value any number. A call that would begin one more is a tool error that the model is told. Processes that
+	// negative value any number. A call that would begin one more is a tool error that the model gets. Processes that
 	// begin sessions in one tree at the same moment may each exceed it by one.
 	MaxTreeSessions int
 	// Host drives the runs; nil means goroutines of this process.
@@ -118,7 +118,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	closed    bool
-	abandoned bool                // Close let go of a run
+	abandoned bool                // Close released a run
 	beginning map[string]struct{} // run ids
 	driving   map[string]*Run     // by run id
 }
@@ -181,7 +181,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	return e, nil
 }
 
-// minEvent is the least maximum size of an event that leaves room for something beside the longest ids.
+// minEvent is the least maximum size of an event that leaves room for something after the longest ids.
 const minEvent = 8 << 10
 
 func owner(newID func(string) string) string {
@@ -193,8 +193,8 @@ func owner(newID func(string) string) string {
 }
 
 // Close stops the engine: new runs are refused, and those under way may come to their end until ctx is done. Then they
-// are let go of where they stand: what they committed stays, and another process, or this one after a restart, can
-// take them over at once. It returns ctx's error if runs had to be let go of.
+// are released where they stand: what they committed stays, and another process, or this one after a restart, can
+// take them over at once. It returns ctx's error if runs had to be released.
 //
 // User code that does not heed its context does not hold it up for longer than two seconds after ctx is done, and a store that
 // does not answer for no more than five: what is left then ends by itself, and its leases run out.

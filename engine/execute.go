@@ -78,7 +78,7 @@ func options(list []RunOption) *runOptions {
 }
 
 // Execute starts a turn: it creates the session, or adds to it, whatever became of the turn before. It returns once
-// the turn has begun, which is one write; the run goes on in the background and does not end with ctx.
+// the turn has begun, which is one write; the run continues in the background and does not end with ctx.
 //
 // The error is ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
 // another run holds the session (see [WithOnBusy]), ErrClosed after Close.

@@ -16,8 +16,9 @@ import (
 // host calls [Drive], and carries out the effects that this asks for with [Engine.Effect] of any engine, in any process, that
 // has the same store and the run's agent.
 type Host interface {
-	// Start makes the host drive a run that was begun, whatever becomes of this process. If somebody has driven it before,
-	// under a lease with a lower token, that need not go on. An error says that it is not driven; then a worker takes it over.
+	// Start makes the host drive a run that was begun, whatever becomes of this process. If another process drove it
+	// before, under a lease with a lower token, that need not continue. An error says that it is not driven; then a
+	// worker takes it over.
 	//
 	// ctx has the values of the call that began the run, and its hooks (see [WithHooks]). A host that carries out effects in
 	// this process may hand them on. It does not end with that call's.
@@ -34,7 +35,7 @@ type Keeper interface {
 	// Name is the host's to every process of the store, and kept with the leases of its runs. It has no @.
 	Name() string
 	// Driving reports whether the host goes on with a run by itself, under the lease that b names, and needs nobody to take
-	// it over. An error says that it cannot be told now; then the run is left alone for a while.
+	// it over. An error says that it is not known now; then the run is left alone for a while.
 	Driving(ctx context.Context, b host.Run) (bool, error)
 	// CheckLease refuses leases that run out before the host has found out that a process has died. The error is
 	// ErrInvalid, and names all times that are involved.
@@ -43,7 +44,7 @@ type Keeper interface {
 
 // GivenUp returns the effect that a host is to carry out in place of one that it has tried as often as it may: that keeps why
 // as what the model call, or the call of a tool or a sub-agent, came to. Other effects cannot be given up; a host that can do no
-// more for them lets go of the run, see [Engine.ReleaseRun].
+// more for them releases the run, see [Engine.ReleaseRun].
 func GivenUp(e host.Effect, why *cairn.Error) (instead host.Effect, ok bool) {
 	return turn.GivenUp(e, why)
 }
@@ -67,9 +68,9 @@ func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 // tool that was cut off is called again. If the first call goes on although the host has given it up, the log is told one
 // story and one outcome counts; one of the two may be ErrUnavailable, for the host to try again.
 //
-// The error is ErrFenced if somebody else has taken the run over; the host then gives it up. ErrInvalid is for an effect that
-// there is not, ErrNotFound for an unknown agent or a session that was deleted, ErrClosed after Close, and any other for
-// what may pass.
+// The error is ErrFenced if another process has taken the run over; the host then abandons it. ErrInvalid is for an
+// effect that there is not, ErrNotFound for an unknown agent or a session that was deleted, ErrClosed after Close, and
+// any other for what may pass.
 func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (json.RawMessage, error) {
 	if e.opts.Host == nil {
 		return nil, cairn.Invalid("host", "the engine has none")

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// ReleaseRun lets go of a run that a host can drive no longer, so that a worker takes it over at once, and not only when the lease
-// has run out. It is no error if somebody else has the run by now.
+// ReleaseRun releases a run that a host can drive no longer, so that a worker takes it over at once, and not only when
+// the lease has run out. It is no error if another process has the run by now.
 func (e *Engine) ReleaseRun(ctx context.Context, at host.Position) error {
 	e.runs.Forget(at)
 	_, err := e.store.Commit(ctx, at.SessionID, &store.Commit{

@@ -12,11 +12,11 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// reconcileAfter is how often a log that somebody reads is held against the store. A process that has ended a run has at
-// least as long to tell the log of it before readers do so themselves.
+// reconcileAfter is how often a log with readers is compared with the store. A process that has ended a run has at
+// least as long to publish that before readers do so themselves.
 const reconcileAfter = 2 * time.Second
 
-// watchers complete the logs that somebody here reads, where their writers no longer can: one for each tree, however many
+// watchers complete the logs that are read here, where their writers no longer can: one for each tree, however many
 // readers it has.
 type watchers struct {
 	mu      sync.Mutex
@@ -75,7 +75,7 @@ func (e *Engine) join(root, incarnation string, run *Run) (over context.Context,
 	return w.over, func() { ws.leave(log, w, run) }
 }
 
-// leave takes back a join. With the last reader it waits for the watcher to end.
+// leave undoes a join. With the last reader it waits for the watcher to end.
 func (ws *watchers) leave(log string, w *watcher, run *Run) {
 	ws.mu.Lock()
 	if run != nil {

@@ -89,7 +89,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 	case stopped != nil:
 		return nil, stopped
 	}
-	return r.waitElsewhere(ctx) // somebody else has taken it over
+	return r.waitElsewhere(ctx) // another process has taken it over
 }
 
 // waitElsewhere follows a run that another process drives.

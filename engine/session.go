@@ -87,7 +87,7 @@ func (s *Snapshot) MarshalJSON() ([]byte, error) {
 }
 
 // Snapshot returns a session's transcript and state together with the place in its log that belongs to them. The events after
-// it are there, whatever was trimmed: a reader that was told ErrTrimmed begins here.
+// it are there, whatever was trimmed: a reader that got ErrTrimmed begins here.
 func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	return nil
 }
 
-// withdraw stops a session that waits. Where somebody else is about to go on with it, their run is stopped.
+// withdraw stops a session that waits. Where another process is about to resume it, that run is stopped.
 func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
 		err := e.runs.Withdraw(ctx, row.ID, stop)
@@ -107,7 +107,7 @@ func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.St
 	}
 }
 
-// tellParent makes a session that waits for a sub-agent go on, because that was stopped.
+// tellParent resumes a session that waits for a sub-agent, because that was stopped.
 func (e *Engine) tellParent(ctx context.Context, parent string) error {
 	_, err := store.Update(ctx, e.store, parent, func(row *cairn.Session) (*store.Commit, error) {
 		if row.Status != cairn.SessionPaused || row.OpenCalls == 0 {
@@ -154,7 +154,7 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 	}
 }
 
-// isConflict reports whether somebody else was faster.
+// isConflict reports whether another writer was faster.
 func isConflict(err error) bool {
 	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning)
 }

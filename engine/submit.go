@@ -56,8 +56,9 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 	return receipt, nil
 }
 
-// changeCall changes the row of a pending call, together with what its session's row tells of it, unless change leaves
-// it at the version it had and gives the commit nothing to do. change is told the store's time. It returns the session's row.
+// changeCall changes the row of a pending call, together with what its session's row says of it, unless change leaves
+// it at the version it had and gives the commit nothing to do. change gets the store's time. It returns the session's
+// row.
 func (e *Engine) changeCall(ctx context.Context, root, callID string,
 	change func(cairn.PendingCall, *store.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
 	call, err := e.Call(ctx, root, callID)
@@ -113,14 +114,14 @@ func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingC
 }
 
 // Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. The error
-// is ErrClaimed while somebody else has it, ErrInvalid if the reviewer may not answer it or it is no longer open.
+// is ErrClaimed while another reviewer has it, ErrInvalid if the reviewer may not answer it or it is no longer open.
 func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration) (*cairn.PendingCall, error) {
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
 		return inbox.Claim(c, reviewer, d, now)
 	})
 }
 
-// Release takes a reviewer's claim back. The error is ErrClaimed if it is somebody else's.
+// Release removes a reviewer's claim. The error is ErrClaimed if it is another reviewer's.
 func (e *Engine) Release(ctx context.Context, root, callID, reviewer string) (*cairn.PendingCall, error) {
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
 		return inbox.Release(c, reviewer, now)

@@ -46,7 +46,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	}
 	var gone *store.GoneError
 	if _, err := store.Load(ctx, e.store, id); errors.As(err, &gone) {
-		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) { // somebody is purging it
+		if _, _, err := e.log.Bounds(ctx, gone.Removed.Log()); errors.Is(err, cairn.ErrDeleted) { // another purges it
 			return nil, store.NotFound(id)
 		}
 	}
@@ -164,7 +164,7 @@ type SweepError struct {
 const (
 	// sweepBatch is how many sessions a sweep asks the store for at once.
 	sweepBatch = 100
-	// maxSweepErrors bounds the errors that a report tells of.
+	// maxSweepErrors bounds the errors that a report lists.
 	maxSweepErrors = 100
 )
 

@@ -11,10 +11,10 @@ import (
 )
 
 // SwitchTools switches tools of a session's agent on (true) and off (false), by name, whether or not the session is
-// running, from its next model call on. It adds a hidden message, as [Engine.AddContext] does, which tells the model. The
-// list of tools that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of a
-// tool that is off is answered with a CodeToolOff error. Calls that the model has made before still run, those that wait
-// for approval too. What was switched is part of the transcript: a branch has it, a rewind takes it back.
+// running, from its next model call on. It adds a hidden message, as [Engine.AddContext] does, which informs the model.
+// The list of tools that the model is sent stays what it is, so that the provider's cached prefix stays good; a call of
+// a tool that is off is answered with a CodeToolOff error. Calls that the model has made before still run, those that
+// wait for approval too. What was switched is part of the transcript: a branch has it, a rewind takes it back.
 //
 // The error is ErrNotFound if there is no such session, and ErrInvalid, with nothing switched, if no tool is named, for
 // cairn.FinishTool, and, if the session's agent is one of this engine's, for a name that is not that of one of its tools.

@@ -24,7 +24,7 @@ const (
 //
 // A log is cut where a run of the tree began, and keeps at least what follows the last commit of its root, the events of
 // every run that has not ended or is suspended, and those of the last hour, see [MinEventAge]; ages are of the store's clock.
-// Readers that ask for events which were trimmed are told ErrTrimmed, and begin at a [Snapshot], whose cursor is always
+// Readers that ask for events which were trimmed get ErrTrimmed, and begin at a [Snapshot], whose cursor is always
 // in the log. The transcript, the state and the checkpoints keep everything.
 type EventRetention struct {
 	// Age is how long the events of a run are kept after it has ended; 0 means for ever. The least is an hour.

@@ -17,8 +17,8 @@ const skipFor = 30 * time.Second
 // Work serves the store until ctx is done, then returns nil: it looks for runs whose process died and drives them on
 // from their last commit, in this process; it resumes sessions that have every answer they waited for, and closes calls
 // whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
-// store. Meanwhile the engine is registered there, see [Engine.Workers]. Runs that it took on go on after ctx is done,
-// until the engine is closed. The error is ErrClosed after Close.
+// store. Meanwhile the engine is registered there, see [Engine.Workers]. Runs that it claimed continue after ctx is
+// done, until the engine is closed. The error is ErrClosed after Close.
 func (e *Engine) Work(ctx context.Context) error {
 	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, told: map[string]bool{}}
 	var waiting sync.WaitGroup
@@ -155,7 +155,7 @@ func restAfter(err error) time.Duration {
 	switch {
 	case errors.As(err, &held):
 		return min(held.rest, skipFor)
-	case isConflict(err): // somebody else has it
+	case isConflict(err): // another worker has it
 		return 0
 	case errors.Is(err, cairn.ErrCorrupt): // what cannot be read today cannot be read in half a minute
 		return 20 * skipFor
@@ -221,7 +221,7 @@ func (e *Engine) settleDue(ctx context.Context, d store.Due) (*Run, error) {
 	return e.goOn(ctx, d.SessionID, false)
 }
 
-// settleChild sees to a sub-agent's session. Its root goes on with it; if nobody waits for it any more, it is ended.
+// settleChild sees to a sub-agent's session. Its root resumes it; if nobody waits for it any more, it is ended.
 func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 	child, err := store.Load(ctx, e.store, d.SessionID)
 	if err != nil {
@@ -279,7 +279,7 @@ func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error
 	return run.Suspended.Awaits(child.ID), nil
 }
 
-// worksAlone reports whether a child is a companion that goes on by itself. One that is waited for is its parent's to go
+// worksAlone reports whether a child is a companion that works by itself. One that is waited for is its parent's to go
 // on with, also while the parent is just about to.
 func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, error) {
 	if child.Kind != cairn.ChildCompanion {
@@ -295,7 +295,7 @@ func (e *Engine) worksAlone(ctx context.Context, child *cairn.Session) (bool, er
 	return err == nil && !e.runs.Awaits(parent, child), err
 }
 
-// continueCompanion goes on with a companion that works by itself.
+// continueCompanion resumes a companion that works by itself.
 func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, err error) (*Run, error) {
 	switch {
 	case err != nil:
@@ -306,7 +306,7 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 	return e.goOn(ctx, child.ID, true)
 }
 
-// goOn resumes a session that waits, unless somebody has stopped it meanwhile.
+// goOn resumes a session that waits, unless it was stopped meanwhile.
 func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
 	run, err := e.beginAs(ctx, "", lifecycle.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
 	var died *lifecycle.DiedError

@@ -15,8 +15,8 @@ import (
 
 // Carry carries out one effect, in any process that has the agent, and returns its output. What other effects of the run
 // have left it finds in the store; what this process has in memory of the session it uses as long as the store has nothing
-// newer. An effect may be carried out again: what it had done is not done twice. The error is ErrFenced if somebody else
-// has taken the session over.
+// newer. An effect may be carried out again: what it had done is not done twice. The error is ErrFenced if another
+// process has taken the session over.
 //
 // The output is there beside an error, too, for what it says of runs that have ended or are to be driven.
 func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (out any, err error) {
@@ -202,7 +202,7 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 	return l, snap.Staged, nil
 }
 
-// hear makes the emitter leave out what an earlier try of an effect of the step has told.
+// hear makes the emitter leave out what an earlier attempt at an effect of the step published.
 func (g *guest) hear(ctx context.Context) error {
 	l := g.l
 	after := l.Row.LogSequence
@@ -212,7 +212,8 @@ func (g *guest) hear(ctx context.Context) error {
 	return g.emit.Hear(ctx, after)
 }
 
-// takeBack prepares the step's first effect: unless its reply is there, what dead attempts of it have told is taken back.
+// takeBack prepares the step's first effect: unless its reply is there, what dead attempts at it published is
+// discarded.
 func (g *guest) takeBack(ctx context.Context) error {
 	if g.l.Step.Planned() {
 		return nil
@@ -239,7 +240,7 @@ func (g *guest) child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, erro
 	return out, nil
 }
 
-// keep remembers the session as the effect has left it, if it committed a step and the run goes on.
+// keep remembers the session as the effect has left it, if it committed a step and the run continues.
 func (g *guest) keep(out any) {
 	if end, ok := out.(turn.Committed); !ok || end.Ended || g.l.Row.Version == g.seen {
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // A call may be carried on by a process whose agent is not the one that it was made with: tools come, go and change. What is
-// there already counts (an answer, what a sub-agent came to); what cannot go on is answered with an error.
+// there already counts (an answer, what a sub-agent came to); what cannot be resumed gets an error.
 
 // changed answers a call whose tool cannot do what the call was made or approved for.
 func changed(use *cairn.ToolUse) *cairn.ToolResult {
@@ -91,7 +91,7 @@ func (v *visit) endDriven() error {
 		err = fx.Settle(v.ctx, child, lifecycle.Leaving)
 	}
 	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) {
-		return nil // somebody does after all
+		return nil // another process drives it after all
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Child consults a sub-agent: it begins a session of its own, or goes on with the one that an earlier try of the effect
+// Child consults a sub-agent: it begins a session of its own, or resumes the one that an earlier attempt at the effect
 // began or that waited. If a run of that is to be driven it says so, and is asked again when that is done; else it takes
 // the session's outcome as the call's result. If the session waits, the call does.
 func (fx *Effects) Child(ctx context.Context, in turn.ChildIn) (turn.ChildOut, error) {
@@ -122,7 +122,8 @@ type visit struct {
 	run       *cairn.Run        // what the other session came to, if it did
 }
 
-// open tells the log and the hooks that the call begins, unless the run that suspended did. A result is why it does not.
+// open publishes that the call begins, and notifies the hooks, unless the run that suspended did. A result is why it
+// does not.
 func (v *visit) open() (*cairn.ToolResult, error) {
 	if !v.l.Step.Carried {
 		v.l.Emit.Event(journal.CallBegan(v.l.Step, v.c))
@@ -148,7 +149,7 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 	return nil, nil
 }
 
-// begin tells the hooks and the log that an agent is about to be consulted. A result is the hooks' veto.
+// begin notifies the hooks and publishes that an agent is about to be consulted. A result is the hooks' veto.
 func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 	v.agent = agent
 	if v.c.Announced() { // by an earlier attempt
@@ -177,7 +178,7 @@ func (v *visit) start() {
 	v.l.Step.Add(&step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: true, Writes: v.s.Writes()})
 }
 
-// end makes a result of what the call came to, and tells the hooks if another agent was consulted.
+// end makes a result of what the call came to, and notifies the hooks if another agent was consulted.
 func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	f := &step.Result{Result: result, Began: !v.l.Step.Carried}
 	if !v.c.Announced() {

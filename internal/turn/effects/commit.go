@@ -22,7 +22,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Commit ends the step: it gathers what the step produced, decides whether the run goes on, and writes all of it at
+// Commit ends the step: it gathers what the step produced, decides whether the run continues, and writes all of it at
 // once.
 func (fx *Effects) Commit(ctx context.Context, at turn.Position) (turn.Committed, error) {
 	l, a, err := fx.hold(at)
@@ -168,7 +168,7 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 }
 
 // messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
-// the step waits and will go on.
+// the step waits and will be resumed.
 func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
 	if st.Message() == nil || st.Failed() != nil {
 		return nil, nil
@@ -292,8 +292,8 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	return nil
 }
 
-// write commits the step with what was deferred before it. Somebody else may have appended to the session meanwhile;
-// then the step goes on top of that.
+// write commits the step with what was deferred before it. Another process may have appended to the session meanwhile;
+// then the step is committed on top of that.
 func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, out *session.Outcome) error {
 	messages := out.Messages
 	if len(l.Deferred.Messages) > 0 {
@@ -338,7 +338,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 	}
 }
 
-// told puts the commit on the log.
+// told publishes the commit.
 func (fx *Effects) told(l *session.Live, steps []int, cp *cairn.Checkpoint) {
 	for _, n := range steps {
 		l.Emit.Event(journal.StepCommitted(n, l.Row.MessageCount))
@@ -389,7 +389,7 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 }
 
 // rebase loads what others did to the session and puts the uncommitted operations on top of it. Operations that no
-// longer fit are dropped: whoever changed the state under them was later.
+// longer fit are dropped: the change of the state under them was later.
 func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op) ([]cairn.Op, error) {
 	snap, err := fx.Store.Read(ctx, l.Row.ID, store.ToDrive(0))
 	if err != nil {

@@ -28,7 +28,7 @@ type companionArgs struct {
 	Agent, Name, Message string
 }
 
-// companionStatus is what the model is told of a companion.
+// companionStatus is what the model learns of a companion.
 type companionStatus struct {
 	Name    string `json:"name"`
 	Session string `json:"session,omitempty"` // of one that was left at work
@@ -221,7 +221,7 @@ func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	return all, begun, err
 }
 
-// spawn begins a companion, or goes on with the one of that name unless it failed.
+// spawn begins a companion, or resumes the one of that name unless it failed.
 func (v *visit) spawn(args companionArgs) (*cairn.ToolResult, error) {
 	kind, ok := define.Companion(v.a, args.Agent)
 	if !ok { // the schema admits only those that there are
@@ -287,7 +287,7 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 	})
 }
 
-// converse begins a companion's run and waits for its answer, or leaves it to go on by itself.
+// converse begins a companion's run and waits for its answer, or leaves it to run by itself.
 func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.Begun, error)) (*cairn.ToolResult, error) {
 	if veto, err := v.begin(kind.Agent.Name); veto != nil || err != nil {
 		return veto, err
@@ -298,7 +298,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 	if begin != nil {
 		b, err := begin()
 		switch {
-		case errors.Is(err, cairn.ErrExists): // an earlier try did; whoever drives it does
+		case errors.Is(err, cairn.ErrExists): // an earlier attempt did; its lease holder does
 		case session.IsStopped(err):
 			return nil, nil
 		case err != nil && (context.Cause(v.ctx) != nil || turn.Lost(err)):

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/retry"
 )
 
-// Config is what effects need beside what runs need.
+// Config is what effects need in addition to what runs need.
 type Config struct {
 	NewID func(prefix string) string
 	// ModelIdle bounds the silence of a model; 0 is no bound.

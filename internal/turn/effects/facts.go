@@ -77,7 +77,8 @@ func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f s
 	return nil
 }
 
-// adopt makes the step what another attempt has made of it: what this one has told is taken back, and that one told.
+// adopt makes the step what another attempt has made of it: what this one published is discarded, and that one
+// published.
 func (fx *Effects) adopt(ctx context.Context, a *cairn.Agent, l *session.Live, facts []step.Staged) error {
 	if err := errors.Join(l.Emit.Flush(ctx), fx.DiscardAttempt(ctx, l)); err != nil {
 		return err

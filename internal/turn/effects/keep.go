@@ -49,7 +49,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
 			return err
 		})
-		if errors.Is(err, cairn.ErrStale) { // somebody else added to the session meanwhile
+		if errors.Is(err, cairn.ErrStale) { // another process added to the session meanwhile
 			l.Deferred = session.Deferred{}
 			if _, err = fx.rebase(ctx, l, nil); err == nil {
 				continue

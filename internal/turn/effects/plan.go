@@ -89,7 +89,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 // replied adds the reply to the step. Of one that is broken, by a failure or a stop, nothing is promised: it is kept for the
 // step's commit only.
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
-	// Without the reply another attempt would begin other children. What follows steps that are put off is repeated with them.
+	// Without the reply another attempt would begin other children. What follows deferred steps is repeated with them.
 	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
 	err := fx.put(ctx, a, l, r, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time

@@ -247,7 +247,7 @@ func (r *reply) message(partial bool) *cairn.Message {
 // unkept begins what stands in place of arguments that cannot be kept. No schema of arguments accepts it.
 const unkept = "arguments that cannot be kept: the JSON "
 
-// maxUnkept is how many bytes of such arguments are told.
+// maxUnkept is how many bytes of such arguments are published.
 const maxUnkept = 200
 
 // maxNoJSON is how many bytes are kept of arguments that are not JSON.

@@ -80,8 +80,8 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 	return list
 }
 
-// Forsake ends the wait of the sub-agents of a run that this process drove until somebody else took its session. Whoever did
-// that may have looked for them before they began to wait.
+// Forsake ends the wait of the sub-agents of a run that this process drove until another process took its session.
+// Whoever did that may have looked for them before they began to wait.
 func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
 	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Step == nil {
@@ -98,7 +98,8 @@ func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
 	return nil
 }
 
-// forsake ends the wait of the sub-agent that a call has begun, unless the call's run goes on, or its session still waits.
+// forsake ends the wait of the sub-agent that a call has begun, unless the call's run continues, or its session still
+// waits.
 func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
 	parent, err := store.Load(ctx, fx.Store, of.SessionID)
 	if err != nil {

@@ -266,7 +266,7 @@ func (t *trial) invoke() *cairn.ToolResult {
 	return failure(t.c.Use, err)
 }
 
-// failure turns an error into the result the model is told.
+// failure turns an error into the result that the model gets.
 func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	code := cairn.CodeTool
 	var e *cairn.Error

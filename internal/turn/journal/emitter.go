@@ -34,7 +34,7 @@ type Emitter struct {
 	armed     bool
 	early     bool // there was a flush after the timer was set: it rings too early
 	lastFlush time.Time
-	clock     clock.Clock // tells events their times
+	clock     clock.Clock // gives events their times
 	urgent    bool        // the next delta is the first of its step
 	last      int64       // the log's last sequence as far as known
 	// rivals are those who may write of the same step; nil if there can be none.
@@ -181,7 +181,8 @@ func (e *Emitter) take(now time.Time) bool {
 	return true
 }
 
-// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can go on.
+// send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can
+// continue.
 func (e *Emitter) send(ctx context.Context) error {
 	for {
 		batch, err := e.unsent()
@@ -209,7 +210,7 @@ func (e *Emitter) send(ctx context.Context) error {
 }
 
 // sift takes out of a batch that the log refuses, of which it has nothing, the events that it cannot keep, and reports
-// whether there were any: rather a hole in the log than a run that cannot go on.
+// whether there were any: rather a hole in the log than a run that cannot continue.
 func (e *Emitter) sift(batch []cairn.Event) bool {
 	left := slices.DeleteFunc(slices.Clone(batch), func(ev cairn.Event) bool {
 		err := store.CheckEvent(&ev, e.g.MaxEvent()-64)
@@ -234,7 +235,7 @@ func (e *Emitter) unsent() ([]cairn.Event, error) {
 	return e.batch, nil
 }
 
-// sent lets go of a batch that is in the log, which has its own copy.
+// sent drops a batch that is in the log, which has its own copy.
 func (e *Emitter) sent(batch []cairn.Event, last int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

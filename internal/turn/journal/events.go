@@ -42,7 +42,7 @@ func StepStart(number int) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepStart, Step: number}
 }
 
-// StepDiscarded takes back what an attempt at a step has said.
+// StepDiscarded marks what an attempt at a step published as void.
 func StepDiscarded(number int, why *cairn.Error) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepDiscarded, Step: number, Error: why}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// limit returns how many bytes of text or JSON an event can carry beside its ids, even if every byte is escaped.
+// limit returns how many bytes of text or JSON an event can carry in addition to its ids, even if every byte is
+// escaped.
 func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
 
 // fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
@@ -16,7 +17,7 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Patch) > 0 {
 		return fitPatch(ev, limit)
 	}
-	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool was told if its event is too large
+	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
 		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
 	}
 	ev.Error = Storable(ev.Error)

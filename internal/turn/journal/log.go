@@ -37,7 +37,7 @@ func (g *Log) newWriter() string {
 	return string(strconv.AppendInt(append(room[:0], g.writer...), g.writers.Add(1), 36))
 }
 
-// AppendAs writes events of a session to its log, unless the lease has been lost and the log can tell.
+// AppendAs writes events of a session to its log, unless the lease has been lost and the log knows.
 func (g *Log) AppendAs(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
 	if f, ok := g.Log.(store.Fencer); ok {
 		return f.AppendFenced(ctx, log, expect, w, events...)

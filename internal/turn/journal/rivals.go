@@ -8,31 +8,31 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// rivals is what an effect that runs apart knows of others that write of its step: those of the step's other calls, and other
-// tries of the effect itself, of which a host may have given one up that still lives. They hold the same lease, so no fence
-// keeps them apart. Instead each append names the sequence that it expects: whoever comes second looks at what the other has
-// told, leaves it out, and gives up if the step is not its own any more.
+// rivals is what a remote effect knows of others that write of its step: those of the step's other calls, and other
+// attempts at the effect itself, of which a host may have abandoned one that still lives. They hold the same lease, so
+// no fence separates them. Instead each append names the sequence that it expects: the second writer reads what the
+// other has published, leaves it out, and gives up if the step is not its own any more.
 type rivals struct {
 	ids  eventIDs
 	step int
-	// alone says that nobody else has anything to tell of the step: the effect is its first.
+	// alone says that nothing else publishes events of the step: the effect is its first.
 	alone bool
 	// commits says that it is the effect that commits the step.
 	commits bool
 	seen    *Seen
-	// lost says why the effect has to give up, which giveUp is told of.
+	// lost says why the effect has to give up, which giveUp gets.
 	lost   error
 	giveUp context.CancelCauseFunc
 }
 
-// note takes in what another writer has told of the run.
+// note takes in what another writer published of the run.
 func (r *rivals) note(ev *cairn.Event) {
 	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
 		r.seen.Note(ev)
 	}
 }
 
-// meet takes in what somebody else has told of the run since the effect began.
+// meet takes in what another writer published of the run since the effect began.
 func (r *rivals) meet(ev *cairn.Event) {
 	r.note(ev)
 	if ev.SessionID != r.ids.session || ev.RunID != r.ids.run || ev.Step != r.step || r.lost != nil {
@@ -44,7 +44,7 @@ func (r *rivals) meet(ev *cairn.Event) {
 	}
 }
 
-// has reports whether an event need not be told any more. Of a step that was lost nothing is.
+// has reports whether an event need not be published any more. Of a step that was lost nothing is.
 func (r *rivals) has(ev *cairn.Event) bool { return r.seen.Has(ev) || r.lost != nil }
 
 // expects returns the sequence that the log must be at for the next batch. A log that does not know batches could not say of
@@ -62,7 +62,7 @@ func (e *Emitter) Lost() error {
 	return err
 }
 
-// heed looks at what others have written, and leaves out of the batch what they have told.
+// heed looks at what others have written, and leaves out of the batch what they published.
 func (e *Emitter) heed(ctx context.Context) error {
 	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
@@ -79,10 +79,10 @@ func (e *Emitter) heed(ctx context.Context) error {
 	return e.rivals.lost
 }
 
-// Again reports whether the effect may be one that was carried out before: what it came to is told, but for what is on the log.
+// Again reports whether the effect may be a repeated one: what it came to is published, but for what is on the log.
 func (e *Emitter) Again() bool { return e.rivals != nil }
 
-// Attempt says what an effect that runs apart from others is an attempt at.
+// Attempt says what a remote effect is an attempt at.
 type Attempt struct {
 	Step int
 	// Commits says that the effect commits the step.
@@ -91,7 +91,7 @@ type Attempt struct {
 	GiveUp context.CancelCauseFunc
 }
 
-// Attempt returns an emitter for an effect that runs apart from others of its run. The caller leaves it.
+// Attempt returns an emitter for a remote effect of a run. The caller leaves it.
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
 	e.writer = g.idle.take(e.writer)
@@ -99,7 +99,7 @@ func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, las
 	return e
 }
 
-// Hear makes the emitter leave out what others have told since a sequence.
+// Hear makes the emitter leave out what others published since a sequence.
 func (e *Emitter) Hear(ctx context.Context, after int64) error {
 	e.rivals.alone = false
 	last, err := e.g.EachSince(ctx, e.log, after, e.rivals.note)
@@ -107,7 +107,7 @@ func (e *Emitter) Hear(ctx context.Context, after int64) error {
 	return err
 }
 
-// Leave closes the emitter of an effect that runs apart. Names of writers are kept for at most limit sessions.
+// Leave closes the emitter of a remote effect. Names of writers are kept for at most limit sessions.
 func (e *Emitter) Leave(limit int) {
 	e.Close()
 	e.g.idle.put(e.writer, limit)

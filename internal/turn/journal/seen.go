@@ -9,7 +9,7 @@ import (
 
 // Seen is what a log says of a run, as far as it was read: which of the events that a run's log has once are there.
 type Seen struct {
-	told map[mark]int // with the step that takes them back if it is discarded
+	told map[mark]int // with the step that they are discarded with
 	// committed is how many steps are committed: later ones are open from their start on until they are discarded.
 	committed       int
 	open, discarded []int
@@ -30,8 +30,8 @@ type mark struct {
 // never is no number of a step.
 const never = -1
 
-// markOf returns the mark of an event and the step that it is taken back with. It reports false for events of which there may
-// be any number.
+// markOf returns the mark of an event and the step that it is discarded with. It reports false for events of which
+// there may be any number.
 func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 	switch ev.Type {
 	case cairn.EventRunStart, cairn.EventRunResumed:
@@ -80,7 +80,7 @@ func (s *Seen) close(number int) {
 	s.open = slices.DeleteFunc(s.open, func(n int) bool { return n == number })
 }
 
-// forget drops what a step that is taken back has said.
+// forget drops what a discarded step published.
 func (s *Seen) forget(number int) {
 	maps.DeleteFunc(s.told, func(_ mark, takenBack int) bool { return takenBack == number })
 }
@@ -132,7 +132,7 @@ func (p *Past) Reaches(s *Seen) bool {
 	return s.has(m) || p.trimmed(s)
 }
 
-// Told reports whether the end of the run is in the log, or may have been trimmed. Whatever wrote that wrote everything before
+// Told reports whether the end of the run is in the log, or may have been trimmed. Its writer wrote everything before
 // it.
 func (p *Past) Told(s *Seen) bool {
 	return p.End && (s.Ended(p.Run) || p.trimmed(s) && !p.Fresh)

@@ -95,7 +95,7 @@ func (r *Runs) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) 
 }
 
 // outdated reports whether a begin failed because the session in memory is not the one in the store: it changed, or is
-// another one of that id, or somebody ran it since and crashed.
+// another one of that id, or another process ran it since and crashed.
 func (r *Runs) outdated(err error) bool {
 	if died := (*DiedError)(nil); errors.As(err, &died) {
 		return false
@@ -311,7 +311,7 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 		p := pastOf(row, c.EndRun)
 		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
 		var err error
-		if row.Step == 0 { // it may have died before it told of those before it
+		if row.Step == 0 { // it may have died before it published those before it
 			err = r.tellEnds(ctx, l.Row, row.Turn-1)
 		}
 		if err == nil {
@@ -349,7 +349,7 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 }
 
 // goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
-// carries the step on, any other run takes the wait back. It returns the messages that tell of what was withdrawn.
+// carries the step on, any other run cancels the wait. It returns the messages that report what was cancelled.
 func (r *Runs) goOn(ctx context.Context, l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message, err error) {
 	if kind != cairn.RunResume {
 		messages := c.Messages
@@ -454,8 +454,8 @@ func (r *Runs) Evict(root string) { r.Cache.Evict(root) }
 // Forget drops a session that is no longer driven here without having come to an end.
 func (r *Runs) Forget(at turn.Position) { r.Cache.Forget(at) }
 
-// part returns a run that was begun or recovered, and lets go of its session if its effects run apart. By now this process may
-// have taken the run over from itself.
+// part returns a run that was begun or recovered, and releases its session if its effects are remote. By now this
+// process may have taken the run over from itself.
 func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun, error) {
 	if err != nil || l == nil {
 		return turn.Begun{}, err

@@ -38,7 +38,7 @@ func nextToken(row *cairn.Session) int64 {
 }
 
 // Reconcile brings a session's log up to its store where a process died between the two: it adds the marks of what a
-// run committed and takes back what it did not. It is safe to call at any time on a run that nobody drives; an active
+// run committed and discards what it did not. It is safe to call at any time on a run that nobody drives; an active
 // session's current run is left alone.
 func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) error {
 	if row.Status == cairn.SessionActive && row.RunID == runID {
@@ -71,7 +71,7 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 }
 
 // tellEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
-// process that took over may itself have died before it told of what it found. The oldest is told first, so that one
+// process that took over may itself have died before it published what it found. The oldest comes first, so that one
 // whose end is there has none before it that lacks it.
 func (r *Runs) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
@@ -91,7 +91,7 @@ func (r *Runs) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error
 	return nil
 }
 
-// endTold reports whether the log tells of the end of the last run of a session that nobody drives.
+// endTold reports whether the log has the end of the last run of a session that nobody drives.
 func (r *Runs) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
 	after, limit := row.LogSequence, 32
 	for {
@@ -170,7 +170,7 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 			return last, nil
 		}
 		last, err = r.Journal.Complete(ctx, row, p.Run.ID, last, w, missing)
-		if !errors.Is(err, cairn.ErrStale) { // else somebody else wrote meanwhile: look again
+		if !errors.Is(err, cairn.ErrStale) { // else another process wrote meanwhile: look again
 			return last, err
 		}
 	}
@@ -207,7 +207,7 @@ func (r *Runs) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session)
 }
 
 // tellBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
-// the one above it, so that readers find what a sub-agent did between the events of whoever consulted it.
+// the one above it, so that readers find what a sub-agent did between the events of its parent.
 func (r *Runs) tellBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for {
@@ -233,14 +233,14 @@ func (r *Runs) tellBelow(ctx context.Context, row *cairn.Session, since time.Tim
 	}
 }
 
-// withdrawn tells of the calls that were closed because nobody waits for them any more: by the run as it began in place of
-// the wait, or by the stop that ended it.
+// withdrawn lists the events of calls that were closed because nobody waits for them any more: by the run as it began in
+// place of the wait, or by the stop that ended it.
 func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
 	from, limit := p.Run.FirstMessage, 0
 	switch {
 	case p.Run.Reason == cairn.ReasonInterrupted, p.Run.Reason == cairn.ReasonAborted:
 		limit = 1000
-		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was told before its first commit
+		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was published before its first commit
 			from++
 		}
 	case p.Run.Kind == cairn.RunExecute && p.Steps == 0:
@@ -280,7 +280,8 @@ func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *jou
 	return seen, min(after, last), err
 }
 
-// DiscardAttempt takes back what a dead try of the step's first effect has told, and completes the log up to the step.
+// DiscardAttempt discards what a dead attempt at the step's first effect published, and completes the log up to the
+// step.
 func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
 	_, last, err := r.Log.Bounds(ctx, l.Row.Log())
 	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.

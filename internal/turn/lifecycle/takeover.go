@@ -85,7 +85,7 @@ func (r *Runs) giveBack(ctx context.Context, taken *cairn.Session) {
 	}
 }
 
-// assume reads what a dead process left, once its lease was taken, and takes back what it did not commit.
+// assume reads what a dead process left, once its lease was taken, and discards what it did not commit.
 func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
@@ -149,7 +149,7 @@ func (r *Runs) Settle(ctx context.Context, row *cairn.Session, stop cairn.Stop) 
 	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
 }
 
-// Abandon ends the run of a process that died, because somebody goes on from elsewhere.
+// Abandon ends the run of a process that died, because another run takes its place.
 func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
 	return r.settle(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonCrashed})
 }

@@ -1,4 +1,4 @@
-// Package retry tries again what failed for a passing reason.
+// Package retry retries what failed for a passing reason.
 package retry
 
 import (

@@ -221,8 +221,9 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 	})
 }
 
-// Below returns what a call sees beside the session's state: the writes of the hooks before it, and, if it may finish the
-// turn, those of the calls that run before it. Without a call it is the former. Writes that are empty are left out.
+// Below returns what a call sees on top of the session's state: the writes of the hooks before it, and, if it may
+// finish the turn, those of the calls that run before it. Without a call it is the former. Writes that are empty are
+// left out.
 func (s *Step) Below(c *Call) (below []*Writes) {
 	if s.Opening != nil && !s.Opening.Writes.Empty() {
 		below = append(below, &s.Opening.Writes)

@@ -118,7 +118,7 @@ func Use(messages []cairn.Message, r *cairn.ToolResult) *cairn.ToolUse {
 	return &cairn.ToolUse{CallID: r.CallID, Tool: r.Tool}
 }
 
-// MustFinish reports whether the model must call the finish tool, because the run has been told that its turn ends.
+// MustFinish reports whether the model must call the finish tool, because the run was notified that its turn ends.
 func MustFinish(messages []cairn.Message, runID string) bool {
 	for i := len(messages) - 1; i >= 0 && messages[i].RunID == runID; i-- {
 		if messages[i].Origin == cairn.OriginMustFinish {

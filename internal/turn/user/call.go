@@ -214,7 +214,7 @@ func awaitPulse(ctx context.Context, done <-chan struct{}, u *Code, cancel conte
 	}
 }
 
-// closeGrace is how long user code may go on at most after its engine was closed and gave up waiting.
+// closeGrace is how long user code may keep running at most after its engine was closed and gave up waiting.
 const closeGrace = 2 * time.Second
 
 // timeoutError is the cause with which the context of user code ends that has taken too long.

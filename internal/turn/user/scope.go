@@ -56,7 +56,7 @@ func (s *Scope) Freeze(why string) *Scope {
 	return s
 }
 
-// errEnded is what the handle answers to a function that goes on after it was given up or has returned.
+// errEnded is what the handle answers to a function that runs on after it was abandoned or has returned.
 var errEnded = cairn.Errorf(cairn.CodeNotExecuted, "the call has ended; its handle can no longer be used")
 
 // State implements define.Env.
