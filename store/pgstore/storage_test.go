@@ -1,14 +1,11 @@
 package pgstore
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -44,46 +41,22 @@ func TestStorageOfAConversation(t *testing.T) {
 	}
 	url := strings.Replace(server, "/postgres?", "/conversation?", 1)
 	s := openAt(t, url, &Options{Schema: newSchema()})
-	const turns, question, result, answer = 2500, 150, 1000, 200
-	n := 0 // no two texts are of one length, from half of the average to one and a half
-	said := func(average int) string {
-		n++
-		length := average/2 + average*(n*61%101)/100
-		return strings.Repeat("All that there is to say. ", length/26+1)[:length]
-	}
-	type input struct{}
-	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
-		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
-		Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
-			if r.Messages[len(r.Messages)-1].Role == cairn.RoleTool {
-				return scripted.Text(said(answer))
-			}
-			return scripted.Call("look_up", input{})
-		})}
-	eng := must(engine.New(s, []*cairn.Agent{agent}, nil))
-	t.Cleanup(func() { eng.Close(context.Background()) })
-	turn := func() {
-		run, err := eng.Execute(t.Context(), "session", "bot", cairn.Text(said(question)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	turn()
-	before := stored(t, url, s)
+	const turns = 2500
+	talk := scale.NewConversation(t, s)
+	talk.Turn()
+	before, begun := stored(t, url, s), talk.Bytes
 	for i := range turns {
-		if turn(); i%100 == 0 { // as the server does by itself when there is more
+		if talk.Turn(); i%100 == 0 { // as the server does by itself when there is more
 			if err := execAt(t, url, "VACUUM "+s.opts.Schema+".runs"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	after := stored(t, url, s)
+	said := float64(talk.Bytes - begun)
 	var session, all float64
 	for name, size := range after {
-		grown := float64(size-before[name]) / (turns * (question + result + answer))
+		grown := float64(size-before[name]) / said
 		if all += grown; name != "events" && name != "logs" {
 			session += grown
 		}
@@ -97,7 +70,7 @@ func TestStorageOfAConversation(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), s.texts.of("SELECT count(*) FROM {schema}.events")).Scan(&batches); err != nil {
 		t.Fatal(err)
 	}
-	all -= max(0, batches/turns-5.1) * 150 / (question + result + answer)
+	all -= max(0, batches-5.1*turns) * 150 / said
 	if session > 2.5 || all > 4 {
 		t.Errorf("%.2f bytes are stored per byte of conversation, at most 2.5 are allowed, and with the event log %.2f, at most 4",
 			session, all)

@@ -1,15 +1,12 @@
 package redisstore
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/internal/testenv"
-	"github.com/cairn-agents/cairn/model/scripted"
 )
 
 // occupied returns the memory that a server uses, and how much of it each kind of key takes.
@@ -35,44 +32,20 @@ func occupied(t *testing.T, s *Store) (all int64, kinds map[string]int64) {
 	return all, kinds
 }
 
-// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and holds what
-// they take to what is said in them. It has a server of its own, whose memory nothing else uses.
+// TestStorageOfAConversation makes turns of one session, each of two steps with a tool between them, and compares the
+// memory they take with the text in them. It has a server of its own, whose memory nothing else uses.
 func TestStorageOfAConversation(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.RedisServer(t, "--appendonly", "no").URL(), nil)
-	const question, result, answer = 100, 1000, 250
-	turns := testenv.Choose(500, 2500)
-	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
-	type input struct{}
-	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
-		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
-		Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
-			if r.Messages[len(r.Messages)-1].Role == cairn.RoleTool {
-				return scripted.Text(said(answer))
-			}
-			return scripted.Call("look_up", input{})
-		})}
-	eng, err := engine.New(s, []*cairn.Agent{agent}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { eng.Close(context.Background()) })
-	turn := func() {
-		run, err := eng.Execute(t.Context(), "session", "bot", cairn.Text(said(question)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	turn()
+	talk := scale.NewConversation(t, s)
+	talk.Turn()
 	before, _ := occupied(t, s)
-	for range turns {
-		turn()
+	begun := talk.Bytes
+	for range testenv.Choose(500, 2500) {
+		talk.Turn()
 	}
 	after, kinds := occupied(t, s)
-	conversation := float64(turns * (question + result + answer))
+	conversation := float64(talk.Bytes - begun)
 	for name, size := range kinds {
 		if share := float64(size) / conversation; share > 0.01 {
 			t.Logf("%.2f bytes of %s per byte of conversation", share, name)

@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,8 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/internal/scale"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -30,34 +28,6 @@ func (s *Store) sum(t *testing.T, text string, args ...any) (n int64) {
 	return n
 }
 
-// What is said in each turn of a conversation, in bytes: a question, the result of a tool, and an answer.
-const (
-	question = 150
-	result   = 1000
-	answer   = 200
-)
-
-// converse makes turns of one session, each of two steps with a tool between them.
-func converse(t *testing.T, s *Store, turns int) {
-	t.Helper()
-	said := func(n int) string { return strings.Repeat("All that there is to say. ", n/26+1)[:n] }
-	type input struct{}
-	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
-		func(context.Context, *cairn.Call, input) (string, error) { return said(result), nil })},
-		Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
-			if r.Messages[len(r.Messages)-1].Role == cairn.RoleTool {
-				return scripted.Text(said(answer))
-			}
-			return scripted.Call("look_up", input{})
-		})}
-	eng := must(engine.New(s, []*cairn.Agent{agent}, nil))
-	defer eng.Close(context.Background())
-	for range turns {
-		run := must(eng.Execute(t.Context(), "session", "bot", cairn.Text(said(question))))
-		must(run.Wait(t.Context()))
-	}
-}
-
 // What a long conversation takes on disk is held to what is said in it, the whole file with the event log, and the rest
 // of it without.
 func TestStorageOfAConversation(t *testing.T) {
@@ -68,8 +38,11 @@ func TestStorageOfAConversation(t *testing.T) {
 	if err := s.writer.conn.run("PRAGMA synchronous = OFF"); err != nil {
 		t.Fatal(err)
 	}
-	converse(t, s, turns)
-	perByte := func(n int64) float64 { return float64(n) / (turns * (question + result + answer)) }
+	talk := scale.NewConversation(t, s)
+	for range turns {
+		talk.Turn()
+	}
+	perByte := func(n int64) float64 { return float64(n) / float64(talk.Bytes) }
 	err := s.readers.read(t.Context(), func(c *conn) error {
 		const sizes = `SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING count(*) > 10 ORDER BY 2 DESC`
 		return c.query(t.Context(), sizes, func(cols *columns) bool {

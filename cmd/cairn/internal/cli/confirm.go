@@ -5,8 +5,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
 )
+
+// ConfirmSession asks whether a session is to be ended for good, as verb and its participle say. note follows the question.
+// The error is CodeNotExecuted if the answer is no.
+func ConfirmSession(ctx context.Context, a *App, verb, participle string, s *cairn.Session, note string) error {
+	question := fmt.Sprintf("%s%s session %s with its %s?%s", strings.ToUpper(verb[:1]), verb[1:], s.ID, output.Count(s.MessageCount, "message"), note)
+	yes, err := Confirm(ctx, a, verb, question)
+	if err == nil && !yes {
+		err = cairn.Errorf(cairn.CodeNotExecuted, "session %q was not %s", s.ID, participle)
+	}
+	return err
+}
 
 // Confirm asks a question at the terminal and reports whether the answer is yes. verb is what is asked about.
 func Confirm(ctx context.Context, a *App, verb, question string) (bool, error) {

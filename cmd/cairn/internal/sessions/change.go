@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
@@ -67,11 +66,8 @@ func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 			return err
 		}
 		if !cmd.Yes {
-			question := fmt.Sprintf("Delete session %s with its %s?", s.ID, output.Count(s.MessageCount, "message"))
-			if yes, err := cli.Confirm(ctx, a, "delete", question); err != nil {
+			if err := cli.ConfirmSession(ctx, a, "delete", "deleted", s, ""); err != nil {
 				return err
-			} else if !yes {
-				return cairn.Errorf(cairn.CodeNotExecuted, "session %q was not deleted", s.ID)
 			}
 		}
 		if err := eng.Delete(ctx, cmd.Session); err != nil {

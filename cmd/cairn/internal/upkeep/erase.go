@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
@@ -26,11 +25,8 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 			return err
 		}
 		if !cmd.Yes {
-			question := fmt.Sprintf("Erase session %s with its %s? Nothing of it is kept.", s.ID, output.Count(s.MessageCount, "message"))
-			if yes, err := cli.Confirm(ctx, a, "erase", question); err != nil {
+			if err := cli.ConfirmSession(ctx, a, "erase", "erased", s, " Nothing of it is kept."); err != nil {
 				return err
-			} else if !yes {
-				return cairn.Errorf(cairn.CodeNotExecuted, "session %q was not erased", s.ID)
 			}
 		}
 		if err := eng.Erase(ctx, cmd.Session); err != nil {
