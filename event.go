@@ -36,6 +36,29 @@ const (
 	EventSubagentStart EventType = "subagent_start"        // CallID, Tool, ChildID, Name: the sub-agent
 	EventSubagentEnd   EventType = "subagent_end"          // CallID, Tool, ChildID, Name, Status
 
+	// EventUserMessage is a message of the user, right behind the beginning of the run that it began, or of the one that
+	// it was sent to: Index, MessageID, Text, Files, Truncated.
+	EventUserMessage EventType = "user_message"
+	// EventContextAdded is a hidden message, of a run or of Engine.AddContext: Index, MessageID, Text, Truncated, and
+	// ChildID if it reports on a companion. [Event.Public] has no text of it.
+	EventContextAdded EventType = "context_added"
+	// EventContextChanged says that the session's context was changed. Name is "tools" where tools were switched on and
+	// off: Data has the switches by tool, Index and MessageID are those of the hidden message that says so. Name is
+	// "session" where the user, tags, metadata or expiry were changed: Data has what was set.
+	EventContextChanged EventType = "context_changed"
+	// EventQueued is a turn that was put into the session's queue: RunID, Text, Files, Truncated of what it begins with.
+	// It ends with the start of a run of that id, or with EventDequeued.
+	EventQueued EventType = "queued"
+	// EventDequeued is a queued turn that will not run, since it was taken out of the queue: RunID.
+	EventDequeued EventType = "dequeued"
+	// EventRewound takes the session back to its first MessageCount messages: the later ones are gone. CheckpointID is
+	// the checkpoint, RunID the run that was undone instead.
+	EventRewound EventType = "rewound"
+	// EventBranched says where a branch left: on the new session's log, with the MessageCount messages that it began
+	// with, Name is the session that it came from; on that one's log ChildID is the new session. CheckpointID is set if
+	// it left at a checkpoint.
+	EventBranched EventType = "branched"
+
 	EventStatePatch EventType = "state_patch" // Patch
 	EventCustom     EventType = "custom"      // Name, Data
 	EventOutput     EventType = "output"      // Data: the typed output
@@ -75,7 +98,7 @@ type Event struct {
 	Name    string          `json:"name,omitempty"`
 	Data    json.RawMessage `json:"data,omitempty"`
 	IsError bool            `json:"is_error,omitempty"`
-	// Truncated marks a tool result that was cut to fit the log; the transcript has it whole.
+	// Truncated marks a text, a tool result or a list of files that was cut to fit the log; the transcript has it whole.
 	Truncated bool `json:"truncated,omitempty"`
 	// Cached marks a result that came from the tool's cache.
 	Cached       bool      `json:"cached,omitempty"`
@@ -89,9 +112,32 @@ type Event struct {
 	Patch        []PatchOp `json:"patch,omitempty"`
 	CheckpointID string    `json:"checkpoint_id,omitempty"`
 	MessageCount int       `json:"message_count,omitempty"`
+	// Index is the place of a message in the transcript, counted from 0. As JSON it is left out if it is 0.
+	Index int `json:"index,omitempty"`
+	// MessageID is the id of the message at Index.
+	MessageID string `json:"message_id,omitempty"`
+	// Files are those of a user's message.
+	Files []FileRef `json:"files,omitempty"`
+	// Version is the session's version with what the event reports, where that was no part of a run.
+	Version int64 `json:"version,omitempty"`
 
 	// Incarnation is that of the log the event was read from, as readers set it; a log does not keep it.
 	Incarnation string `json:"-"`
+}
+
+// MaxEventText is the most bytes of a message's text that an event has; what is longer is cut at the boundary of a
+// character and marked by [Event.Truncated].
+const MaxEventText = 1 << 10
+
+// FileRef describes a file in a message without its bytes: those are in the transcript, in part Part of the message.
+type FileRef struct {
+	Part      int    `json:"part"`
+	Name      string `json:"name,omitempty"`
+	MediaType string `json:"media_type"`
+	// Size is how many bytes the transcript has of the file; 0 for one that has an address.
+	Size int `json:"size,omitempty"`
+	// URL is the file's address, unless that is long or a "data:" URL.
+	URL string `json:"url,omitempty"`
 }
 
 // Cursor returns the place behind the event, to continue reading from.

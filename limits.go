@@ -245,7 +245,11 @@ func (e *Event) Validate() error {
 	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
 		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
-		checkTime("event.deadline", e.Deadline))
+		checkTime("event.deadline", e.Deadline), CheckText("event.message_id", e.MessageID))
+	for i := range e.Files {
+		f := &e.Files[i]
+		err = cmp.Or(err, CheckText("event.files.name", f.Name), CheckText("event.files.media_type", f.MediaType), CheckText("event.files.url", f.URL))
+	}
 	if err == nil && e.Error != nil {
 		err = e.Error.Validate()
 	}

@@ -52,6 +52,8 @@ const (
 	isError
 	isTruncated
 	isCached
+	hasIndex
+	hasMessage
 	hasRest
 
 	allFields = 1<<iota - 1
@@ -65,7 +67,8 @@ var eventTypes = [...]cairn.EventType{"",
 	cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd, cairn.EventToolApproval,
 	cairn.EventToolPending, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventStatePatch, cairn.EventCustom,
 	cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventCheckpoint, cairn.EventSessionDeleted,
-	cairn.EventSessionRestored,
+	cairn.EventSessionRestored, cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged,
+	cairn.EventQueued, cairn.EventDequeued, cairn.EventRewound, cairn.EventBranched,
 }
 
 var eventCodes = func() map[cairn.EventType]uint64 {
@@ -196,6 +199,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 	ev.Text, ev.CallID, ev.Tool, ev.Name, ev.Data, ev.ApprovalID, ev.ChildID = "", "", "", "", nil, "", ""
 	ev.IsError, ev.Truncated, ev.Cached, ev.Incarnation = false, false, false, ""
 	ev.Status, ev.Reason, ev.CheckpointID, ev.MessageCount = "", "", "", 0
+	ev.Index, ev.MessageID = 0, ""
 	if r.Time.IsZero() && reflect.ValueOf(ev).Elem().IsZero() {
 		return nil, usage, nil
 	}
@@ -250,6 +254,10 @@ func (b *Events) write(ev *cairn.Event, now eventContext, usage []int64, raw []b
 		b.counts(usage)
 	}
 	b.texts(mask, hasStatus, string(ev.Status), ev.Name, ev.ChildID, ev.ApprovalID, string(ev.Reason))
+	if mask&hasIndex != 0 {
+		b.varint(int64(ev.Index))
+	}
+	b.texts(mask, hasMessage, ev.MessageID)
 	if mask&hasRest != 0 {
 		b.plain(string(raw))
 	}
@@ -282,6 +290,8 @@ func fieldMask(ev *cairn.Event) (mask uint64) {
 	set(&mask, isError, ev.IsError)
 	set(&mask, isTruncated, ev.Truncated)
 	set(&mask, isCached, ev.Cached)
+	set(&mask, hasIndex, ev.Index != 0)
+	set(&mask, hasMessage, ev.MessageID != "")
 	return mask
 }
 

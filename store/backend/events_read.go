@@ -113,6 +113,10 @@ func (r *eventsReader) event(ev *cairn.Event, wanted bool) {
 	if r.prior.nanos != noTime {
 		ev.Time = time.Unix(0, r.prior.nanos).UTC()
 	}
+	if mask&hasIndex != 0 {
+		ev.Index = int(r.varint())
+	}
+	r.texts(mask, hasMessage, &ev.MessageID)
 	if mask&hasRest != 0 {
 		from := r.plain()
 		if wanted && r.err == nil {
