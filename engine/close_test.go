@@ -34,8 +34,8 @@ func TestCloseLetsRunsComeToTheirEnd(t *testing.T) {
 		}
 		wantStatus(t, wait(t, run), cairn.RunCompleted, cairn.ReasonReply)
 		wantSound(t, st, "s")
-		if err := eng.Work(t.Context()); err == nil {
-			t.Error("worked on a closed engine")
+		if err := eng.Work(t.Context()); err != nil {
+			t.Errorf("work on a closed engine, as when it was closed a moment before: %v", err)
 		}
 	})
 }
@@ -202,7 +202,9 @@ func TestWorkStopsWithItsContextOrItsEngine(t *testing.T) {
 		go func() { done <- eng.Work(t.Context()) }()
 		synctest.Wait()
 		leave(t, eng)
-		wantError(t, <-done, cairn.ErrClosed)
+		if err := <-done; err != nil {
+			t.Errorf("work, when the engine was closed: %v", err)
+		}
 	})
 }
 

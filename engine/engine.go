@@ -59,6 +59,9 @@ type Options struct {
 	WorkInterval time.Duration
 	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
 	WorkConcurrency int
+	// CloseGrace is how long Serve lets the runs under way come to their end once its context is done; 0 means 20 seconds,
+	// a negative value no time. What ends a process must give it some seconds more.
+	CloseGrace time.Duration
 	// TTL is how long a session may be idle before it expires, if its agent does not say; 0 means 7 days, a negative value
 	// for ever. See [cairn.Session.Expiry].
 	TTL time.Duration

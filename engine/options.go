@@ -39,6 +39,7 @@ func (o *Options) settings() []setting {
 		number[time.Duration]{field: "stop_grace", value: &o.StopGrace, unset: 5 * time.Second},
 		number[time.Duration]{field: "work_interval", value: &o.WorkInterval, unset: time.Second},
 		number[time.Duration]{"coalesce", &o.Coalesce, 20 * time.Millisecond, mayBeNegative},
+		number[time.Duration]{"close_grace", &o.CloseGrace, 20 * time.Second, mayBeNegative},
 		number[time.Duration]{"ttl", &o.TTL, 7 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"retention", &o.Retention, 30 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"sweep_interval", &o.SweepInterval, 10 * time.Minute, mayBeNegative},

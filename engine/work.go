@@ -14,12 +14,18 @@ import (
 // skipFor is how long a worker leaves a session alone that it could not take on.
 const skipFor = 30 * time.Second
 
-// Work serves the store until ctx is done, then returns nil: it looks for runs whose process died and drives them on
-// from their last commit, in this process; it resumes sessions that have every answer they waited for, and closes calls
-// whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any number of workers share a
-// store. Meanwhile the engine is registered there, see [Engine.Workers]. Runs that it claimed continue after ctx is
-// done, until the engine is closed. The error is ErrClosed after Close.
+// Work serves the store until ctx is done or the engine is closed, and then returns nil: it looks for runs whose process
+// died and drives them on from their last commit, in this process; it resumes sessions that have every answer they waited
+// for, and closes calls whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any
+// number of workers share a store. Meanwhile the engine is registered there, see [Engine.Workers]. A store that fails does
+// not end it: that is logged, and tried again.
+//
+// Runs that it claimed continue after ctx is done, until the engine is closed. [Engine.Serve] closes it as
+// well.
 func (e *Engine) Work(ctx context.Context) error {
+	if e.isClosed() {
+		return nil
+	}
 	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, told: map[string]bool{}}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -34,9 +40,9 @@ func (e *Engine) Work(ctx context.Context) error {
 	for {
 		found, err := e.work(ctx, w, &waiting)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, e.isClosed():
 			return nil
-		case errors.Is(err, cairn.ErrClosed):
+		case errors.Is(err, cairn.ErrClosed): // the store is
 			return err
 		case err != nil:
 			e.opts.Logger.Warn("worker could not look for sessions", "error", err)
@@ -51,7 +57,7 @@ func (e *Engine) Work(ctx context.Context) error {
 			return nil
 		case <-e.ctx.Done():
 			timer.Stop()
-			return errClosed()
+			return nil
 		}
 	}
 }

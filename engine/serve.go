@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Serve works as [Engine.Work] does until ctx is done, and then closes the engine: it is the whole life of a process that
+// serves sessions, so that no order of calls at its end has to be remembered. Give it a context that ends with the signals
+// that end the process (os/signal.NotifyContext). Runs under way, those that this process's Execute began included, have
+// Options.CloseGrace to come to their end. Those that need longer are released where they stand: what they committed
+// stays, and another worker, or this program when it is started again, takes them over at once.
+//
+// A process that also serves HTTP calls Serve in one goroutine and the server's Shutdown in another, with the same
+// context: requests that come late get ErrClosed, and readers of events see their runs come to their end. The store is
+// closed after Serve has returned.
+//
+// The error is nil if every run came to its end, and has CodeTimeout if runs were released; then nothing is lost. Any
+// other error is Work's, which ends the engine in the same way. An engine that is closed meanwhile is no error.
+func (e *Engine) Serve(ctx context.Context) error {
+	err := e.Work(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.opts.CloseGrace, 0))
+	defer cancel()
+	if e.Close(closing) != nil {
+		err = errors.Join(err, cairn.Errorf(cairn.CodeTimeout,
+			"runs that did not end within %s were released: another worker takes them over", max(e.opts.CloseGrace, 0)))
+	}
+	return err
+}
+
+// isClosed reports whether Close was called.
+func (e *Engine) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
