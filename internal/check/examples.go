@@ -16,7 +16,8 @@ var constructorName = regexp.MustCompile(`^(?:(?:New|Open)(?:\P{Ll}.*)?|Func|Raw
 	`RequireApproval(?:If)?|AssignTo|WaitAtMost|Cache|Approve|Deny|Answer(?:Error)?|OutputOf|RawOutput|StateOf|Model)$`)
 
 // checkExamples reports exported constructors without an example that runs, that is, one with an Output comment.
-// Commands and internal packages are not shown to users and need none.
+// Commands and internal packages are not shown to users and need none. Nor do functions that take a test, which an example
+// does not have.
 func checkExamples(t *tree) ([]string, error) {
 	packages, err := t.packages(parser.ParseComments)
 	if err != nil {
@@ -34,7 +35,7 @@ func checkExamples(t *tree) ([]string, error) {
 			}
 			for _, decl := range f.ast.Decls {
 				fn, ok := decl.(*ast.FuncDecl)
-				if !ok || fn.Recv != nil || !constructorName.MatchString(fn.Name.Name) || shown[fn.Name.Name] {
+				if !ok || fn.Recv != nil || !constructorName.MatchString(fn.Name.Name) || shown[fn.Name.Name] || takesTest(fn) {
 					continue
 				}
 				problems = append(problems, fmt.Sprintf("%s:%d: %s has no example that runs: Example%s with an Output comment",
@@ -60,4 +61,14 @@ func runningExamples(files []*goFile) map[string]bool {
 		}
 	}
 	return shown
+}
+
+// takesTest reports whether a function's first parameter is a testing.TB.
+func takesTest(fn *ast.FuncDecl) bool {
+	params := fn.Type.Params.List
+	if len(params) == 0 {
+		return false
+	}
+	sel, ok := params[0].Type.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "TB"
 }

@@ -33,6 +33,7 @@ var floors = []floor{
 	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store", "plans", "shared"}},
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
 	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},
+	{"tests", []string{"cairntest"}, []string{"nouns", "leaves", "store", "backends", "loop", "engine"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "contract", "loop", "engine"}},
 	{"contract", []string{"host"}, []string{"nouns"}},
 	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},

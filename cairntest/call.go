@@ -1,0 +1,120 @@
+package cairntest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// Call is the handle of a call that no engine makes, and a record of what was done with it. It embeds what a tool's
+// function is given, Call.Call, and what hooks, guards and stop conditions are given, Call.Step. [cairn.State] of it is the
+// state as the function left it.
+type Call struct {
+	*cairn.Call
+
+	scope *user.Scope
+	log   *journal.Log
+}
+
+const sessionID = "session"
+
+// NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's fields, such
+// as its ID and UserID, may be set before it is used. It panics if the state cannot be one.
+func NewCall(state any) *Call {
+	raw := json.RawMessage("{}")
+	if state != nil {
+		var err error
+		if raw, err = json.Marshal(state); err != nil {
+			panic(fmt.Sprintf("cairntest.NewCall: the state: %v", err))
+		}
+	}
+	if !bytes.HasPrefix(raw, []byte("{")) {
+		panic(fmt.Sprintf("cairntest.NewCall: %T does not encode to a JSON object", state))
+	}
+	row := &cairn.Session{ID: sessionID, RootID: sessionID, Agent: "agent"}
+	log := journal.NewLog()
+	log.Log, log.Now, log.Logger = memstore.New(nil).EventLog(), time.Now, slog.New(slog.DiscardHandler)
+	c := &Call{scope: &user.Scope{}, log: log}
+	r := room{raw, cairn.Step{SessionID: row.ID, RunID: "run", Agent: row.Agent, Turn: 1, Number: 1}}
+	c.scope.Init(&user.Caller{Logger: log.Logger}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
+	c.Call = &cairn.Call{Step: define.NewStep(r.info, c.scope), ID: "call", Tool: "tool", Input: json.RawMessage("{}")}
+	return c
+}
+
+// room is the session that the handle is over.
+type room struct {
+	state json.RawMessage
+	info  cairn.Step
+}
+
+func (r room) Info(int) cairn.Step { return r.info }
+func (r room) Hooks() user.Hooks   { return nil }
+func (r room) HasTool(string) bool { return true }
+
+func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
+	var lists [][]cairn.Op
+	for _, w := range on {
+		lists = append(lists, w.Ops)
+	}
+	return ops.Fold(r.state, lists...)
+}
+
+// Run calls a tool as the engine does, with the call's handle: an input, encoded as JSON, that violates the tool's schema
+// is a CodeArguments error and does not reach the function. It is for tools whose function has no name; approvals, caches
+// and timeouts are not involved.
+func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMessage, error) {
+	t := define.Of(&tool)
+	raw, err := json.Marshal(input)
+	switch {
+	case err != nil:
+		return nil, cairn.Invalid("input", "%v", err)
+	case t.Err != nil:
+		return nil, t.Err
+	case t.Func == nil:
+		return nil, cairn.Invalid("tool", "tool %q has no function", t.Name)
+	}
+	if err := t.Check(raw); err != nil {
+		return nil, err
+	}
+	c.Tool, c.Input = t.Name, raw
+	return t.Run(ctx, c.Call, raw)
+}
+
+// Ops returns the writes to the state, in order.
+func (c *Call) Ops() []cairn.Op { return c.scope.Writes().Ops }
+
+// Context returns the texts that were added with [cairn.Step.AddContext], and what [cairn.Step.SwitchTools] has the model read, in order.
+func (c *Call) Context() []string {
+	var texts []string
+	for _, m := range c.scope.Writes().Context {
+		texts = append(texts, m.Text())
+	}
+	return texts
+}
+
+// Usage returns what was recorded with [cairn.Step.RecordUsage], summed by name.
+func (c *Call) Usage() map[string]float64 { return c.scope.Writes().Usage }
+
+// Checkpointed reports whether [cairn.Step.Checkpoint] was called.
+func (c *Call) Checkpointed() bool { return c.scope.Writes().Checkpoint }
+
+// Events returns the events that were put on the log with [cairn.Step.Emit], in order.
+func (c *Call) Events() []cairn.Event {
+	var list []cairn.Event
+	_, err := c.log.EachSince(context.Background(), sessionID, 0, func(ev *cairn.Event) { list = append(list, *ev) })
+	if err != nil {
+		panic(fmt.Sprintf("cairntest: the events: %v", err)) // a log in memory does not fail
+	}
+	return list
+}
