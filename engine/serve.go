@@ -13,9 +13,8 @@ import (
 // Options.CloseGrace to come to their end. Those that need longer are released where they stand: what they committed
 // stays, and another worker, or this program when it is started again, takes them over at once.
 //
-// A process that also serves HTTP calls Serve in one goroutine and the server's Shutdown in another, with the same
-// context: requests that come late get ErrClosed, and readers of events see their runs come to their end. The store is
-// closed after Serve has returned.
+// A process that also serves HTTP calls the server's Shutdown once Serve has returned: requests that waited for a run have
+// its outcome by then, streams of events have ended, and requests that come late get ErrClosed. The store is closed last.
 //
 // The error is nil if every run came to its end, and has CodeTimeout if runs were released; then nothing is lost. Any
 // other error is Work's, which ends the engine in the same way. An engine that is closed meanwhile is no error.
