@@ -32,6 +32,7 @@ const (
 	CodeToolOff       Code = "tool_off"          // the model called a tool that is switched off
 	CodeArguments     Code = "arguments_invalid" // tool arguments violate their schema
 	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
+	CodeStopped       Code = "stopped"           // a tool was at work when its run was stopped; it may have had effects
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
 	CodeDenied        Code = "denied"            // a reviewer denied the call
@@ -96,6 +97,7 @@ var codes = map[Code]codeInfo{
 	CodeToolOff:       {CategoryAgent, 422, false},
 	CodeArguments:     {CategoryAgent, 422, false},
 	CodeNotExecuted:   {CategoryAgent, 422, false},
+	CodeStopped:       {CategoryAgent, 409, false},
 	CodeMaxSteps:      {CategoryAgent, 422, false},
 	CodeRejected:      {CategoryAgent, 422, false},
 	CodeHook:          {CategoryAgent, 422, false},

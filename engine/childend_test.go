@@ -84,7 +84,7 @@ func TestCancelledWaitClosesTheConsultation(t *testing.T) {
 				if got := runsOf(t, st, child.SessionID); got[len(got)-1].Status != test.status {
 					t.Errorf("the child's run is %s, want %s", got[len(got)-1].Status, test.status)
 				}
-				if got := strings.Join(heard, ", "); got != "AfterSubAgent scribe not_executed, AfterTool not_executed" {
+				if got := strings.Join(heard, ", "); got != "AfterSubAgent scribe stopped, AfterTool stopped" {
 					t.Errorf("the hooks heard %q", got)
 				}
 				if got := load(t, st, "s").Usage.SubAgentRuns; got != 1 {

@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents it consults, and returns when it has
-// ended: what the user saw of the reply is kept, calls that are under way or wait for an answer are closed as not
-// executed, and the session can be resumed or given its next turn at once. If ctx is done first the request stands. The
+// ended: what the user saw of the reply is kept, calls that are at work are closed with CodeStopped, since they may have had
+// effects, those that had not begun or wait for an answer with CodeNotExecuted, and the session can be resumed or given its
+// next turn at once. If ctx is done first the request stands. It is the run that the session has when the call is made; to
+// stop none but a certain one use [Run.Interrupt]. The
 // error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that cannot
 // be kept or has more than 16 KiB.
 func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error {
@@ -21,6 +24,70 @@ func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error 
 // Abort stops a session's run like Interrupt, but as failed, with ErrAborted.
 func (e *Engine) Abort(ctx context.Context, sessionID, reason string) error {
 	return e.stop(ctx, sessionID, cairn.StopAbort, reason)
+}
+
+// Interrupt stops the run as [Engine.Interrupt] does, in whichever process it is, also while it waits for people. It is
+// durable, and aimed at this run: whatever the session does next is not touched. The error is ErrNotRunning if the run has
+// ended, was resumed as another run, or is still queued.
+func (r *Run) Interrupt(ctx context.Context, reason string) error {
+	return r.eng.stopRun(ctx, r.session, r.id, cairn.StopInterrupt, reason)
+}
+
+// Abort stops the run like [Run.Interrupt], but as failed, with ErrAborted.
+func (r *Run) Abort(ctx context.Context, reason string) error {
+	return r.eng.stopRun(ctx, r.session, r.id, cairn.StopAbort, reason)
+}
+
+// stopRun stops a run of a session, and no other one.
+func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error {
+	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
+		return err
+	}
+	for {
+		row, err := store.Load(ctx, e.store, sessionID)
+		if err != nil {
+			return err
+		}
+		if row.RunID != runID || row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
+			return e.notRunning(ctx, sessionID, runID)
+		}
+		stop := cairn.Stop{RunID: runID, Kind: kind, Reason: reason, At: row.AsOf}
+		if row.Status == cairn.SessionPaused {
+			err = e.endWait(ctx, row, stop)
+		} else {
+			err = e.stopOne(ctx, row, stop, true)
+		}
+		switch {
+		case isConflict(err): // it has ended meanwhile, or waits, or was resumed
+			continue
+		case err != nil:
+			return err
+		}
+		return e.stopRest(ctx, row, stop)
+	}
+}
+
+// notRunning says why a run of a session cannot be stopped.
+func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error {
+	run, err := store.FindRun(ctx, e.store, sessionID, runID)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
+		return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has not begun", runID, sessionID)
+	case err != nil:
+		return err
+	case run.Status.Suspends():
+		return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q was resumed as another run", runID, sessionID)
+	}
+	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
+}
+
+// endWait ends the wait of a session, whose parent hears of it.
+func (e *Engine) endWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	err := e.runs.Withdraw(ctx, row.ID, stop)
+	if err == nil && row.Kind == cairn.ChildSubAgent {
+		return e.tellParent(ctx, row.ParentID)
+	}
+	return err
 }
 
 func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind, reason string) error {
@@ -90,18 +157,14 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 // withdraw stops a session that waits. Where another process is about to resume it, that run is stopped.
 func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.Stop, below bool) error {
 	for {
-		err := e.runs.Withdraw(ctx, row.ID, stop)
-		if err == nil && row.Kind == cairn.ChildSubAgent {
-			return e.tellParent(ctx, row.ParentID)
-		}
+		err := e.endWait(ctx, row, stop)
 		if !isConflict(err) {
 			return err
 		}
 		if row, err = store.Load(ctx, e.store, row.ID); err != nil {
 			return err
 		}
-		if row.Status != cairn.SessionPaused {
-			stop.RunID = row.RunID
+		if stop.RunID = row.RunID; row.Status != cairn.SessionPaused {
 			return e.stopOne(ctx, row, stop, below)
 		}
 	}
@@ -139,8 +202,8 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return nil
 		}
 		if row.Crashed(row.AsOf) {
-			err := e.runs.Settle(ctx, row, stop)
-			if err == nil || !isConflict(err) {
+			ended, err := e.endCrashed(ctx, row, stop)
+			if ended && err == nil || err != nil && !isConflict(err) {
 				return err
 			}
 		}
@@ -152,6 +215,22 @@ func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Sto
 			return ctx.Err()
 		}
 	}
+}
+
+// endCrashed ends the run of a process that died, and reports whether it has ended. If there are facts of the step under way
+// that last, the run is taken over, so that its step is committed with them as the stop, which is recorded, has it.
+func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.Stop) (ended bool, err error) {
+	staged, err := store.StagedOf(ctx, e.store, row.ID, "")
+	if err != nil {
+		return false, err
+	}
+	if step.Lasting(staged) && e.agent(row.Agent) != nil {
+		_, err := e.recover(ctx, row.ID, nil)
+		if !errors.Is(err, cairn.ErrAlreadyRunning) { // else its host may be away for long
+			return false, err
+		}
+	}
+	return true, e.runs.Settle(ctx, row, stop)
 }
 
 // isConflict reports whether another writer was faster.

@@ -136,7 +136,7 @@ func TestInterruptDuringTools(t *testing.T) {
 				}
 				wantStatus(t, wait(t, run), cairn.RunInterrupted, cairn.ReasonInterrupted)
 				list := messages(t, st, "s")
-				for id, code := range map[string]cairn.Code{"c1": "", "c2": cairn.CodeNotExecuted, "c3": cairn.CodeNotExecuted, "c4": cairn.CodeNotExecuted} {
+				for id, code := range map[string]cairn.Code{"c1": "", "c2": cairn.CodeStopped, "c3": cairn.CodeNotExecuted, "c4": cairn.CodeNotExecuted} {
 					if r := result(t, list, id); r.Code != code {
 						t.Errorf("call %s: %s (%s), want %q", id, r.Output, r.Code, code)
 					}

@@ -255,6 +255,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 		case err != nil:
 			return nil, err
 		case !awaited:
+			stop.RunID = above.RunID
 			return nil, e.runs.Withdraw(ctx, above.ID, stop)
 		case above.ParentID == d.RootID:
 			return e.goOn(ctx, d.RootID, false)

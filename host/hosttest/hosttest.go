@@ -113,6 +113,7 @@ var scenarios = slices.Concat(
 	endings,
 	unruly,
 	stops,
+	aimed,
 	crashes,
 	workers,
 	durabilities,

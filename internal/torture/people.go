@@ -110,6 +110,9 @@ func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	case cairn.DecisionTimeout:
 		return r.Code == cairn.CodeTimeout
 	case cairn.DecisionApproved:
+		if r.Code == cairn.CodeStopped {
+			return true
+		}
 		input, in, out := c.Input, amount{}, receipt{}
 		if len(a.Value) > 0 {
 			input = a.Value

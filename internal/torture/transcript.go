@@ -266,7 +266,7 @@ func mayFail(r *cairn.ToolResult) bool {
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:
 		return r.IsError
 	case toolAdd, toolNote, toolMark, toolFail, toolClose, cairn.FinishTool:
-		return r.IsError && r.Code == cairn.CodeNotExecuted
+		return r.IsError && (r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped)
 	}
 	return true
 }

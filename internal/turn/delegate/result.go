@@ -19,7 +19,7 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 	case run.Error != nil:
 		return transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
 	}
-	return transcript.Failed(use, cairn.CodeNotExecuted, "agent "+agent+" was stopped before it came to an end")
+	return transcript.Failed(use, cairn.CodeStopped, "agent "+agent+" was stopped before it came to an end")
 }
 
 // Report returns what the model reads of a companion in the background whose run has ended.

@@ -83,7 +83,11 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	for _, c := range st.Calls {
 		if c.Result != nil && c.Result.Closed {
-			journal.Call(l.Emit.Event, st, c, journal.Begun)
+			told := journal.Begun
+			if c.Result.Began && !c.Told {
+				told = journal.Untold
+			}
+			journal.Call(l.Emit.Event, st, c, told)
 		}
 	}
 	if len(out.Patch) > 0 {
@@ -167,8 +171,8 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	return out, nil
 }
 
-// messages returns the reply and the message with every call's result. Calls that were not executed are closed, unless
-// the step waits and will be resumed.
+// messages returns the reply and the message with every call's result. Calls without a result are closed, unless the step
+// waits and will be resumed.
 func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
 	if st.Message() == nil || st.Failed() != nil {
 		return nil, nil
@@ -198,13 +202,16 @@ func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out 
 	return reply, results
 }
 
-// close closes a call as not executed.
+// close closes a call: as not executed, or as stopped if it was at work.
 func (fx *Effects) close(l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
 	why := "not executed: the turn had ended"
 	if out.Stop != nil && out.Final == nil {
 		why = "not executed: the run was stopped"
 	}
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
+	if st.Begun(c) {
+		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults()
+	}
 	if c.Consults() && (c.Announced() || st.Carried) {
 		f.Consulted = consulted(l, c)
 	}

@@ -66,14 +66,20 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 			err = t.wait()
 			return toolOut(c), err
 		}
-		t.began = true
+		t.began, c.Told = true, true
 		l.Emit.Event(journal.CallBegan(l.Step, c))
 		if err := l.Emit.Lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
 		if givenUp != nil {
 			result = failure(c.Use, givenUp)
-		} else if result = t.execute(); t.waits {
+		} else {
+			result = t.execute()
+		}
+		switch {
+		case t.lost != nil:
+			return turn.ToolOut{}, t.lost
+		case t.waits:
 			err = t.wait()
 			return toolOut(c), err
 		}
@@ -93,8 +99,9 @@ type trial struct {
 	c         *step.Call
 	s         user.Scope
 	below     []*step.Writes
-	began     bool // the tool was called
-	waits     bool // for an answer from outside
+	began     bool  // the tool was called
+	waits     bool  // for an answer from outside
+	lost      error // why it could not be noted that the tool is called
 	hit       bool
 	made      time.Time
 }
@@ -250,8 +257,25 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
 }
 
+// attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for
+// the first one: whoever takes the step over does not know how far it had come with any call.
+func (t *trial) attempt(number int) error {
+	f := &step.Attempt{CallID: t.c.Use.CallID, Number: number}
+	switch {
+	case number <= t.c.Attempts:
+		return nil
+	case number == 1 && t.l.Sink == nil:
+		t.l.Step.Add(f)
+		return nil
+	}
+	return t.fx.put(t.ctx, t.a, t.l, f, define.Durability(t.a).Stages())
+}
+
 // invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
 func (t *trial) invoke() *cairn.ToolResult {
+	if t.lost = t.attempt(1); t.lost != nil {
+		return nil
+	}
 	info, tool := user.InfoOf(t.c), t.c.Tool
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
 	output, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {

@@ -15,7 +15,8 @@ import (
 )
 
 // CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their results,
-// the others are closed as not executed, and no answer is accepted any more. Children that the calls consulted end by the
+// the others are closed as not executed, or as stopped if a run that is still active may have been at work on them, and no
+// answer is accepted any more. Children that the calls consulted end by the
 // stop. The commit begins or ends the run that the message belongs to.
 func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	stop cairn.Stop, why string) error {
@@ -36,11 +37,17 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 			if row.Status == cairn.CallAnswered {
 				if told := inbox.Result(row); told != nil {
 					result, w.Call = told, inbox.Settle(*row)
+				} else if seen.Status == cairn.SessionActive { // a run had begun to execute what was approved
+					result, w.Call = transcript.Stopped(use), inbox.Settle(*row)
 				}
 			}
 			c.Calls = append(c.Calls, w)
 		}
-		if result.Child = children[use.CallID]; result.Child.SessionID != "" {
+		if child := children[use.CallID]; child.SessionID != "" {
+			if result.Code == cairn.CodeNotExecuted {
+				result = transcript.Stopped(use)
+			}
+			result.Child = child
 			c.Usage.SubAgentRuns++
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
@@ -64,8 +71,9 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 	return nil
 }
 
-// Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended ends as a stop
-// request says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer paused.
+// Withdraw ends the wait of a paused session and of the sub-agents it waits for: the run that is suspended, which the stop
+// request names, ends as that says. The error is ErrNotRunning or ErrAlreadyRunning if the session is no longer paused, or with
+// another run.
 func (r *Runs) Withdraw(ctx context.Context, id string, stop cairn.Stop) error {
 	for {
 		err := r.tryWithdraw(ctx, id, stop)
@@ -83,6 +91,9 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	row := snap.Session
 	if row.Status != cairn.SessionPaused {
 		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", id, row.Status)
+	}
+	if row.RunID != stop.RunID {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q waits with another run than %q", id, stop.RunID)
 	}
 	run, err := store.FindRun(ctx, r.Store, id, row.RunID)
 	if err != nil {

@@ -139,6 +139,7 @@ func (l *Live) NewStep(number int) *step.Step {
 func (l *Live) Restore(list []store.Staged) error {
 	number := l.Row.Step + len(l.Deferred.Steps) + 1
 	st := l.NewStep(number)
+	st.Inherited = l.Row.Recoveries > 0
 	if number == l.Row.Step+1 {
 		l.Reopen(st)
 	}

@@ -62,6 +62,11 @@ func Decode(list []store.Staged, stepID string, lease int64) ([]Staged, error) {
 	return facts, nil
 }
 
+// Lasting reports whether any of the staged pieces of a session are facts for the next lease holder.
+func Lasting(list []store.Staged) bool {
+	return slices.ContainsFunc(list, func(p store.Staged) bool { return !byLease(p.Key) })
+}
+
 // byLease reports whether a key is one that counts under one lease alone.
 func byLease(key string) bool {
 	token, _, ok := strings.Cut(key, "/")

@@ -10,6 +10,7 @@ package step
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -71,6 +72,14 @@ type Started struct {
 	Run *turn.Begun `json:"run,omitempty"`
 	// Writes are those of the hooks before the call.
 	Writes Writes `json:"writes"`
+}
+
+// Attempt is an attempt at a call's tool that begins. Of a run whose facts stay in memory only those after the first are
+// staged.
+type Attempt struct {
+	CallID string `json:"call_id"`
+	// Number counts the attempts, from 1.
+	Number int `json:"number"`
 }
 
 // Wait is a call that has no result yet: people must answer it, or the session that it consults waits itself.
@@ -146,6 +155,7 @@ func (*Ended) place() string     { return "ended" }
 func (f *Result) place() string  { return "call:" + f.Result.CallID }
 func (f *Wait) place() string    { return "call:" + f.CallID }
 func (f *Row) place() string     { return "row:" + f.Call.ID }
+func (f *Attempt) place() string { return "attempt:" + f.CallID + "/" + strconv.Itoa(f.Number) }
 func (f *Started) place() string {
 	if f.Run == nil {
 		return "started:" + f.CallID
@@ -158,6 +168,7 @@ var stored = map[string]func() Fact{
 	"opening":   func() Fact { return new(Opening) },
 	"reply":     func() Fact { return new(Reply) },
 	"started":   func() Fact { return new(Started) },
+	"attempt":   func() Fact { return new(Attempt) },
 	"wait":      func() Fact { return new(Wait) },
 	"result":    func() Fact { return new(Result) },
 	"judgement": func() Fact { return new(Judgement) },
@@ -173,6 +184,8 @@ func kind(f Fact) string {
 		return "reply"
 	case *Started:
 		return "started"
+	case *Attempt:
+		return "attempt"
 	case *Wait:
 		return "wait"
 	case *Result:

@@ -26,6 +26,8 @@ type Step struct {
 	Judged *Judgement
 	// Carried says that the reply was committed by an earlier run: the step waited and is carried on.
 	Carried bool
+	// Inherited says that a process died that drove the step: how far it had come with the calls is not known.
+	Inherited bool
 
 	tools [2][]cairn.Tool
 }
@@ -41,6 +43,10 @@ type Call struct {
 	Row *cairn.PendingCall
 	// Starts are those of the other agent's session, the latest last.
 	Starts []*Started
+	// Told says that this process has published the call's start.
+	Told bool
+	// Attempts counts those at its tool that are known.
+	Attempts int
 	// Wait is why the call has no result, or had none.
 	Wait *Wait
 	// Moved says that the session that the call waits for does not wait any more, since another call gave it something to do.
@@ -84,6 +90,10 @@ func (s *Step) Add(f Fact) {
 	case *Started:
 		if c := s.Call(f.CallID); c != nil {
 			c.Starts = append(c.Starts, f)
+		}
+	case *Attempt:
+		if c := s.Call(f.CallID); c != nil {
+			c.Attempts = max(c.Attempts, f.Number)
 		}
 	case *Wait:
 		if c := s.Call(f.CallID); c != nil {
@@ -218,6 +228,22 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 		}
 		t := s.tool(p.ToolUse.Tool)
 		return t != nil && (t.Delegates())
+	})
+}
+
+// Begun reports whether a call without a result may have had effects: its tool was called, or the agent that it consults has
+// begun, or a process that died may have come to it.
+func (s *Step) Begun(c *Call) bool {
+	switch {
+	case c.Consults():
+		return c.Announced() || s.Carried && c.Row == nil
+	case c.Attempts > 0:
+		return true
+	case !s.Inherited || c.Tool == nil || c.Tool.Func == nil || c.Row != nil && c.Row.Status != cairn.CallAnswered:
+		return false
+	}
+	return !c.Finishing() || !slices.ContainsFunc(s.Calls, func(other *Call) bool {
+		return !other.Finishing() && (other.Result == nil || other.Result.Closed)
 	})
 }
 

@@ -133,6 +133,11 @@ func NotExecuted(use *cairn.ToolUse, why string) *cairn.ToolResult {
 	return Failed(use, cairn.CodeNotExecuted, why)
 }
 
+// Stopped returns the result of a call that was at work when its run was stopped.
+func Stopped(use *cairn.ToolUse) *cairn.ToolResult {
+	return Failed(use, cairn.CodeStopped, "was running when it was stopped; it may have had effects")
+}
+
 // Failed returns a result that is an error.
 func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
 	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes

@@ -57,10 +57,10 @@ func newTurn(text string) turn {
 	return turn{text: text, orders: map[int]shop.Order{}, refunds: map[int]shop.Refund{}, refusals: map[refusal]string{}}
 }
 
-// note takes in the result of a tool. A call that was stopped before it ran counts for nothing, so that it is made
-// again.
+// note takes in the result of a tool. A call that was stopped counts for nothing, so that it is made again: the shop does
+// each thing once.
 func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
-	if r.Code == cairn.CodeNotExecuted {
+	if r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped {
 		return
 	}
 	t.said = ""
