@@ -324,25 +324,3 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	}
 	return Resumability{Resume: ok, Reason: why}, nil
 }
-
-// Attach returns a handle on a session's latest run, wherever it is or was driven.
-func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
-	row, err := e.Session(ctx, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	if row.RunID == "" {
-		return nil, cairn.Errorf(cairn.CodeNotFound, "session %q has no runs yet", sessionID)
-	}
-	e.mu.Lock()
-	r := e.driving[row.RunID]
-	e.mu.Unlock()
-	if r != nil {
-		return r, nil
-	}
-	record, err := store.FindRun(ctx, e.store, sessionID, row.RunID)
-	if err != nil {
-		return nil, err
-	}
-	return &Run{eng: e, id: record.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, turn: record.Turn, start: record.StartSequence}, nil
-}

@@ -42,9 +42,7 @@ func (e *Engine) Runs(ctx context.Context, id string, q store.PageQuery) (store.
 	}
 	page, err := e.store.Runs(ctx, id, q)
 	for i := range page.Items {
-		if r := &page.Items[i]; r.ID == row.RunID && r.Status == cairn.RunRunning {
-			r.Steps, r.Usage = row.Step, row.RunUsage
-		}
+		asOf(&page.Items[i], row)
 	}
 	return page, err
 }

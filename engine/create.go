@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Create makes a session without starting a turn, for callers that must know whose a session is before its first one, or
+// that branch from it. It takes the options that say what a session is like that Execute creates: [WithUser], [WithTags],
+// [WithMetadata], [WithTraceParent], [WithExpiry]; any other is ErrInvalid. Of any number of concurrent creators exactly one
+// succeeds; for the others the error is ErrExists. It is ErrDeleted or ErrExpired while the id is reserved by such a session,
+// and ErrNotFound for an unknown agent.
+func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
+	o := options(opts)
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	a := e.agent(agent)
+	switch {
+	case a == nil:
+		return nil, unknownAgent(agent)
+	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject:
+		return nil, cairn.Invalid("options", "Create takes only those that say what a session is like")
+	}
+	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)
+	if err := o.create.ValidateContext(); err != nil {
+		return nil, err
+	}
+	var state []byte
+	if a.State != nil {
+		state = a.State.Initial()
+	}
+	return store.Create(ctx, e.store, &o.create, state)
+}
