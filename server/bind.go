@@ -1,0 +1,162 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// A request is read into a struct. A field with a "path" tag comes from the path, one with a "query" tag from the query,
+// any other from the JSON body, under the name of its "json" tag. One with both a query and a json tag may come from either.
+
+// bind reads a request into a struct.
+func bind[In any](c *request) (*In, error) {
+	in := new(In)
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodDelete {
+		if err := c.body(in); err != nil {
+			return nil, err
+		}
+	}
+	v := reflect.ValueOf(in).Elem()
+	query := c.r.URL.Query()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		if name := tag.Get("path"); name != "" {
+			v.Field(i).SetString(c.r.PathValue(name))
+		}
+		name := tag.Get("query")
+		if name == "" {
+			continue
+		}
+		values, given := query[name]
+		delete(query, name)
+		if !given {
+			continue
+		}
+		if tag.Get("json") != "-" && tag.Get("json") != "" && !v.Field(i).IsZero() {
+			return nil, cairn.Invalid(name, "is in both the body and the query")
+		}
+		if err := set(v.Field(i), name, values); err != nil {
+			return nil, err
+		}
+	}
+	for name := range query {
+		return nil, cairn.Invalid(name, "is no parameter of %s", c.r.URL.Path)
+	}
+	return in, nil
+}
+
+// set gives a field the values of a parameter.
+func set(f reflect.Value, name string, values []string) error {
+	if list, ok := f.Addr().Interface().(*[]string); ok {
+		*list = values
+		return nil
+	}
+	if len(values) > 1 {
+		return cairn.Invalid(name, "is given %d times", len(values))
+	}
+	value := values[0]
+	if at, ok := f.Addr().Interface().(*time.Time); ok {
+		t, err := time.Parse(time.RFC3339, value)
+		if err != nil {
+			return cairn.Invalid(name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
+		}
+		*at = t
+		return nil
+	}
+	switch f.Kind() {
+	case reflect.String:
+		f.SetString(value)
+	case reflect.Int:
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return cairn.Invalid(name, "%q is not a whole number", value)
+		}
+		f.SetInt(int64(n))
+	case reflect.Bool:
+		yes, err := strconv.ParseBool(value)
+		if err != nil {
+			return cairn.Invalid(name, "%q is neither true nor false", value)
+		}
+		f.SetBool(yes)
+	default:
+		panic("server: a parameter of type " + f.Type().String())
+	}
+	return nil
+}
+
+// lenient marks the struct of a body that may have more fields than are read, since clients add their own.
+type lenient interface{ lenient() }
+
+// body reads the JSON body of a request. None at all is an empty object.
+func (c *request) body(into any) error {
+	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opts.MaxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "body", Message: "the body has more than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}
+	}
+	if err != nil {
+		return cairn.Invalid("body", "%v", err)
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	// A page of another origin can send anything else without asking.
+	if mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
+		return &httpError{http.StatusUnsupportedMediaType, "media_type", "the body must be application/json"}
+	}
+	if err := cairn.CheckJSON("body", raw); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, ok := into.(lenient); !ok {
+		d.DisallowUnknownFields()
+	}
+	if err := d.Decode(into); err != nil {
+		return badBody(err)
+	}
+	return nil
+}
+
+// badBody names the field that does not fit.
+func badBody(err error) error {
+	var known *cairn.Error
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &mismatch):
+		field := mismatch.Field
+		if field == "" {
+			field = "body"
+		}
+		return cairn.Invalid(field, "is a JSON %s where a %s is expected", mismatch.Value, kindName(mismatch.Type))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return cairn.Invalid(strings.Trim(name, `"`), "is not a field of this request")
+	}
+	return cairn.Invalid("body", "%v", err)
+}
+
+// kindName returns JSON's word for what a Go type is read from.
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Slice, reflect.Array:
+		return "list"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	}
+	return "number"
+}

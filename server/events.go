@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server/internal/sse"
+)
+
+type eventsIn struct {
+	SessionID string `query:"session_id"`
+	// RunID restricts the stream to one run of the session with the sub-agents it consults, at whose end it ends. Without it
+	// the stream has every turn, whoever began it, and ends when the session is deleted.
+	RunID string `query:"run_id"`
+	// After is the cursor behind which the stream begins; empty for the beginning. A Last-Event-ID header comes before it.
+	After string `query:"after"`
+	// Types restricts the stream to events of these types.
+	Types []string `query:"type"`
+}
+
+// events streams events. What a client gets is a function of the log: from whichever process, live or replayed, all of it
+// is the same as its first part and what follows the cursor of that.
+func events(c *request, in *eventsIn) error {
+	row, err := c.open(in.SessionID, ActionRead)
+	if err != nil {
+		return err
+	}
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		in.After = last
+	}
+	after, err := cairn.ParseCursor(in.After)
+	if err != nil {
+		return err
+	}
+	// What the log no longer has is said before the stream begins.
+	if _, err := c.h.eng.History(c.ctx, row.ID, after, 1); err != nil {
+		return err
+	}
+	source := func(ctx context.Context) iter.Seq2[cairn.Event, error] { return c.h.eng.Events(ctx, row.ID, after) }
+	if in.RunID != "" {
+		run, err := c.h.eng.Run(c.ctx, in.SessionID, in.RunID)
+		if err != nil {
+			return err
+		}
+		source = func(ctx context.Context) iter.Seq2[cairn.Event, error] { return behind(run.Events(ctx), after) }
+		if over, err := c.over(run, source); over || err != nil {
+			return err
+		}
+	}
+	return c.stream(func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			for ev, err := range source(ctx) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if len(in.Types) > 0 && !slices.Contains(in.Types, string(ev.Type)) {
+					continue
+				}
+				if !yield(frame(&ev)) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// over answers with 204, at which an EventSource stops asking, if a run has ended and its client has all of its events.
+func (c *request) over(run *engine.Run, rest func(context.Context) iter.Seq2[cairn.Event, error]) (bool, error) {
+	record, err := run.Record(c.ctx)
+	if err != nil || record.Status == cairn.RunRunning {
+		return false, err
+	}
+	for _, err := range rest(c.ctx) {
+		return false, err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return true, nil
+}
+
+// behind leaves out the events that are not behind a cursor.
+func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		for ev, err := range list {
+			if (err != nil || ev.Sequence > after.Sequence) && !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// frame encodes an event.
+func frame(ev *cairn.Event) ([]byte, error) {
+	data, err := json.Marshal(ev)
+	if err != nil {
+		return nil, err
+	}
+	return sse.Append(nil, ev.Cursor().String(), string(ev.Type), data), nil
+}
+
+// stream answers with a stream of frames, which ends with them, with the client, or when the server is drained.
+func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
+	leave, err := c.h.users.stream(c.principal.User)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.h.ctx.Err() != nil {
+		return &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	defer context.AfterFunc(c.h.ctx, cancel)()
+	return sse.Write(ctx, c.w, frames, sse.Options{KeepAlive: c.h.opts.KeepAlive, WriteTimeout: c.h.opts.WriteTimeout})
+}

@@ -1,0 +1,26 @@
+package server
+
+import (
+	"crypto/rand"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// newID makes the id of a session for a client that gave none.
+func newID() string { return "s_" + strings.ToLower(rand.Text()) }
+
+// Health is what a probe is answered.
+type Health struct {
+	Status string `json:"status"`
+}
+
+func healthz(*request, *struct{}) (*Health, error) { return &Health{"ok"}, nil }
+
+// readyz refuses once the handler is drained, so that a proxy sends requests elsewhere.
+func readyz(c *request, _ *struct{}) (*Health, error) {
+	if c.h.ctx.Err() != nil {
+		return nil, &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
+	}
+	return &Health{"ok"}, nil
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type inboxIn struct {
+	RootID string `query:"session_id"`
+	Tool   string `query:"tool"`
+	Kind   string `query:"kind"`
+	UserID string `query:"user_id"`
+	Limit  int    `query:"limit"`
+	Cursor string `query:"cursor"`
+}
+
+// inbox lists open calls that the principal may decide: those of its own sessions, or with the roles for it those that it
+// reviews.
+func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
+	p := paging{limit: in.Limit, cursor: in.Cursor}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	q := store.CallQuery{RootID: in.RootID, Tool: in.Tool, Kind: cairn.CallKind(in.Kind), UserID: in.UserID, Cursor: in.Cursor, Limit: p.limit}
+	switch {
+	case c.principal.Is(RoleAdmin):
+	case in.UserID == c.principal.User && in.UserID != "": // its own
+	case in.UserID != "":
+		return nil, cairn.Invalid("user_id", "is another user's")
+	default:
+		q.Reviewer = c.principal.User
+	}
+	out := &Page[cairn.PendingCall]{Items: []cairn.PendingCall{}}
+	for {
+		page, err := c.h.eng.Inbox(c.ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, call := range page.Items {
+			// The rest of the row is not known, nor does the default policy ask for it.
+			root := &cairn.Session{ID: call.RootID, RootID: call.RootID, UserID: call.UserID}
+			ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionReview, Session: root, Call: &call})
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				out.Items = append(out.Items, call)
+			}
+		}
+		if out.Next = page.Next; page.Next == "" || len(out.Items) > 0 {
+			return out, nil
+		}
+		q.Cursor = page.Next
+	}
+}
+
+type callIn struct {
+	Root string `path:"root" json:"-"`
+	Call string `path:"call" json:"-"`
+}
+
+func getCall(c *request, in *callIn) (*cairn.PendingCall, error) {
+	_, call, err := c.openCall(in.Root, in.Call)
+	return call, err
+}
+
+type claimIn struct {
+	Root string `path:"root" json:"-"`
+	Call string `path:"call" json:"-"`
+	// Seconds is how long the call is reserved; 0 means 15 minutes.
+	Seconds int `json:"seconds,omitempty"`
+	// Reviewer is for a server without authentication.
+	Reviewer string `json:"reviewer,omitempty"`
+}
+
+const claimFor = 15 * time.Minute
+
+func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
+	if err := c.reviewAs(&in.Reviewer); err != nil {
+		return nil, err
+	}
+	d := time.Duration(in.Seconds) * time.Second
+	if d == 0 {
+		d = claimFor
+	}
+	if _, _, err := c.openCall(in.Root, in.Call); err != nil {
+		return nil, err
+	}
+	return c.h.eng.Claim(c.ctx, in.Root, in.Call, in.Reviewer, d)
+}
+
+type releaseIn struct {
+	Root     string `path:"root" json:"-"`
+	Call     string `path:"call" json:"-"`
+	Reviewer string `json:"reviewer,omitempty"`
+}
+
+func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
+	if err := c.reviewAs(&in.Reviewer); err != nil {
+		return nil, err
+	}
+	if _, _, err := c.openCall(in.Root, in.Call); err != nil {
+		return nil, err
+	}
+	return c.h.eng.Release(c.ctx, in.Root, in.Call, in.Reviewer)
+}

@@ -1,0 +1,94 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func list(frames []string, end error) func(context.Context) iter.Seq2[[]byte, error] {
+	return func(context.Context) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			for _, f := range frames {
+				if !yield([]byte(f), nil) {
+					return
+				}
+			}
+			if end != nil {
+				yield(nil, end)
+			}
+		}
+	}
+}
+
+// serve writes a stream to a client and returns what the client got, and what Write returned.
+func serve(t *testing.T, frames func(context.Context) iter.Seq2[[]byte, error], o Options, read func(io.Reader) ([]byte, error)) (string, error, error) {
+	t.Helper()
+	result := make(chan error, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := Write(r.Context(), w, frames, o)
+		result <- err
+		if err != nil {
+			Cut()
+		}
+	}))
+	defer srv.Close()
+	res, err := http.Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := read(res.Body)
+	return string(data), err, <-result
+}
+
+func TestWriteToTheEnd(t *testing.T) {
+	got, read, wrote := serve(t, list([]string{"data: a\n\n", "data: b\n\n"}, nil), Options{}, io.ReadAll)
+	if got != "data: a\n\ndata: b\n\n" || read != nil || wrote != nil {
+		t.Errorf("got %q, %v, %v", got, read, wrote)
+	}
+}
+
+// A stream that fails is broken off: its client does not take it for whole.
+func TestFailureCuts(t *testing.T) {
+	why := errors.New("the log is away")
+	got, read, wrote := serve(t, list([]string{"data: a\n\n"}, why), Options{}, io.ReadAll)
+	if got != "data: a\n\n" || read == nil || !errors.Is(wrote, ErrCut) || !errors.Is(wrote, why) {
+		t.Errorf("got %q, %v, %v", got, read, wrote)
+	}
+}
+
+// A client that does not read is disconnected, and what it was sent no longer read.
+func TestStalledClient(t *testing.T) {
+	ended := make(chan struct{})
+	endless := func(context.Context) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			defer close(ended)
+			frame := []byte("data: " + strings.Repeat("x", 1<<16) + "\n\n")
+			for yield(frame, nil) {
+			}
+		}
+	}
+	_, _, wrote := serve(t, endless, Options{WriteTimeout: 50 * time.Millisecond}, func(io.Reader) ([]byte, error) {
+		<-ended
+		return nil, nil
+	})
+	if !errors.Is(wrote, ErrCut) {
+		t.Errorf("got %v", wrote)
+	}
+}
+
+func TestAppend(t *testing.T) {
+	if got := string(Append(nil, "x.7", "run_end", []byte("{}"))); got != "id: x.7\nevent: run_end\ndata: {}\n\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := string(Append([]byte(":\n\n"), "", "", []byte("[DONE]"))); got != ":\n\ndata: [DONE]\n\n" {
+		t.Errorf("got %q", got)
+	}
+}

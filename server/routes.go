@@ -1,0 +1,41 @@
+package server
+
+import "net/http"
+
+// routes lists what the server has. A route about a session says so by calling [request.open] first.
+func routes() []route {
+	return []route{
+		answer("POST", "/start", "Start a turn, of a new session or an existing one", http.StatusAccepted, start),
+		answer("POST", "/resume", "Resume a session", http.StatusAccepted, resume),
+		answer("POST", "/retry", "Run a failed turn again from its last committed step", http.StatusAccepted, retry),
+		answer("GET", "/status", "How a session stands", http.StatusOK, status),
+		answer("POST", "/interrupt", "Stop a run and keep what the user saw", http.StatusOK, interrupt),
+		answer("POST", "/abort", "Stop a run as failed", http.StatusOK, abort),
+		answer("POST", "/submit-tool-result", "Answer a pending call", http.StatusOK, submit),
+		stream("GET", "/sse", "The events of a session, or of one of its runs", events),
+
+		answer("POST", "/sessions", "Create a session", http.StatusCreated, createSession),
+		answer("GET", "/sessions", "List sessions, newest first", http.StatusOK, listSessions),
+		answer("GET", "/sessions/{id}", "A session", http.StatusOK, getSession),
+		answer("DELETE", "/sessions/{id}", "Delete a session with its tree", http.StatusNoContent, deleteSession),
+		answer("GET", "/sessions/{id}/snapshot", "The transcript with the cursor of the events that follow it", http.StatusOK, snapshot),
+		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),
+		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),
+		answer("GET", "/sessions/{id}/checkpoints", "The checkpoints, in order of writing", http.StatusOK, listCheckpoints),
+		answer("POST", "/sessions/{id}/branch", "Make a new session from this one", http.StatusCreated, branch),
+		answer("POST", "/sessions/{id}/rewind", "Take the session back to a checkpoint", http.StatusOK, rewind),
+
+		answer("GET", "/inbox", "Pending calls, oldest first", http.StatusOK, inbox),
+		answer("GET", "/inbox/{root}/{call}", "A pending call with its audit trail", http.StatusOK, getCall),
+		answer("POST", "/inbox/{root}/{call}/claim", "Reserve a pending call for a time", http.StatusOK, claim),
+		answer("POST", "/inbox/{root}/{call}/release", "Give up a claim", http.StatusOK, release),
+
+		anonymous(answer("GET", "/healthz", "Whether the process is alive", http.StatusOK, healthz)),
+		anonymous(answer("GET", "/readyz", "Whether the process takes requests", http.StatusOK, readyz)),
+	}
+}
+
+func anonymous(r route) route {
+	r.anonymous = true
+	return r
+}

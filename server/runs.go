@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Input is what a user says.
+type Input struct {
+	Text  string `json:"text,omitempty"`
+	Files []File `json:"files,omitempty"`
+}
+
+// File is a file of a user's message.
+type File struct {
+	Name      string `json:"name,omitempty"`
+	MediaType string `json:"media_type,omitempty"`
+	// URL is a "data:" URL, or the address that the model's provider fetches the file from.
+	URL string `json:"url"`
+}
+
+// message returns the input as a message.
+func (in *Input) message() (cairn.Message, error) {
+	var parts []cairn.Part
+	if in.Text != "" {
+		parts = append(parts, cairn.TextPart(in.Text))
+	}
+	for _, f := range in.Files {
+		file := cairn.File{Name: f.Name, MediaType: f.MediaType, URL: f.URL}
+		if len(f.URL) >= 5 && f.URL[:5] == "data:" {
+			var err error
+			if file, err = cairn.FileFromDataURL(f.Name, f.URL); err != nil {
+				return cairn.Message{}, err
+			}
+		}
+		parts = append(parts, cairn.FilePart(file))
+	}
+	if len(parts) == 0 {
+		return cairn.Message{}, cairn.Invalid("input", "has neither text nor files")
+	}
+	return cairn.User(parts...), nil
+}
+
+func (in *Input) input() (cairn.Input, error) {
+	m, err := in.message()
+	if err != nil {
+		return cairn.Input{}, err
+	}
+	return cairn.Messages(m), nil
+}
+
+// Context is what a session that is created is like.
+type Context struct {
+	Tags        []string          `json:"tags,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
+	TraceParent string            `json:"trace_parent,omitempty"`
+}
+
+func (x *Context) options(user string) []engine.RunOption {
+	opts := []engine.RunOption{engine.WithUser(user), engine.WithTags(x.Tags...), engine.WithMetadata(x.Metadata)}
+	if !x.ExpiresAt.IsZero() {
+		opts = append(opts, engine.WithExpiry(x.ExpiresAt))
+	}
+	if x.TraceParent != "" {
+		opts = append(opts, engine.WithTraceParent(x.TraceParent))
+	}
+	return opts
+}
+
+// Started names a run that has begun, or is queued.
+type Started struct {
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	// Turn is the run's number in its session; 0 for one that is queued.
+	Turn int `json:"turn"`
+}
+
+func started(run *engine.Run, err error) (*Started, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Started{SessionID: run.SessionID(), RunID: run.ID(), Turn: run.Turn()}, nil
+}
+
+type startIn struct {
+	// SessionID is the session's; empty makes a new one.
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
+	Agent  string `json:"agent,omitempty"`
+	Input  Input  `json:"input"`
+	OnBusy string `json:"on_busy,omitempty"`
+	Context
+}
+
+// onBusy is the words for engine.OnBusy.
+var onBusy = map[string]engine.OnBusy{"": engine.BusyReject, "reject": engine.BusyReject, "enqueue": engine.BusyEnqueue,
+	"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback}
+
+func start(c *request, in *startIn) (*Started, error) {
+	busy, ok := onBusy[in.OnBusy]
+	if !ok {
+		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback", in.OnBusy)
+	}
+	input, err := in.Input.input()
+	if err != nil {
+		return nil, err
+	}
+	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
+	if err != nil {
+		return nil, err
+	}
+	agent := in.Agent
+	if agent == "" {
+		agent = row.Agent
+	}
+	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, engine.WithOnBusy(busy)))
+}
+
+// openOrCreate opens a session for a turn, which it makes if there is none.
+func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
+	if id == "" {
+		id = newID()
+	}
+	for {
+		row, err := c.open(id, ActionRun)
+		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // row: it is there, but not for this principal
+			return row, err
+		}
+		row, err = c.create(id, agent, x)
+		if !errors.Is(err, cairn.ErrExists) { // else another request has made it meanwhile
+			return row, err
+		}
+	}
+}
+
+func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
+	if agent == "" {
+		return nil, cairn.Invalid("agent", "is required for a new session")
+	}
+	planned := &cairn.Session{ID: id, RootID: id, Agent: agent, UserID: c.principal.User, Tags: x.Tags, Metadata: x.Metadata}
+	if err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id); err != nil {
+		return nil, err
+	}
+	row, err := c.h.eng.Create(c.ctx, id, agent, x.options(c.principal.User)...)
+	if errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired) {
+		err = hidden(err, id)
+	}
+	return row, err
+}
+
+type resumeIn struct {
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	// Input is said to the model first, if there is any.
+	Input *Input `json:"input,omitempty"`
+	// CheckpointID is where the session goes back to first; empty for where it is.
+	CheckpointID string `json:"checkpoint_id,omitempty"`
+}
+
+func resume(c *request, in *resumeIn) (*Started, error) {
+	var opts []engine.RunOption
+	if in.CheckpointID != "" {
+		opts = append(opts, engine.FromCheckpoint(in.CheckpointID))
+	}
+	if in.Input != nil {
+		input, err := in.Input.input()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, engine.WithInput(input))
+	}
+	if _, err := c.open(in.SessionID, ActionRun); err != nil {
+		return nil, err
+	}
+	return started(c.h.eng.Resume(c.ctx, in.SessionID, opts...))
+}
+
+type sessionIn struct {
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+}
+
+func retry(c *request, in *sessionIn) (*Started, error) {
+	if _, err := c.open(in.SessionID, ActionRun); err != nil {
+		return nil, err
+	}
+	return started(c.h.eng.Retry(c.ctx, in.SessionID))
+}
+
+// Status is how a session stands.
+type Status struct {
+	Session *cairn.Session `json:"session"`
+	// Resumable says whether and how it can be continued.
+	Resumable engine.Resumability `json:"resumable"`
+	// Calls are the pending calls of its tree that are open.
+	Calls []cairn.PendingCall `json:"calls"`
+}
+
+func status(c *request, in *sessionIn) (*Status, error) {
+	row, err := c.open(in.SessionID, ActionRead)
+	if err != nil {
+		return nil, err
+	}
+	out := &Status{Session: public(row)}
+	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
+		return nil, err
+	}
+	page, err := c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: row.ID})
+	out.Calls = orEmpty(page.Items)
+	return out, err
+}
+
+type stopIn struct {
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	// RunID is the run to stop; empty for the one that the session has now. A client that names the run it saw never stops
+	// the one after it.
+	RunID string `json:"run_id,omitempty"`
+	// Reason is kept with the run.
+	Reason string `json:"reason,omitempty"`
+}
+
+func interrupt(c *request, in *stopIn) (*cairn.Session, error) {
+	return stop(c, in, (*engine.Run).Interrupt)
+}
+
+func abort(c *request, in *stopIn) (*cairn.Session, error) { return stop(c, in, (*engine.Run).Abort) }
+
+// stop stops a run, and answers with how its session stands then.
+func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, reason string) error) (*cairn.Session, error) {
+	if _, err := c.open(in.SessionID, ActionRun); err != nil {
+		return nil, err
+	}
+	run, err := c.h.eng.Attach(c.ctx, in.SessionID)
+	if err == nil && in.RunID != "" && in.RunID != run.ID() {
+		run, err = c.h.eng.Run(c.ctx, in.SessionID, in.RunID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := how(run, c.ctx, in.Reason); err != nil {
+		return nil, err
+	}
+	row, err := c.h.eng.Session(c.ctx, in.SessionID)
+	return public(row), err
+}
+
+type submitIn struct {
+	// SessionID is the root of the call's tree.
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	cairn.Submission
+}
+
+func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
+	if err := c.reviewAs(&in.Reviewer); err != nil {
+		return nil, err
+	}
+	if _, _, err := c.openCall(in.SessionID, in.CallID); err != nil {
+		return nil, err
+	}
+	receipt, err := c.h.eng.Submit(c.ctx, in.SessionID, in.Submission)
+	if err != nil {
+		return nil, err
+	}
+	return &receipt, nil
+}
+
+// reviewAs makes the principal the reviewer of a decision. Nobody decides in another's name, unless nobody is known.
+func (c *request) reviewAs(reviewer *string) error {
+	if c.h.opts.AllowUnauthenticated {
+		return nil
+	}
+	if *reviewer != "" && *reviewer != c.principal.User {
+		return cairn.Invalid("reviewer", "is who makes the request; leave it out")
+	}
+	*reviewer = c.principal.User
+	return nil
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+// Options tune a Handler. Either Authenticate or AllowUnauthenticated must be set.
+type Options struct {
+	// Authenticate says who makes a request. See [Tokens].
+	Authenticate Authenticator
+	// AllowUnauthenticated serves everybody as an administrator without a name. It is for a server that only trusted
+	// programs reach.
+	AllowUnauthenticated bool
+	// Policy decides who may do what; nil means [OwnSessions].
+	Policy Policy
+	// Logger hears of failures that a client is not told the reason of; nil is silent.
+	Logger *slog.Logger
+	// Origins are the origins of pages, as "https://app.example.com", that may call the server from another host's browser
+	// tab; without any, only pages of the server's own host may.
+	Origins []string
+
+	// MaxBody is the most bytes that the body of a request may have; 0 means 4 MiB.
+	MaxBody int64
+	// StreamsPerUser is how many streams one user may have open at a time; 0 means 20, a negative value any number. All
+	// requests without a user count as one user's.
+	StreamsPerUser int
+	// RequestsPerMinute is how many requests one user may make per minute, on average; 0 means 600, a negative value any
+	// number. A tenth of it may come at once.
+	RequestsPerMinute int
+	// KeepAlive is how long a stream may be silent before it carries a comment; 0 means 15 seconds.
+	KeepAlive time.Duration
+	// WriteTimeout is how long one write to the client of a stream may take before it is disconnected; 0 means 30 seconds.
+	WriteTimeout time.Duration
+}
+
+const (
+	maxBody           = 4 << 20
+	streamsPerUser    = 20
+	requestsPerMinute = 600
+)
+
+// Handler serves an engine. It is safe for concurrent use; any number of handlers, in any number of processes, may serve
+// the sessions of one store.
+type Handler struct {
+	eng     *engine.Engine
+	opts    Options
+	mux     *http.ServeMux
+	protect *http.CrossOriginProtection
+	origins map[string]bool
+	users   *users
+
+	ctx  context.Context // ends when Drain is called
+	stop context.CancelFunc
+}
+
+// New returns a handler. The error is ErrInvalid and names the option that is missing or wrong.
+func New(eng *engine.Engine, opts *Options) (*Handler, error) {
+	h := &Handler{eng: eng, mux: http.NewServeMux(), protect: http.NewCrossOriginProtection(), origins: map[string]bool{}}
+	if opts != nil {
+		h.opts = *opts
+	}
+	o := &h.opts
+	switch {
+	case eng == nil:
+		return nil, cairn.Invalid("engine", "is required")
+	case o.Authenticate == nil && !o.AllowUnauthenticated:
+		return nil, cairn.Invalid("Authenticate", "is required; set AllowUnauthenticated to serve everybody")
+	case o.Authenticate != nil && o.AllowUnauthenticated:
+		return nil, cairn.Invalid("AllowUnauthenticated", "contradicts Authenticate")
+	case o.MaxBody < 0:
+		return nil, cairn.Invalid("MaxBody", "is negative")
+	}
+	if o.Policy == nil {
+		o.Policy = OwnSessions
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = maxBody
+	}
+	if o.StreamsPerUser == 0 {
+		o.StreamsPerUser = streamsPerUser
+	}
+	if o.RequestsPerMinute == 0 {
+		o.RequestsPerMinute = requestsPerMinute
+	}
+	for _, origin := range o.Origins {
+		if err := h.protect.AddTrustedOrigin(origin); err != nil {
+			return nil, cairn.Invalid("Origins", "%v", err)
+		}
+		h.origins[origin] = true
+	}
+	h.users = newUsers(o.StreamsPerUser, o.RequestsPerMinute)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	for _, r := range routes() {
+		h.mux.Handle(r.Method+" "+r.Path, h.serve(r))
+	}
+	return h, nil
+}
+
+// Drain ends every stream in a way that makes its client reconnect, to another process or to this one after its restart.
+// New streams are refused with 503. Call it before http.Server.Shutdown, which waits for requests to end.
+func (h *Handler) Drain() { h.stop() }
+
+// requestIDHeader carries an id of the request, which the answer has as well. A client may send one of its own.
+const requestIDHeader = "X-Request-Id"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(requestIDHeader)
+	if !validRequestID(id) {
+		id = rand.Text()
+	}
+	w.Header().Set(requestIDHeader, id)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if h.cors(w, r) {
+		return
+	}
+	if err := h.protect.Check(r); err != nil {
+		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"})
+		return
+	}
+	if _, pattern := h.mux.Handler(r); pattern == "" {
+		h.unrouted(w, r)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// validRequestID reports whether a client's id can go into logs and headers as it is.
+func validRequestID(id string) bool {
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 128
+}
+
+// unrouted answers a request that no route is for.
+func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
+	rec := &discard{header: http.Header{}}
+	h.mux.ServeHTTP(rec, r) // knows which methods the path has
+	if rec.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", rec.header.Get("Allow"))
+		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "the path does not have the method " + r.Method})
+		return
+	}
+	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.CodeNotFound), "there is no such path"})
+}
+
+// discard keeps the status and header of an answer.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+// cors lets pages of the permitted origins read answers. It reports whether the request was only the question for that.
+func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {
+	origin := r.Header.Get("Origin")
+	w.Header().Add("Vary", "Origin")
+	if !h.origins[origin] {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Origin", origin)
+	w.Header().Set("Access-Control-Allow-Credentials", "true")
+	w.Header().Set("Access-Control-Expose-Headers", requestIDHeader)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, "+requestIDHeader)
+	w.Header().Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

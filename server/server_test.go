@@ -1,0 +1,590 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+type payment struct {
+	Cents int `json:"cents"`
+}
+
+// world is a server with two users, a reviewer and an administrator, on sessions in memory.
+type world struct {
+	t   *testing.T
+	eng *engine.Engine
+	h   *Handler
+	url string
+}
+
+func newWorld(t *testing.T, opts *Options, model ...cairn.Model) *world {
+	t.Helper()
+	pay := cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
+		return fmt.Sprintf("paid %d", in.Cents), nil
+	}, cairn.RequireApproval())
+	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		last := r.Messages[len(r.Messages)-1]
+		if last.Role == cairn.RoleUser && strings.Contains(last.Text(), "pay") {
+			return scripted.Call("pay", payment{100})
+		}
+		return scripted.Text("You said: " + last.Text())
+	})}
+	if len(model) > 0 {
+		agent.Model = model[0]
+	}
+	st := memstore.New(nil)
+	t.Cleanup(func() { st.Close() })
+	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	if opts == nil {
+		opts = &Options{}
+	}
+	if !opts.AllowUnauthenticated && opts.Authenticate == nil {
+		opts.Authenticate = Tokens(map[string]*Principal{
+			"a": {User: "alice", Roles: []Role{RoleUser}}, "e": {User: "eve", Roles: []Role{RoleUser}},
+			"r": {User: "rita", Roles: []Role{RoleReviewer}}, "x": {User: "xena", Roles: []Role{RoleAdmin}}})
+	}
+	h, err := New(eng, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	t.Cleanup(h.Drain) // else Close waits for streams
+	return &world{t, eng, h, srv.URL}
+}
+
+// do makes a request and returns its answer with the body read.
+func (w *world) do(token, method, path string, body any) (*http.Response, []byte) {
+	w.t.Helper()
+	var in io.Reader
+	if body != nil {
+		raw, ok := body.(string)
+		if !ok {
+			data, err := json.Marshal(body)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			raw = string(data)
+		}
+		in = strings.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, in)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res, data
+}
+
+// want makes a request and decodes its answer, which must have a status.
+func want[Out any](w *world, status int, token, method, path string, body any) Out {
+	w.t.Helper()
+	res, data := w.do(token, method, path, body)
+	if res.StatusCode != status {
+		w.t.Fatalf("%s %s: status %d, want %d: %s", method, path, res.StatusCode, status, data)
+	}
+	var out Out
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &out); err != nil {
+			w.t.Fatalf("%s %s: %v: %s", method, path, err, data)
+		}
+	}
+	return out
+}
+
+// settled waits until a session's run has ended.
+func (w *world) settled(session string) *cairn.Session {
+	w.t.Helper()
+	run, err := w.eng.Attach(w.t.Context(), session)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := run.Wait(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	row, err := w.eng.Session(w.t.Context(), session)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+func TestNewFailsClosed(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, opts := range []*Options{nil, {}, {MaxBody: -1, AllowUnauthenticated: true},
+		{AllowUnauthenticated: true, Authenticate: Tokens(nil)}, {AllowUnauthenticated: true, Origins: []string{"example.com"}}} {
+		if _, err := New(w.eng, opts); err == nil {
+			t.Errorf("options %+v make a handler", opts)
+		}
+	}
+	if _, err := New(nil, &Options{AllowUnauthenticated: true}); err == nil {
+		t.Error("no engine makes a handler")
+	}
+}
+
+// A turn that needs a person, from its start over the approval to its end.
+func TestTurn(t *testing.T) {
+	w := newWorld(t, nil)
+	begun := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay 1"}})
+	if begun.SessionID != "s" || begun.RunID == "" || begun.Turn != 1 {
+		t.Fatalf("got %+v", begun)
+	}
+	w.settled("s")
+	st := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil)
+	if st.Session.Status != cairn.SessionPaused || len(st.Calls) != 1 || st.Session.Lease != (cairn.Lease{}) {
+		t.Fatalf("got %+v", st)
+	}
+	call := st.Calls[0]
+	box := want[Page[cairn.PendingCall]](w, 200, "r", "GET", "/inbox", nil)
+	if len(box.Items) != 1 || box.Items[0].ID != call.ID {
+		t.Fatalf("the reviewer's inbox is %+v", box)
+	}
+	want[cairn.PendingCall](w, 200, "r", "POST", "/inbox/s/"+call.ID+"/claim", nil)
+	approve := map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true}
+	if p := want[Problem](w, 409, "a", "POST", "/submit-tool-result", approve); p.Code != "claimed" {
+		t.Errorf("another one's claim: %+v", p)
+	}
+	approve["reviewer"] = "alice"
+	if p := want[Problem](w, 400, "r", "POST", "/submit-tool-result", approve); p.Field != "reviewer" {
+		t.Errorf("in another's name: %+v", p)
+	}
+	delete(approve, "reviewer")
+	receipt := want[cairn.Receipt](w, 200, "r", "POST", "/submit-tool-result", approve)
+	if receipt.Outcome != cairn.OutcomeAccepted || !receipt.Ready || receipt.Call.Answer.Reviewer != "rita" {
+		t.Fatalf("got %+v", receipt)
+	}
+	want[Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
+		t.Errorf("it is %s", row.Status)
+	}
+	list := want[Messages](w, 200, "a", "GET", "/sessions/s/messages", nil)
+	if text := list.Items[len(list.Items)-1]; text.Role != cairn.RoleAssistant {
+		t.Errorf("the last message is %+v", text)
+	}
+	if runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil); len(runs.Items) != 2 {
+		t.Errorf("got %d runs", len(runs.Items))
+	}
+	marks := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints?limit=1", nil)
+	if len(marks.Items) != 1 || marks.Next == "" {
+		t.Fatalf("got %+v", marks)
+	}
+	made := want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{SessionID: "s2", CheckpointID: marks.Items[0].ID})
+	if made.ID != "s2" || made.UserID != "alice" {
+		t.Errorf("the branch is %+v", made)
+	}
+	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: marks.Items[0].ID})
+	if all := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?assistant_id=bot", nil); len(all.Items) != 2 {
+		t.Errorf("got %d sessions", len(all.Items))
+	}
+	w.do("a", "DELETE", "/sessions/s2", nil)
+	want[Problem](w, 404, "a", "GET", "/sessions/s2", nil)
+}
+
+// request returns a request of a route about a session and a call, from what the route reads.
+func (w *world) request(rt route, session, call string) (path string, body any) {
+	w.t.Helper()
+	path = strings.NewReplacer("{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
+	for f := range fields(rt.In) {
+		if f.Tag.Get("query") == "session_id" {
+			path += "?session_id=" + session
+		}
+	}
+	if rt.Method != "POST" {
+		return path, nil
+	}
+	bodies := map[string]any{
+		"/start":                map[string]any{"agent": "bot", "input": Input{Text: "hi"}},
+		"/submit-tool-result":   map[string]any{"type": "approval-response", "call_id": call, "approval_id": "x", "approved": true},
+		"/sessions":             map[string]any{"agent": "bot"},
+		"/sessions/{id}/rewind": map[string]any{"checkpoint_id": "x"},
+	}
+	if body = bodies[rt.Path]; body == nil {
+		body = map[string]any{}
+	}
+	return path, body
+}
+
+func fields(t reflect.Type) func(func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range t.NumField() {
+			if !yield(t.Field(i)) {
+				return
+			}
+		}
+	}
+}
+
+// No route answers without credentials, none shows or does anything with another user's session, and what it answers is the
+// same as for one that never was.
+func TestEveryRouteIsAuthorised(t *testing.T) {
+	w := newWorld(t, nil)
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	before := w.settled("s")
+	calls, err := w.eng.Inbox(t.Context(), callsOf("s"))
+	if err != nil || len(calls.Items) != 1 {
+		t.Fatalf("got %+v, %v", calls, err)
+	}
+	call := calls.Items[0].ID
+	for _, rt := range routes() {
+		if rt.anonymous {
+			continue
+		}
+		name := rt.Method + " " + rt.Path
+		path, body := w.request(rt, "s", call)
+		for _, token := range []string{"", "wrong", "aa"} {
+			if res, _ := w.do(token, rt.Method, path, body); res.StatusCode != 401 {
+				t.Errorf("%s with token %q: status %d", name, token, res.StatusCode)
+			}
+		}
+		if rt.Out == nil {
+			if res, _ := w.stream("e", path, ""); res.StatusCode != 404 {
+				t.Errorf("%s for another user: status %d", name, res.StatusCode)
+			}
+			continue
+		}
+		res, data := w.do("e", rt.Method, path, body)
+		if !strings.Contains(path, "s/") && !strings.Contains(path, "/s") && !strings.Contains(path, "=s") || rt.Path == "/sessions" {
+			if bytes.Contains(data, []byte("alice")) || bytes.Contains(data, []byte(`"s"`)) {
+				t.Errorf("%s shows another user's: %s", name, data)
+			}
+			continue
+		}
+		if rt.Path == "/inbox" {
+			if res.StatusCode != 200 || bytes.Contains(data, []byte(call)) {
+				t.Errorf("%s shows another user's: %d %s", name, res.StatusCode, data)
+			}
+			continue
+		}
+		if res.StatusCode != 404 {
+			t.Errorf("%s for another user: status %d: %s", name, res.StatusCode, data)
+		}
+		if rt.Path == "/start" {
+			continue
+		}
+		missing, body := w.request(rt, "t", call)
+		res2, data2 := w.do("e", rt.Method, missing, body)
+		var one, two Problem
+		if json.Unmarshal(data, &one) != nil || json.Unmarshal(data2, &two) != nil {
+			t.Errorf("%s: %s, %s are no problems", name, data, data2)
+		}
+		one.RequestID, two.RequestID = "", ""
+		if one.Detail = strings.ReplaceAll(one.Detail, `"s"`, `"t"`); res2.StatusCode != 404 || !reflect.DeepEqual(one, two) {
+			t.Errorf("%s tells a session that is another's from one that never was: %+v, %+v", name, one, two)
+		}
+	}
+	if after := w.settled("s"); after.Version != before.Version {
+		t.Errorf("the session changed: %+v", after)
+	}
+}
+
+// A stop that names a run hits no other one.
+func TestStop(t *testing.T) {
+	w := newWorld(t, nil)
+	first := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	w.settled("s")
+	second := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	w.settled("s")
+	late := map[string]string{"session_id": "s", "run_id": first.RunID}
+	if p := want[Problem](w, 409, "a", "POST", "/interrupt", late); p.Code != "not_running" {
+		t.Errorf("a late stop: %+v", p)
+	}
+	row := want[cairn.Session](w, 200, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": second.RunID, "reason": "enough"})
+	if row.Status != cairn.SessionFailed {
+		t.Errorf("it is %s", row.Status)
+	}
+	want[Problem](w, 404, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": "another"})
+}
+
+func TestBadRequests(t *testing.T) {
+	w := newWorld(t, &Options{MaxBody: 2000})
+	for _, c := range []struct {
+		method, path string
+		body         any
+		status       int
+		field        string
+	}{
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"text":"hi"},"extra":1}`, 400, "extra"},
+		{"POST", "/start", `{"session_id":5}`, 400, "session_id"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{}}`, 400, "input"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","on_busy":"later","input":{"text":"hi"}}`, 400, "on_busy"},
+		{"POST", "/start", `{"session_id":"s","input":{"text":"hi"}}`, 400, "agent"},
+		{"POST", "/start", `{"session_id":"s","agent":"none","input":{"text":"hi"}}`, 404, "agent"},
+		{"POST", "/start", `{"session_id":"a\u0000","agent":"bot","input":{"text":"hi"}}`, 400, "body"},
+		{"POST", "/start?session_id=s", `{"session_id":"t","agent":"bot","input":{"text":"hi"}}`, 400, "session_id"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"files":[{"url":"data:x"}]}}`, 400, "url"},
+		{"POST", "/start", `{`, 400, "body"},
+		{"POST", "/start", strings.Repeat("[", 200) + strings.Repeat("]", 200), 400, "body"},
+		{"POST", "/start", `{"input":{"text":"` + strings.Repeat("x", 3000) + `"}}`, 413, "body"},
+		{"GET", "/sessions?limit=101", nil, 400, "limit"},
+		{"GET", "/sessions?limit=x", nil, 400, "limit"},
+		{"GET", "/sessions?limit=1&limit=2", nil, 400, "limit"},
+		{"GET", "/sessions?offset=5&cursor=x", nil, 400, "offset"},
+		{"GET", "/sessions?created_after=yesterday", nil, 400, "created_after"},
+		{"GET", "/sessions?user_id=eve", nil, 400, "user_id"},
+		{"GET", "/sessions?colour=red", nil, 400, "colour"},
+		{"GET", "/sse?session_id=", nil, 400, "session"},
+		{"GET", "/sessions/" + strings.Repeat("x", 300), nil, 400, "session"},
+		{"GET", "/sessions/..%2f..%2fetc", nil, 404, "session_id"},
+		{"GET", "/nowhere", nil, 404, ""},
+		{"PUT", "/sessions", nil, 405, ""},
+	} {
+		res, data := w.do("a", c.method, c.path, c.body)
+		var p Problem
+		if err := json.Unmarshal(data, &p); err != nil {
+			t.Errorf("%s %s: %v: %s", c.method, c.path, err, data)
+		}
+		if res.StatusCode != c.status || p.Status != c.status || p.Field != c.field || p.Detail == "" || p.RequestID == "" ||
+			p.RequestID != res.Header.Get("X-Request-Id") || res.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s: %d %s, want status %d and field %q", c.method, c.path, res.StatusCode, data, c.status, c.field)
+		}
+	}
+	if page, err := w.eng.Sessions(t.Context(), anySession()); err != nil || len(page.Items) > 0 {
+		t.Errorf("bad requests left %+v, %v", page.Items, err)
+	}
+	req, _ := http.NewRequest("POST", w.url+"/start", strings.NewReader(`{"agent":"bot","input":{"text":"hi"}}`))
+	req.Header.Set("Authorization", "Bearer a")
+	req.Header.Set("Content-Type", "text/plain")
+	if res, err := http.DefaultClient.Do(req); err != nil || res.StatusCode != 415 {
+		t.Errorf("a body that is not JSON: %v, %v", res, err)
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	w := newWorld(t, &Options{Origins: []string{"https://app.example.com"}})
+	ask := func(method, origin, site string) *http.Response {
+		req, _ := http.NewRequest(method, w.url+"/sessions", strings.NewReader(`{"agent":"bot"}`))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer a")
+		req.Header.Set("Origin", origin)
+		req.Header.Set("Sec-Fetch-Site", site)
+		if method == http.MethodOptions {
+			req.Header.Set("Access-Control-Request-Method", "POST")
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+	if res := ask("POST", "https://evil.example.com", "cross-site"); res.StatusCode != 403 || res.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a foreign page: %d %v", res.StatusCode, res.Header)
+	}
+	if res := ask("POST", "https://app.example.com", "cross-site"); res.StatusCode != 201 || res.Header.Get("Access-Control-Allow-Origin") == "" {
+		t.Errorf("a permitted page: %d %v", res.StatusCode, res.Header)
+	}
+	if res := ask("OPTIONS", "https://app.example.com", "cross-site"); res.StatusCode != 204 || !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Last-Event-ID") {
+		t.Errorf("its question: %d %v", res.StatusCode, res.Header)
+	}
+}
+
+func TestRequestRate(t *testing.T) {
+	w := newWorld(t, &Options{RequestsPerMinute: 20})
+	var codes []int
+	for range 4 {
+		res, _ := w.do("a", "GET", "/sessions", nil)
+		codes = append(codes, res.StatusCode)
+	}
+	if !slices.Equal(codes, []int{200, 200, 429, 429}) {
+		t.Errorf("got %v", codes)
+	}
+	if res, _ := w.do("e", "GET", "/sessions", nil); res.StatusCode != 200 {
+		t.Errorf("another user: %d", res.StatusCode)
+	}
+}
+
+// stream opens a stream and returns its lines as they come.
+func (w *world) stream(token, path, last string) (*http.Response, *bufio.Scanner) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	w.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", w.url+path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { res.Body.Close() })
+	return res, bufio.NewScanner(res.Body)
+}
+
+// all reads a stream to its end.
+func (w *world) all(token, path, last string) (string, int) {
+	w.t.Helper()
+	res, _ := w.stream(token, path, last)
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatalf("%s after %q: %v", path, last, err)
+	}
+	return string(data), res.StatusCode
+}
+
+// The stream of a run is, for every event in it, what comes up to that and what follows it, byte for byte.
+func TestStreamResumesAnywhere(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 3 {
+		want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: fmt.Sprint("turn ", i)}})
+		w.settled("s")
+	}
+	runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil)
+	path := "/sse?session_id=s&run_id=" + runs.Items[1].ID
+	whole, _ := w.all("a", path, "")
+	frames := strings.SplitAfter(whole, "\n\n")
+	frames = frames[:len(frames)-1]
+	if len(frames) < 5 || !strings.Contains(frames[len(frames)-1], "event: run_end\n") {
+		t.Fatalf("the run's events are %s", whole)
+	}
+	for i, f := range frames {
+		id, _, _ := strings.Cut(strings.TrimPrefix(f, "id: "), "\n")
+		rest, status := w.all("a", path, id)
+		if got := strings.Join(frames[:i+1], "") + rest; got != whole {
+			t.Errorf("resumed after %s: %s", id, rest)
+		}
+		if last := i == len(frames)-1; last != (status == 204) {
+			t.Errorf("resumed after %s: status %d", id, status)
+		}
+	}
+	if only, _ := w.all("a", path+"&type=text_delta", ""); strings.Count(only, "event: ") != strings.Count(only, "event: text_delta\n") || only == "" {
+		t.Errorf("of one type: %s", only)
+	}
+}
+
+// The stream of a session shows every turn, whoever began it, carries comments while nothing happens, and is cut when the
+// server is drained.
+func TestSessionStream(t *testing.T) {
+	w := newWorld(t, &Options{KeepAlive: 20 * time.Millisecond})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	res, lines := w.stream("a", "/sse?session_id=s", "")
+	if h := res.Header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || !strings.Contains(h.Get("Cache-Control"), "no-transform") {
+		t.Errorf("the headers are %v", h)
+	}
+	until := func(line string) {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == line {
+				return
+			}
+		}
+		t.Fatalf("the stream ended before %q: %v", line, lines.Err())
+	}
+	until(": keep-alive")
+	for range 2 {
+		if _, err := w.eng.Execute(t.Context(), "s", "bot", cairn.Text("hi")); err != nil {
+			t.Fatal(err)
+		}
+		until("event: run_start")
+		until("event: run_end")
+	}
+	w.h.Drain()
+	for lines.Scan() {
+	}
+	if lines.Err() == nil {
+		t.Error("the stream was closed as if it were whole")
+	}
+	if res, _ := w.do("a", "GET", "/sse?session_id=s", nil); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+		t.Errorf("a drained server: %d", res.StatusCode)
+	}
+	if res, _ := w.do("", "GET", "/readyz", nil); res.StatusCode != 503 {
+		t.Errorf("a drained server is ready: %d", res.StatusCode)
+	}
+	if res, _ := w.do("", "GET", "/healthz", nil); res.StatusCode != 200 {
+		t.Errorf("a drained server is not alive: %d", res.StatusCode)
+	}
+}
+
+// A session that is deleted under an open stream ends it; after that there is nothing to resume.
+func TestStreamOfDeleted(t *testing.T) {
+	w := newWorld(t, nil)
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
+	w.settled("s")
+	_, lines := w.stream("a", "/sse?session_id=s", "")
+	for lines.Scan() && lines.Text() != "event: run_end" {
+	}
+	if res, data := w.do("a", "DELETE", "/sessions/s", nil); res.StatusCode != 204 {
+		t.Fatalf("status %d: %s", res.StatusCode, data)
+	}
+	deleted := false
+	for lines.Scan() {
+		deleted = deleted || lines.Text() == "event: session_deleted"
+	}
+	if !deleted {
+		t.Error("the stream does not say that the session was deleted")
+	}
+	want[Problem](w, 404, "a", "GET", "/sse?session_id=s", nil)
+}
+
+func TestStreamsPerUser(t *testing.T) {
+	w := newWorld(t, &Options{StreamsPerUser: 2})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	var open []*http.Response
+	for range 2 {
+		res, _ := w.stream("a", "/sse?session_id=s", "")
+		open = append(open, res)
+	}
+	if p := want[Problem](w, 429, "a", "GET", "/sse?session_id=s", nil); p.Code != "too_many_streams" {
+		t.Errorf("got %+v", p)
+	}
+	open[0].Body.Close()
+	for range 200 { // the server hears of it soon
+		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode == 200 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("a stream that its client left counts for ever")
+}
+
+// What fails within the server is told to its log, not to its client.
+func TestFailuresWithin(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, &Options{Logger: newLogger(&log), Authenticate: func(*http.Request) (*Principal, error) {
+		return nil, fmt.Errorf("the password of the directory is hunter2")
+	}})
+	p := want[Problem](w, 503, "a", "GET", "/sessions", nil)
+	if strings.Contains(fmt.Sprint(p), "hunter2") || !p.Retryable {
+		t.Errorf("got %+v", p)
+	}
+	if !strings.Contains(log.String(), "request failed") {
+		t.Errorf("the log is %s", &log)
+	}
+}

@@ -1,0 +1,298 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// maxPage is the most that one page of a list holds.
+const maxPage = 100
+
+// Page is one page of a list.
+type Page[T any] struct {
+	Items []T `json:"items"`
+	// Next is the cursor of the next page; empty after the last.
+	Next string `json:"next,omitempty"`
+}
+
+// paging is how a list is read: by cursor, or by the number of items before the page.
+type paging struct {
+	limit, offset int
+	cursor        string
+}
+
+// maxOffset bounds what a list reads for a page that it does not show.
+const maxOffset = 10_000
+
+func (p *paging) check() error {
+	switch {
+	case p.limit < 0 || p.limit > maxPage:
+		return cairn.Invalid("limit", "must be from 1 to %d", maxPage)
+	case p.offset < 0 || p.offset > maxOffset:
+		return cairn.Invalid("offset", "must be from 0 to %d; a cursor goes further", maxOffset)
+	case p.offset > 0 && p.cursor != "":
+		return cairn.Invalid("offset", "give either an offset or a cursor")
+	}
+	if p.limit == 0 {
+		p.limit = maxPage
+	}
+	return nil
+}
+
+// read returns a page of a list.
+func read[T, Q any](ctx context.Context, p paging, q Q, place func(q *Q, cursor string, limit int),
+	list func(context.Context, Q) (store.Page[T], error)) (*Page[T], error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	cursor := p.cursor
+	for before := p.offset; before > 0; {
+		place(&q, cursor, min(before, 1000))
+		skipped, err := list(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		before -= len(skipped.Items)
+		if cursor = skipped.Next; cursor == "" {
+			return &Page[T]{Items: []T{}}, nil
+		}
+	}
+	place(&q, cursor, p.limit)
+	page, err := list(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &Page[T]{Items: orEmpty(page.Items), Next: page.Next}, nil
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// public returns a session as its user may see it.
+func public(row *cairn.Session) *cairn.Session {
+	if row == nil {
+		return nil
+	}
+	out := *row
+	out.Lease = cairn.Lease{}
+	return &out
+}
+
+type createIn struct {
+	SessionID string `json:"session_id,omitempty"`
+	Agent     string `json:"agent"`
+	Context
+}
+
+func createSession(c *request, in *createIn) (*cairn.Session, error) {
+	if in.SessionID == "" {
+		in.SessionID = newID()
+	}
+	row, err := c.create(in.SessionID, in.Agent, &in.Context)
+	return public(row), err
+}
+
+type listIn struct {
+	Agent         string    `query:"assistant_id"`
+	Status        []string  `query:"status"`
+	Tags          []string  `query:"tag"`
+	UserID        string    `query:"user_id"`
+	CreatedAfter  time.Time `query:"created_after"`
+	CreatedBefore time.Time `query:"created_before"`
+	Limit         int       `query:"limit"`
+	Offset        int       `query:"offset"`
+	Cursor        string    `query:"cursor"`
+}
+
+// listSessions lists the sessions of the principal, or those of any user if the policy lets it read all of them.
+func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
+	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, RootsOnly: true,
+		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
+	for _, s := range in.Status {
+		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	}
+	if !c.principal.Is(RoleAdmin) {
+		if in.UserID != "" && in.UserID != c.principal.User {
+			return nil, cairn.Invalid("user_id", "is only for administrators")
+		}
+		if c.principal.User == "" {
+			return &Page[*cairn.Session]{Items: []*cairn.Session{}}, nil
+		}
+		q.UserID = c.principal.User
+	}
+	page, err := read(c.ctx, paging{in.Limit, in.Offset, in.Cursor}, q,
+		func(q *store.SessionQuery, cursor string, limit int) { q.Cursor, q.Limit = cursor, limit }, c.h.eng.Sessions)
+	if err != nil {
+		return nil, err
+	}
+	out := &Page[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next}
+	for i := range page.Items {
+		row := &page.Items[i]
+		ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: row})
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out.Items = append(out.Items, public(row))
+		}
+	}
+	return out, nil
+}
+
+type idIn struct {
+	ID string `path:"id"`
+}
+
+func getSession(c *request, in *idIn) (*cairn.Session, error) {
+	row, err := c.open(in.ID, ActionRead)
+	return public(row), err
+}
+
+func deleteSession(c *request, in *idIn) (none, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, c.h.eng.Delete(c.ctx, row.ID)
+}
+
+// Snapshot is a transcript with the place in the log from where events follow it.
+type Snapshot struct {
+	Session  *cairn.Session  `json:"session"`
+	Messages []cairn.Message `json:"messages"`
+	State    json.RawMessage `json:"state"`
+	Cursor   string          `json:"cursor"`
+}
+
+func snapshot(c *request, in *idIn) (*Snapshot, error) {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	snap, err := c.h.eng.Snapshot(c.ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{Session: public(snap.Session), Messages: shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
+}
+
+// shown returns the messages that a chat shows.
+func shown(list []cairn.Message) []cairn.Message {
+	out := make([]cairn.Message, 0, len(list))
+	for i := range list {
+		if m := &list[i]; !m.Hidden {
+			out = append(out, m.Public())
+		}
+	}
+	return out
+}
+
+type messagesIn struct {
+	ID string `path:"id"`
+	// From is the index of the first message.
+	From  int `query:"from"`
+	Limit int `query:"limit"`
+}
+
+// Messages is a part of a transcript.
+type Messages struct {
+	Items []cairn.Message `json:"items"`
+	// Next is the index from which the next part is read; 0 after the last.
+	Next int `json:"next,omitempty"`
+}
+
+func listMessages(c *request, in *messagesIn) (*Messages, error) {
+	p := paging{limit: in.Limit}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if in.From < 0 {
+		return nil, cairn.Invalid("from", "is negative")
+	}
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	list, err := c.h.eng.Messages(c.ctx, in.ID, in.From, p.limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &Messages{Items: shown(list)}
+	if len(list) == p.limit {
+		out.Next = in.From + len(list)
+	}
+	return out, nil
+}
+
+type pageIn struct {
+	ID     string `path:"id"`
+	Newest bool   `query:"newest"`
+	Limit  int    `query:"limit"`
+	Offset int    `query:"offset"`
+	Cursor string `query:"cursor"`
+}
+
+func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) { return of(c, in, c.h.eng.Runs) }
+
+func listCheckpoints(c *request, in *pageIn) (*Page[cairn.Checkpoint], error) {
+	return of(c, in, c.h.eng.Checkpoints)
+}
+
+// of reads a page of what belongs to a session.
+func of[T any](c *request, in *pageIn, list func(context.Context, string, store.PageQuery) (store.Page[T], error)) (*Page[T], error) {
+	if _, err := c.open(in.ID, ActionRead); err != nil {
+		return nil, err
+	}
+	return read(c.ctx, paging{in.Limit, in.Offset, in.Cursor}, store.PageQuery{Newest: in.Newest},
+		func(q *store.PageQuery, cursor string, limit int) { q.Cursor, q.Limit = cursor, limit },
+		func(ctx context.Context, q store.PageQuery) (store.Page[T], error) { return list(ctx, in.ID, q) })
+}
+
+type branchIn struct {
+	ID string `path:"id" json:"-"`
+	// SessionID is the new session's; empty makes one.
+	SessionID string `json:"session_id,omitempty"`
+	// CheckpointID or Messages says where the branch leaves; neither for the end.
+	CheckpointID string `json:"checkpoint_id,omitempty"`
+	Messages     *int   `json:"messages,omitempty"`
+}
+
+func branch(c *request, in *branchIn) (*cairn.Session, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return nil, err
+	}
+	if in.SessionID == "" {
+		in.SessionID = newID()
+	}
+	var opts []engine.BranchOption
+	if in.CheckpointID != "" {
+		opts = append(opts, engine.AtCheckpoint(in.CheckpointID))
+	}
+	if in.Messages != nil {
+		opts = append(opts, engine.AtMessage(*in.Messages))
+	}
+	made, err := c.h.eng.Branch(c.ctx, row.ID, in.SessionID, opts...)
+	return public(made), err
+}
+
+type rewindIn struct {
+	ID           string `path:"id" json:"-"`
+	CheckpointID string `json:"checkpoint_id"`
+}
+
+func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return nil, err
+	}
+	row, err = c.h.eng.Rewind(c.ctx, row.ID, in.CheckpointID)
+	return public(row), err
+}
