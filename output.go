@@ -47,17 +47,56 @@ func (o *OutputType) Check(raw json.RawMessage) error {
 	return nil
 }
 
-// OutputAs decodes a run's typed output. It returns a CodeOutput error if there is none or it is of another type.
-func OutputAs[T any](r *Result) (T, error) {
+// OutputAs decodes the typed output of a run's [*Result], or of the [Completion] that a guard is given. It returns a
+// CodeOutput error if there is none or it is of another type.
+func OutputAs[T any](from HasOutput) (T, error) {
 	var out T
-	if len(r.Output) == 0 {
-		return out, Errorf(CodeOutput, "run %s has no output (status %s)", r.RunID, r.Status)
+	raw, err := from.output()
+	if err != nil {
+		return out, err
 	}
-	if err := json.Unmarshal(r.Output, &out); err != nil {
+	if err := json.Unmarshal(raw, &out); err != nil {
 		return out, Errorf(CodeOutput, "output does not decode as %T: %w", out, err)
 	}
 	return out, nil
 }
+
+// HasOutput is what [OutputAs] takes: a [*Result] or a [Completion].
+type HasOutput interface {
+	output() (json.RawMessage, error)
+}
+
+func (r *Result) output() (json.RawMessage, error) {
+	if len(r.Output) == 0 {
+		return nil, Errorf(CodeOutput, "run %s has no output (status %s)", r.RunID, r.Status)
+	}
+	return r.Output, nil
+}
+
+func (c Completion) output() (json.RawMessage, error) {
+	if len(c.Output) == 0 {
+		return nil, Errorf(CodeOutput, "the completion has no output (%s)", c.Reason)
+	}
+	return c.Output, nil
+}
+
+// InputAs decodes the arguments of a call: of the [Call] that a hook is given, or of a [PendingCall] that a person is asked
+// about. It returns a CodeArguments error if they are of another type. Arguments of a pending call are those that the model
+// gave; what a reviewer changed them to is in its Answer.
+func InputAs[T any](call HasInput) (T, error) {
+	var in T
+	if err := json.Unmarshal(call.input(), &in); err != nil {
+		return in, Errorf(CodeArguments, "arguments do not decode as %T: %w", in, err)
+	}
+	return in, nil
+}
+
+// HasInput is what [InputAs] takes: a [*Call] or a [*PendingCall].
+type HasInput interface{ input() json.RawMessage }
+
+func (c *Call) input() json.RawMessage { return c.Input }
+
+func (c *PendingCall) input() json.RawMessage { return c.Input }
 
 // Completion is what is about to end a turn.
 type Completion struct {

@@ -3,6 +3,7 @@ package cairn
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 
 	"github.com/cairn-agents/cairn/internal/schema"
 )
@@ -21,5 +22,17 @@ func SubAgent(a *Agent) Tool {
 	}
 	t := Tool{def: definition{Name: a.Name, Description: a.Description, Agent: a}}
 	t.def.Input, t.def.Err = schema.Parse(json.RawMessage(taskSchema))
+	return t
+}
+
+// SubAgentOf is [SubAgent] with arguments of a type: the calling model fills in In, whose JSON Schema is derived as that of a
+// tool's input, and arguments that violate it go back to that model. The sub-agent's first message is the arguments as JSON.
+// The arguments of a tool made by SubAgent are one text, {"input": "…"}, and that text is the first message.
+func SubAgentOf[In any](a *Agent) Tool {
+	t := SubAgent(a)
+	if t.def.Err == nil {
+		t.def.Input, t.def.Err = schema.For(reflect.TypeFor[In]())
+		t.def.TaskJSON = true
+	}
 	return t
 }

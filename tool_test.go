@@ -125,6 +125,21 @@ func TestOutput(t *testing.T) {
 	if err != nil || got.Score != 3 {
 		t.Errorf("output %+v, %v", got, err)
 	}
+	if got, err = cairn.OutputAs[verdict](cairn.Completion{Output: json.RawMessage(`{"score":4}`)}); err != nil || got.Score != 4 {
+		t.Errorf("output of a completion %+v, %v", got, err)
+	}
+	if _, err := cairn.OutputAs[verdict](cairn.Completion{Reason: cairn.ReasonReply}); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeOutput {
+		t.Errorf("a completion without output: %v", err)
+	}
+	arguments := json.RawMessage(`{"score":5}`)
+	for _, call := range []cairn.HasInput{&cairn.Call{Input: arguments}, &cairn.PendingCall{Input: arguments}} {
+		if in, err := cairn.InputAs[verdict](call); err != nil || in.Score != 5 {
+			t.Errorf("input of %T: %+v, %v", call, in, err)
+		}
+		if _, err := cairn.InputAs[[]string](call); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeArguments {
+			t.Errorf("input of %T as another type: %v", call, err)
+		}
+	}
 	for _, r := range []*cairn.Result{{RunID: "run-1", Status: cairn.RunFailed}, {Output: json.RawMessage(`{"score":"x"}`)}} {
 		if _, err := cairn.OutputAs[verdict](r); cairn.AsError(err) == nil || cairn.AsError(err).Code != cairn.CodeOutput {
 			t.Errorf("output of %+v: %v", r, err)

@@ -11,14 +11,14 @@ import (
 // registry has the agents of an engine by name, with those that they delegate to. It does not change.
 type registry map[string]*cairn.Agent
 
-// SetAgents replaces the engine's agents, as [New] was given them, from the next run on. Runs that this process drives keep
+// Replace gives the engine other agents than [New] gave it, from the next run on: all that it shall have from then on. Runs that this process drives keep
 // theirs to their end, with the agents that they delegate to; a run that is taken over or resumed has the agent that is
 // registered then, and so has each effect of a run that a [Host] drives. Sessions of an agent that is not registered any more
 // stay as they are; a worker leaves them to others. An agent must not change once it was given to an engine: register a new
 // one in its place.
 //
 // The error names the agent and the field that is wrong; the agents stay what they were. It is safe for concurrent use.
-func (e *Engine) SetAgents(agents []*cairn.Agent) error {
+func (e *Engine) Replace(agents ...*cairn.Agent) error {
 	next := registry{}
 	for _, a := range agents {
 		if a == nil {

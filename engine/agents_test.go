@@ -25,7 +25,7 @@ func TestAgentsAreReplaced(t *testing.T) {
 	eng := open(t, st, old)
 	run := start(t, eng, "s", "hi")
 	<-began
-	if err := eng.SetAgents([]*cairn.Agent{bot(scripted.New(scripted.Text("the new one"))), {Name: "other", Model: scripted.New()}}); err != nil {
+	if err := eng.Replace(bot(scripted.New(scripted.Text("the new one"))), &cairn.Agent{Name: "other", Model: scripted.New()}); err != nil {
 		t.Fatal(err)
 	}
 	close(release)
@@ -54,7 +54,7 @@ func TestAgentsThatAreWrongReplaceNone(t *testing.T) {
 		"nil": {nil}, "without a model": {{Name: "empty"}}, "of one name": {twice, {Name: "twice", Model: scripted.New()}},
 		"of the name of a sub-agent": {twice, bot(scripted.New(), cairn.SubAgent(&cairn.Agent{Name: "twice", Model: scripted.New()}))},
 	} {
-		wantError(t, eng.SetAgents(list), cairn.ErrInvalid)
+		wantError(t, eng.Replace(list...), cairn.ErrInvalid)
 		if t.Failed() {
 			t.Fatalf("agents %s", name)
 		}

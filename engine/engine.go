@@ -166,7 +166,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if n := e.log.MaxEvent(); n < minEvent {
 		return nil, cairn.Invalid("log", "it takes events of at most %d bytes, at least %d are needed", n, minEvent)
 	}
-	if err := e.SetAgents(agents); err != nil {
+	if err := e.Replace(agents...); err != nil {
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())

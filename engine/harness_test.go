@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,13 +114,30 @@ func turn(t *testing.T, eng *engine.Engine, session, text string, opts ...engine
 	return wait(t, start(t, eng, session, text, opts...))
 }
 
+// until yields events until the reader's context is done; any other end of them is a failure.
+func until(t *testing.T, ctx context.Context, events iter.Seq2[cairn.Event, error]) iter.Seq[cairn.Event] {
+	t.Helper()
+	return func(yield func(cairn.Event) bool) {
+		for ev, err := range events {
+			if err == nil && yield(ev) {
+				continue
+			}
+			if err != nil && !errors.Is(err, ctx.Err()) {
+				t.Fatal(err)
+			}
+			return
+		}
+		t.Error("the events end without an error")
+	}
+}
+
 // wait returns a run's outcome, be it good or bad.
 func wait(t *testing.T, run *engine.Run) *cairn.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // of a fake clock, or never reached
 	defer cancel()
 	res, err := run.Wait(ctx)
-	if res == nil {
+	if res.Status == cairn.RunRunning {
 		t.Fatalf("run %s has no outcome: %v", run.ID(), err)
 	}
 	if (res.Status == cairn.RunFailed) != (err != nil) {
@@ -221,4 +239,20 @@ func decode[T any](t *testing.T, raw json.RawMessage) T {
 		t.Fatalf("%s: %v", raw, err)
 	}
 	return v
+}
+
+// allSessions yields the sessions that an engine lists on its first page.
+func allSessions(t *testing.T, eng *engine.Engine) iter.Seq2[cairn.Session, error] {
+	return func(yield func(cairn.Session, error) bool) {
+		page, err := eng.Sessions(t.Context(), store.SessionQuery{})
+		if err != nil {
+			yield(cairn.Session{}, err)
+			return
+		}
+		for _, s := range page.Items {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
 }

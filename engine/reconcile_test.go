@@ -264,10 +264,7 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 		st.log.stepIn(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, err := range open(t, tapOn(st.Store), agent, named("b")).Events(ctx, "s", cairn.Cursor{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for range until(t, ctx, open(t, tapOn(st.Store), agent, named("b")).Events(ctx, "s", cairn.Cursor{})) {
 		}
 		wantSound(t, st, "s")
 	})
@@ -299,10 +296,7 @@ func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, err := range open(t, tapOn(st.Store), bot(scripted.New()), named("d")).Events(ctx, "s", cairn.Cursor{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for range until(t, ctx, open(t, tapOn(st.Store), bot(scripted.New()), named("d")).Events(ctx, "s", cairn.Cursor{})) {
 		}
 		wantSound(t, st, "s")
 	})

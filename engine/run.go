@@ -46,8 +46,21 @@ func (r *Run) Turn() int { return r.turn }
 
 // Wait returns the run's outcome once it has ended or suspended. For a failed run it returns both the outcome and its
 // error. Any other error says that the outcome is not known: ctx is done, or this process could not drive the run to
-// its end, in which case it can be resumed.
+// its end, in which case it can be resumed. The result is never nil: one that is not known has the ids of the run and the
+// status [cairn.RunRunning].
+//
+// Wait neither needs nor ends the loops over [Run.Text] and [Run.Events]; a program that shows the run as it happens has
+// the loop first, which ends with the run, and then Wait.
 func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
+	res, err := r.wait(ctx)
+	if res == nil {
+		res = &cairn.Result{SessionID: r.session, RunID: r.id, Turn: r.turn, Status: cairn.RunRunning}
+	}
+	return res, err
+}
+
+// wait is Wait without a result where the outcome is not known.
+func (r *Run) wait(ctx context.Context) (*cairn.Result, error) {
 	switch {
 	case r.hosted != nil:
 		return r.waitHosted(ctx)
@@ -106,9 +119,6 @@ func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 			return nil, err
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	return ended(store.FindRun(ctx, r.eng.store, r.session, r.id))
 }
 
@@ -120,10 +130,12 @@ func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 }
 
 // Events yields the run's events from its first one to its EventRunEnd, those there are and those to come; it may be
-// called any number of times. It ends early with an error if the log cannot be read or this process could not drive
-// the run to its end, and without one if ctx is done.
+// called any number of times. It ends early only with an error: that of ctx if it is done, ErrDeleted or ErrExpired if the
+// session is gone, ErrClosed if the engine was closed, and others if the log cannot be read or this process could not drive
+// the run to its end. [Run.Text] is for programs that want the reply alone.
 func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
+		outer := ctx
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		if r.lost != nil { // nothing more comes from a run that this process gives up
@@ -131,26 +143,38 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		}
 		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
 		for ev, err := range r.eng.follow(ctx, r, r.root, r.incarnation, r.start) {
-			begun = begun || ev.RunID == r.id
-			if err == nil && (!begun || ev.SessionID == r.session && ev.RunID != r.id) {
-				continue
-			}
-			if !yield(ev, err) || err != nil || ev.Ends(r.id) {
+			if err != nil {
+				if outer.Err() == nil {
+					err = r.givenUp(err)
+				}
+				yield(cairn.Event{}, err)
 				return
 			}
-		}
-		select {
-		case <-r.done:
-			if r.record == nil && r.err != nil {
-				yield(cairn.Event{}, r.err)
+			begun = begun || ev.RunID == r.id
+			if !begun || ev.SessionID == r.session && ev.RunID != r.id {
+				continue
 			}
-		default:
+			if !yield(ev, nil) || ev.Ends(r.id) {
+				return
+			}
 		}
 	}
 }
 
+// givenUp returns why this process has stopped driving the run before its end, or otherwise err.
+func (r *Run) givenUp(err error) error {
+	if r.lost != nil && r.lost.Err() != nil {
+		<-r.done
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return err
+}
+
 // follow reads the log of one incarnation of a tree, which is completed meanwhile where its writer no longer can. awaited is
-// the run that the reader waits for, or nil. It ends with ErrDeleted or ErrExpired when the tree is removed.
+// the run that the reader waits for, or nil. It ends with an error: that of ctx, ErrDeleted or ErrExpired when the tree is
+// removed, ErrClosed.
 func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		over, leave := e.join(root, incarnation, awaited)
@@ -172,8 +196,13 @@ func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation str
 				return
 			}
 		}
-		if gone := context.Cause(ctx); outer.Err() == nil && store.IsGone(gone) {
+		switch gone := context.Cause(ctx); {
+		case outer.Err() != nil:
+			yield(cairn.Event{}, outer.Err())
+		case store.IsGone(gone):
 			yield(cairn.Event{}, gone)
+		default:
+			yield(cairn.Event{}, errClosed())
 		}
 	}
 }

@@ -103,9 +103,10 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: sequence}, nil
 }
 
-// Events yields the events of a session's tree after a cursor, those there are and those to come, until ctx is done, across
-// runs. It ends with ErrTrimmed if the log no longer holds them, see [Engine.Snapshot], with ErrDeleted or ErrExpired when the
-// session is gone, and with ErrDeleted at once if the cursor is of an earlier session of that id.
+// Events yields the events of a session's tree after a cursor, those there are and those to come, across runs. It ends only
+// with an error: that of ctx when it is done, ErrTrimmed if the log no longer holds them, see [Engine.Snapshot], ErrDeleted or
+// ErrExpired when the session is gone, ErrDeleted at once if the cursor is of an earlier session of that id, and ErrClosed when
+// the engine was closed.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)

@@ -80,10 +80,7 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	read := func(t *testing.T, eng *engine.Engine) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, err := range eng.Events(ctx, "s", cairn.Cursor{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for range until(t, ctx, eng.Events(ctx, "s", cairn.Cursor{})) {
 		}
 	}
 	next := map[string]func(t *testing.T, st *tap, eng *engine.Engine){
@@ -194,10 +191,7 @@ func TestReadersAreToldOfTheEndOfACompanionOfAnEarlierTurn(t *testing.T) {
 		wantStatus(t, turn(t, other, "s", "so?"), cairn.RunCompleted, cairn.ReasonReply)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for ev, err := range other.Events(ctx, "s", cairn.Cursor{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for ev := range until(t, ctx, other.Events(ctx, "s", cairn.Cursor{})) {
 			if ev.Type == cairn.EventRunEnd && ev.Agent == "friend" {
 				break
 			}

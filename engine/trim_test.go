@@ -177,10 +177,7 @@ func wantQuiet(t *testing.T, st durable, eng *engine.Engine) {
 	_, last := boundsOf(t, st, "s")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for _, err := range eng.Events(ctx, "s", cairn.After(last)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for range until(t, ctx, eng.Events(ctx, "s", cairn.After(last))) {
 	}
 	if _, now := boundsOf(t, st, "s"); now != last {
 		t.Errorf("a reader made the log grow from %d to %d", last, now)

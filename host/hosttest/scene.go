@@ -246,7 +246,7 @@ func (s *scene) outcome(run *engine.Run) *cairn.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
 	res, err := run.Wait(ctx)
-	if res == nil {
+	if res.Status == cairn.RunRunning {
 		s.Fatalf("run %s has no outcome: %v", run.ID(), err)
 	}
 	return res
@@ -341,7 +341,7 @@ func (s *scene) heard(session string, n int) {
 func (s *scene) awaitDeath(run *engine.Run) {
 	s.Helper()
 	res, err := run.Wait(context.Background())
-	if res != nil {
+	if res.Status != cairn.RunRunning {
 		s.Fatalf("the run of the dead process came to an end: %s (%s)", res.Status, res.Reason)
 	}
 	if err == nil {

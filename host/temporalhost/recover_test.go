@@ -162,7 +162,7 @@ func (p *player) settled() *cairn.Result {
 	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
 	defer cancel()
 	res, err := run.Wait(ctx)
-	if res == nil {
+	if res.Status == cairn.RunRunning {
 		p.Fatal(err)
 	}
 	return res

@@ -103,6 +103,9 @@ func (t *Tool) Pending() cairn.PendingCall {
 
 // Task returns the input that a call of a sub-agent's tool gives its session. The arguments have passed Check.
 func (t *Tool) Task(arguments json.RawMessage) (cairn.Input, error) {
+	if t.TaskJSON {
+		return cairn.Text(string(arguments)), nil
+	}
 	var task struct{ Input string }
 	if err := json.Unmarshal(arguments, &task); err != nil {
 		return cairn.Input{}, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)

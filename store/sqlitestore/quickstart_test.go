@@ -52,10 +52,8 @@ func Example() {
 	st := must(sqlitestore.Open(tempFile(), nil))
 	eng := must(engine.New(st, []*cairn.Agent{support}, nil))
 	run := must(eng.Execute(ctx, "session-1", "support", cairn.Text("Order 42 arrived broken.")))
-	for ev := range run.Events(ctx) { // here or in any other process, now or later
-		if ev.Type == cairn.EventTextDelta {
-			fmt.Print(ev.Text)
-		}
+	for text, err := range run.Text(ctx) { // here or in any other process, now or later
+		fmt.Print(must(text, err))
 	}
 	res, err := run.Wait(ctx)
 	fmt.Println("\n"+string(res.Status), err)

@@ -36,6 +36,8 @@ type Tool[Call, CachePolicy, Agent any, CallKind, Quorum ~string] struct {
 	Wait Wait[Call, CallKind, Quorum]
 	// Agent is the one that a sub-agent's tool delegates to.
 	Agent *Agent
+	// TaskJSON says that the agent is given the arguments as they are, and not the text in them.
+	TaskJSON bool
 	// Companion marks the tools through which an agent talks to its companions.
 	Companion bool
 	// Err is a mistake in the definition.

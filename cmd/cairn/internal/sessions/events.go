@@ -41,6 +41,8 @@ func (cmd *eventsCmd) Run(a *cli.App, all *flags) error {
 		lines := json.NewEncoder(a.Stdout)
 		for ev, err := range pages.First(events, cmd.Limit) {
 			switch {
+			case cmd.Follow && ctx.Err() != nil:
+				return nil
 			case err != nil:
 				return err
 			case all.JSON:

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Text is a piece of what a run says to the user: more of a reply, or the notice that a reply which was begun does not count.
+type Text struct {
+	// Delta is the next piece of the reply. It is empty if Discarded is set.
+	Delta string
+	// Step is the number of the step that says it, from 1. The pieces of one step are one message.
+	Step int
+	// Discarded takes back everything that was yielded of this step before: the model call failed in mid-reply, or the process
+	// that made it died. What it says instead follows, under the same number, so a reader that removes the step's text shows
+	// each word once.
+	Discarded bool
+}
+
+// String returns the piece as a terminal may show it: Delta, or a line that says that the reply begins anew.
+func (t Text) String() string {
+	if t.Discarded {
+		return "\n[discarded]\n"
+	}
+	return t.Delta
+}
+
+// Text yields what the run says to the user, as the model says it, from the run's beginning to its end: the text of its own
+// session, without reasoning, tools and sub-agents, for which there is [Run.Events]. It may be called any number of times,
+// in any process, also of a run that has ended.
+//
+//	for text, err := range run.Text(ctx) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Print(text)
+//	}
+//	res, err := run.Wait(ctx)
+//
+// Live text may have to be taken back, see [Text].Discarded. What is yielded and not taken back is what the transcript has. The
+// loop ends without an error when the run does, whatever its outcome, and early only with one of the errors of Events.
+func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
+	return func(yield func(Text, error) bool) {
+		shown := map[int]bool{} // the steps with text that counts
+		for ev, err := range r.Events(ctx) {
+			text := Text{Step: ev.Step}
+			switch {
+			case err != nil:
+				yield(Text{}, err)
+				return
+			case ev.RunID != r.id: // a sub-agent's
+				continue
+			case ev.Type == cairn.EventTextDelta:
+				text.Delta, shown[ev.Step] = ev.Text, true
+			case ev.Type == cairn.EventStepDiscarded && shown[ev.Step]:
+				text.Discarded = true
+				delete(shown, ev.Step)
+			default:
+				continue
+			}
+			if !yield(text, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// StateAs returns a session's state as the type that its agent's [cairn.StateOf] was given. The errors are those of
+// [Engine.State], and a CodeState error for a state of another type.
+func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
+	var state S
+	raw, err := e.State(ctx, id, "")
+	if err != nil {
+		return state, err
+	}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return state, cairn.Errorf(cairn.CodeState, "session %q: the state does not decode as %T: %w", id, state, err)
+	}
+	return state, nil
+}
+
+// AllMessages yields every message of a session, hidden ones too, in order. It reads them in pages, so that a long
+// conversation is never in memory as a whole; messages that are added meanwhile may be among them. It ends early only with
+// an error: those of [Engine.Messages], and that of ctx.
+func (e *Engine) AllMessages(ctx context.Context, id string) iter.Seq2[cairn.Message, error] {
+	return func(yield func(cairn.Message, error) bool) {
+		const page = 100
+		for from := 0; ; from += page {
+			list, err := e.Messages(ctx, id, from, page)
+			if err != nil {
+				yield(cairn.Message{}, err)
+				return
+			}
+			for i := range list {
+				if !yield(list[i], nil) {
+					return
+				}
+			}
+			if len(list) < page {
+				return
+			}
+		}
+	}
+}
+
+// TreeUsage returns what a session has used together with every session below it: those of its sub-agents and companions, and
+// theirs. [cairn.Session].Usage is the session's own alone. It reads the rows of the session's tree. The error is ErrNotFound
+// if there is no such session.
+func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) {
+	row, err := e.Session(ctx, id)
+	if err != nil {
+		return cairn.Usage{}, err
+	}
+	parents := map[string]string{}
+	used := map[string]cairn.Usage{row.ID: row.Usage}
+	for s, err := range e.tree(ctx, row.RootID) {
+		if err != nil {
+			return cairn.Usage{}, err
+		}
+		parents[s.ID], used[s.ID] = s.ParentID, s.Usage
+	}
+	var sum cairn.Usage
+	for member, usage := range used {
+		for at := member; at != ""; at = parents[at] {
+			if at == id {
+				sum = sum.Add(usage)
+				break
+			}
+		}
+	}
+	return sum, nil
+}
+
+// tree yields the rows of a tree's sessions, that of its root last.
+func (e *Engine) tree(ctx context.Context, root string) iter.Seq2[*cairn.Session, error] {
+	return e.sessions(ctx, store.SessionQuery{RootID: root})
+}
+
+// sessions yields every session that a query selects.
+func (e *Engine) sessions(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
+	return func(yield func(*cairn.Session, error) bool) {
+		for {
+			page, err := e.store.List(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(&page.Items[i], nil) {
+					return
+				}
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}
