@@ -1,0 +1,25 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn/examples/internal/process"
+)
+
+func TestMain(m *testing.M) { process.Main(main, func() { os.Exit(m.Run()) }) }
+
+func TestThreeProcesses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct{ verb, want string }{
+		{"ask", "suspended_client_tool"},
+		{"approve", `pay {"order":42,"cents":9900}: accepted`},
+		{"resume", "paid 4950 cents for order 42"},
+	} {
+		if got := process.Run(t, dir, c.verb); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.verb, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// page is a browser's page: an EventSource, which sends the last id that it has seen when it connects again.
+type page struct {
+	t      *testing.T
+	url    string
+	lastID string
+	text   string
+}
+
+func open(t *testing.T) *page {
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "poet", Model: model}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(routes(eng))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = eng.Close(ctx)
+		srv.Close()
+	})
+	return &page{t: t, url: srv.URL + "/session-1"}
+}
+
+func (p *page) post(path string, form url.Values) {
+	p.t.Helper()
+	resp, err := http.PostForm(p.url+path, form)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		p.t.Fatalf("POST %s: %s", path, resp.Status)
+	}
+}
+
+// connect follows the events until one satisfies until, and breaks the connection off.
+func (p *page) connect(until func(cairn.Event) bool) cairn.Event {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/events", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Last-Event-ID", p.lastID)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		field, value, _ := strings.Cut(lines.Text(), ": ")
+		switch field {
+		case "id":
+			p.lastID = value
+		case "data":
+			var ev cairn.Event
+			if err := json.Unmarshal([]byte(value), &ev); err != nil {
+				p.t.Fatalf("%s: %v", value, err)
+			}
+			if ev.Type == cairn.EventTextDelta {
+				p.text += ev.Text
+			}
+			if until(ev) {
+				return ev
+			}
+		}
+	}
+	p.t.Fatal("the stream ended")
+	return cairn.Event{}
+}
+
+func TestPageThatConnectsAgainSeesEachWordOnce(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.post("/say", url.Values{"text": {"A poem, please."}})
+	connections := 0
+	for ended := false; !ended; connections++ {
+		ev := p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventTextDelta || ev.Type == cairn.EventRunEnd })
+		ended = ev.Type == cairn.EventRunEnd
+	}
+	if want := "Roses are red, violets are blue."; p.text != want || connections < 2 {
+		t.Errorf("with %d connections the page shows %q, want %q", connections, p.text, want)
+	}
+}
+
+func TestPageStopsTheRun(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.post("/say", url.Values{"text": {"Once"}})
+	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventTextDelta })
+	p.post("/stop", nil)
+	end := p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd })
+	if end.Status != cairn.RunInterrupted || end.Text != "the user pressed stop" || p.text != "Upon" {
+		t.Errorf("the run is %s: %q, and the page shows %q", end.Status, end.Text, p.text)
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for path, want := range map[string]int{"/events": http.StatusNotFound, "/events?after=x": http.StatusBadRequest} {
+		resp, err := http.Get(p.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("GET %s: %s, want %d", path, resp.Status, want)
+		}
+	}
+}
