@@ -99,6 +99,9 @@ func (m *Message) Size() int {
 // size returns how many bytes of content a part holds.
 func (p *Part) size() int {
 	n := len(p.Text) + len(p.Provider)
+	for _, s := range p.Sources {
+		n += len(s.URL) + len(s.Title) + len(s.Quote)
+	}
 	if p.ToolUse != nil {
 		n += len(p.ToolUse.Input)
 	}
@@ -112,7 +115,11 @@ func (p *Part) size() int {
 }
 
 func (p *Part) validate() error {
-	if err := cmp.Or(CheckText("type", string(p.Type)), CheckText("text", p.Text), CheckJSON("provider", p.Provider)); err != nil {
+	err := cmp.Or(CheckText("type", string(p.Type)), CheckText("text", p.Text), CheckJSON("provider", p.Provider), CheckText("model", p.Model))
+	for _, s := range p.Sources {
+		err = cmp.Or(err, CheckText("sources.url", s.URL), CheckText("sources.title", s.Title), CheckText("sources.quote", s.Quote))
+	}
+	if err != nil {
 		return err
 	}
 	if use := p.ToolUse; use != nil {

@@ -65,6 +65,9 @@ const (
 	PartToolUse    PartType = "tool_use"
 	PartToolResult PartType = "tool_result"
 	PartFile       PartType = "file"
+	// PartProvider is an item of the provider's own that has no other form: reasoning that it encrypted, or a search that
+	// it made. Provider holds it, and Sources what it found.
+	PartProvider PartType = "provider"
 )
 
 // Part is one piece of a message. Which fields are set follows from Type.
@@ -72,11 +75,26 @@ type Part struct {
 	Type PartType `json:"type"`
 	// Text is the text of PartText and PartReasoning.
 	Text string `json:"text,omitempty"`
-	// Provider is opaque data that the model's provider wants back with the part, such as a signature.
+	// Provider is what the model's provider wants back with the part, as it gave it: a signature, an item of its own, fields
+	// that no other part has. Users and the event log do not get it.
 	Provider json.RawMessage `json:"provider,omitempty"`
-	ToolUse  *ToolUse        `json:"tool_use,omitempty"`
-	Result   *ToolResult     `json:"tool_result,omitempty"`
-	File     *File           `json:"file,omitempty"`
+	// Model is the [ModelInfo.ID] of the model that gave Provider, which is sent back to that model only: to another one
+	// goes what the other fields say.
+	Model string `json:"model,omitempty"`
+	// Sources are what a PartText cites, or what a PartProvider found.
+	Sources []Source    `json:"sources,omitempty"`
+	ToolUse *ToolUse    `json:"tool_use,omitempty"`
+	Result  *ToolResult `json:"tool_result,omitempty"`
+	File    *File       `json:"file,omitempty"`
+}
+
+// Source is a page or document that a model's provider read for a reply.
+type Source struct {
+	// URL is the page's address; empty for a document of the conversation.
+	URL   string `json:"url,omitempty"`
+	Title string `json:"title,omitempty"`
+	// Quote is the passage that is cited, if there is one.
+	Quote string `json:"quote,omitempty"`
 }
 
 // ToolUse is a model's request to call a tool.
@@ -184,13 +202,15 @@ func (m *Message) ToolUses() []*ToolUse {
 }
 
 // Public returns the message as the user of a conversation may read it: with "the tool failed" for errors of tools that
-// are private, and without what a model's provider wants back.
+// are private, and without what a model's provider wants back. Of a PartProvider its sources are left, if it has any.
 func (m *Message) Public() Message {
 	out := *m
-	out.Parts = slices.Clone(m.Parts)
+	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
+		return p.Type == PartProvider && len(p.Sources) == 0
+	})
 	for i := range out.Parts {
 		p := &out.Parts[i]
-		p.Provider = nil
+		p.Provider, p.Model = nil, ""
 		if p.Result != nil && p.Result.Private {
 			r := *p.Result
 			r.Output, p.Result = json.RawMessage(bridge.PrivateError), &r
@@ -300,7 +320,7 @@ func (p *Part) validateInput(at string) error {
 	default:
 		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
 	}
-	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.ToolUse != nil || p.Result != nil {
+	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
 		return Invalid(at, "a part of type %q has nothing else", p.Type)
 	}
 	return nil

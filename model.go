@@ -25,6 +25,9 @@ type ModelInfo struct {
 	Name     string `json:"name"`
 }
 
+// ID names the model of its provider, as [Part.Model] does: "provider:name".
+func (i ModelInfo) ID() string { return i.Provider + ":" + i.Name }
+
 // Request is one call of a model.
 type Request struct {
 	SessionID string
@@ -99,6 +102,8 @@ type ChunkType string
 const (
 	ChunkText      ChunkType = "text"       // Text is appended to the reply
 	ChunkReasoning ChunkType = "reasoning"  // Text is appended to the reasoning; Provider belongs to it
+	ChunkPartEnd   ChunkType = "part_end"   // the text or reasoning under way is complete; Provider and Sources belong to it
+	ChunkProvider  ChunkType = "provider"   // Provider is a part of its own, and Sources belong to it
 	ChunkToolStart ChunkType = "tool_start" // a call of Tool begins; CallID identifies it
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
@@ -108,11 +113,14 @@ const (
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
-	Type         ChunkType
-	Text         string
-	CallID       string
-	Tool         string
+	Type   ChunkType
+	Text   string
+	CallID string
+	Tool   string
+	// Provider is kept with the part as it is, and Model with it: the [ModelInfo.ID] of the model that wants it back.
 	Provider     json.RawMessage
+	Model        string
+	Sources      []Source
 	File         *File
 	Usage        Usage
 	FinishReason FinishReason
@@ -125,6 +133,7 @@ const (
 	FinishReasonEnd          FinishReason = "end"     // the model was done
 	FinishReasonTools        FinishReason = "tools"   // the model wants tools to be called
 	FinishReasonLength       FinishReason = "length"  // the output limit was reached
+	FinishReasonWindow       FinishReason = "window"  // the model's window is full
 	FinishReasonStopSequence FinishReason = "stopped" // a stop sequence was met
 )
 

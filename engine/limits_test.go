@@ -91,6 +91,7 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 		"a tool's name":                   {reply: scripted.Reply(begin("c", "\xff\x00"), args("c", `{}`)), told: "there is no tool"},
 		"provider data that is no JSON":   {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage("nonsense")}), fails: cairn.CodeModelReply},
 		"provider data that is too deep":  {reply: reason(cairn.Chunk{Text: "hm", Provider: json.RawMessage(nested(129))}), fails: cairn.CodeModelReply},
+		"half a character, then an end":   {reply: scripted.Reply(text("caf\xc3"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkPartEnd}), text("\xa9")), says: "caf\uFFFD\uFFFD"},
 		"a file's name":                   {reply: scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: "\xff", MediaType: "a/b", URL: "u"}}), fails: cairn.CodeModelReply},
 		"more than a message":             {reply: scripted.Reply(text(strings.Repeat("x", limits.Bytes)), text("x")), fails: cairn.CodeModelReply},
 		"a call with more than a message": {reply: scripted.Call("echo", `{"text":"`+strings.Repeat("x", limits.Bytes)+`"}`), fails: cairn.CodeModelReply},

@@ -116,6 +116,8 @@ func messageLine(m *cairn.Message) string {
 			if p.Result.IsError {
 				fmt.Fprintf(&b, " (%s)", p.Result.Code)
 			}
+		case cairn.PartProvider:
+			fmt.Fprintf(&b, " %s's %s", p.Model, p.Provider)
 		case cairn.PartFile:
 			fmt.Fprintf(&b, " file %s", p.File.Name)
 		}

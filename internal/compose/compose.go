@@ -124,6 +124,12 @@ func (w *writer) content(p *cairn.Part) {
 	if len(p.Provider) > 0 {
 		w.raw("provider", p.Provider)
 	}
+	if p.Model != "" {
+		w.text("model", p.Model)
+	}
+	if len(p.Sources) > 0 {
+		w.value("sources", p.Sources)
+	}
 	if use := p.ToolUse; use != nil {
 		w.name("tool_use")
 		w.data = append(w.data, '{')

@@ -44,6 +44,8 @@ type Short struct {
 
 	Text     string            `json:"text"`
 	Provider json.RawMessage   `json:"provider"`
+	Model    string            `json:"model"`
+	Sources  []cairn.Source    `json:"sources"`
 	ToolUse  *cairn.ToolUse    `json:"tool_use"`
 	Result   *cairn.ToolResult `json:"tool_result"`
 }
@@ -51,6 +53,6 @@ type Short struct {
 // Finish gives the message the part that was decoded with its fields, if there is one.
 func (s *Short) Finish() {
 	if t := kind(s.Text, s.ToolUse, s.Result); t != "" {
-		s.Parts = []cairn.Part{{Type: t, Text: s.Text, Provider: s.Provider, ToolUse: s.ToolUse, Result: s.Result}}
+		s.Parts = []cairn.Part{{Type: t, Text: s.Text, Provider: s.Provider, Model: s.Model, Sources: s.Sources, ToolUse: s.ToolUse, Result: s.Result}}
 	}
 }

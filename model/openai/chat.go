@@ -18,6 +18,7 @@ type ChatModel struct {
 	endpoint *endpoint
 	failures failures
 	origin   json.RawMessage // marks reasoning as this server's
+	id       string          // marks it as this model's
 }
 
 var _ cairn.Model = (*ChatModel)(nil)
@@ -35,11 +36,14 @@ func Model(name string, o *Options) *ChatModel {
 		endpoint: e,
 		failures: failures{model: name, key: e.key},
 		origin:   origin,
+		id:       cairn.ModelInfo{Provider: provider, Name: name}.ID(),
 	}
 }
 
+const provider = "openai"
+
 // Info names the model; the provider is "openai" for compatible servers too.
-func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "openai", Name: m.name} }
+func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: provider, Name: m.name} }
 
 // Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
 // a ctx that has ended: then the error wraps ctx.Err().
@@ -77,7 +81,7 @@ func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(ca
 	}
 	res.Body = watch.body(res.Body)
 	defer res.Body.Close()
-	r := &reply{failures: m.failures, origin: m.origin, emit: emit, turn: len(req.Messages)}
+	r := &reply{failures: m.failures, origin: m.origin, model: m.id, emit: emit, turn: len(req.Messages)}
 	if err := m.read(res, r); err != nil {
 		return m.interrupted(ctx, call, err)
 	}

@@ -13,6 +13,7 @@ import (
 type reply struct {
 	failures failures
 	origin   json.RawMessage // the provider data of reasoning_content
+	model    string          // that wants it back
 	emit     func(cairn.Chunk) bool
 	turn     int // makes the ids of calls that come without
 
@@ -146,7 +147,7 @@ const reasoningContent = "reasoning_content"
 func (r *reply) reasoning(d *delta) error {
 	switch { // servers that fill both fields say the same in both
 	case d.ReasoningContent != "":
-		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin})
+		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin, Model: r.model})
 	case d.Reasoning != "":
 		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.Reasoning})
 	}

@@ -204,7 +204,7 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 }
 
 // assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back during its turn, to
-// the server that gave it.
+// the model and the server that gave it.
 func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	a := &chatMessage{Role: "assistant"}
 	var text, reasoning strings.Builder
@@ -213,7 +213,7 @@ func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 		case cairn.PartText:
 			text.WriteString(p.Text)
 		case cairn.PartReasoning:
-			if thisTurn && m.gave(p.Provider) {
+			if thisTurn && m.gave(p) {
 				reasoning.WriteString(p.Text)
 			}
 		case cairn.PartToolUse:
@@ -230,10 +230,10 @@ func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
 	return a
 }
 
-// gave reports whether provider data says that this server gave the reasoning, in a form that it accepts back.
-func (m *ChatModel) gave(provider json.RawMessage) bool {
-	var p provenance
-	return json.Unmarshal(provider, &p) == nil && p.Field == reasoningContent && p.Host == m.endpoint.host
+// gave reports whether reasoning is this model's, of this server, in a form that it accepts back.
+func (m *ChatModel) gave(p *cairn.Part) bool {
+	var from provenance
+	return p.Model == m.id && json.Unmarshal(p.Provider, &from) == nil && from.Field == reasoningContent && from.Host == m.endpoint.host
 }
 
 func toolUse(u *cairn.ToolUse) messageToolCall {

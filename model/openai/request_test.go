@@ -28,7 +28,7 @@ func result(id, output string, isError bool) cairn.Part {
 }
 
 func reasoning(text, provider string) cairn.Part {
-	return cairn.Part{Type: cairn.PartReasoning, Text: text, Provider: json.RawMessage(provider)}
+	return cairn.Part{Type: cairn.PartReasoning, Text: text, Provider: json.RawMessage(provider), Model: "openai:test-model"}
 }
 
 func tools(parts ...cairn.Part) cairn.Message {
@@ -102,6 +102,10 @@ func requests(host string) map[string]cairn.Request {
 			tools(result("c", `1`, false)),
 			assistant(reasoning("no provider data", ``), use("d", "t", `{}`)),
 			tools(result("d", `1`, false)),
+			assistant(cairn.Part{Type: cairn.PartReasoning, Text: "another model", Provider: json.RawMessage(ours), Model: "openai:other"},
+				cairn.Part{Type: cairn.PartProvider, Provider: json.RawMessage(`{"type":"redacted_thinking"}`), Model: "anthropic:other"},
+				use("e", "t", `{}`)),
+			tools(result("e", `1`, false)),
 		}},
 		"nothing_to_send": {Messages: []cairn.Message{
 			user("Go"),

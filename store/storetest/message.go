@@ -28,7 +28,9 @@ func everyPart(h *harness) {
 			cairn.FilePart(cairn.File{MediaType: "image/png", URL: "https://example.com/a.png"})}},
 		{ID: "m2", Role: cairn.RoleUser, Hidden: true, Origin: cairn.OriginCompanion, ChildID: "child", CreatedAt: at, Parts: []cairn.Part{cairn.TextPart("context")}},
 		{ID: "m3", Role: cairn.RoleAssistant, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
-			{Type: cairn.PartReasoning, Text: "hm", Provider: []byte(`{"signature":"abc","n":12345678901234567890}`)},
+			{Type: cairn.PartReasoning, Text: "hm", Model: "anthropic:big", Provider: []byte(`{"signature":"abc","n":12345678901234567890}`)},
+			{Type: cairn.PartProvider, Model: "anthropic:big", Provider: []byte(`{"type":"redacted_thinking","data":"\u00e9<&>"}`)},
+			{Type: cairn.PartText, Text: "so", Sources: []cairn.Source{{URL: "https://example.com/", Title: "<T>", Quote: "q"}}},
 			{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: "call", Tool: "lookup", Input: []byte(`{"order":42,"note":"<&>"}`)}}}},
 		{ID: "m4", Role: cairn.RoleTool, RunID: "run", CreatedAt: at, Parts: []cairn.Part{
 			{Type: cairn.PartToolResult, Result: &cairn.ToolResult{CallID: "call", Tool: "lookup", Output: []byte(`[1,2.5,null]`)}},

@@ -104,6 +104,33 @@ func (r *reply) endThinking() {
 	}
 }
 
+// keep gives the part what of a chunk the provider wants back, and its sources.
+func (p *part) keep(c *cairn.Chunk) {
+	if c.Provider != nil {
+		p.Provider, p.Model = c.Provider, limits.Clean(c.Model)
+	}
+	for _, s := range c.Sources {
+		p.Sources = append(p.Sources, cairn.Source{URL: limits.Clean(s.URL), Title: limits.Clean(s.Title), Quote: limits.Clean(s.Quote)})
+	}
+}
+
+// endPart closes the text or reasoning under way.
+func (r *reply) endPart(c *cairn.Chunk) error {
+	n := len(r.parts)
+	if n == 0 || !r.parts[n-1].open || r.parts[n-1].Type == cairn.PartToolUse {
+		return cairn.Errorf(cairn.CodeModel, "the model ended a part that it did not begin")
+	}
+	p := r.parts[n-1]
+	p.keep(c)
+	if p.Type == cairn.PartReasoning {
+		r.endThinking()
+		return nil
+	}
+	r.complete(p)
+	p.open = false
+	return nil
+}
+
 // complete says of a part that it broke off within a character, if it did.
 func (r *reply) complete(p *part) {
 	if p.rest == "" {
@@ -117,6 +144,9 @@ func (r *reply) complete(p *part) {
 // bounds reports what of a chunk makes a reply that cannot be kept.
 func (r *reply) bounds(c *cairn.Chunk) error {
 	r.size += len(c.Text) + len(c.Provider)
+	for _, s := range c.Sources {
+		r.size += len(s.URL) + len(s.Title) + len(s.Quote)
+	}
 	if c.File != nil {
 		r.size += len(c.File.Data) + len(c.File.URL)
 	}
@@ -158,18 +188,26 @@ func (r *reply) add(c *cairn.Chunk) error {
 		p := r.last(cairn.PartReasoning)
 		c.Text = p.whole(c.Text)
 		p.text.WriteString(c.Text)
-		if c.Provider != nil {
-			p.Provider = c.Provider
-		}
+		p.keep(c)
 		if c.Text != "" {
 			r.say(journal.Delta(r.step, &p.Part, c.Text))
 		}
+	case cairn.ChunkPartEnd:
+		return r.endPart(c)
+	case cairn.ChunkProvider:
+		if c.Provider == nil {
+			return cairn.Errorf(cairn.CodeModel, "the model sent an item of its provider that is none")
+		}
+		r.endThinking()
+		p := &part{Part: cairn.Part{Type: cairn.PartProvider}}
+		p.keep(c)
+		r.parts = append(r.parts, p)
 	case cairn.ChunkToolStart:
 		r.endThinking()
 		tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
 		id := r.callID(c.CallID, tool)
-		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, Provider: c.Provider,
-			ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
+		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
+		p.keep(c)
 		r.parts = append(r.parts, p)
 		ev, _ := journal.PartBegan(r.step, &p.Part)
 		r.say(ev)
@@ -180,9 +218,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 		c.Text = p.whole(c.Text)
 		p.text.WriteString(c.Text)
-		if c.Provider != nil {
-			p.Provider = c.Provider
-		}
+		p.keep(c)
 		if c.Text != "" {
 			r.say(journal.Delta(r.step, &p.Part, c.Text))
 		}

@@ -77,6 +77,7 @@ func Shown(m *cairn.Message) *cairn.Message {
 	shown.Parts = slices.Clone(m.Parts)
 	for i := range shown.Parts {
 		p := &shown.Parts[i]
+		p.Sources = slices.Clone(p.Sources)
 		if p.ToolUse != nil {
 			p.ToolUse = new(*p.ToolUse)
 		}

@@ -87,6 +87,8 @@ func partText(p *cairn.Part) string {
 			mark = "← error " + string(p.Result.Code)
 		}
 		return fmt.Sprintf("%s %s %s", mark, p.Result.CallID, p.Result.Output)
+	case cairn.PartProvider:
+		return fmt.Sprintf("[%s's own, %d bytes]", p.Model, len(p.Provider))
 	case cairn.PartFile:
 		return fmt.Sprintf("[%s %s, %d bytes%s]", p.File.MediaType, p.File.Name, len(p.File.Data), p.File.URL)
 	}
