@@ -8,7 +8,6 @@ package cairntest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -247,11 +246,7 @@ func (s *Session) Events(t testing.TB) []cairn.Event {
 // State returns the session's state as an S.
 func State[S any](t testing.TB, s *Session) S {
 	t.Helper()
-	var state S
-	raw, err := s.Engine.State(t.Context(), s.ID, "")
-	if err == nil {
-		err = json.Unmarshal(raw, &state)
-	}
+	state, err := engine.StateAs[S](t.Context(), s.Engine, s.ID)
 	if err != nil {
 		t.Fatalf("cairntest: the state: %v", err)
 	}

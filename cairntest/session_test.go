@@ -156,9 +156,9 @@ func TestSessionFailsTheTest(t *testing.T) {
 		"was to fail, but is completed":    func(t *failing) { cairntest.New(t, cashier(scripted.Text("hi"))).SayFails(t, "hi") },
 		"no call of kind approval is open": func(t *failing) { cairntest.New(t, cashier()).Approve(t) },
 		"the answer was refused":           func(t *failing) { cairntest.New(t, cashier()).Submit(t, cairn.Submission{}) },
-		"the state: json: cannot unmarshal ": func(t *failing) {
+		"state does not decode as string": func(t *failing) {
 			s := cairntest.New(t, cashier(scripted.Text("x")))
-			s.Say(t, ""+"hi")
+			s.Say(t, "hi")
 			cairntest.State[string](t, s)
 		},
 	} {

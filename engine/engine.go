@@ -1,5 +1,3 @@
-// Package engine runs agents: it holds the verbs. An Engine executes, resumes, retries and stops runs of durable
-// sessions on top of a store, in goroutines of its process; a worker continues what a dead process left behind.
 package engine
 
 import (

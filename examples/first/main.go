@@ -59,18 +59,16 @@ func run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	for ev, err := range run.Events(ctx) { // here or in any other process, now or later
+	for text, err := range run.Text(ctx) { // here or in any other process, now or later
 		if err != nil {
 			return err
 		}
-		if ev.Type == cairn.EventTextDelta {
-			fmt.Print(ev.Text)
-		}
+		fmt.Print(text)
 	}
 	res, err := run.Wait(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Println("\n"+string(res.Status), "after", res.Steps, "steps")
+	fmt.Printf("\n%s after %d steps\n", res.Status, res.Steps)
 	return nil
 }
