@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
@@ -36,28 +35,13 @@ const roleVariable = "CAIRN_SQLITESTORE_TEST_ROLE"
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVariable)
 	if role == "" {
-		code := m.Run()
-		_ = os.RemoveAll(tempDir)
-		os.Exit(code)
+		os.Exit(m.Run())
 	}
 	if err := play(role, os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
-
-// TempDir returns a directory for examples, which have no testing.T to ask; it goes when the tests have been run. It is
-// made when it is first asked for, since this binary is also started to be killed.
-var TempDir = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "cairn-example")
-	if err != nil {
-		panic(err)
-	}
-	tempDir = dir
-	return dir
-})
-
-var tempDir string // if it was made
 
 func play(role, path, name string) error {
 	s, err := Open(path, &Options{Synchronous: Normal})
