@@ -201,7 +201,8 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error(), Cause: err}
 }
 
-// Sentinels for decisions, to be used with errors.Is.
+// Sentinels for decisions, to be used with errors.Is: each matches every error of its code. What a code means is said
+// where the codes are listed, and each function says which errors it returns when.
 var (
 	ErrInvalid        = &Error{Code: CodeInvalid, Message: "invalid argument"}
 	ErrNotFound       = &Error{Code: CodeNotFound, Message: "not found"}

@@ -17,9 +17,9 @@ import (
 type Role string
 
 const (
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
-	RoleTool      Role = "tool"
+	RoleUser      Role = "user"      // the user, or the program on their behalf (Message.Hidden)
+	RoleAssistant Role = "assistant" // the model
+	RoleTool      Role = "tool"      // the results of the tool uses of the reply before
 )
 
 // Message is one entry of a session's transcript. Messages are immutable once they are in a session: one that
@@ -60,11 +60,11 @@ const (
 type PartType string
 
 const (
-	PartText       PartType = "text"
-	PartReasoning  PartType = "reasoning"
-	PartToolUse    PartType = "tool_use"
-	PartToolResult PartType = "tool_result"
-	PartFile       PartType = "file"
+	PartText       PartType = "text"        // Text
+	PartReasoning  PartType = "reasoning"   // Text: what the model thought, as far as its provider shows it
+	PartToolUse    PartType = "tool_use"    // ToolUse: a call that the model asks for
+	PartToolResult PartType = "tool_result" // Result: what a call came to
+	PartFile       PartType = "file"        // File
 	// PartProvider is an item of the provider's own that has no other form: reasoning that it encrypted, or a search that
 	// it made. Provider holds it, and Sources what it found.
 	PartProvider PartType = "provider"

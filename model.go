@@ -57,13 +57,15 @@ type ToolChoice struct {
 
 // Settings tune a model call. Zero values leave the provider's default.
 type Settings struct {
+	// Temperature and TopP are the provider's, nil for its default.
 	Temperature *float64
 	TopP        *float64
 	// MaxOutputTokens bounds the reply.
 	MaxOutputTokens int
 	// ReasoningEffort is the provider's word: "minimal", "low", "medium", "high".
 	ReasoningEffort string
-	StopSequences   []string
+	// StopSequences end the reply where one of them would follow.
+	StopSequences []string
 	// Options are merged into the provider's request as they are, by top-level name.
 	Options map[string]any
 }

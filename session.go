@@ -20,9 +20,9 @@ const (
 	SessionActive SessionStatus = "active"
 	// SessionPaused waits for people or children; nothing runs.
 	SessionPaused      SessionStatus = "paused"
-	SessionCompleted   SessionStatus = "completed"
-	SessionFailed      SessionStatus = "failed"
-	SessionInterrupted SessionStatus = "interrupted"
+	SessionCompleted   SessionStatus = "completed"   // its last run came to an end of its own; it may be given another turn
+	SessionFailed      SessionStatus = "failed"      // its last run failed; Engine.Retry repeats it from its last step
+	SessionInterrupted SessionStatus = "interrupted" // its last run was stopped; Engine.Resume continues it
 )
 
 // Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are
@@ -226,17 +226,18 @@ func (s *Session) ValidateContext() error {
 	return nil
 }
 
-// RunStatus is the state of one run.
+// RunStatus is the state of one run. A run that is suspended has ended too: Engine.Resume continues it in another run, once
+// what it waits for is there. Ask [RunStatus.Suspends] rather than for one of the three.
 type RunStatus string
 
 const (
-	RunRunning             RunStatus = "running"
-	RunCompleted           RunStatus = "completed"
-	RunFailed              RunStatus = "failed"
-	RunInterrupted         RunStatus = "interrupted"
-	SuspendedClientTool    RunStatus = "suspended_client_tool"
-	SuspendedChildren      RunStatus = "suspended_awaiting_children"
-	SuspendedStepPartially RunStatus = "suspended_step_partial"
+	RunRunning             RunStatus = "running"                     // it has not ended
+	RunCompleted           RunStatus = "completed"                   // Reason says by what
+	RunFailed              RunStatus = "failed"                      // Error says why
+	RunInterrupted         RunStatus = "interrupted"                 // it was stopped; what was committed is kept
+	SuspendedClientTool    RunStatus = "suspended_client_tool"       // every call of its step waits for an answer from outside
+	SuspendedChildren      RunStatus = "suspended_awaiting_children" // no answer is missing but those to its sub-agents and companions
+	SuspendedStepPartially RunStatus = "suspended_step_partial"      // some calls wait for an answer, others have a result or a sub-agent
 )
 
 // Reason says why a run ended.
@@ -258,9 +259,9 @@ const (
 type RunKind string
 
 const (
-	RunExecute RunKind = "execute"
-	RunResume  RunKind = "resume"
-	RunRetry   RunKind = "retry"
+	RunExecute RunKind = "execute" // Engine.Execute: a new turn
+	RunResume  RunKind = "resume"  // Engine.Resume: more of a turn that was suspended or interrupted
+	RunRetry   RunKind = "retry"   // Engine.Retry: a failed turn again
 )
 
 // Run is the record of one execution inside a session. Turns are contiguous from 1.

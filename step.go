@@ -11,11 +11,11 @@ import (
 // Step is the handle on a step of a run that hooks, guards, stop conditions and instructions get. A [Call] embeds one.
 // It is valid until the function it was given to returns, and safe for concurrent use until then.
 type Step struct {
-	SessionID string
+	SessionID string // of the session that the step belongs to, which may be a sub-agent's
 	RunID     string
-	Agent     string
-	UserID    string
-	Turn      int
+	Agent     string // the agent's name
+	UserID    string // whose session it is, see engine.WithUser; empty if that was not said
+	Turn      int    // the run's number in its session, from 1
 	// Number is the step's number in the turn, from 1; 0 before the first one.
 	Number int
 
