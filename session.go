@@ -20,7 +20,7 @@ const (
 	SessionActive SessionStatus = "active"
 	// SessionPaused waits for people or children; nothing runs.
 	SessionPaused      SessionStatus = "paused"
-	SessionCompleted   SessionStatus = "completed"   // its last run came to an end of its own; it may be given another turn
+	SessionCompleted   SessionStatus = "completed"   // its last run came to an end of its own
 	SessionFailed      SessionStatus = "failed"      // its last run failed; Engine.Retry repeats it from its last step
 	SessionInterrupted SessionStatus = "interrupted" // its last run was stopped; Engine.Resume continues it
 )
@@ -226,8 +226,8 @@ func (s *Session) ValidateContext() error {
 	return nil
 }
 
-// RunStatus is the state of one run. A run that is suspended has ended too: Engine.Resume continues it in another run, once
-// what it waits for is there. Ask [RunStatus.Suspends] rather than for one of the three.
+// RunStatus is the state of one run. A run that is suspended has ended too: Engine.Resume continues it in another run,
+// once what it waits for is there. Ask [RunStatus.Suspends] rather than for one of the three.
 type RunStatus string
 
 const (
@@ -235,9 +235,9 @@ const (
 	RunCompleted           RunStatus = "completed"                   // Reason says by what
 	RunFailed              RunStatus = "failed"                      // Error says why
 	RunInterrupted         RunStatus = "interrupted"                 // it was stopped; what was committed is kept
-	SuspendedClientTool    RunStatus = "suspended_client_tool"       // every call of its step waits for an answer from outside
-	SuspendedChildren      RunStatus = "suspended_awaiting_children" // no answer is missing but those to its sub-agents and companions
-	SuspendedStepPartially RunStatus = "suspended_step_partial"      // some calls wait for an answer, others have a result or a sub-agent
+	SuspendedClientTool    RunStatus = "suspended_client_tool"       // every call waits for an answer
+	SuspendedChildren      RunStatus = "suspended_awaiting_children" // calls wait for sub-agents that wait
+	SuspendedStepPartially RunStatus = "suspended_step_partial"      // calls of both kinds, or some with results
 )
 
 // Reason says why a run ended.
