@@ -1,0 +1,33 @@
+// Package examples_test holds the examples to a page: what takes more lines for a user is too much of the API.
+package examples_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+func TestExamplesArePagesLong(t *testing.T) {
+	t.Parallel()
+	for file, most := range map[string]int{
+		"approval/main.go":        60,
+		"companion/main.go":       60,
+		"first/main.go":           80,
+		"guard/main.go":           70,
+		"nested/main.go":          80,
+		"output/main.go":          60,
+		"shutdown/main.go":        80,
+		"sse/main.go":             60,
+		"support/support_test.go": 25,
+		"timetravel/main.go":      100,
+		"workers/main.go":         60,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > most {
+			t.Errorf("%s has %d lines, more than %d", file, n, most)
+		}
+	}
+}
