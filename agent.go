@@ -106,7 +106,8 @@ func (d Durability) String() string {
 	return "per_step"
 }
 
-// Validate reports the first mistake in the definition, naming the agent and the field.
+// Validate reports the first mistake in the definition, naming the agent and the field. It also asks the model, if that is
+// a [Validator].
 func (a *Agent) Validate() error {
 	if problem := ids.Check(a.Name); problem != "" {
 		return Invalid("agent", "the name %s", problem)
@@ -137,6 +138,11 @@ func (a *Agent) Validate() error {
 		return bad("output", "the schema must describe an object")
 	case a.Retry != nil && (a.Retry.First < 0 || a.Retry.Limit < 0):
 		return bad("retry", "waits cannot be negative")
+	}
+	if v, ok := a.Model.(Validator); ok {
+		if err := v.Validate(); err != nil {
+			return &Error{Code: CodeInvalid, Field: "model", Message: fmt.Sprintf("agent %q: model: %v", a.Name, err), Cause: err}
+		}
 	}
 	if err := a.Settings.validate(bad); err != nil {
 		return err

@@ -59,7 +59,7 @@ func ExampleOutputOf() {
 	resolution, err := cairn.OutputAs[Resolution](res)
 	fmt.Println(resolution.Summary, err)
 	// Output:
-	// the output's members violate the schema: missing "summary"
+	// the output's members violate the schema: summary: is required
 	// refunded <nil>
 }
 

@@ -270,16 +270,26 @@ func (s *Schema) Validate(raw json.RawMessage) []string {
 	if err == nil {
 		return nil
 	}
-	if list := violations(nil, "", s.schema, value); len(list) > 0 {
+	if list := s.violations(nil, "", s.schema, value, 0); len(list) > 0 {
 		return list
 	}
 	return []string{reason(err)}
 }
 
-// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported with its place. For
-// parts that it cannot take apart, such as references and combinations, the caller reports the validator's message.
-func violations(list []string, at string, s *jsonschema.Schema, value any) []string {
-	if s == nil || s.Ref != "" {
+// maxRefs bounds how many references are followed, since they may go round in a circle.
+const maxRefs = 100
+
+// violations walks the plain parts of a schema, objects and arrays, so that each fault is reported in words with its place.
+// For parts that it cannot take apart, such as combinations, the caller reports the validator's message.
+func (whole *Schema) violations(list []string, at string, s *jsonschema.Schema, value any, refs int) []string {
+	if s == nil {
+		return list
+	}
+	if s.Ref != "" {
+		name, local := strings.CutPrefix(s.Ref, "#/$defs/")
+		if def := whole.schema.Defs[name]; local && def != nil && refs < maxRefs {
+			list = whole.violations(list, at, def, value, refs+1)
+		}
 		return list
 	}
 	switch v := value.(type) {
@@ -289,18 +299,18 @@ func violations(list []string, at string, s *jsonschema.Schema, value any) []str
 		}
 		for _, name := range s.Required {
 			if _, ok := v[name]; !ok {
-				list = append(list, place(at)+"missing "+strconv.Quote(name))
+				list = append(list, member(at, name)+": is required")
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			inner := at + "/" + name
+			inner := member(at, name)
 			switch {
 			case s.Properties[name] != nil:
-				list = violations(list, inner, s.Properties[name], v[name])
+				list = whole.violations(list, inner, s.Properties[name], v[name], refs)
 			case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties):
-				list = append(list, place(at)+"unknown member "+strconv.Quote(name))
+				list = append(list, inner+": is not known")
 			default:
-				list = violations(list, inner, s.AdditionalProperties, v[name])
+				list = whole.violations(list, inner, s.AdditionalProperties, v[name], refs)
 			}
 		}
 		return list
@@ -309,12 +319,18 @@ func violations(list []string, at string, s *jsonschema.Schema, value any) []str
 			break
 		}
 		for i, item := range v {
-			list = violations(list, at+"/"+strconv.Itoa(i), s.Items, item)
+			list = whole.violations(list, element(at, i), s.Items, item, refs)
 		}
 	}
 	leaf := *s
 	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
 	leaf.PropertyOrder = nil
+	if said := broken(&leaf, value); said != nil {
+		for _, words := range said {
+			list = append(list, place(at)+cut(words))
+		}
+		return list
+	}
 	if text, err := json.Marshal(&leaf); err != nil || bytes.Contains(text, []byte(`"$ref"`)) {
 		return list // a reference resolves differently outside of its document
 	}
@@ -348,7 +364,10 @@ func reason(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
-	text := err.Error()
+	return cut(err.Error())
+}
+
+func cut(text string) string {
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}

@@ -270,14 +270,15 @@ func TestEveryViolationIsListed(t *testing.T) {
 	}
 	for _, test := range []struct {
 		input string
-		want  []string // the beginning of each, and "…" and a word it must have
+		want  []string // the beginning of each, and after "…" a word it must have
 	}{
 		{`{"id":"x","lines":[{"sku":"abc","count":1}],"notes":{"a":"b"}}`, nil},
-		{`{}`, []string{`missing "id"`, `missing "lines"`}},
-		{`{"id":1,"lines":[],"extra":2,"other":3}`, []string{`unknown member "extra"`, `/id: …string`, `unknown member "other"`}},
+		{`{}`, []string{`id: is required`, `lines: is required`}},
+		{`{"id":1,"lines":[],"extra":2,"other":3}`, []string{`extra: is not known`, `id: must be a string`, `other: is not known`}},
 		{`{"id":"x","lines":[{"sku":"a","count":0},{"count":"two"},5]}`,
-			[]string{`/lines/0/count: …minimum`, `/lines/0/sku: …minLength`, `/lines/1: missing "sku"`, `/lines/1/count: …integer`, `/lines/2: …object`}},
-		{`{"id":"x","lines":{},"notes":{"a":1,"b":2}}`, []string{`/lines: …array`, `/notes/a: …string`, `/notes/b: …string`}},
+			[]string{`lines[0].count: must be at least 1`, `lines[0].sku: must have at least 3 characters`, `lines[1].sku: is required`,
+				`lines[1].count: must be a whole number`, `lines[2]: must be an object`}},
+		{`{"id":"x","lines":{},"notes":{"a":1,"b":2}}`, []string{`lines: …array`, `notes.a: …string`, `notes.b: …string`}},
 		{`[]`, []string{`…object`}},
 		{`null`, []string{`…object`}},
 		{`{`, []string{`not valid JSON…`}},
@@ -291,6 +292,38 @@ func TestEveryViolationIsListed(t *testing.T) {
 		})
 		if !matches {
 			t.Errorf("%s:\ngot  %q\nwant %q", test.input, got, test.want)
+		}
+	}
+}
+
+// TestViolationsAreInWords goes through the keywords that have words.
+func TestViolationsAreInWords(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ schema, value, want string }{
+		{`{"type":"boolean"}`, `1`, `must be true or false`},
+		{`{"type":["null","integer","array"]}`, `"x"`, `must be a whole number or an array or null`},
+		{`{"type":"integer","minimum":1}`, `"x"`, `must be a whole number`},
+		{`{"minimum":1}`, `0`, `must be at least 1`},
+		{`{"maximum":2.5}`, `3`, `must be at most 2.5`},
+		{`{"exclusiveMinimum":0}`, `0`, `must be more than 0`},
+		{`{"exclusiveMaximum":0}`, `0`, `must be less than 0`},
+		{`{"multipleOf":5}`, `7`, `must be a multiple of 5`},
+		{`{"minLength":1}`, `""`, `must have at least 1 character`},
+		{`{"maxLength":2,"pattern":"^a"}`, `"xyz"`, `must have at most 2 characters; must match the pattern ^a`},
+		{`{"minItems":2}`, `[1]`, `must have at least 2 items`},
+		{`{"maxItems":1,"uniqueItems":true}`, `[1,1]`, `must have at most 1 item; must not have the same item twice`},
+		{`{"minProperties":1}`, `{}`, `must have at least 1 member`},
+		{`{"enum":["red","green",null]}`, `"blue"`, `must be one of "red", "green", null`},
+		{`{"const":"go"}`, `"stop"`, `must be "go"`},
+		{`{"properties":{"a b":{"type":"string"}}}`, `{"a b":1}`, `["a b"]: must be a string`},
+		{`{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"items":{"type":"string"}}}}`, `{"a":[1]}`, `a[0]: must be a string`},
+	} {
+		s, err := schema.Parse(json.RawMessage(test.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.Validate(json.RawMessage(test.value)), "; "); got != test.want {
+			t.Errorf("%s: %s: %q, want %q", test.schema, test.value, got, test.want)
 		}
 	}
 }
@@ -331,7 +364,7 @@ func TestLongValuesAreNotQuotedWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := s.Validate(json.RawMessage(`{"N":"` + strings.Repeat("é", 100_000) + `"}`))
-	if len(list) != 1 || len(list[0]) > 400 || !strings.HasPrefix(list[0], "/N: ") {
+	if len(list) != 1 || len(list[0]) > 400 || !strings.HasPrefix(list[0], "N: ") {
 		t.Fatalf("violations of %d bytes: %.400q", len(strings.Join(list, "")), list)
 	}
 }

@@ -21,10 +21,14 @@ type ChatModel struct {
 	id       string          // marks it as this model's
 }
 
-var _ cairn.Model = (*ChatModel)(nil)
+var (
+	_ cairn.Model     = (*ChatModel)(nil)
+	_ cairn.Validator = (*ChatModel)(nil)
+)
 
 // Model returns the model of a name, asked over Chat Completions. The environment is read here, once. A mistake in
-// name or options is reported by each call, as an error that is not retryable and names the field.
+// name or options, such as a missing key, is reported by [ChatModel.Validate], which engine.New calls, and by each call, as
+// an error that is not retryable and names the field.
 func Model(name string, o *Options) *ChatModel {
 	e := newEndpoint(o)
 	if name == "" && e.problem == nil {
@@ -44,6 +48,15 @@ const provider = "openai"
 
 // Info names the model; the provider is "openai" for compatible servers too.
 func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: provider, Name: m.name} }
+
+// Validate implements cairn.Validator: it reports a mistake in the model's name or options. A missing key is one only for
+// OpenAI's own API.
+func (m *ChatModel) Validate() error {
+	if m.endpoint.problem != nil {
+		return m.endpoint.problem
+	}
+	return nil
+}
 
 // Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
 // a ctx that has ended: then the error wraps ctx.Err().

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -33,8 +34,13 @@ func TestMistakesInOptions(t *testing.T) {
 		"timeout":          {"m", &openai.Options{BaseURL: local, IdleTimeout: -1}, cairn.CodeModelRequest, "IdleTimeout"},
 		"no name":          {"", &openai.Options{BaseURL: local}, cairn.CodeModelRequest, "name"},
 	} {
-		_, err := ask(t.Context(), openai.Model(c.model, c.o), hello())
+		model := openai.Model(c.model, c.o)
+		_, err := ask(t.Context(), model, hello())
 		e := cairn.AsError(err)
+		bad := (&cairn.Agent{Name: "bot", Model: model}).Validate()
+		if !errors.Is(bad, cairn.ErrInvalid) || !errors.Is(bad, e) || !strings.Contains(bad.Error(), `agent "bot": model: openai: `+c.field) {
+			t.Errorf("%s: the agent is validated as %v", name, bad)
+		}
 		if e == nil || e.Code != c.code || e.Field != c.field || !strings.Contains(e.Message, c.field) || e.Retryable() {
 			t.Errorf("%s: %+v", name, e)
 		}
