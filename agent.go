@@ -35,6 +35,9 @@ type Agent struct {
 	// conversation may read. By default the log says only that the tool failed, unless its error is an *Error, whose
 	// message is taken to be meant for others. The model reads all of them.
 	ShowToolErrors bool
+	// ErrorText makes the text of an error of a tool's function: what the model reads, and what the transcript and the event
+	// log keep of it. nil means the error's own text. A tool may have its own, see [ErrorText].
+	ErrorText func(err error) string
 	// Companions are agents that this one keeps and consults, with tools that it is given.
 	Companions []Companion
 	// State declares the type of the session's state. nil means an untyped object that begins empty.
@@ -60,18 +63,6 @@ type Agent struct {
 	// negative value for ever. A session keeps what it was created with; the session of a sub-agent goes with its
 	// root.
 	TTL time.Duration
-}
-
-// RetryPolicy says how a model call that failed with a retryable error is retried. Waits double from First, with
-// up to a quarter of jitter, unless the provider says how long to wait (Error.RetryAfter).
-type RetryPolicy struct {
-	// Max is the number of retries after the first attempt; 0 means 3, a negative number none.
-	Max int
-	// First is the wait before the first retry; 0 means one second.
-	First time.Duration
-	// Limit is the longest wait; 0 means one minute. A provider that asks for a longer one is not asked again: the
-	// run fails at once, with an error whose RetryAfter says when another attempt makes sense.
-	Limit time.Duration
 }
 
 // Durability says when an agent's steps are committed. A turn's end, a suspension and a stop always are.
@@ -136,8 +127,8 @@ func (a *Agent) Validate() error {
 		return bad("output", "%v", a.Output.err)
 	case a.Output != nil && !describesObject(a.Output.Schema()):
 		return bad("output", "the schema must describe an object")
-	case a.Retry != nil && (a.Retry.First < 0 || a.Retry.Limit < 0):
-		return bad("retry", "waits cannot be negative")
+	case a.Retry.problem() != "":
+		return bad("retry", "%s", a.Retry.problem())
 	}
 	if v, ok := a.Model.(Validator); ok {
 		if err := v.Validate(); err != nil {

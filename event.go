@@ -101,7 +101,9 @@ type Event struct {
 	// Truncated marks a text, a tool result or a list of files that was cut to fit the log; the transcript has it whole.
 	Truncated bool `json:"truncated,omitempty"`
 	// Cached marks a result that came from the tool's cache.
-	Cached       bool      `json:"cached,omitempty"`
+	Cached bool `json:"cached,omitempty"`
+	// Attempts is how often a tool with [Retry] was called for a result; 0 for once.
+	Attempts     int       `json:"attempts,omitempty"`
 	ApprovalID   string    `json:"approval_id,omitempty"`
 	ChildID      string    `json:"child_id,omitempty"`
 	Deadline     time.Time `json:"deadline,omitzero"`

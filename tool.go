@@ -25,7 +25,7 @@ type Tool struct {
 }
 
 // definition is what package define reads of a tool.
-type definition = bridge.Tool[Call, CachePolicy, Agent, CallKind, Quorum]
+type definition = bridge.Tool[Call, CachePolicy, RetryPolicy, Agent, CallKind, Quorum]
 
 // ToolOption changes how a tool is run.
 type ToolOption func(*Tool)
@@ -38,6 +38,12 @@ func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 // failed at once, with CodeTimeout: what the tool returns or does with its handle after that has no effect. The
 // default is no bound.
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
+
+// ErrorText has fn make the text of an error of the tool's function: what the model reads, and what the transcript and the
+// event log keep of it. The error itself goes to the engine's logger. It replaces [Agent.ErrorText]; the default is the
+// error's own text. What Cairn itself has to say of a call, such as violations of the schema, is not changed. A function that
+// panics, or returns nothing, makes it "the tool failed".
+func ErrorText(fn func(err error) string) ToolOption { return func(t *Tool) { t.def.ErrorText = fn } }
 
 // Func makes a tool of a function. In, a struct or a map with string keys, gives the arguments' JSON Schema (see
 // [SchemaFor]); arguments that violate it never reach the function. Out is encoded as JSON for the model; a string is
@@ -130,8 +136,13 @@ func (t Tool) validate() error {
 		return fmt.Errorf("the schema %s", limits.JSON(t.def.Input.JSON()))
 	case t.def.Timeout < 0:
 		return fmt.Errorf("the timeout is negative")
-	case t.def.Agent != nil && (t.def.Finishes || t.def.Timeout > 0 || t.def.Cache != nil || t.def.Wait.Kind != ""):
-		return fmt.Errorf("a sub-agent takes no FinishWith, Timeout, Cache or approval; its own tools do")
+	case t.def.Agent != nil && (t.def.Finishes || t.def.Timeout > 0 || t.def.Cache != nil || t.def.Wait.Kind != "" || t.def.Retry != nil || t.def.ErrorText != nil):
+		return fmt.Errorf("a sub-agent takes no FinishWith, Timeout, Cache, Retry, ErrorText or approval; its own tools do")
+	case t.def.Func == nil && (t.def.Retry != nil || t.def.ErrorText != nil):
+		return fmt.Errorf("a client-executed tool takes no Retry or ErrorText: nothing is run here")
+	}
+	if problem := t.def.Retry.problem(); problem != "" {
+		return fmt.Errorf("Retry: %s", problem)
 	}
 	if err := t.def.Cache.validate(t); err != nil {
 		return err

@@ -235,6 +235,9 @@ func eventLine(ev *cairn.Event) string {
 			fmt.Fprintf(&b, " (%s)", flag.name)
 		}
 	}
+	if ev.Attempts > 0 {
+		fmt.Fprintf(&b, " at attempt %d", ev.Attempts)
+	}
 	if ev.Error != nil {
 		fmt.Fprintf(&b, " %s", ev.Error.Code)
 	}

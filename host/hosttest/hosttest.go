@@ -114,6 +114,7 @@ var scenarios = slices.Concat(
 	unruly,
 	stops,
 	aimed,
+	attempts,
 	crashes,
 	workers,
 	durabilities,

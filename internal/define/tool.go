@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-type definition = bridge.Tool[cairn.Call, cairn.CachePolicy, cairn.Agent, cairn.CallKind, cairn.Quorum]
+type definition = bridge.Tool[cairn.Call, cairn.CachePolicy, cairn.RetryPolicy, cairn.Agent, cairn.CallKind, cairn.Quorum]
 
 // Tool is what a [cairn.Tool] consists of. It must not be changed.
 type Tool definition

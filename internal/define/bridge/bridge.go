@@ -19,7 +19,7 @@ var Cairn any
 const PrivateError = `"the tool failed"`
 
 // Tool is what a tool consists of.
-type Tool[Call, CachePolicy, Agent any, CallKind, Quorum ~string] struct {
+type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] struct {
 	Name        string
 	Description string
 	// Input is the schema of the arguments.
@@ -32,6 +32,10 @@ type Tool[Call, CachePolicy, Agent any, CallKind, Quorum ~string] struct {
 	Timeout time.Duration
 	// Cache says how results are cached; nil for not at all.
 	Cache *CachePolicy
+	// Retry says how failed calls are tried again; nil for not at all.
+	Retry *RetryPolicy
+	// ErrorText makes the text of an error of the function; nil means the agent's, or the error's own.
+	ErrorText func(error) string
 	// Wait says what a call waits for before it has a result.
 	Wait Wait[Call, CallKind, Quorum]
 	// Agent is the one that a sub-agent's tool delegates to.

@@ -133,7 +133,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		if r.said {
 			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
 		}
-		wait, failed := retryWait(a.Retry, err, n)
+		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
 			return cairn.AsError(failed)
 		}
@@ -329,32 +329,4 @@ func tellDelta(ctx context.Context, l *session.Live, r *reply, s *user.Scope, te
 			r.deaf[n] = true
 		}
 	}
-}
-
-// retryWait says whether a failed model call is tried again, and after which wait. A provider that asks for a longer wait than
-// the policy allows is not asked again: what it says is in the error that is returned.
-func retryWait(p *cairn.RetryPolicy, err error, n int) (wait time.Duration, failed error) {
-	policy := cairn.RetryPolicy{}
-	if p != nil {
-		policy = *p
-	}
-	if policy.Max == 0 {
-		policy.Max = 3
-	}
-	if policy.First == 0 {
-		policy.First = time.Second
-	}
-	if policy.Limit == 0 {
-		policy.Limit = time.Minute
-	}
-	var e *cairn.Error
-	switch {
-	case !errors.As(err, &e) || !e.Retryable() || n >= policy.Max:
-		return 0, err
-	case e.RetryAfter > policy.Limit:
-		return 0, fmt.Errorf("%w (the provider asks to wait %s, more than the %s that the agent's retry policy allows)", err, e.RetryAfter, policy.Limit)
-	case e.RetryAfter > 0:
-		return e.RetryAfter, nil
-	}
-	return retry.Backoff(policy.First, policy.Limit, n), nil
 }

@@ -102,6 +102,7 @@ type trial struct {
 	began     bool  // the tool was called
 	waits     bool  // for an answer from outside
 	lost      error // why it could not be noted that the tool is called
+	attempts  int   // at the tool, if there was more than one
 	hit       bool
 	made      time.Time
 }
@@ -127,7 +128,7 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 	if result == nil { // stopped before there was one
 		return nil
 	}
-	f := &step.Result{Result: result, Began: t.began, Hit: t.hit, Made: t.made, Writes: t.s.End()}
+	f := &step.Result{Result: result, Began: t.began, Attempts: t.attempts, Hit: t.hit, Made: t.made, Writes: t.s.End()}
 	below := t.below
 	if !f.Writes.Empty() {
 		below = append(below, &f.Writes)
@@ -255,39 +256,6 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 		return fmt.Sprintf("there is no tool %q; there are no tools at all", name)
 	}
 	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
-}
-
-// attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for
-// the first one: whoever takes the step over does not know how far it had come with any call.
-func (t *trial) attempt(number int) error {
-	f := &step.Attempt{CallID: t.c.Use.CallID, Number: number}
-	switch {
-	case number <= t.c.Attempts:
-		return nil
-	case number == 1 && t.l.Sink == nil:
-		t.l.Step.Add(f)
-		return nil
-	}
-	return t.fx.put(t.ctx, t.a, t.l, f, define.Durability(t.a).Stages())
-}
-
-// invoke calls the tool's function and returns its result; nil if the run was stopped before there was one.
-func (t *trial) invoke() *cairn.ToolResult {
-	if t.lost = t.attempt(1); t.lost != nil {
-		return nil
-	}
-	info, tool := user.InfoOf(t.c), t.c.Tool
-	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
-	output, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
-		return tool.Run(ctx, user.HandleOf(step, info), info.Input)
-	})
-	switch {
-	case err == nil:
-		return &cairn.ToolResult{CallID: info.ID, Tool: info.Tool, Output: output}
-	case t.work.Err() != nil:
-		return nil
-	}
-	return failure(t.c.Use, err)
 }
 
 // failure turns an error into the result that the model gets.

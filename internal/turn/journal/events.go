@@ -171,7 +171,7 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, told Progress) {
 		say(childEnded(st.Number, f.Result, cairn.ChildEnd{SessionID: by.ChildID, Agent: by.Agent, Status: by.Status}))
 	}
 	ev := result(st.Number, f.Result)
-	ev.Cached = f.Hit
+	ev.Cached, ev.Attempts = f.Hit, f.Attempts
 	say(ev)
 }
 

@@ -113,6 +113,8 @@ type Result struct {
 	Failed     *cairn.Error      `json:"failed,omitempty"`
 	// Feedback is the guard's, which sent the model back to work.
 	Feedback string `json:"feedback,omitempty"`
+	// Attempts is how often the tool was called, if more than once.
+	Attempts int `json:"attempts,omitempty"`
 	// Hit says that the result is from the tool's cache, Made when one that is to be kept there was made.
 	Hit    bool      `json:"hit,omitempty"`
 	Made   time.Time `json:"made,omitzero"`

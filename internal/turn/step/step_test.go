@@ -169,6 +169,41 @@ func TestWhetherACallRanAnotherAgent(t *testing.T) {
 	}
 }
 
+func TestWhatMayHaveHadEffects(t *testing.T) {
+	t.Parallel()
+	look, closing := cairn.Func("look", "", nothing), cairn.Func("close", "", nothing, cairn.FinishWith())
+	for name, c := range map[string]struct {
+		tool      string
+		inherited bool
+		facts     []step.Fact
+		want      bool
+	}{
+		"not called":                       {"look", false, nil, false},
+		"called":                           {"look", false, []step.Fact{&step.Attempt{CallID: "a", Number: 1}}, true},
+		"of a dead process":                {"look", true, nil, true},
+		"unknown to a dead process":        {"nothing", true, nil, false},
+		"pending at a dead process":        {"look", true, []step.Fact{&step.Row{Call: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "a"}, Status: cairn.CallOpen}}}, false},
+		"approved at a dead process":       {"look", true, []step.Fact{&step.Row{Call: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "a"}, Status: cairn.CallAnswered}}}, true},
+		"the turn's end of a dead process": {"close", true, nil, true},
+	} {
+		s := step.New("run", 1, []cairn.Tool{look, closing}, nil)
+		s.Inherited = c.inherited
+		s.Add(reply("a", c.tool))
+		for _, f := range c.facts {
+			s.Add(f)
+		}
+		if got := s.Begun(s.Call("a")); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	s := step.New("run", 1, []cairn.Tool{look, closing}, nil)
+	s.Inherited = true
+	s.Add(reply("a", "look", "b", "close"))
+	if !s.Begun(s.Call("a")) || s.Begun(s.Call("b")) {
+		t.Error("a call that ends the turn has begun before its sibling has ended")
+	}
+}
+
 // every is one fact of each kind, with every field set.
 func every() []step.Fact {
 	w := step.Writes{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte(`1`)}}, Context: []cairn.Message{cairn.Context("c")},
@@ -180,9 +215,10 @@ func every() []step.Fact {
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
 		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
+		&step.Attempt{CallID: "a", Number: 2},
 		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, Child: &cairn.ChildRef{CallID: "b", SessionID: "child", Agent: "helper", Kind: cairn.ChildSubAgent}, Writes: w},
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
-			Closed: true, Completion: done, Failed: failed, Feedback: "f", Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
+			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
 		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},
 		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []store.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}},
 	}

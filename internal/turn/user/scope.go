@@ -241,6 +241,14 @@ func (s *Scope) Resume(w step.Writes) *Scope {
 	return s
 }
 
+// Retry takes back what was written to the state and for the model since w, for another attempt at the scope's function.
+func (s *Scope) Retry(w step.Writes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w.Ops, s.w.Context, s.w.Checkpoint = slices.Clip(w.Ops), slices.Clip(w.Context), w.Checkpoint
+	s.view = nil
+}
+
 // Effects counts what the scope's function did that a cached result would not do again.
 func (s *Scope) Effects() int {
 	s.mu.Lock()

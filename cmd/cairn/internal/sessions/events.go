@@ -117,6 +117,9 @@ func eventDetail(ev *cairn.Event) string {
 	if ev.Cached {
 		add("(cached)")
 	}
+	if ev.Attempts > 0 {
+		add(fmt.Sprintf("(%d attempts)", ev.Attempts))
+	}
 	if ev.IsError {
 		add("(error)")
 	}

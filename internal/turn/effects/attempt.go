@@ -1,0 +1,150 @@
+package effects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+)
+
+// invoke calls the tool's function, again as its policy has it, and returns the result; nil if the run was stopped before
+// there was one.
+func (t *trial) invoke() *cairn.ToolResult {
+	before := t.s.Writes()
+	for n := max(t.c.Attempts, 1); ; n++ { // one that was cut short is made again
+		if t.lost = t.attempt(n); t.lost != nil {
+			return nil
+		}
+		output, err := t.call()
+		if n > 1 {
+			t.attempts = n
+		}
+		switch {
+		case err == nil:
+			return &cairn.ToolResult{CallID: t.c.Use.CallID, Tool: t.c.Use.Tool, Output: output}
+		case t.work.Err() != nil:
+			return nil
+		}
+		wait, final := t.again(err, n)
+		if final != nil {
+			return t.failed(final)
+		}
+		t.fx.Logger.Warn("tool failed, trying again", t.attrs("error", err, "attempt", n, "wait", wait)...)
+		if retry.Sleep(t.work, wait) != nil {
+			return nil
+		}
+		t.s.Retry(before)
+	}
+}
+
+// call makes one attempt at the tool's function.
+func (t *trial) call() (json.RawMessage, error) {
+	info, tool := user.InfoOf(t.c), t.c.Tool
+	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
+	return user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
+		return tool.Run(ctx, user.HandleOf(step, info), info.Input)
+	})
+}
+
+// attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for
+// the first one: whoever takes the step over does not know how far it had come with any call.
+func (t *trial) attempt(number int) error {
+	f := &step.Attempt{CallID: t.c.Use.CallID, Number: number}
+	switch lasts := define.Durability(t.a).Stages(); {
+	case number <= t.c.Attempts:
+		return nil
+	case t.l.Sink == nil && (number == 1 || !lasts):
+		t.l.Step.Add(f)
+		return nil
+	default:
+		return t.fx.put(t.ctx, t.a, t.l, f, lasts)
+	}
+}
+
+// again says after which wait the tool is called again; the error is that of the call if it is not.
+func (t *trial) again(err error, n int) (wait time.Duration, final error) {
+	if t.c.Tool.Retry == nil {
+		return 0, err
+	}
+	return t.fx.retryWait(t.work, t.c.Tool.Retry, err, n-1, "the tool's")
+}
+
+// failed turns an error of the tool's function into the call's result, in the words that the tool or its agent has for it.
+func (t *trial) failed(err error) *cairn.ToolResult {
+	t.fx.Logger.Warn("tool failed", t.attrs("error", err)...)
+	result := failure(t.c.Use, err)
+	text := t.c.Tool.ErrorText
+	if text == nil {
+		text = t.a.ErrorText
+	}
+	if text == nil {
+		return result
+	}
+	u := user.Code{What: "ErrorText", Err: cairn.CodeHook, Limit: t.fx.HookTimeout, Session: t.l.Row.ID, Agent: t.a.Name}
+	words, bad := user.Call(context.WithoutCancel(t.work), &t.fx.User, u, func(context.Context) (string, error) { return text(err), nil })
+	if bad != nil {
+		t.fx.Logger.Warn("ErrorText failed", t.attrs("error", bad)...)
+	}
+	if bad != nil || words == "" {
+		words = "the tool failed"
+	}
+	said := transcript.Failed(t.c.Use, result.Code, words)
+	said.Private = result.Private
+	return said
+}
+
+// attrs returns the attributes of a log line about the call.
+func (t *trial) attrs(more ...any) []any {
+	return append([]any{"session", t.l.Row.ID, "agent", t.a.Name, "tool", t.c.Use.Tool, "call", t.c.Use.CallID}, more...)
+}
+
+// retryWait says after which wait a call that failed for the n-th time, from 0, is tried again by a policy; the error is that
+// of the call if it is not. One that asks for a longer wait than the policy allows is not: then the error says so.
+func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err error, n int, whose string) (wait time.Duration, final error) {
+	policy := cairn.RetryPolicy{}
+	if p != nil {
+		policy = *p
+	}
+	if policy.Max == 0 {
+		policy.Max = 3
+	}
+	if policy.First == 0 {
+		policy.First = time.Second
+	}
+	if policy.Limit == 0 {
+		policy.Limit = time.Minute
+	}
+	if n >= policy.Max || !fx.retryable(ctx, &policy, err) {
+		return 0, err
+	}
+	var e *cairn.Error
+	switch errors.As(err, &e); {
+	case e != nil && e.RetryAfter > policy.Limit:
+		return 0, fmt.Errorf("%w (it asks to wait %s, more than the %s that %s retry policy allows)", err, e.RetryAfter, policy.Limit, whose)
+	case e != nil && e.RetryAfter > 0:
+		return e.RetryAfter, nil
+	}
+	return retry.Backoff(policy.First, policy.Limit, n), nil
+}
+
+// retryable reports whether a policy has a call that failed with an error tried again.
+func (fx *Effects) retryable(ctx context.Context, p *cairn.RetryPolicy, err error) bool {
+	if p.When == nil {
+		var e *cairn.Error
+		return errors.As(err, &e) && e.Retryable()
+	}
+	u := user.Code{What: "a retry policy's When", Err: cairn.CodeHook, Limit: fx.HookTimeout}
+	yes, bad := user.Call(ctx, &fx.User, u, func(context.Context) (bool, error) { return p.When(err), nil })
+	if bad != nil {
+		fx.Logger.Warn("a retry policy's When failed; the call is not tried again", "error", bad)
+	}
+	return yes && bad == nil
+}
