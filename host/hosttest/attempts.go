@@ -111,7 +111,9 @@ func (s *scene) toolRetriesCrashed() {
 // The model, the transcript and the log have the text that the tool or the agent makes of an error.
 func (s *scene) toolErrorTexts() {
 	fails := func(name string, opts ...cairn.ToolOption) cairn.Tool {
-		return s.tool(name, func(context.Context, *cairn.Call, words) (string, error) { return "", errors.New("host 10.0.0.7 refused") }, opts...)
+		return s.tool(name, func(context.Context, *cairn.Call, words) (string, error) {
+			return "", errors.New("host 10.0.0.7 refused")
+		}, opts...)
 	}
 	texts := cairn.ErrorText(func(err error) string { return "it did not work: " + err.Error()[:4] })
 	bad := cairn.ErrorText(func(error) string { panic("no words") })
