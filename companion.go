@@ -28,16 +28,17 @@ const (
 	NonBlocking
 )
 
-// The tools that an agent with companions is given. Their schemas are made from the companions, and their descriptions list
-// these, with what each is for, so the model needs no more instructions. What a companion is doing is an object:
+// The tools that an agent with companions is given. Their schemas are made from the companions, and their descriptions
+// list these, with what each is for, so the model needs no more instructions. What a companion is doing is an object:
 //
-//	{"name": …, "agent": …, "status": "running", "paused", "completed", "failed", "interrupted" or "terminated", "turn": …,
+//	{"name": …, "agent": …, "turn": …,
+//	 "status": "running", "paused", "completed", "failed", "interrupted" or "terminated",
 //	 "answer": what its last run came to, "error": why that failed, "waits_for": how many answers it waits for}
 const (
-	// CompanionSpawn starts a companion, or continues the one of that name with another message. Its arguments are "agent",
-	// the name of a Companion's agent, "message", and "name", which may be left out: then the companion gets a name that is
-	// free, such as critic-1. The result is that of CompanionSend. More companions than [Companion].Max are an error that
-	// the model reads, and so is a name that a companion of another agent has.
+	// CompanionSpawn starts a companion, or continues the one of that name with another message. Its arguments are
+	// "agent", the name of a Companion's agent, "message", and "name", which may be left out: then the companion gets a
+	// name that is free, such as critic-1. The result is that of CompanionSend. More companions than [Companion].Max
+	// are an error that the model reads, and so is a name that a companion of another agent has.
 	CompanionSpawn = "companion__spawnAgent"
 	// CompanionSend gives a companion another message, which begins its next turn; what it is doing is interrupted. Its
 	// arguments are "name" and "message". The result is the answer of a [Blocking] companion: its output, or its last
@@ -50,8 +51,8 @@ const (
 	// CompanionTerminate stops a companion for good: the next one that is spawned under its name remembers nothing. Its
 	// argument is "name". The result is what the companion was doing, with the status "terminated".
 	CompanionTerminate = "companion__terminateChild"
-	// CompanionWait waits until a companion's turn has ended. Its argument is "name", its result that of CompanionSend. Only
-	// agents with a Blocking companion are given it.
+	// CompanionWait waits until a companion's turn has ended. Its argument is "name", its result that of CompanionSend.
+	// Only agents with a Blocking companion are given it.
 	CompanionWait = "companion__waitForResult"
 )
 

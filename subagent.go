@@ -14,11 +14,11 @@ const taskSchema = `{"type":"object","properties":{"input":{"type":"string","min
 
 // SubAgent makes a tool of an agent. A call of it runs a session of the agent's own from beginning to end and returns
 // its output, or its last reply's text. The tool's name and description are the agent's, so the description should say
-// what to call it for. Its arguments are one text, {"input": "…"}, which is the first message of the new session; the agent
-// sees nothing else of the session that called it. [SubAgentOf] takes arguments of a type.
+// what to call it for. Its arguments are one text, {"input": "…"}, which is the first message of the new session; the
+// agent sees nothing else of the session that called it. [SubAgentOf] takes arguments of a type.
 //
-// What the agent waits for suspends the session that called it, and so on up to the root; answers go to the root. If the
-// agent fails, the call's result is an error that the calling model reads.
+// What the agent waits for suspends the session that called it, and so on up to the root; answers go to the root. If
+// the agent fails, the call's result is an error that the calling model reads.
 func SubAgent(a *Agent) Tool {
 	if a == nil {
 		// It has a name, so that this mistake is the one that is reported.
@@ -29,8 +29,9 @@ func SubAgent(a *Agent) Tool {
 	return t
 }
 
-// SubAgentOf is [SubAgent] with arguments of a type: the calling model fills in In, whose JSON Schema is derived as that of a
-// tool's input, and arguments that violate it go back to that model. The sub-agent's first message is the arguments as JSON.
+// SubAgentOf is [SubAgent] with arguments of a type: the calling model fills in In, whose JSON Schema is derived as
+// that of a tool's input, and arguments that violate it go back to that model. The sub-agent's first message is the
+// arguments as JSON.
 func SubAgentOf[In any](a *Agent) Tool {
 	t := SubAgent(a)
 	if t.def.Err == nil {

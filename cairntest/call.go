@@ -19,8 +19,8 @@ import (
 )
 
 // Call is the handle of a call that no engine makes, and a record of what was done with it. It embeds what a tool's
-// function is given, Call.Call, and what hooks, guards and stop conditions are given, Call.Step. [cairn.State] of it is the
-// state as the function left it.
+// function is given, Call.Call, and what hooks, guards and stop conditions are given, Call.Step. [cairn.State] of it is
+// the state as the function left it.
 type Call struct {
 	*cairn.Call
 
@@ -30,8 +30,8 @@ type Call struct {
 
 const sessionID = "session"
 
-// NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's fields, such
-// as its ID and UserID, may be set before it is used. It panics if the state cannot be one.
+// NewCall returns a handle over a state, which must encode to a JSON object; nil is an empty one. The call's fields,
+// such as its ID and UserID, may be set before it is used. It panics if the state cannot be one.
 func NewCall(state any) *Call {
 	raw := json.RawMessage("{}")
 	if state != nil {
@@ -71,9 +71,9 @@ func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
 	return ops.Fold(r.state, lists...)
 }
 
-// Run calls a tool as the engine does, with the call's handle: an input, encoded as JSON, that violates the tool's schema
-// is a CodeArguments error and does not reach the function. It is for tools whose function has no name; approvals, caches
-// and timeouts are not involved.
+// Run calls a tool as the engine does, with the call's handle: an input, encoded as JSON, that violates the tool's
+// schema is a CodeArguments error and does not reach the function. It is for tools whose function has no name;
+// approvals, caches and timeouts are not involved.
 func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMessage, error) {
 	t := define.Of(&tool)
 	raw, err := json.Marshal(input)
@@ -95,7 +95,8 @@ func (c *Call) Run(ctx context.Context, tool cairn.Tool, input any) (json.RawMes
 // Ops returns the writes to the state, in order.
 func (c *Call) Ops() []cairn.Op { return c.scope.Writes().Ops }
 
-// Context returns the texts that were added with [cairn.Step.AddContext], and what [cairn.Step.SwitchTools] has the model read, in order.
+// Context returns the texts that were added with [cairn.Step.AddContext], and what [cairn.Step.SwitchTools] has the
+// model read, in order.
 func (c *Call) Context() []string {
 	var texts []string
 	for _, m := range c.scope.Writes().Context {

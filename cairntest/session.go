@@ -1,6 +1,6 @@
 // Package cairntest helps to test one's own agents. [New] gives a session on an engine of its own, in memory; [NewCall]
-// gives the handle that a tool is called with, for a test of the tool alone. Give the agents a model that plays a script
-// (package model/scripted), and the tests need no key and no network.
+// gives the handle that a tool is called with, for a test of the tool alone. Give the agents a model that plays a
+// script (package model/scripted), and the tests need no key and no network.
 //
 // Everything works inside testing/synctest too, where timeouts of tools and retries of models cost no time. TTLs and
 // deadlines of calls need no synctest: [Session.Advance] moves the store's clock, which decides about them.
@@ -39,8 +39,8 @@ type Session struct {
 }
 
 // New returns a session of the first agent, which begins with the first [Session.Say]. The others are there for agents
-// that talk to several, by their names. What the engine logs, such as the stack of a tool that panicked, is logged by the
-// test. The engine is closed when the test ends.
+// that talk to several, by their names. What the engine logs, such as the stack of a tool that panicked, is logged by
+// the test. The engine is closed when the test ends.
 func New(t testing.TB, agents ...*cairn.Agent) *Session {
 	t.Helper()
 	if len(agents) == 0 || agents[0] == nil {

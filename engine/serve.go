@@ -7,14 +7,15 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Serve works as [Engine.Work] does until ctx is done, and then closes the engine: it is the whole life of a process that
-// serves sessions, so that no order of calls at its end has to be remembered. Give it a context that ends with the signals
-// that end the process (os/signal.NotifyContext). Runs under way, those that this process's Execute began included, have
-// Options.CloseGrace to come to their end. Those that need longer are released where they stand: what they committed
-// stays, and another worker, or this program when it is started again, takes them over at once.
+// Serve works as [Engine.Work] does until ctx is done, and then closes the engine: it is the whole life of a process
+// that serves sessions, so that no order of calls at its end has to be remembered. Give it a context that ends with the
+// signals that end the process (os/signal.NotifyContext). Runs under way, those that this process's Execute began
+// included, have Options.CloseGrace to come to their end. Those that need longer are released where they stand: what
+// they committed stays, and another worker, or this program when it is started again, takes them over at once.
 //
-// A process that also serves HTTP calls the server's Shutdown once Serve has returned: requests that waited for a run have
-// its outcome by then, streams of events have ended, and requests that come late get ErrClosed. The store is closed last.
+// A process that also serves HTTP calls the server's Shutdown once Serve has returned: requests that waited for a run
+// have its outcome by then, streams of events have ended, and requests that come late get ErrClosed. The store is
+// closed last.
 //
 // The error is nil if every run came to its end, and has CodeTimeout if runs were released; then nothing is lost. Any
 // other error is Work's, which ends the engine in the same way. An engine that is closed meanwhile is no error.

@@ -14,11 +14,11 @@ import (
 // skipFor is how long a worker leaves a session alone that it could not take on.
 const skipFor = 30 * time.Second
 
-// Work serves the store until ctx is done or the engine is closed, and then returns nil: it looks for runs whose process
-// died and drives them on from their last commit, in this process; it resumes sessions that have every answer they waited
-// for, and closes calls whose deadline has passed. It calls Sweep when it begins and every Options.SweepInterval. Any
-// number of workers share a store. Meanwhile the engine is registered there, see [Engine.Workers]. A store that fails does
-// not end it: that is logged, and tried again.
+// Work serves the store until ctx is done or the engine is closed, and then returns nil: it looks for runs whose
+// process died and drives them on from their last commit, in this process; it resumes sessions that have every answer
+// they waited for, and closes calls whose deadline has passed. It calls Sweep when it begins and every
+// Options.SweepInterval. Any number of workers share a store. Meanwhile the engine is registered there, see
+// [Engine.Workers]. A store that fails does not end it: that is logged, and tried again.
 //
 // Runs that it claimed continue after ctx is done, until the engine is closed. [Engine.Serve] closes it as
 // well.

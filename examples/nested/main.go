@@ -1,5 +1,6 @@
 // Command nested has a planner consult a researcher, who consults an archive, and keep a critic as a companion that
-// remembers what it was shown. The archive asks the user of the planner: the whole tree is suspended, and goes on with it.
+// remembers what it was shown. The archive asks the user of the planner: the whole tree is suspended, and goes on with
+// it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command timetravel lets a story be told twice: a branch goes on from an earlier checkpoint beside the first session, a
-// rewind takes the session itself back.
+// Command timetravel lets a story be told twice: a branch goes on from an earlier checkpoint beside the first session,
+// a rewind takes the session itself back.
 package main
 
 import (
