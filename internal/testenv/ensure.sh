@@ -24,6 +24,17 @@ temporal_server() {
 	[ -x "$temporal/temporal" ]
 }
 
+node_js() {
+	command -v node >/dev/null && command -v npm >/dev/null
+}
+
+# The clients that servers are tested with come from npm, into a directory that package testenv knows as well. Its number
+# changes with what is in clients.
+clients=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/clients-1
+npm_clients() {
+	[ -e "$clients/installed" ]
+}
+
 missing= packages= installing=
 
 # require PROBE WHAT PACKAGE...: runs PROBE; if it fails, the Debian packages are to be installed.
@@ -38,8 +49,13 @@ require() {
 require c_compiler "a C compiler, for the race detector" gcc libc6-dev
 require postgres "a PostgreSQL server" postgresql
 require redis_server "a Redis server" redis-server
+require node_js "Node.js with npm, for the clients of the server" nodejs npm
+if ! npm_clients; then
+	installing="$installing clients"
+	echo "testenv: the clients of the server: missing, installing them by npm" >&2
+fi
 if ! temporal_server; then
-	installing=temporal
+	installing="$installing temporal"
 	echo "testenv: a Temporal server: missing, building it, which takes some minutes" >&2
 fi
 
@@ -66,6 +82,15 @@ if [ -n "$packages" ]; then
 	done
 fi
 
-if [ -n "$installing" ]; then
-	(cd / && GOBIN=$temporal go install -ldflags='-s -w' github.com/temporalio/cli/cmd/temporal@v1.5.1)
-fi
+for what in $installing; do
+	case $what in
+	clients)
+		here=$(cd "$(dirname "$0")" && pwd)
+		rm -rf "$clients" && mkdir -p "$clients" && cp "$here"/clients/*.json "$clients"
+		(cd "$clients" && npm ci --no-audit --no-fund >&2) && touch "$clients/installed"
+		;;
+	temporal)
+		(cd / && GOBIN=$temporal go install -ldflags='-s -w' github.com/temporalio/cli/cmd/temporal@v1.5.1)
+		;;
+	esac
+done

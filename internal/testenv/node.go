@@ -1,0 +1,45 @@
+package testenv
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// clientsDir is where ensure.sh installs the clients of directory clients, in the user's cache directory.
+const clientsDir = "cairn/clients-1"
+
+// Node runs a script with Node.js, beside the clients, and returns what it prints. The script is an ES module. It is
+// stopped when the test ends.
+func Node(tb testing.TB, script string, args ...string) []byte {
+	tb.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	modules := filepath.Join(cache, clientsDir, "node_modules")
+	if _, err := os.Stat(modules); err != nil {
+		tb.Fatalf("the clients are missing, which make test installs: %v", err)
+	}
+	dir := tb.TempDir()
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		tb.Fatal(err)
+	}
+	text, err := os.ReadFile(script)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Join(dir, filepath.Base(script))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.CommandContext(tb.Context(), "node", append([]string{file}, args...)...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		tb.Fatalf("%s %v: %v\n%s", script, args, err, &problems)
+	}
+	return out.Bytes()
+}
