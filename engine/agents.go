@@ -74,5 +74,5 @@ func (all registry) addSubAgents(a *cairn.Agent) error {
 // agent returns the agent that is registered under a name, or nil.
 func (e *Engine) agent(name string) *cairn.Agent { return (*e.agents.Load())[name] }
 
-// served returns the names of the agents that this engine has, in order.
-func (e *Engine) served() []string { return slices.Sorted(maps.Keys(*e.agents.Load())) }
+// Agents returns the names of the agents that the engine has, in order.
+func (e *Engine) Agents() []string { return slices.Sorted(maps.Keys(*e.agents.Load())) }

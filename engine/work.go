@@ -84,7 +84,7 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (
 		}
 	}
 	e.tellUnserved(ctx, w, now)
-	for q := (store.DueQuery{Agents: e.served(), Cursor: w.from, Limit: dueBatch}); ; {
+	for q := (store.DueQuery{Agents: e.Agents(), Cursor: w.from, Limit: dueBatch}); ; {
 		page, err := e.store.Due(ctx, q)
 		if err != nil {
 			return found, err

@@ -78,7 +78,7 @@ func (e *Engine) workerKey() string {
 }
 
 func (e *Engine) register(ctx context.Context) error {
-	r := registration{Owner: e.fx.Owner, Agents: e.served(), Version: e.opts.Version}
+	r := registration{Owner: e.fx.Owner, Agents: e.Agents(), Version: e.opts.Version}
 	if k, ok := e.opts.Host.(Keeper); ok {
 		r.Host = k.Name()
 	}

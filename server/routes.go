@@ -14,6 +14,13 @@ func routes() []route {
 		answer("POST", "/submit-tool-result", "Answer a pending call", http.StatusOK, submit),
 		stream("GET", "/sse", "The events of a session, or of one of its runs", events),
 
+		stream("POST", "/chat", "Say something, or answer what the last turn asked: the AI SDK's chat", chat),
+		answer("GET", "/chat/{id}", "The conversation as a chat client shows it", http.StatusOK, getChat),
+		stream("GET", "/chat/{id}/stream", "The turn that is under way, from its beginning; 204 if there is none", resumeChat),
+		answer("POST", "/chat/{id}/submit-tool-result", "Answer a pending call", http.StatusOK, chatSubmit),
+		answer("POST", "/chat/{id}/interrupt", "Stop the turn and keep what the user saw", http.StatusOK, chatInterrupt),
+		answer("POST", "/chat/{id}/abort", "Stop the turn as failed", http.StatusOK, chatAbort),
+
 		answer("POST", "/sessions", "Create a session", http.StatusCreated, createSession),
 		answer("GET", "/sessions", "List sessions, newest first", http.StatusOK, listSessions),
 		answer("GET", "/sessions/{id}", "A session", http.StatusOK, getSession),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,9 +32,11 @@ type world struct {
 	eng *engine.Engine
 	h   *Handler
 	url string
+	// aside are paths that the tests' clients call beside the server's own.
+	aside *http.ServeMux
 }
 
-func newWorld(t *testing.T, opts *Options, model ...cairn.Model) *world {
+func newWorld(t *testing.T, opts *Options) *world {
 	t.Helper()
 	pay := cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
 		return fmt.Sprintf("paid %d", in.Cents), nil
@@ -45,9 +48,11 @@ func newWorld(t *testing.T, opts *Options, model ...cairn.Model) *world {
 		}
 		return scripted.Text("You said: " + last.Text())
 	})}
-	if len(model) > 0 {
-		agent.Model = model[0]
-	}
+	return newWorldOf(t, opts, agent)
+}
+
+func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
+	t.Helper()
 	st := memstore.New(nil)
 	t.Cleanup(func() { st.Close() })
 	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
@@ -67,10 +72,12 @@ func newWorld(t *testing.T, opts *Options, model ...cairn.Model) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(h)
+	aside := http.NewServeMux()
+	aside.Handle("/", h)
+	srv := httptest.NewServer(aside)
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain) // else Close waits for streams
-	return &world{t, eng, h, srv.URL}
+	return &world{t, eng, h, srv.URL, aside}
 }
 
 // do makes a request and returns its answer with the body read.
@@ -227,6 +234,8 @@ func (w *world) request(rt route, session, call string) (path string, body any) 
 		return path, nil
 	}
 	bodies := map[string]any{
+		"/chat": map[string]any{"id": session, "assistant": "bot", "messages": []any{
+			map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}},
 		"/start":                map[string]any{"agent": "bot", "input": Input{Text: "hi"}},
 		"/submit-tool-result":   map[string]any{"type": "approval-response", "call_id": call, "approval_id": "x", "approved": true},
 		"/sessions":             map[string]any{"agent": "bot"},
@@ -271,7 +280,8 @@ func TestEveryRouteIsAuthorised(t *testing.T) {
 			}
 		}
 		if rt.Out == nil {
-			if res, _ := w.stream("e", path, ""); res.StatusCode != 404 {
+			// It may not even begin.
+			if res, _ := w.do("e", rt.Method, path, body); res.StatusCode != 404 {
 				t.Errorf("%s for another user: status %d", name, res.StatusCode)
 			}
 			continue
@@ -586,5 +596,20 @@ func TestFailuresWithin(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "request failed") {
 		t.Errorf("the log is %s", &log)
+	}
+}
+
+// The documentation lists every route.
+func TestRoutesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/SERVER.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, rt := range routes() {
+		fmt.Fprintf(&want, "| `%s %s` | %s |\n", rt.Method, rt.Path, rt.Summary)
+	}
+	if !strings.Contains(string(text), want.String()) {
+		t.Errorf("docs/SERVER.md does not list the routes as\n%s", &want)
 	}
 }

@@ -85,10 +85,6 @@ type Commit struct {
 	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
-	// Statements are executed last, in their order, in the transaction of everything else, by a store that is an
-	// [Execer] of their dialect; any other refuses the commit, see [Commit.ValidateFor]. If one fails, or all together
-	// take longer than the store allows, the error is CodeStatement and nothing of the commit is written.
-	Statements []Statement
 }
 
 // Suspend is the part of a session's row that describes its suspension.

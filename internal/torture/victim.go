@@ -109,8 +109,7 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	books, _ := st.(Books)
-	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j, books), o.options(log))
+	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), o.options(log))
 	return j, st, eng, leave, err
 }
 

@@ -140,7 +140,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.wait(c, before)
 	d.fillCalls()
 	d.checkpoint(c)
-	d.DropStaged, d.Cache, d.CacheDrop, d.Statements = c.DropStaged, c.Cache, c.CacheDrop, c.Statements
+	d.DropStaged, d.Cache, d.CacheDrop = c.DropStaged, c.Cache, c.CacheDrop
 	return nil
 }
 

@@ -25,7 +25,6 @@ type Outcome struct {
 	Ops        []cairn.Op
 	Patch      []cairn.PatchOp
 	Usage      cairn.Usage
-	Statements []store.Statement
 	Checkpoint bool // one was asked for
 	Counts     bool // the step has something to keep
 	Waits      bool // calls are pending
@@ -53,9 +52,8 @@ func (out *Outcome) Hear(w *step.Writes) {
 // its writes are kept.
 func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	l.account(out, w)
-	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0 // which do not wait for a later commit
+	out.Checkpoint = out.Checkpoint || w.Checkpoint
 	if len(w.Ops) == 0 {
-		out.Statements = append(out.Statements, w.Statements...)
 		return nil
 	}
 	var patch []cairn.PatchOp
@@ -71,7 +69,6 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	}
 	out.Ops = append(out.Ops, w.Ops...)
 	out.Patch = append(out.Patch, patch...)
-	out.Statements = append(out.Statements, w.Statements...)
 	return nil
 }
 
@@ -151,11 +148,7 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 	if limits.Size(size) != "" {
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
-	w := f.Writes
-	if f.Result.IsError { // what the model is told has failed has no effect
-		w.Statements = nil
-	}
-	return l.Fold(out, &w)
+	return l.Fold(out, &f.Writes)
 }
 
 // Remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may

@@ -1,0 +1,122 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// The chunks of a stream. An optional string that is empty must be absent, since clients refuse null; an input, an output
+// and data must be present, whatever they are.
+
+type plain struct {
+	Type string `json:"type"`
+}
+
+type start struct {
+	Type      string            `json:"type"`
+	MessageID string            `json:"messageId"`
+	Metadata  map[string]string `json:"messageMetadata"`
+}
+
+type piece struct {
+	Type  string `json:"type"`
+	ID    string `json:"id"`
+	Delta string `json:"delta,omitempty"`
+}
+
+type toolStart struct {
+	Type   string `json:"type"`
+	CallID string `json:"toolCallId"`
+	Tool   string `json:"toolName"`
+}
+
+type toolDelta struct {
+	Type   string `json:"type"`
+	CallID string `json:"toolCallId"`
+	Delta  string `json:"inputTextDelta"`
+}
+
+type toolInput struct {
+	Type   string          `json:"type"`
+	CallID string          `json:"toolCallId"`
+	Tool   string          `json:"toolName"`
+	Input  json.RawMessage `json:"input"`
+}
+
+type toolOutput struct {
+	Type   string          `json:"type"`
+	CallID string          `json:"toolCallId"`
+	Output json.RawMessage `json:"output"`
+}
+
+type toolError struct {
+	Type   string `json:"type"`
+	CallID string `json:"toolCallId"`
+	Text   string `json:"errorText"`
+}
+
+type approvalRequest struct {
+	Type       string `json:"type"`
+	ApprovalID string `json:"approvalId"`
+	CallID     string `json:"toolCallId"`
+}
+
+type data struct {
+	Type string          `json:"type"`
+	ID   string          `json:"id,omitempty"`
+	Data json.RawMessage `json:"data"`
+}
+
+// metadata is what a message carries beside its parts.
+type metadata struct {
+	Status cairn.RunStatus `json:"status"`
+	Usage  *cairn.Usage    `json:"usage,omitempty"`
+}
+
+type finish struct {
+	Type     string   `json:"type"`
+	Reason   string   `json:"finishReason"`
+	Metadata metadata `json:"messageMetadata"`
+}
+
+type failure struct {
+	Type string `json:"type"`
+	Text string `json:"errorText"`
+}
+
+type aborted struct {
+	Type   string `json:"type"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// dataName is a name as the type of a data part may have it.
+func dataName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '-'
+	}, name)
+	if clean == "" {
+		return "custom"
+	}
+	return clean
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// words returns the text that a result is, or its JSON.
+func words(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

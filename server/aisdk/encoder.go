@@ -1,0 +1,322 @@
+// Package aisdk speaks the UI message stream of the Vercel AI SDK: it encodes the events of a turn as the chunks that its
+// clients read, and the messages of a session as those that they show. It is for the majors 5, 6 and 7 of the client.
+//
+// What is encoded is a function of the log and of the place where a client joined it. The encoder reads no session and
+// keeps nothing beyond the turn.
+package aisdk
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/server/internal/sse"
+)
+
+// Version is the major version of the client.
+type Version int
+
+const (
+	V5 Version = 5 // no approvals: they are data parts
+	V6 Version = 6
+	V7 Version = 7 // takes a step back instead of reading it again
+)
+
+// Header is what tells a client that a response is such a stream.
+const Header = "X-Vercel-Ai-Ui-Message-Stream"
+
+// Encoder encodes the events of one turn of one session, in their order: those of its first run and of the runs that
+// resume it. It is not safe for concurrent use.
+type Encoder struct {
+	version Version
+	session string
+	// answered are calls whose results a replay has: they are shown as settled from the beginning, since a client runs a
+	// tool of its own whenever it sees that it may.
+	answered map[string]bool
+
+	turn   string // id of the UI message
+	began  bool   // the message was started
+	open   part   // the part of text or reasoning that is open
+	parts  int    // of text and reasoning so far
+	step   int    // attempts at steps so far
+	inStep bool
+	shown  bool // the attempt has shown something
+	tools  int  // calls that the last step has shown
+	calls  map[string]*call
+	done   bool
+	out    []byte
+}
+
+// part is a kind of part that is opened, added to and closed.
+type part string
+
+const (
+	noPart   part = ""
+	inText   part = "text"
+	inReason part = "reasoning"
+)
+
+// call is what a client has seen of a tool call.
+type call struct {
+	tool      string
+	hidden    bool // how the agent ends its turn, not a tool
+	input     json.RawMessage
+	available bool // the client has the whole input
+	begun     int  // the attempt that showed it
+	settled   int  // the attempt that showed its result; 0 for none
+}
+
+// New returns an encoder of a turn of a session, for a client of a version. turn is the id of the UI message that the turn
+// is; it must be the same whenever the turn is encoded, see [TurnID].
+func New(v Version, session, turn string) *Encoder {
+	return &Encoder{version: v, session: session, turn: turn, calls: map[string]*call{}}
+}
+
+// TurnID returns the id of the UI message that a turn is. firstRun is the id of the turn's first run.
+func TurnID(firstRun string) string { return "turn_" + firstRun }
+
+// Done reports whether the turn is over or suspended: no more chunks follow.
+func (e *Encoder) Done() bool { return e.done }
+
+// Replay encodes the events that there are when a client joins, from the turn's beginning. Steps that were taken back are
+// left out, and calls that were answered are shown as settled. Events that come later go to Event.
+func (e *Encoder) Replay(events []cairn.Event) []byte {
+	e.answered = map[string]bool{}
+	for i := range events {
+		if ev := &events[i]; ev.Type == cairn.EventToolEnd {
+			e.answered[ev.CallID] = true
+		}
+	}
+	var out []byte
+	for _, ev := range e.standing(events) {
+		out = append(out, e.Event(ev)...)
+	}
+	e.answered = nil
+	return out
+}
+
+// Skip takes in the events that a client has been shown already, from the turn's beginning. What follows continues its
+// message.
+func (e *Encoder) Skip(events []cairn.Event) {
+	for _, ev := range e.standing(events) {
+		e.Event(ev)
+	}
+	e.began, e.done, e.tools = false, false, 0
+}
+
+// standing returns the events without those of attempts that were discarded, and without the ends of runs that were resumed.
+func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
+	type attempt struct {
+		run  string
+		step int
+	}
+	void := make([]bool, len(events))
+	began := map[attempt]int{} // the index of its start
+	var ends []int             // those of runs' ends
+	for i := range events {
+		ev := &events[i]
+		at := attempt{ev.RunID, ev.Step}
+		own := ev.SessionID == e.session
+		switch {
+		case ev.Type == cairn.EventStepStart:
+			began[at] = i
+		case ev.Type == cairn.EventStepDiscarded:
+			if start, ok := began[at]; ok {
+				for n := start; n <= i; n++ { // others may have published meanwhile
+					void[n] = void[n] || events[n].RunID == ev.RunID && events[n].Step == ev.Step
+				}
+			}
+		case ev.Type == cairn.EventRunEnd && own:
+			ends = append(ends, i)
+		case ev.Type == cairn.EventRunResumed && own:
+			for _, n := range ends {
+				void[n] = true
+			}
+			ends = nil
+		}
+	}
+	list := make([]*cairn.Event, 0, len(events))
+	for i := range events {
+		if !void[i] {
+			list = append(list, &events[i])
+		}
+	}
+	return list
+}
+
+// Taken reports whether an event takes back what the client was shown and cannot forget. Its connection must be cut then:
+// what it is shown when it resumes has each word once.
+func (e *Encoder) Taken(ev *cairn.Event) bool {
+	return ev.Type == cairn.EventStepDiscarded && ev.SessionID == e.session && e.version < V7 && e.shown
+}
+
+// Event encodes one event as the frames of server-sent events that it is to the client; most are none or one.
+func (e *Encoder) Event(ev *cairn.Event) []byte {
+	e.out = nil
+	own := ev.SessionID == e.session
+	if own && ev.Type == cairn.EventRunResumed {
+		e.done = false
+	}
+	switch {
+	case e.done:
+	case own:
+		e.own(ev)
+	default:
+		e.child(ev)
+	}
+	return e.out
+}
+
+// own encodes an event of the session itself.
+func (e *Encoder) own(ev *cairn.Event) {
+	e.start(ev)
+	switch ev.Type {
+	case cairn.EventStepStart:
+		e.endStep()
+		e.emit(plain{"start-step"})
+		e.step++
+		e.inStep, e.shown, e.tools = true, false, 0
+	case cairn.EventStepCommitted:
+		e.endStep()
+	case cairn.EventStepDiscarded:
+		e.takeBack()
+	case cairn.EventTextDelta:
+		e.delta(inText, ev.Text)
+	case cairn.EventThinking:
+		e.delta(inReason, ev.Text)
+	case cairn.EventThinkingEnd:
+		e.closePart()
+	case cairn.EventCustom:
+		e.closePart()
+		e.emit(data{"data-" + dataName(ev.Name), "", orNull(ev.Data)})
+	case cairn.EventOutput:
+		e.closePart()
+		e.emit(data{"data-output", "output", orNull(ev.Data)})
+	case cairn.EventRunEnd:
+		e.end(ev)
+	default:
+		e.tool(ev)
+	}
+}
+
+// start begins the message, once: the runs that resume a turn belong to the message that it began with.
+func (e *Encoder) start(ev *cairn.Event) {
+	if e.began {
+		return
+	}
+	e.began = true
+	e.emit(start{"start", e.turn, map[string]string{"session_id": ev.SessionID, "run_id": ev.RunID}})
+}
+
+func (e *Encoder) delta(kind part, words string) {
+	if words == "" {
+		return
+	}
+	if e.open != kind {
+		e.closePart()
+		e.parts++
+		e.open = kind
+		e.emit(piece{Type: string(kind) + "-start", ID: e.partID()})
+	}
+	e.emit(piece{Type: string(kind) + "-delta", ID: e.partID(), Delta: words})
+}
+
+func (e *Encoder) closePart() {
+	if e.open != noPart {
+		e.emit(piece{Type: string(e.open) + "-end", ID: e.partID()})
+		e.open = noPart
+	}
+}
+
+func (e *Encoder) endStep() {
+	e.closePart()
+	if e.inStep {
+		e.inStep = false
+		e.emit(plain{"finish-step"})
+	}
+}
+
+// takeBack makes the client forget the attempt under way.
+func (e *Encoder) takeBack() {
+	if e.version < V7 || !e.inStep {
+		return
+	}
+	e.open, e.inStep, e.shown, e.tools = noPart, false, false, 0
+	e.emit(plain{"reset-step"})
+	for id, c := range e.calls {
+		if c.begun == e.step {
+			delete(e.calls, id)
+		} else if c.settled == e.step {
+			c.settled = 0
+		}
+	}
+}
+
+// end ends the message as its run did. A turn that waits for its client ends the stream as well; the one that resumes it
+// goes on with the same message.
+func (e *Encoder) end(ev *cairn.Event) {
+	e.endStep()
+	meta := metadata{Status: ev.Status, Usage: ev.Usage}
+	switch ev.Status {
+	case cairn.RunCompleted:
+		e.rest()
+		e.emit(finish{"finish", "stop", meta})
+	case cairn.RunFailed:
+		e.emit(failure{"error", e.failed(ev)})
+	case cairn.RunInterrupted:
+		if e.version >= V7 {
+			e.emit(finish{"finish", "interrupted", meta})
+		} else {
+			e.emit(aborted{"abort", ev.Text})
+		}
+	default:
+		e.emit(finish{"finish", "tool-calls", meta})
+	}
+	e.done = true
+	e.out = append(e.out, "data: [DONE]\n\n"...)
+}
+
+// rest puts an empty step behind one whose calls have all been answered by the server. A client that sends on its own when
+// the last step's calls are settled would send for ever.
+func (e *Encoder) rest() {
+	if e.tools > 0 {
+		e.emit(plain{"start-step"})
+		e.emit(plain{"finish-step"})
+	}
+}
+
+// failed is what a client is told of a failure: no more than its code, since the words may be of a provider or a database.
+func (e *Encoder) failed(ev *cairn.Event) string {
+	if ev.Error == nil {
+		return "the turn failed"
+	}
+	return "the turn failed: " + strings.ReplaceAll(string(ev.Error.Code), "_", " ")
+}
+
+func (e *Encoder) partID() string {
+	return string(e.open) + "-" + strconv.Itoa(e.parts)
+}
+
+// emit appends a chunk as a frame.
+func (e *Encoder) emit(chunk any) {
+	body, err := json.Marshal(chunk)
+	if err != nil { // of JSON from the log
+		panic("aisdk: " + err.Error())
+	}
+	e.out = sse.Append(e.out, "", "", body)
+	e.shown = true
+}
+
+// Nothing is a stream in which nothing happens, for a client that posts where there is nothing to do: it takes an answer
+// without a body for a failure. waits says that more answers are needed; without that an empty step keeps the client from
+// posting again on its own.
+func Nothing(waits bool) []byte {
+	e := Encoder{tools: 1}
+	e.emit(plain{"start"})
+	if !waits {
+		e.rest()
+	}
+	e.emit(plain{"finish"})
+	return append(e.out, "data: [DONE]\n\n"...)
+}

@@ -1,0 +1,376 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// log is a log as a test writes it: one event per line, with the words that its kind needs.
+func logOf(t *testing.T, lines string) []cairn.Event {
+	t.Helper()
+	var list []cairn.Event
+	run, step := "r1", 0
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		f := strings.Fields(line)
+		ev := cairn.Event{Sequence: int64(len(list) + 1), Type: cairn.EventType(f[0]), SessionID: "s"}
+		if strings.HasPrefix(line, "child ") {
+			f = f[1:]
+			ev.Type, ev.SessionID = cairn.EventType(f[0]), "child"
+		}
+		arg := func(i int) string {
+			if i < len(f) {
+				return strings.ReplaceAll(f[i], "_", " ")
+			}
+			return ""
+		}
+		switch ev.Type {
+		case cairn.EventRunStart, cairn.EventRunResumed:
+			run = f[1]
+			ev.Name = arg(2)
+		case cairn.EventRunEnd:
+			ev.Status = cairn.RunStatus(f[1])
+			if ev.Status == cairn.RunFailed {
+				ev.Error = &cairn.Error{Code: cairn.CodeMaxSteps, Message: "secret words"}
+			}
+		case cairn.EventStepStart:
+			fmt.Sscan(f[1], &step)
+		case cairn.EventTextDelta, cairn.EventThinking:
+			ev.Text = arg(1)
+		case cairn.EventCustom:
+			ev.Name, ev.Data = f[1], json.RawMessage(f[2])
+		case cairn.EventToolArgDelta:
+			ev.CallID, ev.Text = f[1], f[2]
+		case cairn.EventToolArgStart:
+			ev.CallID, ev.Tool = f[1], f[2]
+		case cairn.EventToolEnd:
+			ev.CallID, ev.Tool, ev.Data, ev.IsError = f[1], f[2], json.RawMessage(f[3]), arg(4) == "error"
+		case cairn.EventToolStart, cairn.EventToolArgEnd, cairn.EventToolPending, cairn.EventToolApproval:
+			ev.CallID, ev.Tool, ev.Data = f[1], f[2], json.RawMessage(f[3])
+			if ev.Type == cairn.EventToolApproval {
+				ev.ApprovalID = "a-" + f[1]
+			}
+		}
+		ev.RunID, ev.Step = run, step
+		if ev.SessionID == "child" {
+			ev.RunID = "rc"
+		}
+		list = append(list, ev)
+	}
+	return list
+}
+
+// client reduces frames as the client does, and refuses what that refuses.
+type client struct {
+	t     *testing.T
+	lines []string       // the parts
+	open  map[string]int // text and reasoning, by id
+	calls map[string]int
+	step  int // where the parts of the step under way begin
+	end   string
+}
+
+func (c *client) take(frames []byte) {
+	c.t.Helper()
+	for frame := range bytes.SplitSeq(bytes.TrimSuffix(frames, []byte("\n\n")), []byte("\n\n")) {
+		body, ok := bytes.CutPrefix(frame, []byte("data: "))
+		switch {
+		case len(frame) == 0:
+			continue
+		case !ok:
+			c.t.Fatalf("a frame is %q", frame)
+		case c.end == "[DONE]":
+			c.t.Fatalf("behind the end is %q", frame)
+		case string(body) == "[DONE]":
+			c.end = "[DONE]"
+			continue
+		}
+		var chunk map[string]any
+		if err := json.Unmarshal(body, &chunk); err != nil {
+			c.t.Fatalf("a chunk is %s: %v", body, err)
+		}
+		c.chunk(chunk)
+	}
+}
+
+func (c *client) chunk(m map[string]any) {
+	c.t.Helper()
+	str := func(key string) string { s, _ := m[key].(string); return s }
+	kind, id := str("type"), str("id")
+	call := str("toolCallId")
+	if _, known := c.calls[call]; call != "" && !known && kind != "tool-input-start" && kind != "tool-input-available" {
+		c.t.Errorf("%s of a call that was not shown", kind)
+	}
+	add := func(text string) int { c.lines = append(c.lines, text); return len(c.lines) - 1 }
+	switch kind {
+	case "start":
+		*c = client{t: c.t, open: map[string]int{}, calls: map[string]int{}}
+	case "start-step":
+		c.step = len(c.lines)
+	case "reset-step":
+		c.lines, c.open = c.lines[:c.step], map[string]int{}
+		for id, i := range c.calls {
+			if i >= c.step {
+				delete(c.calls, id)
+			}
+		}
+	case "text-start", "reasoning-start":
+		c.open[id] = add(strings.TrimSuffix(kind, "-start") + ":")
+	case "text-delta", "reasoning-delta", "text-end", "reasoning-end":
+		i, ok := c.open[id]
+		if !ok {
+			c.t.Errorf("%s of a part that is not open", kind)
+			return
+		}
+		if c.lines[i] += str("delta"); strings.HasSuffix(kind, "-end") {
+			delete(c.open, id)
+		}
+	case "tool-input-start":
+		if _, twice := c.calls[call]; twice {
+			c.t.Errorf("call %s is shown twice", call)
+		}
+		c.calls[call] = add(str("toolName") + "#" + call)
+	case "tool-input-available":
+		raw, _ := json.Marshal(m["input"])
+		c.set(call, "input "+string(raw))
+	case "tool-input-delta":
+	case "tool-approval-request":
+		c.set(call, "asks "+str("approvalId"))
+	case "tool-output-available":
+		raw, _ := json.Marshal(m["output"])
+		c.set(call, "output "+string(raw))
+	case "tool-output-error":
+		c.set(call, "error "+str("errorText"))
+	case "finish-step", "abort":
+		if len(c.open) > 0 {
+			c.t.Errorf("%s with an open part", kind)
+		}
+	case "finish":
+		c.end = str("finishReason")
+	case "error":
+		c.end = str("errorText")
+	default:
+		if !strings.HasPrefix(kind, "data-") {
+			c.t.Errorf("an unknown chunk: %s", kind)
+		}
+		raw, _ := json.Marshal(m["data"])
+		add(kind + " " + string(raw))
+	}
+}
+
+func (c *client) set(call, state string) {
+	head, _, _ := strings.Cut(c.lines[c.calls[call]], " ")
+	c.lines[c.calls[call]] = head + " " + state
+}
+
+func (c *client) String() string { return strings.Join(c.lines, "\n") }
+
+const turn = `
+run_start r1
+step_start 1
+thinking Let_me
+thinking _see.
+thinking_end
+text_delta One_moment.
+tool_arg_start c1 look
+tool_arg_delta c1 {"a":
+tool_arg_delta c1 1}
+tool_arg_start c2 locate
+tool_arg_end c1 look {"a":1}
+tool_arg_end c2 locate {}
+tool_start c1 look {"a":1}
+tool_start c2 locate {}
+child text_delta never_shown
+tool_end c1 look "a_tree"
+custom my.progress/1 {"done":1}
+usage
+step_committed
+tool_call_pending c2 locate {}
+run_end suspended_step_partial
+run_resumed r2 r1
+step_start 1
+tool_end c2 locate {"city":"Oslo"}
+step_committed
+step_start 2
+text_delta Wrong
+tool_arg_start c3 pay
+tool_arg_end c3 pay {}
+step_discarded
+step_start 2
+text_delta Right.
+tool_arg_start c3 pay
+tool_arg_end c3 pay {}
+step_committed
+tool_approval_request c3 pay {}
+run_end suspended_client_tool
+run_resumed r3 r2
+step_start 1
+tool_start c3 pay {}
+tool_end c3 pay "no_money" error
+step_committed
+step_start 2
+tool_arg_start c4 __finish__
+tool_arg_delta c4 {}
+tool_arg_end c4 __finish__ {}
+step_committed
+output
+run_end completed`
+
+const shown = `reasoning:Let me see.
+text:One moment.
+look#c1 output "a_tree"
+locate#c2 output {"city":"Oslo"}
+data-my.progress-1 {"done":1}
+text:Right.
+pay#c3 error no_money
+data-output null`
+
+// Wherever a client joins, it shows the same in the end; where it is shown what is taken back, it is cut.
+func TestJoinAnywhere(t *testing.T) {
+	events := logOf(t, turn)
+	for n := range len(events) + 1 {
+		for _, v := range []Version{V5, V6, V7} {
+			c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+			e := New(v, "s", TurnID("r1"))
+			c.take(e.Replay(events[:n]))
+			cut := false
+			for i := n; i < len(events); i++ {
+				if e.Taken(&events[i]) {
+					if cut = true; v == V7 {
+						t.Errorf("a client of version 7 that joins after %d is cut", n)
+					}
+					break
+				}
+				if frames := e.Event(&events[i]); len(frames) > 0 {
+					if c.end == "[DONE]" {
+						c.end = "" // the page posted, or the run was resumed
+					}
+					c.take(frames)
+				}
+			}
+			got := c.String()
+			if v == V5 {
+				got = strings.ReplaceAll(got, "\ndata-approval {\"approvalId\":\"a-c3\",\"toolCallId\":\"c3\",\"toolName\":\"pay\"}", "")
+			}
+			if !cut && (got != shown || c.end != "[DONE]") {
+				t.Errorf("a client of version %d that joins after %d shows\n%s\n%s", v, n, got, c.end)
+			}
+		}
+	}
+}
+
+// A page that has the beginning of a turn is shown what follows as the same message.
+func TestContinue(t *testing.T) {
+	events := logOf(t, turn)
+	for n := range events {
+		if events[n].Type != cairn.EventRunResumed {
+			continue
+		}
+		e := New(V6, "s", TurnID("r1"))
+		e.Skip(events[:n])
+		frames := e.Replay(events[n:])
+		first, _, _ := strings.Cut(string(frames), "\n\n")
+		if !strings.Contains(first, `"messageId":"turn_r1"`) {
+			t.Errorf("it begins with %s", first)
+		}
+		if strings.Contains(string(frames), "One moment") {
+			t.Errorf("it repeats what the page has: %s", frames)
+		}
+		// What it settles was shown before.
+		if !strings.Contains(string(frames), `"toolCallId":"c3"`) || strings.Contains(string(frames), `"input":null`) {
+			t.Errorf("got %s", frames)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for end, want := range map[string]string{
+		"completed":             `"finish","finishReason":"stop"`,
+		"failed":                `"error","errorText":"the turn failed: max steps"`,
+		"suspended_client_tool": `"finish","finishReason":"tool-calls"`,
+		"interrupted":           `"abort"`,
+	} {
+		e := New(V6, "s", "turn_r1")
+		got := string(e.Replay(logOf(t, "run_start r1\nstep_start 1\ntext_delta Hi\nrun_end "+end)))
+		if !strings.Contains(got, want) || !strings.HasSuffix(got, "data: [DONE]\n\n") || strings.Contains(got, "secret") || !e.Done() {
+			t.Errorf("%s: %s", end, got)
+		}
+	}
+	e := New(V7, "s", "turn_r1")
+	if got := string(e.Replay(logOf(t, "run_start r1\nstep_start 1\ntext_delta Hi\nrun_end interrupted"))); !strings.Contains(got, `"finishReason":"interrupted"`) {
+		t.Errorf("got %s", got)
+	}
+	if got := string(Nothing(false)); got != "data: {\"type\":\"start\"}\n\ndata: {\"type\":\"start-step\"}\n\ndata: {\"type\":\"finish-step\"}\n\ndata: {\"type\":\"finish\"}\n\ndata: [DONE]\n\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A turn whose last calls were answered by the server ends with an empty step, without which a client posts for ever; one
+// that waits for the client does not.
+func TestEmptyStepAtTheEnd(t *testing.T) {
+	const calls = "run_start r1\nstep_start 1\ntool_arg_start c1 look\ntool_start c1 look {}\ntool_end c1 look 1\nstep_committed\n"
+	e := New(V6, "s", "turn_r1")
+	if got := string(e.Replay(logOf(t, calls+"run_end completed"))); strings.Count(got, "start-step") != 2 {
+		t.Errorf("got %s", got)
+	}
+	e = New(V6, "s", "turn_r1")
+	if got := string(e.Replay(logOf(t, calls+"run_end suspended_step_partial"))); strings.Count(got, "start-step") != 1 {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A call of a sub-agent that waits for its user is shown; what else the sub-agent does is not.
+func TestCallOfSubAgent(t *testing.T) {
+	e := New(V6, "s", "turn_r1")
+	c := &client{t: t}
+	c.take(e.Replay(logOf(t, `run_start r1
+step_start 1
+tool_arg_start c1 helper
+tool_start c1 helper {}
+child tool_start x1 look {}
+child tool_approval_request x2 pay {"cents":1}
+run_end suspended_awaiting_children`)))
+	if got, want := c.String(), "helper#c1 input {}\npay#x2 asks a-x2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What a hostile log holds becomes well-formed chunks, or none.
+func FuzzEncoder(f *testing.F) {
+	f.Add([]byte(turn), 3)
+	f.Fuzz(func(t *testing.T, text []byte, v int) {
+		text = text[:min(len(text), 300)]
+		var events []cairn.Event
+		types := []cairn.EventType{cairn.EventRunStart, cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking, cairn.EventThinkingEnd,
+			cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
+			cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
+			cairn.EventRunResumed, cairn.EventRunEnd}
+		for i, b := range text {
+			ev := cairn.Event{Type: types[int(b)%len(types)], SessionID: "s", RunID: "r", Step: int(b) / 64, Text: string(text[i:min(len(text), i+3)]),
+				CallID: fmt.Sprint("c", b%3), Tool: "look", Name: string(text[max(0, i-8):i])}
+			if b%5 == 0 {
+				ev.Data = json.RawMessage(`{"a":"b"}`)
+			}
+			if b == 200 {
+				ev.SessionID = "child"
+			}
+			events = append(events, ev)
+		}
+		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		e := New(Version(5+((v%3)+3)%3), "s", "turn_r")
+		c.take(e.Replay(events[:len(events)/2]))
+		for i := len(events) / 2; i < len(events); i++ {
+			if e.Taken(&events[i]) {
+				return
+			}
+			if c.end == "[DONE]" {
+				c.end = ""
+			}
+			c.take(e.Event(&events[i]))
+		}
+	})
+}

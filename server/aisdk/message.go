@@ -1,0 +1,214 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Message is a message as clients hold it: what a user said, or all that a turn showed.
+type Message struct {
+	ID    string `json:"id"`
+	Role  string `json:"role"`
+	Parts []Part `json:"parts"`
+}
+
+// Part is a part of a message. A tool's has the type "tool-" with the tool's name.
+type Part struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text,omitempty"`
+	State     string          `json:"state,omitempty"`
+	MediaType string          `json:"mediaType,omitempty"`
+	Filename  string          `json:"filename,omitempty"`
+	URL       string          `json:"url,omitempty"`
+	CallID    string          `json:"toolCallId,omitempty"`
+	Tool      string          `json:"toolName,omitempty"` // of a dynamic tool
+	Input     json.RawMessage `json:"input,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	ErrorText string          `json:"errorText,omitempty"`
+	Approval  *Approval       `json:"approval,omitempty"`
+}
+
+// Approval is what a part says of the decision that its call needs.
+type Approval struct {
+	ID       string `json:"id"`
+	Approved *bool  `json:"approved,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// User returns a message of a user's as the engine takes it. It has the client's id, so that one that is posted twice can be
+// told.
+func (m *Message) User() (cairn.Message, error) {
+	var parts []cairn.Part
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Type {
+		case "text":
+			if p.Text != "" {
+				parts = append(parts, cairn.TextPart(p.Text))
+			}
+		case "file":
+			file := cairn.File{Name: p.Filename, MediaType: p.MediaType, URL: p.URL}
+			if strings.HasPrefix(p.URL, "data:") {
+				var err error
+				if file, err = cairn.FileFromDataURL(p.Filename, p.URL); err != nil {
+					return cairn.Message{}, err
+				}
+			}
+			parts = append(parts, cairn.FilePart(file))
+		}
+	}
+	if len(parts) == 0 {
+		return cairn.Message{}, cairn.Invalid("messages", "the last one has neither text nor files")
+	}
+	return cairn.User(parts...), nil
+}
+
+// Answer returns what a client's message answers a pending call with, and false if it has no answer to it.
+func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.CallID != call.ID {
+			continue
+		}
+		switch {
+		case call.Kind == cairn.CallApproval && p.Approval != nil && p.Approval.Approved != nil && p.Approval.ID == call.ApprovalID:
+			if *p.Approval.Approved {
+				return cairn.Approve(call), true
+			}
+			return cairn.Deny(call, p.Approval.Reason), true
+		case call.Kind == cairn.CallClientTool && p.State == "output-available":
+			return cairn.Answer(call, orNull(p.Output)), true
+		case call.Kind == cairn.CallClientTool && p.State == "output-error":
+			return cairn.AnswerError(call, p.ErrorText), true
+		}
+	}
+	return cairn.Submission{}, false
+}
+
+// Messages returns a transcript as clients show it. pending are the calls that wait for an answer, turns maps each run to the
+// first one of its turn. If a turn is under way it is left out but for what its user said: its stream shows it from its
+// beginning.
+func Messages(list []cairn.Message, pending []cairn.PendingCall, turns map[string]string, underWay bool, runID string) []Message {
+	h := history{turns: turns, calls: map[string]place{}}
+	for i := range list {
+		m := &list[i]
+		switch {
+		case m.Role == cairn.RoleUser:
+			h.user(m)
+		case underWay && h.turn(m.RunID) == h.turn(runID):
+		case m.Role == cairn.RoleAssistant:
+			h.assistant(m)
+		case m.Role == cairn.RoleTool:
+			for _, r := range m.ToolResults() {
+				h.result(r)
+			}
+		}
+	}
+	if !underWay {
+		for i := range pending {
+			h.pending(&pending[i])
+		}
+	}
+	return h.list
+}
+
+// history is a transcript on its way to what clients show.
+type history struct {
+	turns map[string]string
+	list  []Message
+	calls map[string]place
+}
+
+// place is where the part of a call is.
+type place struct{ message, part int }
+
+// turn returns the first run of the turn of a run.
+func (h *history) turn(runID string) string {
+	if first := h.turns[runID]; first != "" {
+		return first
+	}
+	return runID
+}
+
+func (h *history) user(m *cairn.Message) {
+	out := Message{ID: m.ID, Role: "user", Parts: []Part{}}
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Type {
+		case cairn.PartText:
+			out.Parts = append(out.Parts, Part{Type: "text", Text: p.Text})
+		case cairn.PartFile:
+			out.Parts = append(out.Parts, file(p.File))
+		}
+	}
+	h.list = append(h.list, out)
+}
+
+func file(f *cairn.File) Part {
+	url := f.URL
+	if url == "" {
+		url = f.DataURL()
+	}
+	return Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: url}
+}
+
+// message returns the message of a turn, which is made with the first reply of the turn.
+func (h *history) message(runID string) *Message {
+	id := TurnID(h.turn(runID))
+	if n := len(h.list); n > 0 && h.list[n-1].ID == id {
+		return &h.list[n-1]
+	}
+	h.list = append(h.list, Message{ID: id, Role: "assistant", Parts: []Part{}})
+	return &h.list[len(h.list)-1]
+}
+
+func (h *history) assistant(m *cairn.Message) {
+	out := h.message(m.RunID)
+	out.Parts = append(out.Parts, Part{Type: "step-start"})
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; p.Type {
+		case cairn.PartText:
+			out.Parts = append(out.Parts, Part{Type: "text", Text: p.Text, State: "done"})
+		case cairn.PartReasoning:
+			out.Parts = append(out.Parts, Part{Type: "reasoning", Text: p.Text, State: "done"})
+		case cairn.PartFile:
+			out.Parts = append(out.Parts, file(p.File))
+		case cairn.PartToolUse:
+			if p.ToolUse.Tool == cairn.FinishTool {
+				continue
+			}
+			h.calls[p.ToolUse.CallID] = place{len(h.list) - 1, len(out.Parts)}
+			out.Parts = append(out.Parts, Part{Type: "tool-" + p.ToolUse.Tool, CallID: p.ToolUse.CallID, State: "input-available", Input: orNull(p.ToolUse.Input)})
+		}
+	}
+}
+
+func (h *history) result(r *cairn.ToolResult) {
+	at, ok := h.calls[r.CallID]
+	if !ok {
+		return
+	}
+	p := &h.list[at.message].Parts[at.part]
+	if r.IsError {
+		p.State, p.ErrorText = "output-error", words(r.Output)
+		return
+	}
+	p.State, p.Output = "output-available", orNull(r.Output)
+}
+
+// pending shows a call that waits. One of a sub-agent is shown with the last message.
+func (h *history) pending(c *cairn.PendingCall) {
+	at, ok := h.calls[c.ID]
+	if !ok {
+		if len(h.list) == 0 {
+			return
+		}
+		last := &h.list[len(h.list)-1]
+		at = place{len(h.list) - 1, len(last.Parts)}
+		last.Parts = append(last.Parts, Part{Type: "tool-" + c.Tool, CallID: c.ID, State: "input-available", Input: orNull(c.Input)})
+	}
+	if c.Kind == cairn.CallApproval {
+		p := &h.list[at.message].Parts[at.part]
+		p.State, p.Approval = "approval-requested", &Approval{ID: c.ApprovalID}
+	}
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/server/aisdk"
+)
+
+// page is what a page with the real client shows in the end.
+type page struct {
+	Status   string          `json:"status"`
+	Messages []aisdk.Message `json:"messages"`
+	Errors   []string        `json:"errors"`
+	Posts    int             `json:"posts"`
+	ToolRuns int             `json:"toolRuns"`
+}
+
+// String lists what the page shows, a line for each message.
+func (p *page) String() string {
+	var b strings.Builder
+	for _, m := range p.Messages {
+		b.WriteString(m.Role + ":")
+		for _, part := range m.Parts {
+			switch {
+			case part.Type == "text":
+				fmt.Fprintf(&b, " %q", part.Text)
+			case part.Type == "reasoning":
+				fmt.Fprintf(&b, " (%s)", part.Text)
+			case part.CallID != "":
+				fmt.Fprintf(&b, " %s(%s) %s", strings.TrimPrefix(part.Type, "tool-"), part.Input, part.State)
+				if len(part.Output) > 0 {
+					fmt.Fprintf(&b, " %s", part.Output)
+				}
+				if part.ErrorText != "" {
+					fmt.Fprintf(&b, " %q", part.ErrorText)
+				}
+			case part.Type != "step-start":
+				b.WriteString(" " + part.Type)
+			}
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s, %d posts", p.Status, p.Posts)
+	if len(p.Errors) > 0 {
+		fmt.Fprintf(&b, ", errors %v", p.Errors)
+	}
+	return b.String()
+}
+
+// visit is what is done with a page.
+type visit struct {
+	Chat string   `json:"chat"`
+	Todo []string `json:"todo"`
+}
+
+// browse makes visits, one after the other, with pages of a major version of the client.
+func (w *world) browse(major int, visits []visit) []page {
+	w.t.Helper()
+	list, err := json.Marshal(visits)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := testenv.Node(w.t, "testdata/client.mjs", fmt.Sprint(major), w.url, "a", string(list))
+	var pages []page
+	if err := json.Unmarshal(out, &pages); err != nil || len(pages) != len(visits) {
+		w.t.Fatalf("%v: %s", err, out)
+	}
+	return pages
+}
+
+// chatWorld is a server whose agent has a tool of the browser's, one that needs an approval, and one of its own, and when it
+// is to speak slowly pauses until its client gets /release.
+func chatWorld(t *testing.T) *world {
+	t.Helper()
+	type none struct{}
+	tools := []cairn.Tool{
+		cairn.ClientTool[none, map[string]string]("locate", "Where the user is."),
+		cairn.Func("look", "Looks.", func(context.Context, *cairn.Call, none) (string, error) { return "a tree", nil }),
+		cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
+			return fmt.Sprintf("paid %d", in.Cents), nil
+		}, cairn.RequireApproval()),
+	}
+	hold := make(chan struct{})
+	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		last := r.Messages[len(r.Messages)-1]
+		switch said := last.Text(); {
+		case last.Role == cairn.RoleTool:
+			return scripted.Text("That is that.")
+		case strings.Contains(said, "where"):
+			return scripted.Call("locate", none{})
+		case strings.Contains(said, "look"):
+			return scripted.Call("look", none{})
+		case strings.Contains(said, "pay"):
+			return scripted.Reply(scripted.Text("Let me pay. "), scripted.Call("pay", payment{100}))
+		case strings.Contains(said, "slowly"):
+			return scripted.Reply(scripted.Thinking("Hm."), scripted.Text("Once upon a time."), scripted.Gate(hold), scripted.Text(" The end."))
+		}
+		return scripted.Text("Hello.")
+	})
+	w := newWorldOf(t, &Options{RequestsPerMinute: -1}, &cairn.Agent{Name: "bot", Model: model, Tools: tools})
+	w.aside.HandleFunc("GET /release", func(http.ResponseWriter, *http.Request) { close(hold) })
+	return w
+}
+
+// Pages of each major version of the real client show what turns say and do, and send no more than they should; a page that
+// is loaded later shows the same.
+func TestRealClients(t *testing.T) {
+	tests := []struct {
+		name  string
+		since int // the first version that can
+		todo  []string
+		want  string
+	}{
+		{"text", 5, []string{"say=hi", "say=hi"}, `
+user: "hi"
+assistant: "Hello."
+user: "hi"
+assistant: "Hello."
+ready, 2 posts`},
+		{"tool", 5, []string{"say=look"}, `
+user: "look"
+assistant: look({}) output-available "a tree" "That is that."
+ready, 1 posts`},
+		{"tool of the page's", 5, []string{"say=where"}, `
+user: "where"
+assistant: locate({}) output-available {"city":"Oslo"} "That is that."
+ready, 2 posts`},
+		{"approval", 6, []string{"say=pay", "approve"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That is that."
+ready, 2 posts`},
+		{"approval after a reload", 6, []string{"say=pay", "reload", "idle", "approve"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That is that."
+ready, 2 posts`},
+		{"denial", 6, []string{"say=pay", "deny=no"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-error "not approved by the user: no" "That is that."
+ready, 2 posts`},
+		{"no decision", 6, []string{"say=pay"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) approval-requested
+ready, 1 posts`},
+		{"stop in the middle", 5, []string{"ask=slowly", "until=Once", "interrupt", "idle", "say=hi"}, `
+user: "slowly"
+assistant: (Hm.) "Once upon a time."
+user: "hi"
+assistant: "Hello."
+ready, 2 posts`},
+		{"reload in the middle", 5, []string{"ask=slowly", "until=Once", "reload", "until=Once", "get=/release"}, `
+user: "slowly"
+assistant: (Hm.) "Once upon a time. The end."
+ready, 1 posts`},
+	}
+	for _, major := range []int{5, 6, 7} {
+		t.Run(fmt.Sprint(major), func(t *testing.T) {
+			t.Parallel()
+			var visits []visit
+			for _, test := range tests {
+				if major >= test.since {
+					visits = append(visits, visit{test.name, test.todo}, visit{test.name, []string{"reload"}})
+				}
+			}
+			pages := chatWorld(t).browse(major, visits)
+			for _, test := range tests {
+				if major < test.since {
+					continue
+				}
+				first, again := &pages[0], &pages[1]
+				pages = pages[2:]
+				if got, want := first.String(), strings.TrimPrefix(test.want, "\n"); got != want {
+					t.Errorf("%s: the page shows\n%s\nwant\n%s", test.name, got, want)
+				}
+				if runs := first.ToolRuns + again.ToolRuns; runs > 1 {
+					t.Errorf("%s: the page's tool ran %d times", test.name, runs)
+				}
+				if first.Posts, again.Posts = 0, 0; again.String() != first.String() {
+					t.Errorf("%s: a page that is loaded later shows\n%s\nnot\n%s", test.name, again, first)
+				}
+			}
+		})
+	}
+}

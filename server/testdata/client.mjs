@@ -1,0 +1,87 @@
+// Drives chats of the AI SDK against the server, as pages would, and prints what they show. Arguments: the major version of
+// the client, the server's address, a token, and a JSON list of visits {chat, todo}, which are made one after the other.
+const [major, url, token, visits] = process.argv.slice(2);
+const ai = await import(`ai${major}`);
+const headers = { authorization: `Bearer ${token}` };
+
+// The state that a framework's binding of the client keeps.
+class State {
+  status = "ready";
+  error = undefined;
+  constructor(messages) { this.messages = messages; }
+  pushMessage = (m) => { this.messages = [...this.messages, m]; };
+  popMessage = () => { this.messages = this.messages.slice(0, -1); };
+  replaceMessage = (i, m) => { this.messages = [...this.messages.slice(0, i), structuredClone(m), ...this.messages.slice(i + 1)]; };
+  snapshot = (x) => structuredClone(x);
+}
+
+class Chat extends ai.AbstractChat {
+  constructor({ messages, ...options }) { super({ ...options, state: new State(messages) }); }
+}
+
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// visit opens a page, does with it what is to be done, and returns what it shows.
+async function visit(id, todo) {
+  const seen = { errors: [], posts: 0, toolRuns: 0 };
+  const open = (messages) => {
+    const chat = new Chat({
+      id,
+      messages,
+      transport: new ai.DefaultChatTransport({
+        api: `${url}/chat`,
+        headers,
+        body: { assistant: "bot", version: Number(major) },
+        fetch: (...args) => { if (args[1]?.method === "POST") seen.posts++; return fetch(...args); },
+      }),
+      sendAutomaticallyWhen: (o) =>
+        ai.lastAssistantMessageIsCompleteWithToolCalls(o) ||
+        (ai.lastAssistantMessageIsCompleteWithApprovalResponses?.(o) ?? false),
+      onToolCall: ({ toolCall }) => {
+        if (toolCall.toolName !== "locate") return;
+        seen.toolRuns++;
+        const answer = { tool: "locate", toolCallId: toolCall.toolCallId, output: { city: "Oslo" } };
+        chat.addToolOutput ? chat.addToolOutput(answer) : chat.addToolResult(answer);
+      },
+      onError: (e) => { seen.errors.push(String(e)); },
+    });
+    return chat;
+  };
+  let chat = open([]);
+  const idle = async () => {
+    for (let quiet = 0; quiet < 5; ) {
+      await wait(5);
+      quiet = chat.status === "ready" || chat.status === "error" ? quiet + 1 : 0;
+    }
+  };
+  const approval = () => chat.lastMessage.parts.find((p) => p.state === "approval-requested")?.approval.id;
+  for (const what of todo) {
+    const [verb, arg] = what.split("=");
+    switch (verb) {
+      case "say": await chat.sendMessage({ text: arg }); break;
+      case "ask": chat.sendMessage({ text: arg }); break; // without waiting for the answer
+      case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true }); break;
+      case "deny": await chat.addToolApprovalResponse({ id: approval(), approved: false, reason: arg }); break;
+      case "until": // the page shows a text
+        while (!JSON.stringify(chat.messages).includes(arg)) await wait(2);
+        break;
+      case "reload": { // first the history, then the stream of the turn under way
+        const history = await (await fetch(`${url}/chat/${id}`, { headers })).json();
+        chat = open(history.messages);
+        chat.resumeStream();
+        break;
+      }
+      case "interrupt": await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers }); break;
+      case "get": await fetch(`${url}${arg}`, { headers }); break;
+      case "idle": await idle(); break;
+      default: throw new Error(`no such verb: ${verb}`);
+    }
+  }
+  await idle();
+  return { ...seen, status: chat.status, messages: chat.messages };
+}
+
+const pages = [];
+for (const { chat, todo } of JSON.parse(visits)) pages.push(await visit(chat, todo));
+console.log(JSON.stringify(pages));
+process.exit(0);
