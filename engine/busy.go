@@ -142,7 +142,7 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 		return nil, err
 	}
 	next := queue[0]
-	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: next.ID})
+	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: []string{next.ID}})
 }
 
 // followOn begins what is queued behind a run that has ended here.

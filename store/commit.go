@@ -76,9 +76,9 @@ type Commit struct {
 	// writer saw, the conflict is ErrStale and nothing of the commit is written.
 	Calls []CallWrite
 	// Enqueue adds a turn to the session's queue; a turn that is already queued under that ID is not changed. Dequeue
-	// removes a turn by its ID; the conflict is ErrStale if it is not queued. The row's Queued counts them.
+	// removes turns by their IDs; the conflict is ErrStale if one of them is not queued. The row's Queued counts them.
 	Enqueue *QueuedTurn
-	Dequeue string
+	Dequeue []string
 	// Cache puts entries into the session's tool-result cache, replacing those of the same key; then CacheDrop removes
 	// entries by key.
 	Cache     []CacheEntry
@@ -120,6 +120,10 @@ func (w *CallWrite) Deadline(now time.Time) time.Time {
 type QueuedTurn struct {
 	ID       string          `json:"id"`
 	Messages []cairn.Message `json:"messages"`
+	// Steer says that the messages may join the run under way.
+	Steer bool `json:"steer,omitempty"`
+	// At is when the turn was queued, by the store's clock.
+	At time.Time `json:"at,omitzero"`
 }
 
 // CacheEntry is a result in a session's tool-result cache.

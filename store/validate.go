@@ -20,7 +20,7 @@ func (c *Commit) Validate() error {
 		}
 	}
 	err := cmp.Or(checkObject("initial_state", c.InitialState), cairn.CheckText("rewind", c.Rewind), cairn.CheckText("rewind_run", c.RewindRun),
-		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), cairn.CheckText("dequeue", c.Dequeue), c.Usage.Validate())
+		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,11 @@ func (c *Commit) Validate() error {
 	}
 	for i := range c.Calls {
 		if err := c.Calls[i].Call.Validate(); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.Dequeue {
+		if err := cairn.CheckText("dequeue", id); err != nil {
 			return err
 		}
 	}

@@ -159,10 +159,12 @@ func (doc *Document) applyWait(d *plan.Delta) {
 		doc.Calls[id] = d.Calls[i].On(doc.Calls[id])
 	}
 	if d.Enqueue != nil {
-		doc.Queue = append(slices.Clip(doc.Queue), store.QueuedTurn{ID: d.Enqueue.ID, Messages: slices.Clone(d.Enqueue.Messages)})
+		turn := *d.Enqueue
+		turn.Messages = slices.Clone(turn.Messages)
+		doc.Queue = append(slices.Clip(doc.Queue), turn)
 	}
-	if d.Dequeue != "" {
-		doc.Queue = slices.DeleteFunc(slices.Clone(doc.Queue), func(t store.QueuedTurn) bool { return t.ID == d.Dequeue })
+	if len(d.Dequeue) > 0 {
+		doc.Queue = slices.DeleteFunc(slices.Clone(doc.Queue), func(t store.QueuedTurn) bool { return slices.Contains(d.Dequeue, t.ID) })
 	}
 	for _, e := range d.Cache {
 		if doc.Cache == nil {

@@ -140,7 +140,7 @@ var arguments = map[string]func(*write) any{
 		return w.d.Enqueue.ID
 	},
 	"enqueue_data": func(w *write) any { return w.turnData },
-	"dequeue":      func(w *write) any { return orNull(w.d.Dequeue, w.d.Dequeue != "") },
+	"dequeue":      func(w *write) any { return w.d.Dequeue },
 	"cache_key":    func(w *write) any { return w.cache.keys },
 	"cache_data":   func(w *write) any { return w.cache.data },
 	"cache_drop":   func(w *write) any { return w.d.CacheDrop },

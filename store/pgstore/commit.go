@@ -115,7 +115,7 @@ func (w *write) encodeRecords() (err error) {
 		return err
 	}
 	if w.c.Enqueue != nil {
-		if w.turnData, err = encode("queued turn", w.c.Enqueue.Messages); err != nil {
+		if w.turnData, err = encode("queued turn", w.c.Enqueue); err != nil {
 			return err
 		}
 	}
@@ -253,7 +253,7 @@ func (w *write) written(key int64, updated time.Time, until *time.Time, now time
 func (w *write) statement() *statement {
 	d := w.d
 	runs, state := d.StartRun != nil || d.EndRun != nil, d.State != nil
-	many := len(d.Calls) > 0 || d.Enqueue != nil || d.Dequeue != "" || len(d.Cache) > 0 || len(d.CacheDrop) > 0
+	many := len(d.Calls) > 0 || d.Enqueue != nil || len(d.Dequeue) > 0 || len(d.Cache) > 0 || len(d.CacheDrop) > 0
 	switch {
 	case d.New && (many || state || d.Checkpoint != nil):
 		return createAll

@@ -336,7 +336,7 @@ func (m *importing) calls(p *store.Part) error {
 
 func (m *importing) waits(p *store.Part) error {
 	for i := range p.Queue {
-		data, err := encode("queued turn", p.Queue[i].Messages)
+		data, err := encode("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}

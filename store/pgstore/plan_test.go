@@ -168,7 +168,7 @@ func TestCommitsUseTheirIndexes(t *testing.T) {
 		Cache: []store.CacheEntry{{Key: "a"}}, CacheDrop: []string{"b"}}
 	w := must(prepare("session-7", c))
 	w.d = must(plan.Work(c, &plan.Seen{ID: "session-7"}, nil))
-	w.d.EndRun, w.d.Dequeue, w.key = c.StartRun, "turn", 7
+	w.d.EndRun, w.d.Dequeue, w.key = c.StartRun, []string{"turn"}, 7
 	kept := []string{"heads_pkey", "sessions_id", "staged_key"}
 	for name, c := range map[string]struct {
 		of   *statement

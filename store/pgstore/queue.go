@@ -13,6 +13,6 @@ const sqlQueue = `
 	ORDER BY q.number`
 
 func readTurn(rows pgx.Rows) (turn store.QueuedTurn, err error) {
-	err = readJSON(rows, "queued turn", &turn.Messages, &turn.ID)
+	err = readJSON(rows, "queued turn", &turn, &turn.ID)
 	return turn, err
 }

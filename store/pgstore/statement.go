@@ -135,7 +135,7 @@ const sqlChangeQueue = `, enqueued AS (
 	WHERE @enqueue::text IS NOT NULL
 ), dequeued AS (
 	DELETE FROM {schema}.queue q USING head h
-	WHERE q.session = h.session AND q.id = @dequeue::text)`
+	WHERE q.session = h.session AND q.id = ANY (@dequeue::text[]))`
 
 // sqlChangeCache puts and removes by the key of cache.
 const sqlChangeCache = `, cached AS (

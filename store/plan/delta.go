@@ -59,9 +59,9 @@ type Delta struct {
 	Checkpoint *cairn.Checkpoint
 	// Calls are inserted or updated.
 	Calls []Call
-	// Enqueue is appended to the queue; Dequeue names a queued turn to remove.
+	// Enqueue is appended to the queue; Dequeue names queued turns to remove.
 	Enqueue *store.QueuedTurn
-	Dequeue string
+	Dequeue []string
 	// Cache replaces the entries of the same keys; then CacheDrop is removed.
 	Cache     []store.CacheEntry
 	CacheDrop []string

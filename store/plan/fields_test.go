@@ -179,7 +179,7 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*store.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: time.Hour}},
-		{Guard: store.Guard{Lapsed: true}}, {Dequeue: "q1"}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
+		{Guard: store.Guard{Lapsed: true}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Status: cairn.SessionPaused, Suspend: &store.Suspend{DeadlineIn: 1}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}}}
 	made := map[string]bool{}
 	for _, c := range commits {

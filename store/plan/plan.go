@@ -286,22 +286,23 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 		d.Enqueue = c.Enqueue
 		row.Queued++
 	}
-	if c.Dequeue == "" {
-		return nil
-	}
-	switch {
-	case there(c.Dequeue):
-		d.Dequeue = c.Dequeue
-	case d.Enqueue != nil && d.Enqueue.ID == c.Dequeue:
-		d.Enqueue = nil
-	default:
-		at := seen.Row
-		if at == nil {
-			at = row
+	for i, id := range c.Dequeue {
+		switch {
+		case slices.Contains(c.Dequeue[:i], id):
+			continue
+		case there(id):
+			d.Dequeue = append(d.Dequeue, id)
+		case d.Enqueue != nil && d.Enqueue.ID == id:
+			d.Enqueue = nil
+		default:
+			at := seen.Row
+			if at == nil {
+				at = row
+			}
+			return store.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, id)
 		}
-		return store.Conflict(cairn.CodeStale, at, "session %q has no queued turn %q", row.ID, c.Dequeue)
+		row.Queued--
 	}
-	row.Queued--
 	return nil
 }
 

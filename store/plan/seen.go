@@ -130,7 +130,7 @@ func missing(c *store.Commit, seen *Seen) (n Needs) {
 		return n
 	}
 	n.past(c, seen)
-	n.Queue = (c.Enqueue != nil || c.Dequeue != "") && row.Queued > 0 && !seen.asked.Queue
+	n.Queue = (c.Enqueue != nil || len(c.Dequeue) > 0) && row.Queued > 0 && !seen.asked.Queue
 	if seen.Doubt {
 		n.calls(c, row.RootID, seen)
 	}
@@ -199,7 +199,7 @@ func keys(c *store.Commit) (run, step string) {
 // refusable reports whether a commit whose guard holds may still be refused, so that it must be known whether it has
 // happened before.
 func refusable(c *store.Commit, row *cairn.Session) bool {
-	return c.Rewind != "" || c.RewindRun != "" || c.Dequeue != "" || c.EndRun != nil && c.EndRun.ID != row.RunID
+	return c.Rewind != "" || c.RewindRun != "" || len(c.Dequeue) > 0 || c.EndRun != nil && c.EndRun.ID != row.RunID
 }
 
 // rootOf returns the root of a session that a commit creates.

@@ -294,7 +294,7 @@ func (m *importing) calls(p *store.Part) error {
 func (m *importing) waits(p *store.Part) error {
 	var turns, pieces, cached []any
 	for i := range p.Queue {
-		data, err := encode("queued turn", p.Queue[i].Messages)
+		data, err := encode("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}

@@ -163,7 +163,7 @@ func readNumbered(what string, list []any, read func(field, data string) error) 
 func readQueue(list []any) (turns []store.QueuedTurn, err error) {
 	err = readNumbered("queued turn", list, func(field, data string) error {
 		turn := store.QueuedTurn{ID: field}
-		err := decode("queued turn", data, &turn.Messages)
+		err := decode("queued turn", data, &turn)
 		turns = append(turns, turn)
 		return err
 	})

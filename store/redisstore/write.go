@@ -386,15 +386,15 @@ func (w *write) waiting(cmd *command) error {
 		}
 	}
 	if d.Enqueue != nil {
-		text, err := encode("queued turn", d.Enqueue.Messages)
+		text, err := encode("queued turn", d.Enqueue)
 		if err != nil {
 			return err
 		}
 		w.set(cmd, "q:", "", d.Enqueue.ID, false)
 		cmd.two(strconv.FormatInt(w.after.turns, 10)+":", text)
 	}
-	if d.Dequeue != "" {
-		w.unset(cmd, "q:", d.Dequeue)
+	for _, id := range d.Dequeue {
+		w.unset(cmd, "q:", id)
 	}
 	for i := range d.Cache {
 		w.set(cmd, "h:", "", d.Cache[i].Key, false)

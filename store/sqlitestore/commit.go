@@ -213,7 +213,7 @@ func (w *write) writeWait(c *conn, key int64, d *plan.Delta) error {
 		}
 	}
 	if d.Enqueue != nil {
-		turn, err := encode("queued turn", d.Enqueue.Messages)
+		turn, err := encode("queued turn", d.Enqueue)
 		if err != nil {
 			return err
 		}
@@ -221,8 +221,8 @@ func (w *write) writeWait(c *conn, key int64, d *plan.Delta) error {
 			return err
 		}
 	}
-	if d.Dequeue != "" {
-		if _, err := c.exec(sqlDequeue, key, d.Dequeue); err != nil {
+	for _, id := range d.Dequeue {
+		if _, err := c.exec(sqlDequeue, key, id); err != nil {
 			return err
 		}
 	}

@@ -209,7 +209,7 @@ func (m *importing) waits(p *store.Part) error {
 		}
 	}
 	for i := range p.Queue {
-		data, err := encode("queued turn", p.Queue[i].Messages)
+		data, err := encode("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,6 @@ func readQueue(ctx context.Context, c *conn, key int64) (list []store.QueuedTurn
 
 func readTurn(cols *columns) store.QueuedTurn {
 	turn := store.QueuedTurn{ID: cols.text()}
-	cols.json("queued turn", &turn.Messages)
+	cols.json("queued turn", &turn)
 	return turn
 }

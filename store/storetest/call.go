@@ -222,7 +222,7 @@ func callsAgain(h *harness) {
 	c := h.stepCommit(s, "asks")
 	c.Guard.Version = 0
 	c.Calls = []store.CallWrite{asks("call", "step"), answers(h.call("session", "call-of-session"), "ann")}
-	c.Dequeue = "turn-of-session"
+	c.Dequeue = []string{"turn-of-session"}
 	h.commit("session", c)
 	h.again("session", c, "a step with calls again")
 	h.write("session", answers(h.call("session", "call"), "bob"))

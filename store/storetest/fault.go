@@ -87,7 +87,7 @@ func faultyCalls(h *harness) {
 		c.Status, c.Lease.Action = cairn.SessionPaused, store.LeaseRelease
 		c.Suspend = &store.Suspend{StepID: "step", OpenCalls: 2, NextDeadline: at(1)}
 		c.Calls = []store.CallWrite{asks("new-of-"+id, "step", "ann", "bob"), changed, answers(h.call(id, "call-of-"+id), "ann")}
-		c.Enqueue, c.Dequeue = &store.QueuedTurn{ID: "next turn"}, "turn-of-"+id
+		c.Enqueue, c.Dequeue = &store.QueuedTurn{ID: "next turn"}, []string{"turn-of-" + id}
 		c.Cache, c.CacheDrop = []store.CacheEntry{cached("new", `1`)}, []string{"key"}
 		_, err := h.st.Commit(h.Context(), id, c)
 		return err

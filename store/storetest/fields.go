@@ -76,7 +76,10 @@ func testEveryFieldIsReadBack(h *harness) {
 	sample.Fill(&call)
 	call.Status = cairn.CallOpen
 	last.Calls = []store.CallWrite{{Call: call}}
-	last.Enqueue = &store.QueuedTurn{ID: "turn", Messages: []cairn.Message{message}}
+	var turn store.QueuedTurn
+	sample.Fill(&turn)
+	turn.Messages = []cairn.Message{message}
+	last.Enqueue = &turn
 	var entry store.CacheEntry
 	sample.Fill(&entry)
 	last.Cache = []store.CacheEntry{entry}

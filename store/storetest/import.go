@@ -210,7 +210,7 @@ func importContinues(h *harness) {
 	to.write("root", answers(to.call("root", "call-of-root"), "bob"))
 	c := beginCommit("third run", "another worker", time.Hour)
 	c.StartRun.Kind, c.Suspend = cairn.RunResume, &store.Suspend{}
-	c.Dequeue, c.Guard.Version = "turn-of-root", to.load("root").Version
+	c.Dequeue, c.Guard.Version = []string{"turn-of-root"}, to.load("root").Version
 	s := to.commit("root", c)
 	if s.Turn != before.Turn+1 || s.Lease.Token != before.Lease.Token+1 || s.Queued != 0 || s.MessageCount != before.MessageCount+1 {
 		h.Fatalf("the run began as %+v after %+v", s, before)

@@ -143,7 +143,7 @@ func (m *modelSession) waits(c *store.Commit) {
 	if c.Enqueue != nil && !slices.Contains(m.queue, c.Enqueue.ID) {
 		m.queue = append(m.queue, c.Enqueue.ID)
 	}
-	m.queue = slices.DeleteFunc(m.queue, func(id string) bool { return id == c.Dequeue })
+	m.queue = slices.DeleteFunc(m.queue, func(id string) bool { return slices.Contains(c.Dequeue, id) })
 	m.row.Queued = len(m.queue)
 }
 

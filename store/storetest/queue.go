@@ -60,15 +60,21 @@ func queueInOrder(h *harness) {
 		}
 	}
 	h.wantQueue("session", "m", "z", "a", "k")
-	if row := h.commit("session", &store.Commit{Dequeue: "m"}); row.Queued != 3 {
+	if row := h.commit("session", &store.Commit{Dequeue: []string{"m"}}); row.Queued != 3 {
 		h.Fatalf("the row counts %d turns, want 3", row.Queued)
 	}
-	h.commit("session", &store.Commit{Dequeue: "a"})
+	h.commit("session", &store.Commit{Dequeue: []string{"a"}})
 	h.wantQueue("session", "z", "k")
-	h.commit("session", &store.Commit{Dequeue: "k"})
+	h.commit("session", &store.Commit{Dequeue: []string{"k"}})
 	h.enqueue("session", "m")
 	h.enqueue("session", "a")
 	h.wantQueue("session", "z", "m", "a")
+	if row := h.commit("session", &store.Commit{Dequeue: []string{"a", "z", "a"}}); row.Queued != 1 {
+		h.Fatalf("the row counts %d turns, want 1", row.Queued)
+	}
+	h.wantQueue("session", "m")
+	h.enqueue("session", "z")
+	h.enqueue("session", "a")
 	given := says("as it was")
 	h.commit("session", &store.Commit{Enqueue: &store.QueuedTurn{ID: "given", Messages: given}})
 	given[0] = cairn.User(cairn.TextPart("changed"))
@@ -87,7 +93,7 @@ func enqueueTwice(h *harness) {
 	}
 	h.wantQueue("session", "one", "two")
 	// A turn that left may come again.
-	h.commit("session", &store.Commit{Dequeue: "one"})
+	h.commit("session", &store.Commit{Dequeue: []string{"one"}})
 	h.enqueue("session", "one")
 	h.wantQueue("session", "two", "one")
 }
@@ -98,13 +104,21 @@ func dequeueUnknown(h *harness) {
 	h.enqueue("other", "turn")
 	for _, id := range []string{"turn", "turn-of-sessio", "unwanted"} {
 		c := h.everythingBut(s)
-		c.Dequeue = id
+		c.Dequeue = []string{id}
 		h.unchanged("session", "a commit that takes an unknown turn", func() {
 			_, err := h.st.Commit(h.Context(), "session", c)
 			same(h.T, "row the store saw", h.wantConflict(err, cairn.ErrStale, "dequeue of "+id), s)
 		})
 	}
-	_, err := h.st.Commit(h.Context(), "new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Dequeue: "turn"})
+	c := h.everythingBut(s)
+	h.enqueue("session", "there")
+	s = h.load("session")
+	c.Guard.Version, c.Dequeue = s.Version, []string{"there", "unwanted"}
+	h.unchanged("session", "a commit that takes a turn that is there and one that is not", func() {
+		_, err := h.st.Commit(h.Context(), "session", c)
+		h.wantConflict(err, cairn.ErrStale, "dequeue of both")
+	})
+	_, err := h.st.Commit(h.Context(), "new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Dequeue: []string{"turn"}})
 	h.wantError(err, cairn.ErrStale, "creation with a turn to take")
 	if there, err := store.Exists(h.Context(), h.st, "new"); err != nil || there {
 		h.Fatalf("the session exists after its creation failed: %v, %v", there, err)
@@ -114,12 +128,12 @@ func dequeueUnknown(h *harness) {
 func enqueueAndDequeue(h *harness) {
 	h.create("session")
 	h.enqueue("session", "one")
-	h.commit("session", &store.Commit{Dequeue: "one", Enqueue: &store.QueuedTurn{ID: "two", Messages: says("of two")}})
+	h.commit("session", &store.Commit{Dequeue: []string{"one"}, Enqueue: &store.QueuedTurn{ID: "two", Messages: says("of two")}})
 	h.wantQueue("session", "two")
 	// A turn is added before one is taken.
-	h.commit("session", &store.Commit{Dequeue: "three", Enqueue: &store.QueuedTurn{ID: "three"}})
+	h.commit("session", &store.Commit{Dequeue: []string{"three"}, Enqueue: &store.QueuedTurn{ID: "three"}})
 	h.wantQueue("session", "two")
-	h.commit("session", &store.Commit{Dequeue: "two", Enqueue: &store.QueuedTurn{ID: "two", Messages: says("other words")}})
+	h.commit("session", &store.Commit{Dequeue: []string{"two"}, Enqueue: &store.QueuedTurn{ID: "two", Messages: says("other words")}})
 	h.wantQueue("session")
 	h.commit("new", &store.Commit{Create: &cairn.Session{Agent: agentName}, Enqueue: &store.QueuedTurn{ID: "first", Messages: says("of first")}})
 	h.wantQueue("new", "first")
@@ -131,7 +145,7 @@ func dequeueAgain(h *harness) {
 	h.enqueue("session", "one")
 	h.enqueue("session", "two")
 	begin := beginCommit("one", "worker", time.Hour)
-	begin.Dequeue = "one"
+	begin.Dequeue = []string{"one"}
 	s := h.commit("session", begin)
 	h.again("session", begin, "a begin of a queued turn again")
 	h.end(s)
@@ -160,7 +174,7 @@ func queueOfOthers(h *harness) {
 	h.create("other")
 	h.enqueue("session", "one")
 	h.enqueue("other", "one")
-	h.commit("other", &store.Commit{Dequeue: "one"})
+	h.commit("other", &store.Commit{Dequeue: []string{"one"}})
 	h.wantQueue("session", "one")
 	h.enqueue("other", "two")
 	h.must(h.st.Delete(h.Context(), "session"))
@@ -181,7 +195,7 @@ func takeRace(h *harness, hs handles) {
 		turn := fmt.Sprint("turn-", n)
 		h.enqueue("session", turn)
 		errs := race(racers, func(i int) error {
-			_, err := hs.of(i).Commit(h.Context(), "session", &store.Commit{Dequeue: turn, Messages: says(fmt.Sprintf("%s by %d", turn, i))})
+			_, err := hs.of(i).Commit(h.Context(), "session", &store.Commit{Dequeue: []string{turn}, Messages: says(fmt.Sprintf("%s by %d", turn, i))})
 			return err
 		})
 		winner, _ := h.oneWins(errs, cairn.ErrStale)

@@ -175,7 +175,7 @@ func dueUntilTaken(h *harness) {
 		h.begin(id, "run")
 	}
 	h.commit("moved", &store.Commit{Suspend: &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: time.Now().Add(time.Hour)}})
-	h.commit("emptied", &store.Commit{Dequeue: "turn"})
+	h.commit("emptied", &store.Commit{Dequeue: []string{"turn"}})
 	h.must(h.st.Delete(h.Context(), "deleted"))
 	if list := h.due(10); len(list) > 0 {
 		h.Fatalf("due: %+v", list)

@@ -82,7 +82,7 @@ func (g *historian) queues(m *modelSession) bool {
 		case 0:
 			c.Enqueue = &store.QueuedTurn{ID: some}
 		case 1, 2:
-			c.Dequeue = some
+			c.Dequeue = []string{some}
 		}
 	}
 	return g.write(m, c)

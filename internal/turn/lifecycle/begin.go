@@ -32,8 +32,8 @@ type BeginIn struct {
 	Create *cairn.Session
 	// Hooks are called beside those of the engine and the agent, as long as this process drives the run.
 	Hooks *cairn.Hooks
-	// Dequeue is the turn of the session's queue that this is.
-	Dequeue string
+	// Dequeue are the turns of the session's queue that this one takes out of it.
+	Dequeue []string
 	// Child says that the session's parent asks; nobody else may.
 	Child bool
 	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
