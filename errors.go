@@ -17,6 +17,7 @@ const (
 	CodeDeleted       Code = "deleted"           // the session was deleted; its id is reserved
 	CodeExists        Code = "already_exists"    // another caller created the session
 	CodeRunning       Code = "already_running"   // a run holds the session
+	CodeWaiting       Code = "waiting"           // the session waits for calls that nobody has answered yet
 	CodeNotRunning    Code = "not_running"       // there is no run to stop
 	CodeNotResumable  Code = "not_resumable"     // the session is in no state to be resumed or retried
 	CodeStale         Code = "stale"             // the session changed since it was read
@@ -83,6 +84,7 @@ var codes = map[Code]codeInfo{
 	CodeTooLarge:      {CategoryInput, 413, false},
 	CodeExists:        {CategoryConflict, 409, false},
 	CodeRunning:       {CategoryConflict, 409, true},
+	CodeWaiting:       {CategoryConflict, 409, false},
 	CodeNotRunning:    {CategoryConflict, 409, false},
 	CodeNotResumable:  {CategoryConflict, 409, false},
 	CodeStale:         {CategoryConflict, 409, true},
@@ -148,6 +150,8 @@ type Error struct {
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	// Details says more in a form of its own per code; for CodeArguments and CodeOutput the list of violations.
 	Details []string `json:"details,omitempty"`
+	// Calls are, for CodeWaiting, the open calls that the session waits for, its sub-agents' among them.
+	Calls []CallRef `json:"calls,omitempty"`
 	// Cause is the underlying error. It is not stored.
 	Cause error `json:"-"`
 }
@@ -210,6 +214,7 @@ var (
 	ErrDeleted        = &Error{Code: CodeDeleted, Message: "session was deleted"}
 	ErrExists         = &Error{Code: CodeExists, Message: "session already exists"}
 	ErrAlreadyRunning = &Error{Code: CodeRunning, Message: "session is already running"}
+	ErrWaiting        = &Error{Code: CodeWaiting, Message: "session waits for answers"}
 	ErrNotRunning     = &Error{Code: CodeNotRunning, Message: "session is not running"}
 	ErrNotResumable   = &Error{Code: CodeNotResumable, Message: "session cannot be resumed"}
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}

@@ -22,6 +22,7 @@ type runOptions struct {
 	input      *cairn.Input
 	checkpoint string
 	busy       OnBusy
+	waiting    OnWaiting
 }
 
 // ofCreation is an option that says what a session is like that Execute creates.
@@ -59,8 +60,8 @@ func WithExpiry(at time.Time) RunOption {
 }
 
 // WithHooks adds hooks for this run, called after the engine's and the agent's. They are not stored: a process that
-// takes the run over does not have them. So a turn that may be queued, see [BusyEnqueue], cannot have any: the error is
-// ErrInvalid.
+// takes the run over does not have them. So a turn that has to be queued, see [BusyEnqueue] and [WithOnWaiting], cannot
+// have any: the error is ErrInvalid.
 func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks = h } }
 
 // WithInput gives a Resume or Retry something new to say to the model first.
@@ -80,7 +81,11 @@ func options(list []RunOption) *runOptions {
 // Execute starts a turn: it creates the session, or adds to it, whatever became of the turn before. It returns once
 // the turn has begun, which is one write; the run continues in the background and does not end with ctx.
 //
-// The error is ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
+// A session that waits for calls is not added to before they are answered: the error is ErrWaiting, whose
+// [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered Execute queues the turn, resumes the
+// run that waited, and returns the queued turn's Run: an answer that was accepted is used before anything else is said.
+//
+// The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning while
 // another run holds the session (see [WithOnBusy]), ErrClosed after Close.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
@@ -98,21 +103,29 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, cairn.Invalid("options", "WithInput is for Resume and Retry")
 	case o.checkpoint != "":
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
-	case o.busy < BusyReject || o.busy > BusyRollback:
+	case o.busy < BusyReject || o.busy > BusySteer:
 		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
-	case o.busy == BusyEnqueue && o.hooks != nil:
-		return nil, cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that may be queued cannot have them")
+	case o.waiting < WaitingRefuse || o.waiting > WaitingEnqueue:
+		return nil, cairn.Invalid("options", "WithOnWaiting: %d is none of the choices", o.waiting)
+	case o.busy == BusyEnqueue || o.busy == BusySteer || o.waiting == WaitingEnqueue:
+		if err := o.storable(); err != nil {
+			return nil, err
+		}
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
 	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
-	run, err := e.begin(ctx, begin, &in, o)
-	if outrun(err) || o.busy != BusyReject && errors.Is(err, cairn.ErrAlreadyRunning) {
-		return e.busy(ctx, begin, &in, o)
+	return e.place(ctx, begin, &in, o)
+}
+
+// storable refuses what cannot be kept with a turn that is queued.
+func (o *runOptions) storable() error {
+	if o.hooks != nil {
+		return cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that is queued cannot have them")
 	}
-	return run, err
+	return nil
 }
 
 func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
@@ -246,6 +259,8 @@ func (e *Engine) check(sessionID string, o *runOptions) error {
 	switch {
 	case o.busy != BusyReject:
 		return cairn.Invalid("options", "WithOnBusy is for Execute")
+	case o.waiting != WaitingRefuse:
+		return cairn.Invalid("options", "WithOnWaiting is for Execute")
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}

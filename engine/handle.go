@@ -50,7 +50,11 @@ func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
+	id, err := r.carriedBy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, err := store.FindRun(ctx, r.eng.store, r.session, id)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"github.com/cairn-agents/cairn"
@@ -21,8 +20,11 @@ type Run struct {
 	turn        int
 	start       int64
 
-	// queued says that the run may still have others before it.
-	queued bool
+	// queued says that the run may still have others before it. message is that of its messages, if they may join another
+	// run, which comes first; from is how many the session had before.
+	queued  bool
+	message string
+	from    int
 
 	token int64 // of the lease under which this process drives it
 	// hosted waits until the host has stopped driving the run; nil if it is not known to.
@@ -35,7 +37,8 @@ type Run struct {
 	err    error      // why it did not
 }
 
-// ID returns the run's id.
+// ID returns the run's id. That of a turn which was queued is its name in the queue as well; messages that joined another
+// run keep theirs, and [cairn.Result.RunID] is that of the run which they joined.
 func (r *Run) ID() string { return r.id }
 
 // SessionID returns the session's id.
@@ -47,7 +50,8 @@ func (r *Run) Turn() int { return r.turn }
 // Wait returns the run's outcome once it has ended or suspended. For a failed run it returns both the outcome and its
 // error. Any other error says that the outcome is not known: ctx is done, or this process could not drive the run to
 // its end, in which case it can be resumed. The result is never nil: one that is not known has the ids of the run and the
-// status [cairn.RunRunning].
+// status [cairn.RunRunning]. Of messages that joined another run, see [BusySteer], it is the outcome of that run. A turn
+// that was taken out of the queue has none: the error is ErrAborted.
 //
 // Wait neither needs nor ends the loops over [Run.Text] and [Run.Events]; a program that shows the run as it happens has
 // the loop first, which ends with the run, and then Wait.
@@ -62,6 +66,8 @@ func (r *Run) Wait(ctx context.Context) (*cairn.Result, error) {
 // wait is Wait without a result where the outcome is not known.
 func (r *Run) wait(ctx context.Context) (*cairn.Result, error) {
 	switch {
+	case r.queued:
+		return r.waitQueued(ctx)
 	case r.hosted != nil:
 		return r.waitHosted(ctx)
 	case r.done == nil:
@@ -108,9 +114,6 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
-	if r.queued && errors.Is(err, cairn.ErrNotFound) {
-		record, err = &cairn.Run{Status: cairn.RunRunning}, nil // as good as
-	}
 	if err != nil || record.Status != cairn.RunRunning {
 		return ended(record, err)
 	}
@@ -132,8 +135,13 @@ func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 // Events yields the run's events from its first one to its EventRunEnd, those there are and those to come; it may be
 // called any number of times. It ends early only with an error: that of ctx if it is done, ErrDeleted or ErrExpired if the
 // session is gone, ErrClosed if the engine was closed, and others if the log cannot be read or this process could not drive
-// the run to its end. [Run.Text] is for programs that want the reply alone.
+// the run to its end. Of messages that may join another run, see [BusySteer], they are those of the session from when the
+// messages were queued to the end of the run that carries them; a turn that is taken out of the queue ends them with
+// ErrAborted. [Run.Text] is for programs that want the reply alone.
 func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	if r.queued {
+		return r.queuedEvents(ctx)
+	}
 	return func(yield func(cairn.Event, error) bool) {
 		outer := ctx
 		ctx, cancel := context.WithCancel(ctx)

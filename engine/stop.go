@@ -30,12 +30,20 @@ func (e *Engine) Abort(ctx context.Context, sessionID, reason string) error {
 // durable, and aimed at this run: whatever the session does next is not touched. The error is ErrNotRunning if the run has
 // ended, was resumed as another run, or is still queued.
 func (r *Run) Interrupt(ctx context.Context, reason string) error {
-	return r.eng.stopRun(ctx, r.session, r.id, cairn.StopInterrupt, reason)
+	return r.stop(ctx, cairn.StopInterrupt, reason)
 }
 
 // Abort stops the run like [Run.Interrupt], but as failed, with ErrAborted.
 func (r *Run) Abort(ctx context.Context, reason string) error {
-	return r.eng.stopRun(ctx, r.session, r.id, cairn.StopAbort, reason)
+	return r.stop(ctx, cairn.StopAbort, reason)
+}
+
+func (r *Run) stop(ctx context.Context, kind cairn.StopKind, reason string) error {
+	id, err := r.carriedBy(ctx)
+	if err != nil {
+		return err
+	}
+	return r.eng.stopRun(ctx, r.session, id, kind, reason)
 }
 
 // stopRun stops a run of a session, and no other one.
@@ -235,5 +243,5 @@ func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.
 
 // isConflict reports whether another writer was faster.
 func isConflict(err error) bool {
-	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning)
+	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrWaiting)
 }

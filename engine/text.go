@@ -43,20 +43,24 @@ func (t Text) String() string {
 // loop ends without an error when the run does, whatever its outcome, and early only with one of the errors of Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
-		shown := map[int]bool{} // the steps with text that counts
+		type step struct {
+			run    string
+			number int
+		}
+		shown := map[step]bool{} // the steps with text that counts
 		for ev, err := range r.Events(ctx) {
-			text := Text{Step: ev.Step}
+			text, of := Text{Step: ev.Step}, step{ev.RunID, ev.Step}
 			switch {
 			case err != nil:
 				yield(Text{}, err)
 				return
-			case ev.RunID != r.id: // a sub-agent's
+			case ev.SessionID != r.session: // a sub-agent's
 				continue
 			case ev.Type == cairn.EventTextDelta:
-				text.Delta, shown[ev.Step] = ev.Text, true
-			case ev.Type == cairn.EventStepDiscarded && shown[ev.Step]:
+				text.Delta, shown[of] = ev.Text, true
+			case ev.Type == cairn.EventStepDiscarded && shown[of]:
 				text.Discarded = true
-				delete(shown, ev.Step)
+				delete(shown, of)
 			default:
 				continue
 			}

@@ -377,7 +377,7 @@ func (s *scene) executeCompanionWaiting() {
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
 	call := s.open("s", "refund")
-	two.turn("s", "never mind")
+	two.turn("s", "never mind", withdraw)
 	two.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.turn("s", "ask her")
 }
@@ -391,7 +391,7 @@ func (s *scene) interruptBackgroundWaiting() {
 	one.turn("s", "go")
 	ann := s.child("s")
 	s.hearEnd(ann, 1)
-	two.turn("s", "never mind")
+	two.turn("s", "never mind", withdraw)
 	s.say("%d calls are open", len(s.openCalls("s")))
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.say("%d calls are open", len(s.openCalls("s")))

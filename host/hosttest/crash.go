@@ -154,7 +154,7 @@ func (s *scene) approvedAndDie(d cairn.Durability) {
 	s.Helper()
 	s.agents = []*cairn.Agent{bot(plays(
 		scripted.Reply(scripted.Text("Let me see. "), asks("c1", "refund", "42"), asks("c2", "note", "n"), asks("c3", "locate", "here")),
-		scripted.Text("That is that.")), s.keyed(), s.note(), locate())}
+		scripted.Text("That is that."), scripted.Text("As you like.")), s.keyed(), s.note(), locate())}
 	s.agents[0].Durability = d
 	s.process().turn("s", "refund it")
 	two := s.process(s.mortal())
@@ -320,7 +320,7 @@ func (s *scene) crashExecuting() {
 	s.process().turn("s", "refund it")
 	two := s.process(s.mortal())
 	two.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.StartRun != nil })
-	if _, err := two.Execute(s.Context(), "s", "bot", cairn.Text("never mind")); err == nil {
+	if _, err := two.Execute(s.Context(), "s", "bot", cairn.Text("never mind"), withdraw); err == nil {
 		s.Fatal("a dead process began a turn")
 	}
 	s.later()
@@ -355,7 +355,7 @@ func (s *scene) interruptCrashedTree() {
 	s.hear("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
 }
 
-// The next turn abandons a run whose dead process was executing an approved call.
+// The next turn takes over a run whose dead process was executing an approved call, and follows it.
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().overtake()

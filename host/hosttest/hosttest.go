@@ -106,6 +106,8 @@ var scenarios = slices.Concat(
 	children,
 	companions,
 	turnsInTheWay,
+	turnsWhileWaiting,
+	turnsThatSteer,
 	caches,
 	asides,
 	returns,

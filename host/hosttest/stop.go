@@ -32,7 +32,7 @@ func (s *scene) half(p *process) cairn.CallRef {
 	s.Helper()
 	s.agents[0].Model = plays(
 		scripted.Reply(asks("c1", "refund", "42"), asks("c2", "locate", "here"), asks("c3", "locate", "there"), asks("c4", "note", "n")),
-		scripted.Text("Then not."), scripted.Text("Bye."))
+		scripted.Text("Then not."), scripted.Text("Bye."), scripted.Text("You are welcome."))
 	calls := p.turn("s", "go").Suspended.Calls
 	p.submit("s", cairn.Approve(calls[0]), cairn.OutcomeAccepted)
 	p.submit("s", cairn.Answer(calls[1], place{"Oslo"}), cairn.OutcomeAccepted)
@@ -187,12 +187,12 @@ func (s *scene) interruptResumedTree() {
 	two.turn("s", "and now?")
 }
 
-// The next turn closes the pending calls of the one before.
+// The next turn closes the open calls of the one before, whose answers are used first.
 func (s *scene) executePaused() {
 	s.cast()
 	one, two := s.process(), s.process()
 	open := s.half(one)
-	two.turn("s", "never mind")
+	two.turn("s", "never mind", withdraw)
 	two.refused("an answer to a cancelled call", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
 	one.turn("s", "thanks")
 }
@@ -202,7 +202,7 @@ func (s *scene) executePausedTree() {
 	p := s.process()
 	p.turn("s", "refund it")
 	call := s.open("s", "refund")
-	p.turn("s", "never mind")
+	p.turn("s", "never mind", withdraw)
 	p.refused("an answer to a cancelled call", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
 }
 

@@ -193,6 +193,16 @@ func Drop(c cairn.PendingCall, why string, now time.Time) cairn.PendingCall {
 	return c
 }
 
+// WhyDropped says why a call was dropped.
+func WhyDropped(c *cairn.PendingCall) string {
+	for _, d := range slices.Backward(c.Trail) {
+		if d.Kind == cairn.DecisionDropped {
+			return d.Notes
+		}
+	}
+	return "it was cancelled"
+}
+
 // Settle marks the answer of a call as used.
 func Settle(c cairn.PendingCall) cairn.PendingCall {
 	c.Status = cairn.CallSettled

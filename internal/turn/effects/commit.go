@@ -55,7 +55,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 	}
 	publish(l, st, out)
-	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint) {
+	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint) && !fx.steers(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
@@ -312,10 +312,16 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		steps = append(steps, st.Number)
 	}
 	for {
-		c, err := fx.build(l, messages, list, steps, l.Deferred.Usage.Add(out.Usage), out)
+		joined, err := fx.joining(ctx, l, out)
 		if err != nil {
 			return err
 		}
+		all := append(messages[:len(messages):len(messages)], joined.messages...)
+		c, err := fx.build(l, all, list, steps, l.Deferred.Usage.Add(out.Usage), out)
+		if err != nil {
+			return err
+		}
+		c.Dequeue = joined.turns
 		var row *cairn.Session
 		err = fx.persist(ctx, func() (err error) {
 			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
@@ -336,7 +342,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		}
 		l.Sees(row, fx.Now())
 		out.Version = c.Guard.Version + 1
-		l.Append(messages)
+		l.Append(all)
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
 		l.Results.Written()

@@ -73,7 +73,7 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 			}
 		case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
 			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
-		case !waits:
+		case !waits && p.Status != cairn.CallDropped:
 			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
 		}
 	}

@@ -179,7 +179,12 @@ func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done()
 
 // answered returns the result that a call has from outside, or nil.
 func answered(c *step.Call) *cairn.ToolResult {
-	if c.Row == nil || c.Row.Answer == nil {
+	switch {
+	case c.Row == nil:
+		return nil
+	case c.Row.Status == cairn.CallDropped: // by the next turn
+		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(c.Row))
+	case c.Row.Answer == nil:
 		return nil
 	}
 	return inbox.Result(c.Row)

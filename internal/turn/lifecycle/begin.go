@@ -38,6 +38,9 @@ type BeginIn struct {
 	Child bool
 	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
 	Paused bool
+	// Withdraw says that an Execute may end the session's wait, as long as none of the calls is answered. The open ones
+	// are closed as not executed.
+	Withdraw bool
 	// LogLast is the log's last sequence as far as known, for a session of a tree: its own process may know an earlier one.
 	LogLast int64
 }
@@ -109,7 +112,7 @@ func (r *Runs) outdated(err error) bool {
 // refused reports whether a begin failed over what the session is like, or because it is gone. If that was said of a
 // session in memory, the store has the last word.
 func refused(err error) bool {
-	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning} {
+	for _, target := range []error{cairn.ErrNotResumable, cairn.ErrState, cairn.ErrInvalid, cairn.ErrNotFound, cairn.ErrNotRunning, cairn.ErrWaiting} {
 		if errors.Is(err, target) {
 			return true
 		}
@@ -285,6 +288,11 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cair
 	if err := r.allowed(ctx, row, in.Kind, crashed); err != nil {
 		return nil, false, err
 	}
+	if in.Kind == cairn.RunExecute && !in.Child {
+		if err := r.lets(ctx, l, in.Withdraw, crashed); err != nil {
+			return nil, false, err
+		}
+	}
 	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
 		return nil, false, &DiedError{SessionID: row.ID}
 	}
@@ -354,7 +362,7 @@ func (r *Runs) goOn(ctx context.Context, l *session.Live, c *store.Commit, kind 
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
-		if err := r.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, Leaving, "the conversation went on"); err != nil {
+		if err := r.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, Leaving, WentOn); err != nil {
 			return nil, err
 		}
 		withdrawn = c.Messages

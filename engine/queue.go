@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Queue lists the turns that are queued on a session, in the order in which they will begin. The ID of each is that of the
+// Run that Execute returned. The error is ErrNotFound if there is no such session.
+func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	turns, err := store.Queue(ctx, e.store, id)
+	return inOrder(turns), err
+}
+
+// inOrder sorts a queue: messages that were to join a turn come before turns of their own.
+func inOrder(turns []store.QueuedTurn) []store.QueuedTurn {
+	slices.SortStableFunc(turns, func(a, b store.QueuedTurn) int {
+		switch {
+		case a.Steer == b.Steer:
+			return 0
+		case a.Steer:
+			return -1
+		}
+		return 1
+	})
+	return turns
+}
+
+// Dequeue takes a turn out of a session's queue before it has begun; its Run ends with ErrAborted. The error is ErrNotFound if
+// there is no such session or the turn is not queued: it has begun, its messages have joined another one, or it was taken
+// out before.
+func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return err
+	}
+	_, err := store.Update(ctx, e.store, id, func(*cairn.Session) (*store.Commit, error) {
+		turns, err := store.Queue(ctx, e.store, id)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
+			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
+		}
+		return &store.Commit{Dequeue: []string{runID}}, nil
+	})
+	return err
+}
+
+// enqueue puts a turn into a session's queue if the session is still as when says, which may add to the commit. The run is
+// nil if it is not.
+func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, steer bool, when func(*cairn.Session, *store.Commit) (bool, error)) (*Run, error) {
+	e.mu.Lock()
+	closed := e.closed
+	e.mu.Unlock()
+	if closed {
+		return nil, errClosed()
+	}
+	next := &store.QueuedTurn{ID: e.opts.NewID("run"), Messages: slices.Clone(input.Messages), Steer: steer}
+	for i := range next.Messages {
+		if m := &next.Messages[i]; m.ID == "" {
+			m.ID = next.ID + "/in" + strconv.Itoa(i)
+		}
+	}
+	queued := false
+	row, err := store.Update(ctx, e.store, sessionID, func(row *cairn.Session) (*store.Commit, error) {
+		next.At = row.AsOf
+		c := &store.Commit{Enqueue: next}
+		var err error
+		if queued, err = when(row, c); err != nil || !queued {
+			return nil, err
+		}
+		return c, nil
+	})
+	if err != nil || !queued {
+		return nil, err
+	}
+	r := &Run{eng: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
+	if steer {
+		r.message, r.from = next.Messages[0].ID, row.MessageCount
+	}
+	return r, nil
+}
+
+// startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
+func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
+	queue, err := store.Queue(ctx, e.store, sessionID)
+	if err != nil || len(queue) == 0 {
+		return nil, err
+	}
+	next := inOrder(queue)[0]
+	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: []string{next.ID}})
+}
+
+// followOn begins what is queued behind a run that has ended here.
+func (e *Engine) followOn(ctx context.Context, sessionID string) {
+	if _, err := e.startQueued(ctx, sessionID); err != nil && !isConflict(err) {
+		e.opts.Logger.Warn("the next turn of the queue was not begun; a worker will", "session", sessionID, "error", err)
+	}
+}

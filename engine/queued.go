@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// waitQueued waits for the run that carries the messages of a turn which was queued.
+func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
+	id, err := r.carrier(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if id != "" {
+		if record, err := store.FindRun(ctx, r.eng.store, r.session, id); err != nil || record.Status != cairn.RunRunning {
+			return ended(record, err)
+		}
+	}
+	for _, err := range r.Events(ctx) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	if id, err = r.carrier(ctx); err != nil {
+		return nil, err
+	}
+	return ended(store.FindRun(ctx, r.eng.store, r.session, id))
+}
+
+// carrier returns the run that carries the messages of a turn which was queued; empty while they are in the queue. The error
+// is ErrAborted if they were taken out of it.
+func (r *Run) carrier(ctx context.Context) (string, error) {
+	if began, err := r.began(ctx); began || err != nil {
+		return r.id, err
+	}
+	snap, err := r.eng.store.Read(ctx, r.session, store.Want{Queue: true, Messages: r.message != "", From: r.from})
+	if err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(snap.Queue, func(t store.QueuedTurn) bool { return t.ID == r.id }) {
+		return "", nil
+	}
+	for i := range snap.Messages {
+		if m := &snap.Messages[i]; m.ID == r.message {
+			return m.RunID, nil
+		}
+	}
+	if began, err := r.began(ctx); began || err != nil { // since
+		return r.id, err
+	}
+	return "", cairn.Errorf(cairn.CodeAborted, "session %q: the turn %s was taken out of the queue", r.session, r.id)
+}
+
+// carriedBy returns the run that the handle stands for: that of its own id, unless its messages have joined another one.
+func (r *Run) carriedBy(ctx context.Context) (string, error) {
+	if !r.queued {
+		return r.id, nil
+	}
+	id, err := r.carrier(ctx)
+	return cmp.Or(id, r.id), err
+}
+
+// began reports whether the turn became a run of its own.
+func (r *Run) began(ctx context.Context) (bool, error) {
+	_, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
+	if errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// queuedEvents yields the events of a turn that was queued, and of the runs before it if its messages may join them.
+func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		outer := ctx
+		ctx, cancel := context.WithCancelCause(ctx)
+		var watching sync.WaitGroup
+		watching.Go(func() { r.watchQueue(ctx, cancel) })
+		defer watching.Wait()
+		defer cancel(nil)
+		begun := r.message != ""
+		for ev, err := range r.eng.follow(ctx, r, r.root, r.incarnation, r.start) {
+			if err != nil {
+				if cause := context.Cause(ctx); outer.Err() == nil && errors.Is(cause, cairn.ErrAborted) {
+					err = cause
+				}
+				yield(cairn.Event{}, err)
+				return
+			}
+			own := ev.SessionID == r.session
+			begun = begun || ev.RunID == r.id && ev.Type == cairn.EventRunStart
+			if !begun && ev.Type != cairn.EventDequeued || begun && r.message == "" && own && ev.RunID != r.id {
+				continue
+			}
+			if begun && !yield(ev, nil) {
+				return
+			}
+			if !own || ev.Type != cairn.EventRunEnd && (ev.Type != cairn.EventDequeued || ev.RunID != r.id) {
+				continue
+			}
+			switch id, err := r.carrier(ctx); {
+			case err != nil && ctx.Err() == nil:
+				yield(cairn.Event{}, err)
+				return
+			case err == nil && ev.Ends(id):
+				return
+			}
+		}
+	}
+}
+
+// watchQueue cancels a reader, whose turn is queued, when it is taken out of the queue: the process that does that may die
+// before it publishes it.
+func (r *Run) watchQueue(ctx context.Context, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(reconcileAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		id, err := r.carrier(ctx)
+		if errors.Is(err, cairn.ErrAborted) {
+			cancel(err)
+		}
+		if id != "" || errors.Is(err, cairn.ErrAborted) {
+			return
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// OnWaiting says what Execute does while the session waits for calls that nobody has answered yet.
+type OnWaiting int
+
+const (
+	// WaitingRefuse refuses with ErrWaiting, which names the open calls. The default.
+	WaitingRefuse OnWaiting = iota
+	// WaitingWithdraw closes the open calls as not executed. If none was answered the run that waited is over, and the
+	// turn begins at once. Otherwise the answers count: the run that waited is resumed with them, its approved tools run,
+	// and the turn follows it from the queue. Open calls of sub-agents that the session waits for are closed as well.
+	WaitingWithdraw
+	// WaitingEnqueue keeps the turn in the store, as [BusyEnqueue] does, and begins it when the wait is over and the run
+	// that waited has come to its end.
+	WaitingEnqueue
+)
+
+// WithOnWaiting says what Execute does while the session waits for calls that nobody has answered yet. On a session whose
+// calls are all answered it says nothing: the run that waited is resumed first, see [Engine.Execute].
+func WithOnWaiting(w OnWaiting) RunOption { return func(o *runOptions) { o.waiting = w } }
+
+// wait does what the options say of a session that was found to wait, or to have answers that its run has not used yet.
+// Without a run and an error the turn may be able to begin.
+func (e *Engine) wait(ctx context.Context, in *lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+	row, err := store.Load(ctx, e.store, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if row.Status == cairn.SessionActive {
+		if row.Crashed(row.AsOf) { // while it used the answers
+			return e.behindAnswers(ctx, in.SessionID, input, o, nil)
+		}
+		return nil, nil
+	}
+	if row.Status != cairn.SessionPaused {
+		return nil, nil
+	}
+	w, err := e.runs.Waiting(ctx, row)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(w.Open) == 0 || w.Answered && o.waiting == WaitingWithdraw:
+		return e.behindAnswers(ctx, in.SessionID, input, o, w)
+	case o.waiting == WaitingEnqueue:
+		return e.enqueue(ctx, in.SessionID, input, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+			return row.Status == cairn.SessionPaused && !row.Ready(), nil
+		})
+	case o.waiting == WaitingRefuse:
+		return nil, w.Refusal(in.SessionID)
+	}
+	in.Withdraw = true
+	return nil, nil
+}
+
+// behindAnswers queues a turn behind the run that uses the answers which were accepted, and resumes that. What is still open
+// is closed as not executed. Should this process die in between, a worker resumes it.
+func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, w *lifecycle.Wait) (*Run, error) {
+	if err := o.storable(); err != nil {
+		return nil, err
+	}
+	run, err := e.enqueue(ctx, sessionID, input, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
+		if row.Status != cairn.SessionPaused {
+			return w == nil && row.Crashed(row.AsOf), nil
+		}
+		if w == nil || len(w.Open) == 0 {
+			return w != nil, nil
+		}
+		_, err := e.runs.DropOpen(ctx, c, row)
+		return true, err
+	})
+	if run == nil || err != nil {
+		return nil, err
+	}
+	if w != nil {
+		if err := e.runs.DropBelow(ctx, w, sessionID); err != nil {
+			return nil, err
+		}
+	}
+	e.resumeSoon(ctx, sessionID)
+	return run, nil
+}
