@@ -35,7 +35,7 @@ func TestCancelledWaitClosesTheConsultation(t *testing.T) {
 		"interrupt": {func(ctx context.Context, eng *engine.Engine) error { return eng.Interrupt(ctx, "s", "enough") }, cairn.RunInterrupted},
 		"abort":     {func(ctx context.Context, eng *engine.Engine) error { return eng.Abort(ctx, "s", "enough") }, cairn.RunFailed},
 		"the next turn": {func(ctx context.Context, eng *engine.Engine) error {
-			run, err := eng.Execute(ctx, "s", "bot", cairn.Text("never mind"))
+			run, err := eng.Execute(ctx, "s", "bot", cairn.Text("never mind"), withdraw)
 			if err != nil {
 				return err
 			}

@@ -256,3 +256,6 @@ func allSessions(t *testing.T, eng *engine.Engine) iter.Seq2[cairn.Session, erro
 		}
 	}
 }
+
+// withdraw has a turn end the wait of its session.
+var withdraw = engine.WithOnWaiting(engine.WaitingWithdraw)

@@ -158,7 +158,7 @@ func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 			}
 			return nil
 		})
-		_, _ = one.Execute(t.Context(), "s", "bot", cairn.Text("stop"))
+		_, _ = one.Execute(t.Context(), "s", "bot", cairn.Text("stop"), withdraw)
 		leave(t, one)
 		st.stepIn(nil, nil)
 		st.log.stepIn(nil)

@@ -256,7 +256,7 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 			cairn.ClientTool[in, string]("ask", "Asks."))
 		eng := open(t, st, agent)
 		turn(t, eng, "s", "go")
-		wantStatus(t, turn(t, eng, "s", "no, this"), cairn.SuspendedClientTool, cairn.ReasonSuspended)
+		wantStatus(t, turn(t, eng, "s", "no, this", withdraw), cairn.SuspendedClientTool, cairn.ReasonSuspended)
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
 		})

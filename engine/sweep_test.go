@@ -179,7 +179,7 @@ func TestActivityResetsTheExpiry(t *testing.T) {
 			return err
 		},
 		"a turn": func(t *testing.T, eng *engine.Engine, _ cairn.CallRef) error {
-			run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("more"))
+			run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("more"), withdraw)
 			if err == nil {
 				wait(t, run)
 			}

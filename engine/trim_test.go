@@ -147,7 +147,7 @@ func TestWhatWasTrimmedIsNotPublishedAgain(t *testing.T) {
 			}
 		},
 		"replaced by another turn": func(t *testing.T, eng *engine.Engine) {
-			wantStatus(t, turn(t, eng, "s", "on"), cairn.RunCompleted, cairn.ReasonReply)
+			wantStatus(t, turn(t, eng, "s", "on", withdraw), cairn.RunCompleted, cairn.ReasonReply)
 		},
 	}
 	for past, happened := range pasts {

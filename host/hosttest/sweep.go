@@ -211,7 +211,7 @@ func (s *scene) raceFor(root string, crowd []*process, n int) {
 			if n%2 == 0 {
 				return nil, p.Interrupt(ctx, root, "enough")
 			}
-			return p.Execute(ctx, root, "bot", cairn.Text("never mind"))
+			return p.Execute(ctx, root, "bot", cairn.Text("never mind"), withdraw)
 		},
 	}
 	if n%3 == 0 { // otherwise another verb comes before the answer
