@@ -359,6 +359,7 @@ func (s *scene) interruptCrashedTree() {
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().overtake()
+	s.heard("s", 3)
 }
 
 // overtake begins the next turn as soon as a dead process's lease has lapsed.

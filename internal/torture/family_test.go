@@ -73,7 +73,7 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 }
 
 // soundFamily returns the tree of a session in which everything happens that can happen to a call: calls are answered
-// in each way, in time and late, cancelled by the next turn, or still pending; sub-agents and companions are consulted
+// in each way, in time and late, cancelled by a stop or by the next turn, or still pending; sub-agents and companions are consulted
 // and suspended; and turns are queued.
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
@@ -119,13 +119,17 @@ func soundFamily(t *testing.T) *Tree {
 	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("h", 1005))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("i"))
+	if err := eng.Interrupt(t.Context(), s.id, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(s.say("vote"), cairn.SuspendedClientTool)
 	var queued []*engine.Run
 	busy = func() {
 		for _, tools := range []string{"ask", "pay per-tool-child:ask", "add"} {
 			queued = append(queued, s.say(tools, engine.WithOnBusy(engine.BusyEnqueue)))
 		}
 	}
-	s.ends(s.say("add"), cairn.RunCompleted) // in place of the suspended run
+	s.ends(s.say("add", engine.WithOnWaiting(engine.WaitingWithdraw)), cairn.RunCompleted) // in place of the suspended run
 	s.ends(queued[0], cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("j", 1006))
 	s.goesOn()

@@ -185,7 +185,8 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	if resume {
 		return eng.Resume(ctx, id)
 	}
-	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text))
+	way := engine.OnWaiting(rng.IntN(int(engine.WaitingEnqueue) + 1))
+	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text), engine.WithOnWaiting(way))
 }
 
 // interfere adds turns while others are running: queued, or in their place.
@@ -227,7 +228,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // contended reports whether another process was faster, or the machine too slow, or the server unavailable, which is no
 // fault.
 func contended(err error) bool {
-	return errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) ||
+	return errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrWaiting) || errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrFenced) ||
 		errors.Is(err, cairn.ErrExists) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrNotResumable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cairn.ErrUnavailable)
 }

@@ -44,7 +44,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))
 	}
-	if c.paused(ctx) { // by another process's turn: this one would cancel its pending calls
+	if c.paused(ctx) { // by another process's turn: this one has to follow the answers to its pending calls
 		err := c.showWaiting(ctx)
 		if err == nil {
 			err = c.settle(ctx)
@@ -88,7 +88,7 @@ func (c *chat) history(ctx context.Context) error {
 func (c *chat) answer(ctx context.Context, begin func() (*engine.Run, error)) error {
 	for {
 		run, err := begin()
-		if errors.Is(err, cairn.ErrAlreadyRunning) {
+		if errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrWaiting) {
 			if err := c.settle(ctx); err != nil {
 				return err
 			}

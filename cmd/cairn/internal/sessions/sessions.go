@@ -20,6 +20,8 @@ type Commands struct {
 	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
 	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
 	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
+	Queue       queueCmd       `cmd:"" help:"List the turns that are queued on a session."`
+	Dequeue     dequeueCmd     `cmd:"" help:"Take a queued turn out of the queue."`
 }
 
 // AfterApply hands each command the flags that all have.
