@@ -21,7 +21,8 @@
 //   - [Agent] has the instructions, the [Model] with its [Settings] and [RetryPolicy], the tools, and the rules by
 //     which a turn ends: [Agent].MaxSteps, StopWhen and Guard, whose [Verdict] is [Accept], [SendBack] or [Fail].
 //   - [Func] makes a [Tool] of a Go function, [RawFunc] of one whose schema is only known when the program runs.
-//     [ClientTool] makes one that a browser or another program executes. Options: [Timeout], [Cache], [FinishWith].
+//     [ClientTool] makes one that a browser or another program executes. Options: [Timeout], [Retry],
+//     [Cache], [FinishWith], [ErrorText].
 //   - [StateOf] declares the session's typed state, [OutputOf] a typed output, which [OutputAs] decodes.
 //   - [SubAgent] and [SubAgentOf] make a tool of another agent; a [Companion] is an agent that another one keeps.
 //   - [Hooks] watch and change what happens. [PerStep], [PerTool], [Interval] and [Manual] say when steps are
