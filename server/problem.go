@@ -20,9 +20,11 @@ type Problem struct {
 	// "method_not_allowed", "media_type", "too_many_requests", "too_many_streams".
 	Code string `json:"code"`
 	// Field names what is wrong in the request, if one thing is.
-	Field     string   `json:"field,omitempty"`
-	Details   []string `json:"details,omitempty"`
-	Retryable bool     `json:"retryable"`
+	Field   string   `json:"field,omitempty"`
+	Details []string `json:"details,omitempty"`
+	// Calls are the open calls that the session waits for, if the code is "waiting".
+	Calls     []cairn.CallRef `json:"calls,omitempty"`
+	Retryable bool            `json:"retryable"`
 	// RequestID is that of the answer's X-Request-Id.
 	RequestID string `json:"request_id"`
 }
@@ -44,7 +46,7 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 		p = Problem{Status: known.status, Code: known.code, Detail: known.text, Retryable: known.status == http.StatusTooManyRequests}
 	} else {
 		e := cairn.AsError(err)
-		p = Problem{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Retryable: e.Retryable()}
+		p = Problem{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
 		switch e.Code.Category() {
 		case cairn.CategoryStorage, cairn.CategorySystem:
 			p.Detail, p.Details = "the server could not do it", nil

@@ -92,20 +92,30 @@ type startIn struct {
 	// SessionID is the session's; empty makes a new one.
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
-	Agent  string `json:"agent,omitempty"`
-	Input  Input  `json:"input"`
-	OnBusy string `json:"on_busy,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	Input Input  `json:"input"`
+	// OnBusy and OnWaiting say what is done while a run holds the session, and while it waits for calls.
+	OnBusy    string `json:"on_busy,omitempty"`
+	OnWaiting string `json:"on_waiting,omitempty"`
 	Context
 }
 
 // onBusy is the words for engine.OnBusy.
 var onBusy = map[string]engine.OnBusy{"": engine.BusyReject, "reject": engine.BusyReject, "enqueue": engine.BusyEnqueue,
-	"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback}
+	"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback, "steer": engine.BusySteer}
+
+// onWaiting is the words for engine.OnWaiting.
+var onWaiting = map[string]engine.OnWaiting{"": engine.WaitingRefuse, "refuse": engine.WaitingRefuse, "withdraw": engine.WaitingWithdraw,
+	"enqueue": engine.WaitingEnqueue}
 
 func start(c *request, in *startIn) (*Started, error) {
 	busy, ok := onBusy[in.OnBusy]
 	if !ok {
-		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback", in.OnBusy)
+		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback, steer", in.OnBusy)
+	}
+	waiting, ok := onWaiting[in.OnWaiting]
+	if !ok {
+		return nil, cairn.Invalid("on_waiting", "%q is none of refuse, withdraw, enqueue", in.OnWaiting)
 	}
 	input, err := in.Input.input()
 	if err != nil {
@@ -119,7 +129,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	if agent == "" {
 		agent = row.Agent
 	}
-	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, engine.WithOnBusy(busy)))
+	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)))
 }
 
 // openOrCreate opens a session for a turn, which it makes if there is none.

@@ -351,6 +351,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/start", `{"session_id":5}`, 400, "session_id"},
 		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{}}`, 400, "input"},
 		{"POST", "/start", `{"session_id":"s","agent":"bot","on_busy":"later","input":{"text":"hi"}}`, 400, "on_busy"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","on_waiting":"later","input":{"text":"hi"}}`, 400, "on_waiting"},
 		{"POST", "/start", `{"session_id":"s","input":{"text":"hi"}}`, 400, "agent"},
 		{"POST", "/start", `{"session_id":"s","agent":"none","input":{"text":"hi"}}`, 404, "agent"},
 		{"POST", "/start", `{"session_id":"a\u0000","agent":"bot","input":{"text":"hi"}}`, 400, "body"},
@@ -611,5 +612,23 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	if !strings.Contains(string(text), want.String()) {
 		t.Errorf("docs/SERVER.md does not list the routes as\n%s", &want)
+	}
+}
+
+// A session that waits says for which calls, unless a request says what is to become of them.
+func TestTurnWhileWaiting(t *testing.T) {
+	w := newWorld(t, nil)
+	say := func(text, way string) startIn {
+		return startIn{SessionID: "s", Agent: "bot", Input: Input{Text: text}, OnWaiting: way}
+	}
+	want[Started](w, 202, "a", "POST", "/start", say("pay 1", ""))
+	w.settled("s")
+	p := want[Problem](w, 409, "a", "POST", "/start", say("hello", ""))
+	if p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" || p.Retryable {
+		t.Errorf("got %+v", p)
+	}
+	want[Started](w, 202, "a", "POST", "/start", say("hello", "withdraw"))
+	if row := w.settled("s"); row.Status != cairn.SessionCompleted || row.Turn != 2 {
+		t.Errorf("it is %s, turn %d", row.Status, row.Turn)
 	}
 }
