@@ -75,7 +75,10 @@ type Session struct {
 	// Queued counts the turns that are to follow.
 	Queued int `json:"queued,omitempty"`
 	// LogSequence is the event log's position that the messages are complete up to.
-	LogSequence int64         `json:"log_sequence"`
+	LogSequence int64 `json:"log_sequence"`
+	// Unpublished says what a verb last did to the session outside of its runs, in so far as the event log may lack it:
+	// an event with its Version, Index and MessageCount. Another process publishes it where that of the verb died.
+	Unpublished *Event        `json:"unpublished,omitempty"`
 	Lease       Lease         `json:"lease,omitzero"`
 	State       StatePosition `json:"state"`
 	// Usage is the total of all runs, RunUsage that of the current one.

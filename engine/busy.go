@@ -123,7 +123,15 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 	if err := e.runs.Reconcile(ctx, row, runID); err != nil {
 		return err
 	}
-	_, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
-		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{}})
+	last, err := e.runs.Publish(ctx, row)
+	if err != nil {
+		return err
+	}
+	row, err = e.store.Commit(ctx, sessionID, &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true},
+		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{},
+		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
+	if err == nil {
+		e.runs.PublishSoon(ctx, row)
+	}
 	return err
 }

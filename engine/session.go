@@ -157,7 +157,9 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	_, err := store.AppendMessages(ctx, e.store, id, in.Messages...)
+	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*store.Commit, error) {
+		return &store.Commit{Messages: in.Messages, Publish: &cairn.Event{Type: cairn.EventContextAdded}}, nil
+	})
 	return err
 }
 
@@ -192,8 +194,16 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	if at.CheckpointID != "" && at.Messages != nil {
 		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
 	}
-	return e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
-		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent)})
+	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
+		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent),
+		Unpublished: &cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID}})
+	if err != nil {
+		return nil, err
+	}
+	e.runs.PublishSoon(ctx, branch)
+	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
+		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
+	return branch, nil
 }
 
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
@@ -210,16 +220,26 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if err != nil {
 		return nil, err
 	}
+	if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
+		return nil, err
+	}
 	if row.Status == cairn.SessionPaused {
-		if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
-			return nil, err
-		}
 		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return nil, err
 		}
 	}
-	return store.Rewind(ctx, e.store, id, checkpointID)
+	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		// Afterwards nobody knows how many messages there were, should the log lack that.
+		if row.Status != cairn.SessionActive && row.RunID != "" {
+			if err := e.runs.Reconcile(ctx, row, row.RunID); err != nil {
+				return nil, err
+			}
+		}
+		c := store.RewindTo(checkpointID)
+		c.Publish = &cairn.Event{Type: cairn.EventRewound, CheckpointID: checkpointID}
+		return c, nil
+	})
 }
 
 // Prune removes all but the newest keep checkpoints of a session and returns how many there were.

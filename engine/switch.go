@@ -27,7 +27,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 		return err
 	}
 	m.ID = e.opts.NewID("msg")
-	_, err = store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
+	_, err = e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
 		if a := e.agent(row.Agent); a != nil {
 			for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 				if !e.runs.HasTool(a, name) {
@@ -35,7 +35,7 @@ func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bo
 				}
 			}
 		}
-		return &store.Commit{Messages: []cairn.Message{m}}, nil
+		return &store.Commit{Messages: []cairn.Message{m}, Publish: &cairn.Event{Type: cairn.EventContextChanged}}, nil
 	})
 	return err
 }

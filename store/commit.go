@@ -85,6 +85,10 @@ type Commit struct {
 	CacheDrop []string
 	// Context changes the session's user context.
 	Context *ContextChange
+	// Publish becomes the row's Unpublished. The store sets its Version, its Index to the number of messages before
+	// those of the commit, and its MessageCount to that after them. Without it, Published clears the row's.
+	Publish   *cairn.Event
+	Published bool
 }
 
 // Suspend is the part of a session's row that describes its suspension.

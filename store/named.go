@@ -114,7 +114,10 @@ func SetContext(ctx context.Context, st Store, id string, change ContextChange) 
 // Rewind moves a session that is not running back to one of its checkpoints. Its status becomes interrupted, so that it
 // can be resumed from there.
 func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
-	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) {
-		return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}, nil
-	})
+	return Update(ctx, st, id, func(s *cairn.Session) (*Commit, error) { return RewindTo(checkpointID), nil })
+}
+
+// RewindTo returns the commit of [Rewind].
+func RewindTo(checkpointID string) *Commit {
+	return &Commit{Guard: Guard{Idle: true}, Rewind: checkpointID, Status: cairn.SessionInterrupted, DropStaged: true}
 }

@@ -77,6 +77,11 @@ func (c *Commit) Validate() error {
 			return err
 		}
 	}
+	if c.Publish != nil {
+		if err := within("publish", c.Publish.Validate()); err != nil {
+			return err
+		}
+	}
 	if c.Context != nil {
 		return c.Context.validate()
 	}

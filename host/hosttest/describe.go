@@ -241,6 +241,12 @@ func eventLine(ev *cairn.Event) string {
 	if ev.Error != nil {
 		fmt.Fprintf(&b, " %s", ev.Error.Code)
 	}
+	if ev.MessageID != "" {
+		fmt.Fprintf(&b, ", message %d", ev.Index)
+	}
+	for _, f := range ev.Files {
+		fmt.Fprintf(&b, ", %s %q of %d bytes", f.MediaType, f.Name, f.Size)
+	}
 	if ev.MessageCount > 0 {
 		fmt.Fprintf(&b, ", %d messages", ev.MessageCount)
 	}

@@ -63,5 +63,10 @@ func CopyRow(row *cairn.Session) *cairn.Session {
 	s := *row
 	s.Tags, s.Metadata = slices.Clone(s.Tags), maps.Clone(s.Metadata)
 	s.Usage.Custom, s.RunUsage.Custom = maps.Clone(s.Usage.Custom), maps.Clone(s.RunUsage.Custom)
+	if s.Unpublished != nil {
+		ev := *s.Unpublished
+		ev.Data, ev.Files = slices.Clone(ev.Data), slices.Clone(ev.Files)
+		s.Unpublished = &ev
+	}
 	return &s
 }

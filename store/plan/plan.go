@@ -140,6 +140,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.wait(c, before)
 	d.fillCalls()
 	d.checkpoint(c)
+	d.publish(c)
 	d.DropStaged, d.Cache, d.CacheDrop = c.DropStaged, c.Cache, c.CacheDrop
 	return nil
 }
@@ -304,6 +305,18 @@ func (d *Delta) queue(c *store.Commit, seen *Seen) error {
 		row.Queued--
 	}
 	return nil
+}
+
+// publish notes on the row what the log may lack.
+func (d *Delta) publish(c *store.Commit) {
+	switch {
+	case c.Publish != nil:
+		ev := *c.Publish
+		ev.Version, ev.Index, ev.MessageCount = d.Row.Version, d.FirstMessage, d.Row.MessageCount
+		d.Row.Unpublished = &ev
+	case c.Published:
+		d.Row.Unpublished = nil
+	}
 }
 
 func (d *Delta) checkpoint(c *store.Commit) {

@@ -36,9 +36,14 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies: to has Version 1, no runs and no checkpoints.
+// the store copies: to has Version 1, no runs and no checkpoints. to.Unpublished is taken like [store.Commit.Publish].
 func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
 	row := RowOf(to, to.ID)
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
+	if to.Unpublished != nil {
+		ev := *to.Unpublished
+		ev.Version, ev.MessageCount = row.Version, messages
+		row.Unpublished = &ev
+	}
 	return &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
 }

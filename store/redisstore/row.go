@@ -159,6 +159,8 @@ func (r *record) readHead(field string, u *unpacker) {
 		s.NextDeadline = u.time()
 	case "queued":
 		s.Queued = int(u.int64())
+	case "unpublished":
+		u.json(&s.Unpublished)
 	default:
 		readUsage(s, field, u)
 	}
@@ -239,6 +241,10 @@ func (r *record) head(to []byte, open int) []byte {
 	p.someText("checkpoint", s.CheckpointID)
 	p.someText("owner", s.Lease.Owner)
 	p.someText("due_kind", r.kind)
+	if s.Unpublished != nil {
+		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
+		p.text("unpublished", string(raw))
+	}
 	p.usage("u:", &s.Usage)
 	p.usage("r:", &s.RunUsage)
 	return p.done()

@@ -83,6 +83,10 @@ func testEveryFieldIsReadBack(h *harness) {
 	var entry store.CacheEntry
 	sample.Fill(&entry)
 	last.Cache = []store.CacheEntry{entry}
+	var told cairn.Event
+	sample.Fill(&told)
+	told.Sequence, told.Incarnation = 0, ""
+	last.Publish = &told
 	s = r.write(last)
 
 	all := h.content(r.id)
@@ -104,6 +108,10 @@ func testEveryFieldIsReadBack(h *harness) {
 	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = "root", r.id, create.UserID, create.Agent, 1
 	call.CreatedAt, call.UpdatedAt = s.UpdatedAt, s.UpdatedAt
 	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
+	told.Version, told.Index, told.MessageCount = s.Version, s.MessageCount-len(last.Messages), s.MessageCount
+	same(h.T, "what the log may lack", s.Unpublished, &told)
+	s = r.write(&store.Commit{Published: true})
+	same(h.T, "what the log may lack once it was published", s.Unpublished, (*cairn.Event)(nil))
 	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)
 	same(h.T, "the queue", all.Queue, []store.QueuedTurn{*last.Enqueue})
 	same(h.T, "the cache", all.Cache, []store.CacheEntry{entry})

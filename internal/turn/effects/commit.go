@@ -312,6 +312,9 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		steps = append(steps, st.Number)
 	}
 	for {
+		if _, err := fx.Publish(ctx, l.Row); err != nil {
+			return err
+		}
 		joined, err := fx.joining(ctx, l, out)
 		if err != nil {
 			return err
@@ -366,7 +369,7 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	c := &store.Commit{
 		Guard:    store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
 		Messages: messages, Usage: usage, LogSequence: l.Emit.Position(), DropStaged: true,
-		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL},
+		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL}, Published: true,
 	}
 	if len(list) > 0 {
 		raw, err := json.Marshal(list)

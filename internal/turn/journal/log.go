@@ -58,6 +58,17 @@ func (g *Log) Complete(ctx context.Context, row *cairn.Session, runID string, ex
 	return g.AppendAs(ctx, row.Log(), expect, w, list...)
 }
 
+// Publish adds events of a session that are of no run to its log, cut to size, if the log is still at a sequence. It
+// needs no lease.
+func (g *Log) Publish(ctx context.Context, row *cairn.Session, expect int64, events []cairn.Event) (int64, error) {
+	var list []cairn.Event
+	for _, ev := range events {
+		ev.SessionID, ev.Agent, ev.Time = row.ID, row.Agent, row.AsOf
+		list = append(list, fit(ev, g.limit())...)
+	}
+	return g.Append(ctx, row.Log(), expect, list...)
+}
+
 // EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
 func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
 	for {

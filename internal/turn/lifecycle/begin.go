@@ -190,7 +190,7 @@ func (r *Runs) beginning(in BeginIn, start int64) *store.Commit {
 	r.stamp(in.Messages, in.RunID)
 	return &store.Commit{
 		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
-		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue,
+		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue, Published: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
 }
@@ -215,6 +215,11 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	if err != nil {
 		return err
 	}
+	last, err := r.Publish(ctx, row)
+	if err != nil {
+		return err
+	}
+	l.LogLast = max(l.LogLast, last)
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
 	}

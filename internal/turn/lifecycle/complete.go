@@ -23,6 +23,7 @@ type Completion struct {
 	// look.
 	told, late map[string]int64
 	runs       map[string]int64 // the versions of sessions at which runs that are not their last were told, by run
+	published  map[string]int64 // the versions of what verbs did that the log is known to have, by session
 }
 
 // Complete adds what the log of a tree lacks of the sessions that are not driven. Each look covers those that have changed
@@ -52,6 +53,7 @@ func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]stri
 		if since.Before(row.UpdatedAt) {
 			since = row.UpdatedAt
 		}
+		errs = errors.Join(errs, r.completeVerb(ctx, c, row))
 		if row.Status == cairn.SessionActive || row.RunID == "" {
 			continue
 		}
@@ -88,6 +90,7 @@ func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 	var errs error
 	for i := range page.Items {
 		row := &page.Items[i]
+		errs = errors.Join(errs, r.completeVerb(ctx, c, row))
 		if row.Status == cairn.SessionActive || row.RunID == "" {
 			continue
 		}
@@ -101,6 +104,21 @@ func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 		c.older = nil
 	}
 	return errs
+}
+
+// completeVerb adds what a verb did to a session and the log lacks.
+func (r *Runs) completeVerb(ctx context.Context, c *Completion, row *cairn.Session) error {
+	if row.Unpublished == nil || c.published[row.ID] == row.Unpublished.Version {
+		return nil
+	}
+	if _, err := r.Publish(ctx, row); err != nil {
+		return err
+	}
+	if c.published == nil {
+		c.published = map[string]int64{}
+	}
+	c.published[row.ID] = row.Unpublished.Version
+	return nil
 }
 
 // beginCompletion finds out from when on the tree is to be looked at.

@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// maxFiles is how many files of a message an event lists, maxName how many bytes a name, a media type or an address may
+// have in it.
+const (
+	maxFiles = 16
+	maxName  = 1 << 10
+)
+
+// Added says which messages the transcript has got from an index on: those of users and those that a chat does not
+// show. What models and tools said is on the log already.
+func Added(index int, messages []cairn.Message) (list []cairn.Event) {
+	for i := range messages {
+		m := &messages[i]
+		if m.Role != cairn.RoleUser {
+			continue
+		}
+		ev := cairn.Event{Type: cairn.EventUserMessage, Index: index + i, MessageID: m.ID, ChildID: m.ChildID}
+		switch {
+		case len(m.Tools) > 0:
+			ev.Type, ev.Name = cairn.EventContextChanged, ToolsChanged
+			ev.Data, _ = json.Marshal(m.Tools) // names and booleans encode
+			list = append(list, ev)
+			continue
+		case m.Hidden:
+			ev.Type = cairn.EventContextAdded
+		}
+		said(&ev, m)
+		list = append(list, ev)
+	}
+	return list
+}
+
+// What of a session's context has changed, as the name of the event says.
+const (
+	ToolsChanged   = "tools"
+	SessionChanged = "session"
+)
+
+// Queued says that a turn was queued that begins with some messages.
+func Queued(runID string, messages []cairn.Message) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventQueued, RunID: runID}
+	for i := range messages {
+		if !messages[i].Hidden {
+			said(&ev, &messages[i])
+			break
+		}
+	}
+	return ev
+}
+
+// said puts on an event what a message says: its text up to MaxEventText, and what files it has.
+func said(ev *cairn.Event, m *cairn.Message) {
+	text := m.Text()
+	ev.Text = limits.Cut(text, cairn.MaxEventText)
+	ev.Truncated = len(ev.Text) < len(text)
+	for i := range m.Parts {
+		f := m.Parts[i].File
+		if f == nil {
+			continue
+		}
+		if len(ev.Files) == maxFiles {
+			ev.Truncated = true
+			return
+		}
+		ref := cairn.FileRef{Part: i, Name: limits.Cut(f.Name, maxName), MediaType: limits.Cut(f.MediaType, maxName), Size: len(f.Data)}
+		if len(f.URL) <= maxName && !strings.HasPrefix(strings.ToLower(f.URL), "data:") {
+			ref.URL = f.URL
+		}
+		ev.Files = append(ev.Files, ref)
+	}
+}
+
+// messageMark names the event of a message.
+func messageMark(ev *cairn.Event) mark { return mark{event: ev.Type, id: strconv.Itoa(ev.Index)} }

@@ -1,0 +1,101 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Change commits what a verb does to a session outside of its runs, as [store.Update] does, and publishes the event
+// that the commit has in Publish. What an earlier verb did, and the log may lack, is published first. Once the commit
+// has happened its event is no reason for an error: should it be missing, the next process that has to do with the
+// session publishes it.
+func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session) (*store.Commit, error)) (*cairn.Session, error) {
+	var written *store.Commit
+	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
+		c, err := change(row)
+		written = c
+		if err != nil || c == nil || c.Publish == nil {
+			return c, err
+		}
+		c.Publish.Sequence, err = r.Publish(ctx, row)
+		return c, err
+	})
+	if err == nil && written != nil && written.Publish != nil {
+		r.PublishSoon(ctx, row)
+	}
+	return row, err
+}
+
+// PublishSoon publishes what a commit has left on a session's row. That it failed is only logged.
+func (r *Runs) PublishSoon(ctx context.Context, row *cairn.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
+	defer cancel()
+	if _, err := r.Publish(ctx, row); err != nil {
+		r.Logger.Warn("what was done to a session is not on its log; a reader will add it", "session", row.ID, "event", row.Unpublished.Type, "error", err)
+	}
+}
+
+// Publish adds what a verb did to a session outside of its runs, if its row says so and the log lacks it. Any process
+// may do that, at any time: the log has it once. last is the log's last sequence then; 0 if there was nothing to do.
+func (r *Runs) Publish(ctx context.Context, row *cairn.Session) (last int64, err error) {
+	if row.Unpublished == nil {
+		return 0, nil
+	}
+	all, err := r.unpublished(ctx, row)
+	if err != nil {
+		return 0, err
+	}
+	after := max(row.LogSequence, row.Unpublished.Sequence) // the note may know a later place to look from
+	for {
+		after, err = r.Journal.EachSince(ctx, row.Log(), after, func(ev *cairn.Event) {
+			if ev.SessionID == row.ID && ev.Version == row.Unpublished.Version {
+				all = slices.DeleteFunc(all, func(one cairn.Event) bool { return one.Type == ev.Type && one.Index == ev.Index })
+			}
+		})
+		if err != nil || len(all) == 0 {
+			return after, err
+		}
+		_, end, err := r.Log.Bounds(ctx, row.Log())
+		if err != nil {
+			return 0, err
+		}
+		after = min(after, end)
+		last, err := r.Journal.Publish(ctx, row, after, all)
+		if !errors.Is(err, cairn.ErrStale) { // else others wrote meanwhile
+			return last, err
+		}
+	}
+}
+
+// unpublished returns the events that a row's note stands for.
+func (r *Runs) unpublished(ctx context.Context, row *cairn.Session) ([]cairn.Event, error) {
+	note := row.Unpublished
+	var list []cairn.Event
+	switch {
+	case note.Type == cairn.EventContextAdded, note.Type == cairn.EventContextChanged && note.MessageCount > note.Index:
+		for at := note.Index; at < note.MessageCount; {
+			messages, err := store.Messages(ctx, r.Store, row.ID, at, note.MessageCount-at)
+			if err != nil || len(messages) == 0 {
+				return nil, err
+			}
+			list = append(list, journal.Added(at, messages)...)
+			at += len(messages)
+		}
+	default:
+		ev := *note
+		ev.Sequence, ev.Index = 0, 0
+		if ev.Type != cairn.EventRewound && ev.Type != cairn.EventBranched {
+			ev.MessageCount = 0
+		}
+		list = append(list, ev)
+	}
+	for i := range list {
+		list[i].Version = note.Version
+	}
+	return list, nil
+}
