@@ -131,7 +131,7 @@ func (e *Engine) rollback(ctx context.Context, sessionID string) error {
 		RewindRun: runID, DropStaged: true, Suspend: &store.Suspend{},
 		Publish: &cairn.Event{Type: cairn.EventRewound, RunID: runID, Sequence: last}})
 	if err == nil {
-		e.runs.PublishSoon(ctx, row)
+		e.runs.Published(ctx, row, nil)
 	}
 	return err
 }

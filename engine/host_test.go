@@ -87,7 +87,7 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 	if n := model.Calls(); n != 2 {
 		t.Errorf("%d model calls, want 2", n)
 	}
-	wantTold(t, st, "s", "run_start", "step_start", "text_delta one", "step_discarded",
+	wantTold(t, st, "s", "run_start", "user_message count", "step_start", "text_delta one", "step_discarded",
 		"step_start", "text_delta one", "text_delta two")
 }
 
@@ -125,7 +125,7 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	if r := result(t, messages(t, st, "s"), "c1"); string(r.Output) != `"done"` {
 		t.Errorf("the result is %s", r.Output)
 	}
-	wantTold(t, st, "s", "run_start", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
 		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 }
 
@@ -153,7 +153,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 			t.Errorf("the commit answers %s", out)
 		}
 	}
-	wantTold(t, st, "s", "run_start", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
 // A lease that ran out while nobody worked is renewed, unless somebody has taken the run over.

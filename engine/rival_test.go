@@ -38,7 +38,7 @@ func TestModelCallGivenUpTooEarly(t *testing.T) {
 	close(gate)
 	wantError(t, old(), cairn.ErrUnavailable)
 	carry(t, two, host.EffectCommit, next(h.begun[0], ""))
-	wantTold(t, st, "s", "run_start", "step_start", "text_delta well", "step_discarded",
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta well", "step_discarded",
 		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
@@ -72,7 +72,7 @@ func TestReplyStagedFirstStands(t *testing.T) {
 	if run := runsOf(t, st, "s")[0]; run.Text != "first" {
 		t.Errorf("the run says %q", run.Text)
 	}
-	wantTold(t, st, "s", "run_start", "step_start", "text_delta first", "step_discarded", "step_start", "text_delta sec", "text_delta ond",
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta first", "step_discarded", "step_start", "text_delta sec", "text_delta ond",
 		"step_discarded", "step_start", "text_delta first", "usage", "step_committed", "checkpoint", "run_end")
 }
 
@@ -128,7 +128,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 					t.Errorf("the log tells %s", ev.Data)
 				}
 			}
-			wantTold(t, st, "s", "run_start", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
+			wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"\"}", "tool_arg_end c1",
 				"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 		})
 	}

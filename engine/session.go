@@ -200,7 +200,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 	if err != nil {
 		return nil, err
 	}
-	e.runs.PublishSoon(ctx, branch)
+	e.runs.Published(ctx, branch, nil)
 	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
 		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
 	return branch, nil

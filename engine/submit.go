@@ -34,6 +34,7 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 			m := cairn.Context(inbox.LateText(&next, &s))
 			m.ID = id
 			c.Messages = append(c.Messages, m)
+			c.Publish = &cairn.Event{Type: cairn.EventContextAdded}
 		}
 		receipt.Call = &next
 		return next, err
@@ -65,7 +66,7 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 	if err != nil {
 		return nil, err
 	}
-	return store.Update(ctx, e.store, call.SessionID, func(row *cairn.Session) (*store.Commit, error) {
+	return e.runs.Change(ctx, call.SessionID, func(row *cairn.Session) (*store.Commit, error) {
 		call, err := e.Call(ctx, root, callID) // no older than row
 		if err != nil {
 			return nil, err

@@ -321,7 +321,7 @@ func (t *tree) outside(parent, child string) (problems []string) {
 			began, ended = true, false
 		case ev.Type == cairn.EventSubagentEnd && ev.ChildID == child:
 			ended = true
-		case ev.SessionID == child && (!began || ended):
+		case ev.SessionID == child && ev.RunID != "" && (!began || ended): // a verb needs no run
 			problems = append(problems, fmt.Sprintf("%s of %s is outside of the call that consulted it", ev.Type, child))
 		case ev.SessionID == child && waits && begins(ev):
 			problems = append(problems, fmt.Sprintf("%s of %s comes before its parent resumes", ev.Type, child))

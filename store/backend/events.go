@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -54,6 +55,7 @@ const (
 	isCached
 	hasIndex
 	hasMessage
+	hasRunMessage // an id that begins with that of the run: what follows it is stored
 	hasRest
 
 	allFields = 1<<iota - 1
@@ -258,6 +260,9 @@ func (b *Events) write(ev *cairn.Event, now eventContext, usage []int64, raw []b
 		b.varint(int64(ev.Index))
 	}
 	b.texts(mask, hasMessage, ev.MessageID)
+	if mask&hasRunMessage != 0 {
+		b.text(ev.MessageID[len(ev.RunID):])
+	}
 	if mask&hasRest != 0 {
 		b.plain(string(raw))
 	}
@@ -291,7 +296,9 @@ func fieldMask(ev *cairn.Event) (mask uint64) {
 	set(&mask, isTruncated, ev.Truncated)
 	set(&mask, isCached, ev.Cached)
 	set(&mask, hasIndex, ev.Index != 0)
-	set(&mask, hasMessage, ev.MessageID != "")
+	ofRun := ev.RunID != "" && strings.HasPrefix(ev.MessageID, ev.RunID)
+	set(&mask, hasMessage, ev.MessageID != "" && !ofRun)
+	set(&mask, hasRunMessage, ofRun)
 	return mask
 }
 

@@ -117,6 +117,10 @@ func (r *eventsReader) event(ev *cairn.Event, wanted bool) {
 		ev.Index = int(r.varint())
 	}
 	r.texts(mask, hasMessage, &ev.MessageID)
+	if mask&hasRunMessage != 0 {
+		from, to := r.reference()
+		ev.MessageID = ev.RunID + r.text[from:to]
+	}
 	if mask&hasRest != 0 {
 		from := r.plain()
 		if wanted && r.err == nil {

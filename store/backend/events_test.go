@@ -30,6 +30,8 @@ func step() []cairn.Event {
 		{Type: cairn.EventToolStart, CallID: "call_0123456789", Tool: "look_up", Data: json.RawMessage(`{"q":"weather"}`)},
 		{Type: cairn.EventToolEnd, CallID: "call_0123456789", Tool: "look_up", Data: json.RawMessage(`{"sky":"<blue>"}`)},
 		{Type: cairn.EventCheckpoint, CheckpointID: "cp_0123456789", MessageCount: 3},
+		{Type: cairn.EventUserMessage, Index: 3, MessageID: "run_0123456789/in0", Text: "and at night?"},
+		{Type: cairn.EventContextAdded, Index: 4, MessageID: "msg_0123456789", Files: []cairn.FileRef{{Part: 1, MediaType: "image/png"}}},
 		{Type: cairn.EventStepCommitted, MessageCount: 3},
 		{Type: cairn.EventStepStart, Step: 2},
 	}

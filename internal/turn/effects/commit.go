@@ -343,19 +343,23 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		if err != nil {
 			return err
 		}
+		first := l.Row.MessageCount
 		l.Sees(row, fx.Now())
 		out.Version = c.Guard.Version + 1
 		l.Append(all)
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
 		l.Results.Written()
-		fx.told(l, steps, c.Checkpoint)
+		fx.told(l, journal.Added(first, messages), steps, c.Checkpoint)
 		return nil
 	}
 }
 
-// told publishes the commit.
-func (fx *Effects) told(l *session.Live, steps []int, cp *cairn.Checkpoint) {
+// told publishes the commit. Its messages come before the marks of its steps: a log that has those has all of it.
+func (fx *Effects) told(l *session.Live, added []cairn.Event, steps []int, cp *cairn.Checkpoint) {
+	for _, ev := range added {
+		l.Emit.Event(ev)
+	}
 	for _, n := range steps {
 		l.Emit.Event(journal.StepCommitted(n, l.Row.MessageCount))
 	}

@@ -60,6 +60,9 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		}
 		l.Sees(row, fx.Now())
 		l.Spoiled = true
+		for _, ev := range journal.Results(run.Steps, c.Messages) {
+			l.Emit.Event(ev)
+		}
 		return fx.ended(ctx, l, &run, nil), nil
 	}
 }

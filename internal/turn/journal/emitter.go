@@ -90,6 +90,22 @@ func (e *Emitter) Event(ev cairn.Event) {
 	}
 }
 
+// Together hands events over that are written in one batch: the log has all of them or none.
+func (e *Emitter) Together(list []cairn.Event) {
+	now := e.g.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range list {
+		ev := &list[i]
+		e.ids.put(ev)
+		ev.Time = e.clock.At(now)
+		e.add(ev)
+	}
+	if !e.armed {
+		e.arm(now)
+	}
+}
+
 // arm sets the timer to the end of the coalescing window.
 func (e *Emitter) arm(now time.Time) {
 	e.armed, e.early = true, false

@@ -15,13 +15,14 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// Begin says that a run began, in place of another one if it has a previous run.
-func Begin(run *cairn.Run, messages int) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventRunStart, Name: run.PreviousRunID, MessageCount: messages}
+// Begin says that a run began, in place of another one if it has a previous run, and which messages it began with.
+// count is how many the session has with them.
+func Begin(run *cairn.Run, count int, messages []cairn.Message) []cairn.Event {
+	ev := cairn.Event{Type: cairn.EventRunStart, Name: run.PreviousRunID, MessageCount: count}
 	if run.PreviousRunID != "" {
 		ev.Type = cairn.EventRunResumed
 	}
-	return ev
+	return append([]cairn.Event{ev}, Added(run.FirstMessage, messages)...)
 }
 
 // End says how a run came out.

@@ -42,6 +42,8 @@ func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 		return mark{event: ev.Type, id: ev.CheckpointID}, ev.Step, true
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolApproval, cairn.EventToolPending:
 		return mark{event: ev.Type, id: ev.CallID}, ev.Step, true
+	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged:
+		return messageMark(ev), never, true
 	case cairn.EventError, cairn.EventOutput:
 		return mark{event: ev.Type}, never, true
 	case cairn.EventRunEnd:
@@ -108,6 +110,8 @@ type Past struct {
 	Deferred   int // that have ended since, and are going to be committed
 	Messages   int // of the session after the last commit
 	Checkpoint string
+	// Added are the events of the run's messages, if the log does not reach to its last commit.
+	Added []cairn.Event
 	// Made says that the last step's commit made Checkpoint.
 	Made bool
 	// End says that the run has ended, with its record. Calls say what became of those that it left open or closed with it.
@@ -147,8 +151,10 @@ func (p *Past) Missing(s *Seen) []cairn.Event {
 	switch {
 	case p.Reaches(s):
 	case p.Steps == 0:
-		all = append(all, Begin(p.Run, p.Messages))
+		all = append(all, Begin(p.Run, p.Messages, nil)...)
+		all = append(all, p.Added...)
 	default:
+		all = append(all, p.Added...)
 		for n := p.firstUnmarked(s); n <= p.Steps; n++ {
 			all = append(all, StepCommitted(n, p.Messages))
 		}

@@ -173,7 +173,7 @@ func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
 		return nil, err
 	}
 	l.LogLast = in.LogLast
-	r.started(ctx, a, l, c.StartRun, in.Hooks)
+	r.started(ctx, a, l, c, in.Hooks)
 	return l, nil
 }
 
@@ -251,7 +251,7 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	l.Wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
 	r.closePast(ctx, a, l, row, c, crashed)
-	r.started(ctx, a, l, c.StartRun, in.Hooks)
+	r.started(ctx, a, l, c, in.Hooks)
 	for _, ev := range journal.Results(0, withdrawn) {
 		l.Emit.Event(ev)
 	}
@@ -442,7 +442,8 @@ func openers(l *session.Live, in BeginIn) []cairn.Message {
 }
 
 // started makes a session driven, once its run is recorded.
-func (r *Runs) started(ctx context.Context, a *cairn.Agent, l *session.Live, run *cairn.Run, hooks *cairn.Hooks) {
+func (r *Runs) started(ctx context.Context, a *cairn.Agent, l *session.Live, c *store.Commit, hooks *cairn.Hooks) {
+	run := c.StartRun
 	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
 	l.Run = run
 	r.Drives(l, a, hooks)
@@ -450,7 +451,7 @@ func (r *Runs) started(ctx context.Context, a *cairn.Agent, l *session.Live, run
 	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
 	l.Drives(run.ID)
 	r.Cache.Drive(l)
-	l.Emit.Event(journal.Begin(run, l.Row.MessageCount))
+	l.Emit.Together(journal.Begin(run, l.Row.MessageCount, c.Messages))
 	l.Unopened = true
 	if l.Row.SuspendedStep == "" {
 		return

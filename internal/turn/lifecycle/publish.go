@@ -26,16 +26,16 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 		return c, err
 	})
 	if err == nil && written != nil && written.Publish != nil {
-		r.PublishSoon(ctx, row)
+		r.Published(ctx, row, written.Messages)
 	}
 	return row, err
 }
 
-// PublishSoon publishes what a commit has left on a session's row. That it failed is only logged.
-func (r *Runs) PublishSoon(ctx context.Context, row *cairn.Session) {
+// Published publishes what a commit with some messages has left on a session's row. That it failed is only logged.
+func (r *Runs) Published(ctx context.Context, row *cairn.Session, messages []cairn.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
-	if _, err := r.Publish(ctx, row); err != nil {
+	if _, err := r.publish(ctx, row, unpublished(row.Unpublished, messages)); err != nil {
 		r.Logger.Warn("what was done to a session is not on its log; a reader will add it", "session", row.ID, "event", row.Unpublished.Type, "error", err)
 	}
 }
@@ -46,10 +46,23 @@ func (r *Runs) Publish(ctx context.Context, row *cairn.Session) (last int64, err
 	if row.Unpublished == nil {
 		return 0, nil
 	}
-	all, err := r.unpublished(ctx, row)
-	if err != nil {
-		return 0, err
+	var messages []cairn.Message
+	if note := row.Unpublished; ofMessages(note) {
+		for at := note.Index; at < note.MessageCount; at = note.Index + len(messages) {
+			page, err := store.Messages(ctx, r.Store, row.ID, at, note.MessageCount-at)
+			if err != nil {
+				return 0, err
+			}
+			if len(page) == 0 {
+				break
+			}
+			messages = append(messages, page...)
+		}
 	}
+	return r.publish(ctx, row, unpublished(row.Unpublished, messages))
+}
+
+func (r *Runs) publish(ctx context.Context, row *cairn.Session, all []cairn.Event) (last int64, err error) {
 	after := max(row.LogSequence, row.Unpublished.Sequence) // the note may know a later place to look from
 	for {
 		after, err = r.Journal.EachSince(ctx, row.Log(), after, func(ev *cairn.Event) {
@@ -72,21 +85,16 @@ func (r *Runs) Publish(ctx context.Context, row *cairn.Session) (last int64, err
 	}
 }
 
+// ofMessages reports whether a note stands for the events of messages that its commit added.
+func ofMessages(note *cairn.Event) bool {
+	return note.Type == cairn.EventContextAdded || note.Type == cairn.EventContextChanged && note.MessageCount > note.Index
+}
+
 // unpublished returns the events that a row's note stands for.
-func (r *Runs) unpublished(ctx context.Context, row *cairn.Session) ([]cairn.Event, error) {
-	note := row.Unpublished
-	var list []cairn.Event
-	switch {
-	case note.Type == cairn.EventContextAdded, note.Type == cairn.EventContextChanged && note.MessageCount > note.Index:
-		for at := note.Index; at < note.MessageCount; {
-			messages, err := store.Messages(ctx, r.Store, row.ID, at, note.MessageCount-at)
-			if err != nil || len(messages) == 0 {
-				return nil, err
-			}
-			list = append(list, journal.Added(at, messages)...)
-			at += len(messages)
-		}
-	default:
+func unpublished(note *cairn.Event, messages []cairn.Message) (list []cairn.Event) {
+	if ofMessages(note) {
+		list = journal.Added(note.Index, messages)
+	} else {
 		ev := *note
 		ev.Sequence, ev.Index = 0, 0
 		if ev.Type != cairn.EventRewound && ev.Type != cairn.EventBranched {
@@ -97,5 +105,5 @@ func (r *Runs) unpublished(ctx context.Context, row *cairn.Session) ([]cairn.Eve
 	for i := range list {
 		list[i].Version = note.Version
 	}
-	return list, nil
+	return list
 }

@@ -160,6 +160,11 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 			p.after, p.Unmarked = p.start, true
 			continue
 		}
+		if !p.Reaches(seen) && p.Added == nil {
+			if err := r.added(ctx, row, &p); err != nil {
+				return 0, err
+			}
+		}
 		if !p.Told(seen) {
 			if err := r.afterwards(ctx, row, &p); err != nil {
 				return 0, err
@@ -172,6 +177,31 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 		last, err = r.Journal.Complete(ctx, row, p.Run.ID, last, w, missing)
 		if !errors.Is(err, cairn.ErrStale) { // else another process wrote meanwhile: look again
 			return last, err
+		}
+	}
+}
+
+// added works out the events of the messages that a run has added, and of a run that is not the session's last how many
+// messages there were after it.
+func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past) error {
+	p.Added = []cairn.Event{}
+	for at := p.Run.FirstMessage; ; {
+		page, err := store.Messages(ctx, r.Store, row.ID, at, 1000)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			switch page[i].RunID {
+			case p.Run.ID:
+				p.Added = append(p.Added, journal.Added(at+i, page[i:i+1])...)
+				p.Messages = max(p.Messages, at+i+1)
+			case "": // added beside the run
+			default:
+				return nil
+			}
+		}
+		if at += len(page); len(page) < 1000 {
+			return nil
 		}
 	}
 }
