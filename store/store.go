@@ -51,7 +51,8 @@ type Store interface {
 	Calls(ctx context.Context, q CallQuery) (Page[cairn.PendingCall], error)
 
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
-	// session's id, agent and context as in Commit.Create. The error is ErrExists if there is such a session,
+	// session's id, agent and context as in Commit.Create, and its Unpublished, which gets Version 1 and the branch's
+	// MessageCount. The error is ErrExists if there is such a session,
 	// ErrNotFound if from or its checkpoint does not exist, ErrInvalid for more messages than there are, or for so few
 	// that the state after them was pruned, see [Pruned]. The branch has version 1, no runs and no checkpoints.
 	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)

@@ -68,7 +68,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err != nil {
 		return nil, err
 	}
-	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state})
+	w, err := prepare(to.ID, &store.Commit{Guard: store.Guard{New: true}, Create: to, InitialState: state, Publish: to.Unpublished})
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,9 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 		return nil, err
 	}
 	w.d.Row.MessageCount = count
+	if ev := w.d.Row.Unpublished; ev != nil {
+		ev.MessageCount = count
+	}
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,9 @@ func (r *Runs) Change(ctx context.Context, id string, change func(*cairn.Session
 
 // Published publishes what a commit with some messages has left on a session's row. That it failed is only logged.
 func (r *Runs) Published(ctx context.Context, row *cairn.Session, messages []cairn.Message) {
+	if row.Unpublished == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
 	defer cancel()
 	if _, err := r.publish(ctx, row, unpublished(row.Unpublished, messages)); err != nil {

@@ -20,10 +20,17 @@ type one struct {
 	Session string `arg:"" help:"The session's id."`
 }
 
+// told returns a session as it is printed, without what is only for the publication of its events.
+func told(s *cairn.Session) *cairn.Session {
+	own := *s
+	own.Unpublished = nil
+	return &own
+}
+
 // report prints a session after a change: as JSON, or in words.
 func (all *flags) report(a *cli.App, s *cairn.Session, format string, args ...any) error {
 	if all.JSON {
-		return output.JSON(a.Stdout, s)
+		return output.JSON(a.Stdout, told(s))
 	}
 	_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
 	return err

@@ -38,6 +38,7 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 			return err
 		}
 		if all.JSON {
+			about.Session = told(s)
 			return output.JSON(a.Stdout, about)
 		}
 		var last cairn.Run
