@@ -350,7 +350,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
 		l.Results.Written()
-		fx.told(l, journal.Added(first, messages), steps, c.Checkpoint)
+		fx.told(l, journal.Added(first, all), steps, c.Checkpoint)
 		return nil
 	}
 }
