@@ -7,23 +7,55 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 // page is a browser's page: an EventSource, which sends the last id that it has seen when it connects again.
 type page struct {
-	t      *testing.T
-	url    string
-	lastID string
-	text   string
+	t       *testing.T
+	url     string
+	lastID  string
+	replies []reply
 }
 
-func open(t *testing.T) *page {
+// reply is what a step of a run says.
+type reply struct {
+	run  string
+	step int
+	text string
+}
+
+// show does with an event what a page does.
+func (p *page) show(ev cairn.Event) {
+	switch ev.Type {
+	case cairn.EventTextDelta:
+		last := len(p.replies) - 1
+		if last < 0 || p.replies[last].run != ev.RunID || p.replies[last].step != ev.Step {
+			p.replies, last = append(p.replies, reply{run: ev.RunID, step: ev.Step}), last+1
+		}
+		p.replies[last].text += ev.Text
+	case cairn.EventStepDiscarded:
+		p.replies = slices.DeleteFunc(p.replies, func(r reply) bool { return r.run == ev.RunID && r.step == ev.Step })
+	}
+}
+
+// text is what the page shows.
+func (p *page) text() string {
+	var all []string
+	for _, r := range p.replies {
+		all = append(all, r.text)
+	}
+	return strings.Join(all, "\n")
+}
+
+func open(t *testing.T, model cairn.Model) *page {
 	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "poet", Model: model}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +105,7 @@ func (p *page) connect(until func(cairn.Event) bool) cairn.Event {
 			if err := json.Unmarshal([]byte(value), &ev); err != nil {
 				p.t.Fatalf("%s: %v", value, err)
 			}
-			if ev.Type == cairn.EventTextDelta {
-				p.text += ev.Text
-			}
+			p.show(ev)
 			if until(ev) {
 				return ev
 			}
@@ -87,33 +117,48 @@ func (p *page) connect(until func(cairn.Event) bool) cairn.Event {
 
 func TestPageThatConnectsAgainSeesEachWordOnce(t *testing.T) {
 	t.Parallel()
-	p := open(t)
+	p := open(t, model)
 	p.post("/say", url.Values{"text": {"A poem, please."}})
 	connections := 0
 	for ended := false; !ended; connections++ {
 		ev := p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventTextDelta || ev.Type == cairn.EventRunEnd })
 		ended = ev.Type == cairn.EventRunEnd
 	}
-	if want := "Roses are red, violets are blue."; p.text != want || connections < 2 {
-		t.Errorf("with %d connections the page shows %q, want %q", connections, p.text, want)
+	if want := "Roses are red, violets are blue."; p.text() != want || connections < 2 {
+		t.Errorf("with %d connections the page shows %q, want %q", connections, p.text(), want)
+	}
+}
+
+// A reply that breaks off is taken back, and the next attempt takes its place.
+func TestPageTakesBackWhatWasDiscarded(t *testing.T) {
+	t.Parallel()
+	p := open(t, scripted.New(scripted.Reply(scripted.Text("Roses are "), scripted.Break()), scripted.Text("Violets are blue.")))
+	p.post("/say", url.Values{"text": {"A poem, please."}})
+	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventTextDelta })
+	if !strings.HasPrefix(p.text(), "Roses") {
+		t.Errorf("at first the page shows %q", p.text())
+	}
+	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd })
+	if p.text() != "Violets are blue." {
+		t.Errorf("at last the page shows %q", p.text())
 	}
 }
 
 func TestPageStopsTheRun(t *testing.T) {
 	t.Parallel()
-	p := open(t)
+	p := open(t, model)
 	p.post("/say", url.Values{"text": {"Once"}})
 	p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventTextDelta })
 	p.post("/stop", nil)
 	end := p.connect(func(ev cairn.Event) bool { return ev.Type == cairn.EventRunEnd })
-	if end.Status != cairn.RunInterrupted || end.Text != "the user pressed stop" || p.text != "Upon" {
-		t.Errorf("the run is %s: %q, and the page shows %q", end.Status, end.Text, p.text)
+	if end.Status != cairn.RunInterrupted || end.Text != "the user pressed stop" || p.text() != "Upon" {
+		t.Errorf("the run is %s: %q, and the page shows %q", end.Status, end.Text, p.text())
 	}
 }
 
 func TestWhatIsNotThere(t *testing.T) {
 	t.Parallel()
-	p := open(t)
+	p := open(t, model)
 	for path, want := range map[string]int{"/events": http.StatusNotFound, "/events?after=x": http.StatusBadRequest} {
 		resp, err := http.Get(p.url + path)
 		if err != nil {
