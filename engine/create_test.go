@@ -58,7 +58,8 @@ func TestCreate(t *testing.T) {
 		t.Errorf("while the id is reserved: %v", err)
 	}
 	for _, opt := range []engine.RunOption{engine.WithHooks(&cairn.Hooks{}), engine.WithInput(cairn.Text("hi")),
-		engine.FromCheckpoint("c"), engine.WithOnBusy(engine.BusyEnqueue)} {
+		engine.FromCheckpoint("c"), engine.WithOnBusy(engine.BusyEnqueue),
+		engine.WithOnWaiting(engine.WaitingEnqueue)} {
 		if _, err := eng.Create(t.Context(), "t", "bot", opt); !errors.Is(err, cairn.ErrInvalid) {
 			t.Errorf("an option that it cannot honour: %v", err)
 		}

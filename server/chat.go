@@ -27,6 +27,7 @@ type chatIn struct {
 	Assistant string `json:"assistant,omitempty"`
 	// Version is the major version of the client; 0 means 6.
 	Version int `json:"version,omitempty"`
+	Unready
 }
 
 func (*chatIn) lenient() {}
@@ -68,6 +69,10 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.MessageID != "" {
 		return cairn.Invalid("messageId", "a message of the user cannot be replaced")
 	}
+	opts, err := in.Unready.options()
+	if err != nil {
+		return err
+	}
 	m, err := last.User()
 	if err != nil {
 		return err
@@ -83,7 +88,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.Assistant == "" && row.Agent != "" {
 		agent = row.Agent
 	}
-	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, cairn.Messages(m))
+	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, cairn.Messages(m), opts...)
 	if err != nil {
 		return err
 	}
@@ -166,6 +171,9 @@ func resumeChat(c *request, in *chatStreamIn) error {
 // turn streams the turn that a run belongs to: whole, or from that run on as the continuation of what the client has.
 func (c *request) turn(row *cairn.Session, runID string, v aisdk.Version, continued bool) error {
 	first, err := c.firstRun(row.ID, runID)
+	if errors.Is(err, cairn.ErrNotFound) { // it is queued, and begins behind what there is
+		first, err = &cairn.Run{ID: runID, StartSequence: row.LogSequence}, nil
+	}
 	if err != nil {
 		return err
 	}

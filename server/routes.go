@@ -29,6 +29,8 @@ func routes() []route {
 		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),
 		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),
 		answer("GET", "/sessions/{id}/checkpoints", "The checkpoints, in order of writing", http.StatusOK, listCheckpoints),
+		answer("GET", "/sessions/{id}/queue", "The turns that are queued, in their order", http.StatusOK, listQueue),
+		answer("DELETE", "/sessions/{id}/queue/{run}", "Take a turn out of the queue", http.StatusNoContent, dequeue),
 		answer("POST", "/sessions/{id}/branch", "Make a new session from this one", http.StatusCreated, branch),
 		answer("POST", "/sessions/{id}/rewind", "Take the session back to a checkpoint", http.StatusOK, rewind),
 

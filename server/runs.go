@@ -94,28 +94,41 @@ type startIn struct {
 	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
 	Agent string `json:"agent,omitempty"`
 	Input Input  `json:"input"`
-	// OnBusy and OnWaiting say what is done while a run holds the session, and while it waits for calls.
-	OnBusy    string `json:"on_busy,omitempty"`
-	OnWaiting string `json:"on_waiting,omitempty"`
 	Context
+	Unready
 }
 
-// onBusy is the words for engine.OnBusy.
-var onBusy = map[string]engine.OnBusy{"": engine.BusyReject, "reject": engine.BusyReject, "enqueue": engine.BusyEnqueue,
-	"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback, "steer": engine.BusySteer}
+// Unready says what is done on a session that cannot take a turn at once.
+type Unready struct {
+	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means reject.
+	OnBusy string `json:"on_busy,omitempty"`
+	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means refuse.
+	OnWaiting string `json:"on_waiting,omitempty"`
+}
 
-// onWaiting is the words for engine.OnWaiting.
-var onWaiting = map[string]engine.OnWaiting{"": engine.WaitingRefuse, "refuse": engine.WaitingRefuse, "withdraw": engine.WaitingWithdraw,
-	"enqueue": engine.WaitingEnqueue}
+var (
+	onBusy = map[string]engine.OnBusy{"": engine.BusyReject, "reject": engine.BusyReject, "enqueue": engine.BusyEnqueue,
+		"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback, "steer": engine.BusySteer}
+	onWaiting = map[string]engine.OnWaiting{"": engine.WaitingRefuse, "refuse": engine.WaitingRefuse,
+		"withdraw": engine.WaitingWithdraw, "enqueue": engine.WaitingEnqueue}
+)
+
+func (u *Unready) options() ([]engine.RunOption, error) {
+	busy, ok := onBusy[u.OnBusy]
+	if !ok {
+		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback, steer", u.OnBusy)
+	}
+	waiting, ok := onWaiting[u.OnWaiting]
+	if !ok {
+		return nil, cairn.Invalid("on_waiting", "%q is none of refuse, withdraw, enqueue", u.OnWaiting)
+	}
+	return []engine.RunOption{engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)}, nil
+}
 
 func start(c *request, in *startIn) (*Started, error) {
-	busy, ok := onBusy[in.OnBusy]
-	if !ok {
-		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback, steer", in.OnBusy)
-	}
-	waiting, ok := onWaiting[in.OnWaiting]
-	if !ok {
-		return nil, cairn.Invalid("on_waiting", "%q is none of refuse, withdraw, enqueue", in.OnWaiting)
+	opts, err := in.Unready.options()
+	if err != nil {
+		return nil, err
 	}
 	input, err := in.Input.input()
 	if err != nil {
@@ -129,7 +142,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	if agent == "" {
 		agent = row.Agent
 	}
-	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)))
+	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...))
 }
 
 // openOrCreate opens a session for a turn, which it makes if there is none.

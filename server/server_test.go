@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -224,7 +225,7 @@ func TestTurn(t *testing.T) {
 // request returns a request of a route about a session and a call, from what the route reads.
 func (w *world) request(rt route, session, call string) (path string, body any) {
 	w.t.Helper()
-	path = strings.NewReplacer("{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
+	path = strings.NewReplacer("{run}", "x", "{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
 	for f := range fields(rt.In) {
 		if f.Tag.Get("query") == "session_id" {
 			path += "?session_id=" + session
@@ -337,6 +338,29 @@ func TestStop(t *testing.T) {
 		t.Errorf("it is %s", row.Status)
 	}
 	want[Problem](w, 404, "a", "POST", "/abort", map[string]string{"session_id": "s", "run_id": "another"})
+}
+
+// A session that waits names the calls that it waits for; a turn that is queued behind them can be taken out.
+func TestQueue(t *testing.T) {
+	w := newWorld(t, nil)
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	w.settled("s")
+	more := startIn{SessionID: "s", Input: Input{Text: "hi"}}
+	if p := want[Problem](w, 409, "a", "POST", "/start", more); p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" {
+		t.Errorf("got %+v", p)
+	}
+	more.OnWaiting = "enqueue"
+	queued := want[Started](w, 202, "a", "POST", "/start", more)
+	if list := want[Page[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID {
+		t.Errorf("the queue is %+v", list)
+	}
+	want[none](w, 204, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
+	want[Problem](w, 404, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
+	more.OnWaiting = "withdraw"
+	want[Started](w, 202, "a", "POST", "/start", more)
+	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
+		t.Errorf("it is %s", row.Status)
+	}
 }
 
 func TestBadRequests(t *testing.T) {
@@ -612,23 +636,5 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	if !strings.Contains(string(text), want.String()) {
 		t.Errorf("docs/SERVER.md does not list the routes as\n%s", &want)
-	}
-}
-
-// A session that waits says for which calls, unless a request says what is to become of them.
-func TestTurnWhileWaiting(t *testing.T) {
-	w := newWorld(t, nil)
-	say := func(text, way string) startIn {
-		return startIn{SessionID: "s", Agent: "bot", Input: Input{Text: text}, OnWaiting: way}
-	}
-	want[Started](w, 202, "a", "POST", "/start", say("pay 1", ""))
-	w.settled("s")
-	p := want[Problem](w, 409, "a", "POST", "/start", say("hello", ""))
-	if p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" || p.Retryable {
-		t.Errorf("got %+v", p)
-	}
-	want[Started](w, 202, "a", "POST", "/start", say("hello", "withdraw"))
-	if row := w.settled("s"); row.Status != cairn.SessionCompleted || row.Turn != 2 {
-		t.Errorf("it is %s, turn %d", row.Status, row.Turn)
 	}
 }

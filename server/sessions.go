@@ -296,3 +296,25 @@ func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
 	row, err = c.h.eng.Rewind(c.ctx, row.ID, in.CheckpointID)
 	return public(row), err
 }
+
+func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
+	row, err := c.open(in.ID, ActionRead)
+	if err != nil {
+		return nil, err
+	}
+	turns, err := c.h.eng.Queue(c.ctx, row.ID)
+	return &Page[store.QueuedTurn]{Items: orEmpty(turns)}, err
+}
+
+type queuedIn struct {
+	ID  string `path:"id"`
+	Run string `path:"run"`
+}
+
+func dequeue(c *request, in *queuedIn) (none, error) {
+	row, err := c.open(in.ID, ActionRun)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, c.h.eng.Dequeue(c.ctx, row.ID, in.Run)
+}
