@@ -17,6 +17,7 @@ require (
 )
 
 require (
+	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/redisstore v0.0.0
 	github.com/dbos-inc/dbos-transact-golang v1.2.0 // indirect
@@ -49,7 +50,7 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
-	golang.org/x/time v0.14.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/grpc v1.83.2 // indirect
@@ -68,3 +69,5 @@ replace (
 	github.com/cairn-agents/cairn/store/redisstore => ../../store/redisstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../../store/sqlitestore
 )
+
+replace github.com/cairn-agents/cairn/server => ../../server

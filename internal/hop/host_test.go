@@ -2,6 +2,7 @@ package hop_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,7 +28,13 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if database := os.Getenv(servesVar); database != "" {
+		fmt.Fprintln(os.Stderr, serves(database))
+		os.Exit(1)
+	}
+	testenv.Main(m)
+}
 
 // patience is how long a test waits for what must happen, however slow the machine.
 const patience = 2 * time.Minute
