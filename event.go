@@ -127,6 +127,20 @@ type Event struct {
 	Incarnation string `json:"-"`
 }
 
+// Public returns the event as the user of a conversation may read it: without the text of hidden context, and without what
+// was set in the session's context. Errors of tools that are private are not on the log, see [Agent.ShowToolErrors]. A
+// public event says what its type, its place and its cursor say.
+func (e *Event) Public() Event {
+	out := *e
+	switch e.Type {
+	case EventContextAdded:
+		out.Text, out.Truncated, out.Files = "", false, nil
+	case EventContextChanged:
+		out.Data, out.Truncated = nil, false
+	}
+	return out
+}
+
 // MaxEventText is the most bytes of a message's text that an event has; what is longer is cut at the boundary of a
 // character and marked by [Event.Truncated].
 const MaxEventText = 1 << 10

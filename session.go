@@ -102,6 +102,15 @@ const (
 	ChildCompanion ChildKind = "companion"
 )
 
+// Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace context and
+// what is kept for the log, and without tags and metadata, which are the application's: add those that are meant for users.
+func (s *Session) Public() Session {
+	out := *s
+	out.Lease, out.Secret, out.TraceParent, out.Unpublished = Lease{}, "", "", nil
+	out.Tags, out.Metadata = nil, nil
+	return out
+}
+
 // Log returns the name of the event log that the session's tree writes to.
 func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 

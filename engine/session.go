@@ -52,9 +52,10 @@ func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) 
 	return e.store.Checkpoints(ctx, id, q)
 }
 
-// Snapshot is a transcript that is coupled to a place in the event log: everything up to Sequence is in Messages, and
-// nothing after it is. A reader that shows Messages and then follows the events after Sequence shows each word once. As JSON
-// it has what a chat may show: no lease, no hidden messages, and "the tool failed" for the errors of tools that are private.
+// Snapshot is a transcript that is coupled to a place in the event log: everything up to Sequence is in Messages, and of
+// what comes after it only messages whose events have an Index below Session.MessageCount. A reader that shows Messages,
+// then follows the events after Sequence and leaves those out, shows each word once. docs/EVENTS.md has the rules. As JSON
+// it is the public view, see [Snapshot.Public].
 type Snapshot struct {
 	Session  *cairn.Session  `json:"session"`
 	Messages []cairn.Message `json:"messages"`
@@ -70,18 +71,25 @@ func (s *Snapshot) Cursor() cairn.Cursor {
 // MarshalJSON implements json.Marshaler.
 func (s *Snapshot) MarshalJSON() ([]byte, error) {
 	type plain Snapshot
-	public := plain(*s)
+	return json.Marshal(plain(s.Public()))
+}
+
+// Public returns the snapshot as the user of the conversation may see it: the public views of its session and messages,
+// without hidden messages. Session.MessageCount counts those too: an event of a message whose Index is lower repeats
+// what the snapshot has.
+func (s *Snapshot) Public() Snapshot {
+	out := *s
 	if s.Session != nil {
-		row := *s.Session
-		row.Lease, public.Session = cairn.Lease{}, &row
+		row := s.Session.Public()
+		out.Session = &row
 	}
-	public.Messages = make([]cairn.Message, 0, len(s.Messages))
+	out.Messages = make([]cairn.Message, 0, len(s.Messages))
 	for i := range s.Messages {
 		if m := &s.Messages[i]; !m.Hidden {
-			public.Messages = append(public.Messages, m.Public())
+			out.Messages = append(out.Messages, m.Public())
 		}
 	}
-	return json.Marshal(public)
+	return out
 }
 
 // Snapshot returns a session's transcript and state together with the place in its log that belongs to them. The events after

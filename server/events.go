@@ -96,7 +96,8 @@ func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[ca
 
 // frame encodes an event.
 func frame(ev *cairn.Event) ([]byte, error) {
-	data, err := json.Marshal(ev)
+	public := ev.Public()
+	data, err := json.Marshal(&public)
 	if err != nil {
 		return nil, err
 	}

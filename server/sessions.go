@@ -82,8 +82,8 @@ func public(row *cairn.Session) *cairn.Session {
 	if row == nil {
 		return nil
 	}
-	out := *row
-	out.Lease = cairn.Lease{}
+	out := row.Public()
+	out.Tags, out.Metadata = row.Tags, row.Metadata // clients set them
 	return &out
 }
 
