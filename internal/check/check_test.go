@@ -59,6 +59,7 @@ import (
 // Lit reports whether the lights are on.
 func Lit(house.House) bool { return turn.Steps > 0 }
 `,
+		"cairntest/house.go":               "// Package cairntest is for tests.\npackage cairntest\n\nimport \"testing\"\n\n// New takes a test, which no example has.\nfunc New(testing.TB) {}\n",
 		"store/disk/go.mod":                "module example.test/house/store/disk\n\ngo 1.26\n\nrequire example.test/house v0.0.0\n\nreplace example.test/house => ../..\n",
 		"store/disk/disk.go":               "// Package disk is a store.\npackage disk\n\nimport _ \"example.test/house/store\"\n",
 		"store/disk/disk_internals.go":     "package disk\n\nimport _ \"example.test/house/store/disk/internal/page\"\n",
@@ -178,6 +179,7 @@ var faults = []struct {
 	{"no example", "examples", change{"house_test.go", "ExampleNew()", "ExampleHouse()"}, "house.go:10: New has no example that runs"},
 	{"example that does not run", "examples", change{"house_test.go", "\t// Output: lit\n", ""}, "house.go:10: New has no example that runs"},
 	{"no example of Open", "examples", change{"store/disk/open.go", "", "package disk\n\nfunc OpenAll() {}\n\nfunc Opening() {}\n"}, "OpenAll has no example that runs"},
+	{"no example though it takes no test first", "examples", change{"cairntest/house.go", "New(testing.TB)", "New(int, testing.TB)"}, "cairntest/house.go:7: New has no example that runs"},
 	{"no example of a listed one", "examples", change{"model/openai/m.go", "", "package openai\n\nfunc Model() {}\n"}, "model/openai/m.go:3: Model has no example that runs"},
 
 	{"module outside the workspace", "workspace", change{"go.work", "use ./store/disk\n", ""}, "module store/disk is not listed"},
