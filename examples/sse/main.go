@@ -48,7 +48,7 @@ func routes(eng *engine.Engine) http.Handler {
 			if err != nil {
 				return err
 			}
-			data, _ := json.Marshal(ev)
+			data, _ := json.Marshal(ev.Public()) // what the user may read
 			fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", ev.Cursor(), ev.Type, data)
 			_ = http.NewResponseController(w).Flush()
 		}
