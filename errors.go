@@ -28,6 +28,7 @@ const (
 	CodeState         Code = "state_invalid"     // stored state does not decode, or a write does not fit it
 	CodeOutput        Code = "output_invalid"    // the final output violates its schema
 	CodeTool          Code = "tool_failed"       // a tool returned an error
+	CodeStatement     Code = "statement_failed"  // a statement that a tool recorded for its store failed or took too long
 	CodeToolPanic     Code = "tool_panicked"     // a tool panicked
 	CodeUnknownTool   Code = "unknown_tool"      // the model called a tool that does not exist
 	CodeToolOff       Code = "tool_off"          // the model called a tool that is switched off
@@ -94,6 +95,7 @@ var codes = map[Code]codeInfo{
 	CodeState:         {CategoryAgent, 422, false},
 	CodeOutput:        {CategoryAgent, 422, false},
 	CodeTool:          {CategoryAgent, 422, false},
+	CodeStatement:     {CategoryAgent, 422, false},
 	CodeToolPanic:     {CategoryAgent, 422, false},
 	CodeUnknownTool:   {CategoryAgent, 422, false},
 	CodeToolOff:       {CategoryAgent, 422, false},

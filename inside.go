@@ -19,5 +19,8 @@ func (inside) NewStep(s Step, env env) *Step {
 	return &s
 }
 
+// Env returns what stands behind a handle; nil for one that was not made by NewStep.
+func (inside) Env(s *Step) env { return s.env }
+
 // Durability returns what a durability consists of.
 func (inside) Durability(d Durability) bridge.Durability { return d.def }

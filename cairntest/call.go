@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -47,7 +48,7 @@ func NewCall(state any) *Call {
 	log.Log, log.Now, log.Logger = memstore.New(nil).EventLog(), time.Now, slog.New(slog.DiscardHandler)
 	c := &Call{scope: &user.Scope{}, log: log}
 	r := room{raw, cairn.Step{SessionID: row.ID, RunID: "run", Agent: row.Agent, Turn: 1, Number: 1}}
-	c.scope.Init(&user.Caller{Logger: log.Logger}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
+	c.scope.Init(&user.Caller{Logger: log.Logger, Executes: func(string) error { return nil }}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
 	c.Call = &cairn.Call{Step: define.NewStep(r.info, c.scope), ID: "call", Tool: "tool", Input: json.RawMessage("{}")}
 	return c
 }
@@ -106,6 +107,10 @@ func (c *Call) Context() []string {
 
 // Usage returns what was recorded with [cairn.Step.RecordUsage], summed by name.
 func (c *Call) Usage() map[string]float64 { return c.scope.Writes().Usage }
+
+// Statements returns what was recorded with the Exec of a store's package, such as pgstore.Exec, in order. Nothing executes
+// them.
+func (c *Call) Statements() []store.Statement { return c.scope.Writes().Statements }
 
 // Checkpointed reports whether [cairn.Step.Checkpoint] was called.
 func (c *Call) Checkpointed() bool { return c.scope.Writes().Checkpoint }

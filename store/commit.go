@@ -89,6 +89,10 @@ type Commit struct {
 	// those of the commit, and its MessageCount to that after them. Without it, Published clears the row's.
 	Publish   *cairn.Event
 	Published bool
+	// Statements are executed last, in their order, in the transaction of everything else, by a store that is an
+	// [Execer] of their dialect; any other refuses the commit, see [Commit.ValidateFor]. If one fails, or all together
+	// take longer than the store allows, the error is CodeStatement and nothing of the commit is written.
+	Statements []Statement
 }
 
 // Suspend is the part of a session's row that describes its suspension.

@@ -12,8 +12,21 @@ import (
 
 // Validate reports what of a commit cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid
 // or nested too deep, numbers that are not finite, what is too large. The error is ErrInvalid or ErrTooLarge and names
-// the field. Stores call it first, so that all stores refuse the same. It does not look at the session.
-func (c *Commit) Validate() error {
+// the field. Stores call it first, so that all stores refuse the same. It does not look at the session. It is for stores
+// that execute no statements.
+func (c *Commit) Validate() error { return c.ValidateFor("") }
+
+// ValidateFor is Validate for a store that executes statements of a dialect.
+func (c *Commit) ValidateFor(dialect string) error {
+	for i := range c.Statements {
+		s := &c.Statements[i]
+		if s.Dialect != dialect || dialect == "" {
+			return cairn.Invalid("statements", "statements[%d] is for %q, which this store does not execute", i, s.Dialect)
+		}
+		if err := within(fmt.Sprintf("statements[%d]", i), s.Validate()); err != nil {
+			return err
+		}
+	}
 	if c.Create != nil {
 		if err := validateRow(c.Create); err != nil {
 			return err

@@ -14,6 +14,7 @@ type access interface {
 	Tool(t *cairn.Tool) *definition
 	New(def definition) cairn.Tool
 	NewStep(s cairn.Step, env Env) *cairn.Step
+	Env(s *cairn.Step) Env
 	Durability(d cairn.Durability) bridge.Durability
 }
 
@@ -24,6 +25,16 @@ type Env = bridge.Env[cairn.Op, cairn.Message]
 
 // NewStep returns a handle over env on the step that s describes. The handle of a call is a [cairn.Call] with it.
 func NewStep(s cairn.Step, env Env) *cairn.Step { return inside.NewStep(s, env) }
+
+// Exec records a statement for the commit of a call's step. The error is ErrInvalid for a handle that nothing stands
+// behind.
+func Exec(call *cairn.Call, dialect, sql string, args []any) error {
+	env := inside.Env(call.Step)
+	if env == nil {
+		return cairn.Invalid("call", "is not that of a running tool")
+	}
+	return env.Exec(dialect, call.Tool, sql, args)
+}
 
 // PrivateError is what a reader of a conversation is shown for the error of a tool that is private, as JSON.
 const PrivateError = bridge.PrivateError

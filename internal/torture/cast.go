@@ -144,23 +144,35 @@ func (k *kind) draw(rng *rand.Rand) use {
 	return plain
 }
 
-// actors returns the agents, whose model and tools write to the journal.
-func actors(j *journal) []*cairn.Agent {
+// Books is a store with a table of the test's own in its database, to which tools add rows.
+type Books interface {
+	// Enter records with a call a statement that adds a row of the call's session, its id and a number.
+	Enter(call *cairn.Call, n int) error
+	// Entered returns the ids and numbers of a session's rows, in the order of the rows.
+	Entered(ctx context.Context, session string) (calls []string, numbers []int, err error)
+}
+
+// entersBooks reports whether a tool that adds a number to the ledger adds a row as well. Those that do not leave steps
+// to be committed later by agents that put that off.
+func entersBooks(n int) bool { return n%2 == 0 }
+
+// actors returns the agents, whose model and tools write to the journal, and to the books if there are any.
+func actors(j *journal, books Books) []*cairn.Agent {
 	made := map[string]*cairn.Agent{}
 	var list []*cairn.Agent
 	for _, k := range slices.Concat(relatives, kinds) { // children come before their parents
 		a := &cairn.Agent{
 			Name: k.name, Durability: k.durability, State: cairn.StateOf(ledger{}), Model: newModel(j, k),
 			Retry: &cairn.RetryPolicy{First: time.Millisecond},
-			Tools: []cairn.Tool{newTool(j, toolAdd), newTool(j, toolNote), newTool(j, toolMark), newTool(j, toolFail)},
+			Tools: []cairn.Tool{newTool(j, books, toolAdd), newTool(j, books, toolNote), newTool(j, books, toolMark), newTool(j, books, toolFail)},
 		}
 		if k.typed {
 			a.Output = cairn.OutputOf[amount]()
 		} else {
-			a.Tools = append(a.Tools, newTool(j, toolClose, cairn.FinishWith()))
+			a.Tools = append(a.Tools, newTool(j, books, toolClose, cairn.FinishWith()))
 		}
 		if k.waits {
-			a.Tools = append(a.Tools, waitingTools(j)...)
+			a.Tools = append(a.Tools, waitingTools(j, books)...)
 		}
 		if k.consults != "" {
 			a.Tools = append(a.Tools, cairn.SubAgent(made[k.consults]))
@@ -174,19 +186,19 @@ func actors(j *journal) []*cairn.Agent {
 	return list
 }
 
-func waitingTools(j *journal) []cairn.Tool {
+func waitingTools(j *journal, books Books) []cairn.Tool {
 	odd := func(_ context.Context, _ *cairn.Call, in amount) (bool, error) { return in.N%2 == 1, nil }
 	return []cairn.Tool{
-		newTool(j, toolPay, cairn.RequireApproval()),
-		newTool(j, toolPaySoon, cairn.RequireApproval(), cairn.WaitAtMost(soon)),
-		newTool(j, toolPayIf, cairn.RequireApprovalIf(odd)),
-		newTool(j, toolVote, cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, voters...)),
+		newTool(j, books, toolPay, cairn.RequireApproval()),
+		newTool(j, books, toolPaySoon, cairn.RequireApproval(), cairn.WaitAtMost(soon)),
+		newTool(j, books, toolPayIf, cairn.RequireApprovalIf(odd)),
+		newTool(j, books, toolVote, cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, voters...)),
 		cairn.ClientTool[amount, amount](toolAsk, "Asks somebody."),
 		cairn.ClientTool[amount, amount](toolAskSoon, "Asks somebody who answers at once.", cairn.WaitAtMost(soon)),
 	}
 }
 
-func newTool(j *journal, name string, opts ...cairn.ToolOption) cairn.Tool {
+func newTool(j *journal, books Books, name string, opts ...cairn.ToolOption) cairn.Tool {
 	return cairn.Func(name, "Adds to the ledger.", func(ctx context.Context, call *cairn.Call, in amount) (receipt, error) {
 		j.write(record{Kind: toolStarted, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
 		defer j.write(record{Kind: toolEnded, Session: call.SessionID, Call: call.ID, Key: call.IdempotencyKey()})
@@ -210,6 +222,9 @@ func newTool(j *journal, name string, opts ...cairn.ToolOption) cairn.Tool {
 			call.Checkpoint()
 		case toolNote:
 			err = call.AddContext(note(call.ID))
+		}
+		if books != nil && entersBooks(in.N) {
+			err = errors.Join(err, books.Enter(call, in.N))
 		}
 		return out, errors.Join(err,
 			call.Append([]string{"entries"}, entry{call.ID, in.N}),

@@ -86,6 +86,12 @@ var damages = map[string]map[string]func(*History){
 			h.Messages[i].Parts[0].Text = "noted something else"
 		},
 	},
+	"a committed call has one row, any other none": {
+		"a row lost":                 func(h *History) { h.balance(); h.Books = h.Books[1:] },
+		"a row twice":                func(h *History) { h.balance(); h.Books = append(h.Books, h.Books[0]) },
+		"a row of no committed call": func(h *History) { h.balance(); h.Books = append(h.Books, entry{"another", 2}) },
+		"another number":             func(h *History) { h.balance(); h.Books[0].N++ },
+	},
 	"the state is the fold of the results": {
 		"an entry lost":     func(h *History) { h.ledger(func(l *ledger) { l.Entries = l.Entries[1:] }) },
 		"an entry twice":    func(h *History) { h.ledger(func(l *ledger) { l.Entries = append(l.Entries, l.Entries[0]) }) },

@@ -36,6 +36,8 @@ type History struct {
 	// Events are those of the log that the session wrote.
 	Events  []cairn.Event
 	Journal []record
+	// Books are the rows that the session's calls have added to a table of the test's own; nil without one.
+	Books []entry
 	// Sample is the state as of the checkpoint in the middle, if there is one.
 	Sample json.RawMessage
 	// Due is why the store lists the session as due, or nothing. It was listed after the time Asked, and the session
@@ -105,6 +107,16 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 			return err
 		}
 	}
+	if books, ok := st.(Books); ok {
+		ids, numbers, err := books.Entered(ctx, id)
+		if err != nil {
+			return err
+		}
+		h.Books = []entry{}
+		for i := range ids {
+			h.Books = append(h.Books, entry{ids[i], numbers[i]})
+		}
+	}
 	if h.Queue, err = store.Queue(ctx, st, id); err != nil {
 		return err
 	}
@@ -161,6 +173,7 @@ var Invariants = []Invariant{
 	{"every tool use has one result before the next reply", each(usesAnswered)},
 	{"the transcript is what the model says", each(transcriptScripted)},
 	{"the state is the fold of the results", each(stateFolded)},
+	{"a committed call has one row, any other none", each(booksBalanced)},
 	{"run turns contiguous", each(runsContiguous)},
 	{"usage adds up", each(usageAddsUp)},
 	{"checkpoints in order", each(checkpointsOrdered)},

@@ -259,6 +259,25 @@ func stateFolded(h *History) error {
 	return sum.equals(h.State)
 }
 
+// booksBalanced finds rows of calls that are not in the state, and calls in the state without their row or with several.
+func booksBalanced(h *History) error {
+	if h.Books == nil {
+		return nil
+	}
+	due, err := h.due()
+	if err != nil || slices.Equal(h.Books, due) {
+		return err
+	}
+	return fmt.Errorf("the rows are %.2000v, not %.2000v", h.Books, due)
+}
+
+// due returns the rows that the calls in the state have added.
+func (h *History) due() ([]entry, error) {
+	var sum ledger
+	err := json.Unmarshal(h.State, &sum)
+	return slices.DeleteFunc(sum.Entries, func(e entry) bool { return !entersBooks(e.N) }), err
+}
+
 // mayFail reports whether a call that its tool did not refuse may be an error: it was stopped, cancelled, denied or
 // late, or the consulted agent was stopped.
 func mayFail(r *cairn.ToolResult) bool {

@@ -109,7 +109,8 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j), o.options(log))
+	books, _ := st.(Books)
+	eng, leave, err = start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j, books), o.options(log))
 	return j, st, eng, leave, err
 }
 

@@ -39,6 +39,14 @@ const (
 // points are all of them; those around a commit come first and more than once, so that they are hit more often.
 var points = []point{beforeCommit, beforeCommit, beforeCommit, afterCommit, afterCommit, beforeStage, afterStage, beforeAppend, afterAppend}
 
+// Dialect implements store.Execer, as far as the store does.
+func (w *witness) Dialect() string {
+	if x, ok := w.Store.(store.Execer); ok {
+		return x.Dialect()
+	}
+	return ""
+}
+
 // Commit implements store.Store.
 func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
 	w.reach(beforeCommit)

@@ -56,26 +56,9 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	return w.result, nil
 }
 
-// CommitTx does what Commit does as part of a transaction of the caller's, so that rows of the caller's are written if
-// and only if the step is. The session's row stays locked until the transaction ends: end it soon. Nothing is retried.
-// A conflict leaves the transaction usable, any other error may not.
-func (s *Store) CommitTx(ctx context.Context, tx pgx.Tx, id string, c *store.Commit) (*cairn.Session, error) {
-	if s.closed.Load() {
-		return nil, errClosed
-	}
-	w, err := prepare(id, c)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.runLocked(ctx, &conn{s: s, q: tx}); err != nil {
-		return nil, fault("commit", err)
-	}
-	return w.result, nil // what is not committed yet is not known
-}
-
 // prepare encodes what a commit writes.
 func prepare(id string, c *store.Commit) (*write, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.ValidateFor(dialect); err != nil {
 		return nil, err
 	}
 	w := &write{id: id, c: c}
@@ -141,6 +124,7 @@ func (w *write) repeat() repeat {
 // commit does the commit: on the row that is known if there is one, else, or if it is out of date, on the row that is
 // read for it. A commit that meets another writer then, or is of several statements, holds the session's row.
 func (s *Store) commit(ctx context.Context, w *write) error {
+	w.result, w.left = nil, nil // of an attempt whose transaction did not end well
 	rewinds := w.c.Rewind != "" || w.c.RewindRun != ""
 	if !rewinds {
 		if err := s.commitKnown(ctx, w); err != nil && !contradicted(err) || w.result != nil {
@@ -148,7 +132,7 @@ func (s *Store) commit(ctx context.Context, w *write) error {
 		}
 	}
 	return s.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error {
-		if !rewinds {
+		if !rewinds && len(w.c.Statements) == 0 {
 			if err := w.attemptRead(ctx, c); err != nil && !contradicted(err) || w.result != nil {
 				return err
 			}
@@ -180,9 +164,14 @@ func (s *Store) commitKnown(ctx context.Context, w *write) (err error) {
 	return s.alone(ctx, w)
 }
 
-// alone writes a delta in a statement of its own.
+// alone writes a delta in a statement of its own, or in a transaction with those that tools have recorded.
 func (s *Store) alone(ctx context.Context, w *write) error {
-	return s.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error { return w.apply(ctx, c) })
+	return s.once(ctx, w.repeat(), func(ctx context.Context, c *conn) error {
+		if len(w.c.Statements) == 0 {
+			return w.apply(ctx, c)
+		}
+		return c.transact(ctx, func(c *conn) error { return w.apply(ctx, c) })
+	})
 }
 
 // attemptRead does the commit on the row as it is read, or refuses it.
@@ -220,7 +209,7 @@ func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.S
 	return w.apply(ctx, c)
 }
 
-// apply writes the delta. Without a result its conditions did not hold.
+// apply writes the delta, in a transaction if there are statements of tools. Without a result its conditions did not hold.
 func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	if cut := w.d.Cut; cut != nil { // in a transaction
 		if _, err := c.exec(ctx, sqlCut, w.key, cut.Messages, cut.State, cut.Checkpoint); err != nil {
@@ -233,6 +222,9 @@ func (w *write) apply(ctx context.Context, c *conn) (err error) {
 	var until *time.Time
 	err = c.query(ctx, text.text, func(rows pgx.Rows) error { return rows.Scan(&key, &updated, &until, &now) }, text.values(w)...)
 	if err != nil || key == 0 { // with an error also if the row came, for the server commits after that
+		return err
+	}
+	if err := w.execute(ctx, c); err != nil {
 		return err
 	}
 	w.written(key, updated, until, now)

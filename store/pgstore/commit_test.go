@@ -6,72 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/jackc/pgx/v5"
 )
-
-var errTaken = errors.New("taken back")
-
-// TestCommitTx commits steps in transactions of the caller's: with the caller's rows or not at all, and only once.
-func TestCommitTx(t *testing.T) {
-	t.Parallel()
-	s := openNew(t)
-	st := newStepper(t, s, "session", nil)
-	if _, err := s.pool.Exec(t.Context(), s.texts.of("CREATE TABLE {schema}.mine (n int)")); err != nil {
-		t.Fatal(err)
-	}
-	in := func(c *store.Commit, end error) (row *cairn.Session, err error) {
-		err = pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), s.texts.of("INSERT INTO {schema}.mine VALUES (1)")); err != nil {
-				return err
-			}
-			if row, err = s.CommitTx(t.Context(), tx, "session", c); err != nil {
-				return err
-			}
-			return end
-		})
-		return row, err
-	}
-	mine := func() (n int) {
-		if err := s.pool.QueryRow(t.Context(), s.texts.of("SELECT count(*) FROM {schema}.mine")).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if err := st.step(); err != nil {
-		t.Fatal(err)
-	}
-
-	c := st.next()
-	if _, err := in(c, errTaken); !errors.Is(err, errTaken) {
-		t.Fatal(err)
-	}
-	wantSteps(t, s, "session", 1)
-	row, err := in(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mine() != 1 || row.Version != c.Guard.Version+1 {
-		t.Errorf("%d rows of the caller's at version %d", mine(), row.Version)
-	}
-	wantSteps(t, s, "session", 2)
-	if row, err = in(c, nil); err != nil || row.Version != c.Guard.Version+1 {
-		t.Errorf("the same step again: version %d, error %v", row.Version, err)
-	}
-	wantSteps(t, s, "session", 2)
-
-	other := *c
-	other.Checkpoint = &cairn.Checkpoint{ID: "cp", StepID: "another", RunID: "run-0", Step: 2}
-	if _, err := in(&other, nil); !errors.Is(err, cairn.ErrStale) || store.Seen(err).Version != row.Version {
-		t.Errorf("another step under the same version: error %v, want ErrStale", err)
-	}
-	if mine() != 2 {
-		t.Errorf("%d rows of the caller's after a conflict, want 2", mine())
-	}
-	st.row, st.n = row, 2
-	if err := st.step(); err != nil {
-		t.Errorf("a step after those in transactions: %v", err)
-	}
-}
 
 // TestContextOfAnotherProcess changes a session's user context through one store: the other, which remembers the
 // session, sees it with its next commit.

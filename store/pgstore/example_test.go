@@ -6,9 +6,10 @@ import (
 	"os"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/pgstore"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -49,8 +50,18 @@ func ExampleNew() {
 	// Output: session "nobody" not found
 }
 
-// Rows of the program's own, written if and only if the commit is.
-func ExampleStore_CommitTx() {
+type Refund struct {
+	Order string `json:"order"`
+	Cents int    `json:"cents"`
+}
+
+func refund(_ context.Context, call *cairn.Call, in Refund) (string, error) {
+	err := pgstore.Exec(call, "INSERT INTO refunds (call, order_id, cents) VALUES ($1, $2, $3)", call.ID, in.Order, in.Cents)
+	return "refunded", err
+}
+
+// A refund is a row of the application's own table: it is there if and only if the conversation says so.
+func ExampleExec() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
@@ -58,36 +69,38 @@ func ExampleStore_CommitTx() {
 		return
 	}
 	defer pool.Close()
+	if _, err := pool.Exec(ctx, "CREATE TABLE refunds (call text PRIMARY KEY, order_id text, cents int)"); err != nil {
+		fmt.Println(err)
+		return
+	}
 	st, err := pgstore.New(ctx, pool, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer st.Close()
-	_, err = store.Create(ctx, st, &cairn.Session{ID: "order-42", Agent: "support"}, nil)
+
+	model := scripted.New(scripted.Call("refund", Refund{"A-42", 1999}), scripted.Text("You get 19.99 back."))
+	support := &cairn.Agent{Name: "support", Model: model, Tools: []cairn.Tool{cairn.Func("refund", "Refunds an order.", refund)}}
+	eng, err := engine.New(st, []*cairn.Agent{support}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "CREATE TABLE refunds (order_id int PRIMARY KEY)"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO refunds VALUES (42)"); err != nil {
-			return err
-		}
-		_, err := st.CommitTx(ctx, tx, "order-42", &store.Commit{Messages: []cairn.Message{cairn.User(cairn.TextPart("Refunded."))}})
-		return err
-	})
+	defer eng.Close(ctx)
+	run, err := eng.Execute(ctx, "order-42", "support", cairn.Text("It arrived broken."))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	s, err := store.Load(ctx, st, "order-42")
+	res, err := run.Wait(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s.MessageCount, "message at version", s.Version)
-	// Output: 1 message at version 2
+	var order string
+	var cents int
+	err = pool.QueryRow(ctx, "SELECT order_id, cents FROM refunds").Scan(&order, &cents)
+	fmt.Println(res.Text, "Refunded:", order, cents, err)
+	// Output: You get 19.99 back. Refunded: A-42 1999 <nil>
 }

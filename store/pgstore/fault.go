@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -28,6 +29,7 @@ const (
 	stateNoTable      = "42P01"
 	stateTableThere   = "42P07"
 	stateNoPrivilege  = "42501"
+	stateCanceled     = "57014"
 	stateNoCharacter  = "22021"
 	stateNoEscape     = "22P05"
 	stateTooManyConns = "53300"
@@ -45,9 +47,12 @@ func state(err error) string {
 	return ""
 }
 
-// contradicted reports whether a row was refused because of rows that are there already. The outcome of the commit has
-// to be looked up then.
+// contradicted reports whether a row was refused because of rows that are there already, other than by a statement of a
+// tool. The outcome of the commit has to be looked up then.
 func contradicted(err error) bool {
+	if store.IsStatementFailed(err) {
+		return false
+	}
 	switch state(err) {
 	case stateUnique, stateNotNull, stateTwice:
 		return true

@@ -119,7 +119,7 @@ type joinedBatch struct {
 // joins reports whether sqlJoined can write the delta, as it can most steps.
 func (w *write) joins() bool {
 	d := w.d
-	if d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
+	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Due != "" || d.NextDeadline != (plan.Time{}) || d.Row.SuspendedStep != "" || w.statement() == commitAll {
 		return false
 	}
 	size := len(w.startData) + len(w.endData)

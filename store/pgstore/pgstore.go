@@ -49,6 +49,9 @@ type Options struct {
 	// are better where the server has many processors, or an answer takes milliseconds. Negative means that each step
 	// has a statement of its own.
 	Collectors int
+	// ExecTimeout bounds the statements that the tools of one step have recorded with [Exec], together; 0 means 5 s.
+	// Meanwhile the session's row is locked, and one connection in use; other sessions are committed to.
+	ExecTimeout time.Duration
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
 	MaxEvent int
 	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are
@@ -85,6 +88,8 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 		return out, cairn.Invalid("schema", "%q is not a name: letters, digits, _ and -, and no pg_ at the beginning", out.Schema)
 	case out.PollInterval < 0:
 		return out, cairn.Invalid("poll_interval", "%s is negative", out.PollInterval)
+	case out.ExecTimeout < 0:
+		return out, cairn.Invalid("exec_timeout", "%s is negative", out.ExecTimeout)
 	case out.MaxEvent < 0:
 		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
 	}
@@ -97,6 +102,9 @@ func (o *Options) withDefaults(simple bool) (Options, error) {
 	}
 	if out.RetryFor == 0 {
 		out.RetryFor = 10 * time.Second
+	}
+	if out.ExecTimeout == 0 {
+		out.ExecTimeout = 5 * time.Second
 	}
 	if out.MaxEvent == 0 {
 		out.MaxEvent = store.DefaultMaxEvent
@@ -137,6 +145,7 @@ var (
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
 	_ store.Importer    = (*Store)(nil)
+	_ store.Execer      = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)
 	_ store.Fencer      = (*Log)(nil)
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/torture"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/pgstore"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 func init() { torture.Victim(openTortured) }
@@ -19,20 +20,66 @@ func init() { torture.Victim(openTortured) }
 // serverVariable names the server that the killed processes share.
 const serverVariable = "CAIRN_PGSTORE_TORTURE_SERVER"
 
+// withBooks is a store whose tools add rows to a table in its database.
+type withBooks struct {
+	*pgstore.Store
+	own *pgxpool.Pool
+}
+
 // openTortured opens the store as soon as there is a server. One that was killed has to replay its log before it
 // serves, which may take long on a busy machine.
 func openTortured(string) (store.Store, error) {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv(serverVariable))
+	if err != nil {
+		return nil, err
+	}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		s, err := pgstore.Open(context.Background(), os.Getenv(serverVariable), &pgstore.Options{Schema: "tortured", RetryFor: time.Minute})
+		s, err := pgstore.New(ctx, pool, &pgstore.Options{Schema: "tortured", RetryFor: time.Minute})
 		if err == nil {
-			return s, nil
+			books := withBooks{s, pool}
+			return books, books.again(func() error { return books.make(ctx) })
 		}
 		if !errors.Is(err, cairn.ErrUnavailable) || time.Now().After(deadline) {
 			return nil, err
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// again calls a function until it succeeds, since the server may be away for a while.
+func (s withBooks) again(do func() error) (err error) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if err = do(); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// make makes the table. Processes that start at the same moment make it one after the other.
+func (s withBooks) make(ctx context.Context) error {
+	_, err := s.own.Exec(ctx, `SELECT pg_advisory_xact_lock(1); CREATE TABLE IF NOT EXISTS books (
+		number bigserial PRIMARY KEY, session text, call text, n int)`)
+	return err
+}
+
+func (s withBooks) Close() error {
+	err := s.Store.Close()
+	s.own.Close()
+	return err
+}
+
+// Enter implements torture.Books.
+func (s withBooks) Enter(call *cairn.Call, n int) error {
+	return pgstore.Exec(call, "INSERT INTO books (session, call, n) VALUES ($1, $2, $3)", call.SessionID, call.ID, n)
+}
+
+// Entered implements torture.Books.
+func (s withBooks) Entered(ctx context.Context, session string) (calls []string, numbers []int, err error) {
+	const text = `SELECT coalesce(array_agg(call ORDER BY number), '{}'), coalesce(array_agg(n ORDER BY number), '{}') FROM books WHERE session = $1`
+	err = s.again(func() error { return s.own.QueryRow(ctx, text, session).Scan(&calls, &numbers) })
+	return calls, numbers, err
 }
 
 func TestTorture(t *testing.T) {

@@ -67,6 +67,8 @@ type Delta struct {
 	CacheDrop []string
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
+	// Statements are executed when everything else is written; a store that executes none has refused the commit.
+	Statements []store.Statement
 
 	undated []cairn.Message  // Messages as given, if some have no time
 	holders int64            // how many holders a new session's lease has had

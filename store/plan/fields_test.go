@@ -25,6 +25,7 @@ func everyPart() *store.Commit {
 		Checkpoint: &cairn.Checkpoint{ID: "c2"}, Suspend: &store.Suspend{}, Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}}}},
 		Lease:   store.LeaseChange{Action: store.LeaseTake},
 		Enqueue: &store.QueuedTurn{ID: "q2"}, Cache: []store.CacheEntry{{Key: "k"}}, Context: &store.ContextChange{},
+		Statements: []store.Statement{{}},
 	}
 }
 
@@ -121,7 +122,7 @@ func dump(v reflect.Value) string {
 // each calls fn with every leaf of a value, by its path.
 func each(path string, v reflect.Value, fn func(path string, leaf reflect.Value)) {
 	parts := []string{"Guard", "Create", "EndRun", "StartRun", "Messages", "State", "Checkpoint", "Lease", "Suspend", "Calls", "Calls.Call", "Calls.Call.CallRef",
-		"Enqueue", "Cache", "Context"}
+		"Enqueue", "Cache", "Context", "Statements"}
 	switch {
 	case path != "" && !slices.Contains(parts, path):
 		fn(strings.Replace(path, ".CallRef", "", 1), v)

@@ -141,7 +141,7 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.fillCalls()
 	d.checkpoint(c)
 	d.publish(c)
-	d.DropStaged, d.Cache, d.CacheDrop = c.DropStaged, c.Cache, c.CacheDrop
+	d.DropStaged, d.Cache, d.CacheDrop, d.Statements = c.DropStaged, c.Cache, c.CacheDrop, c.Statements
 	return nil
 }
 

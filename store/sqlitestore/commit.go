@@ -39,8 +39,13 @@ func (s *Store) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.Validate(); err != nil {
+	if err := c.ValidateFor(dialect); err != nil {
 		return nil, err
+	}
+	for i := range c.Statements {
+		if err := oneCommand(c.Statements[i].SQL); err != nil {
+			return nil, err
+		}
 	}
 	texts, err := messageTexts(c.Messages)
 	if err != nil {
@@ -77,7 +82,7 @@ func (w *write) plan() {
 // do has the writer run the commit.
 func (w *write) do(ctx context.Context) error {
 	return w.s.looking(ctx, func() error {
-		return w.s.writer.do(&job{ctx: ctx, durable: true, run: w.run, after: w.remember})
+		return w.s.writer.do(&job{ctx: ctx, durable: true, single: len(w.c.Statements) > 0, run: w.run, after: w.remember})
 	})
 }
 
@@ -151,6 +156,9 @@ func (w *write) apply(c *conn, d *plan.Delta, before *record, now time.Time) (do
 		return false, err
 	}
 	if err := w.writeWait(c, after.key, d); err != nil {
+		return false, err
+	}
+	if err := w.execute(c, d.Statements); err != nil {
 		return false, err
 	}
 	w.result, w.after = row, after

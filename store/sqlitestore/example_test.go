@@ -2,12 +2,15 @@ package sqlitestore_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
@@ -47,4 +50,28 @@ func ExampleOpen() {
 	}
 	fmt.Println(messages[0].Text())
 	// Output: Order 42 arrived broken.
+}
+
+// A refund is a row of the application's own table in the store's file: it is there if and only if the conversation says
+// so. The application reads and writes the table through a connection of its own.
+func ExampleExec() {
+	ctx := context.Background()
+	path := tempFile()
+	st := must(sqlitestore.Open(path, nil))
+	defer st.Close()
+	own := must(sql.Open("sqlite", path))
+	defer own.Close()
+	must(own.Exec("CREATE TABLE refunds (call TEXT PRIMARY KEY, number INTEGER)"))
+
+	tool := cairn.Func("refund", "Refunds an order.", func(_ context.Context, call *cairn.Call, in RefundInput) (string, error) {
+		return "refunded", sqlitestore.Exec(call, "INSERT INTO refunds VALUES (?, ?)", call.ID, in.Order)
+	})
+	model := scripted.New(scripted.Call("refund", RefundInput{42}), scripted.Text("You get your money back."))
+	eng := must(engine.New(st, []*cairn.Agent{{Name: "support", Model: model, Tools: []cairn.Tool{tool}}}, nil))
+	defer eng.Close(ctx)
+	res := must(must(eng.Execute(ctx, "session-1", "support", cairn.Text("It arrived broken."))).Wait(ctx))
+	var order int
+	err := own.QueryRow("SELECT number FROM refunds").Scan(&order)
+	fmt.Println(res.Text, "Refunded:", order, err)
+	// Output: You get your money back. Refunded: 42 <nil>
 }

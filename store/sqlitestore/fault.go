@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -28,8 +29,10 @@ func resultCode(err error) int {
 // busy reports whether another process holds the lock that a statement needed.
 func busy(err error) bool { return resultCode(err) == lib.SQLITE_BUSY }
 
-// constraint reports whether a row was refused because one with the same key is there.
-func constraint(err error) bool { return resultCode(err) == lib.SQLITE_CONSTRAINT }
+// constraint reports whether a row was refused because one with the same key is there, other than by a statement of a tool.
+func constraint(err error) bool {
+	return resultCode(err) == lib.SQLITE_CONSTRAINT && !store.IsStatementFailed(err)
+}
 
 // readOnly reports whether a statement had to write and was not allowed to.
 func readOnly(err error) bool { return resultCode(err) == lib.SQLITE_READONLY }

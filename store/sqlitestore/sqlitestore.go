@@ -47,6 +47,9 @@ type Options struct {
 	ReadConnections int
 	// BusyTimeout is how long a write waits for other processes before it fails with ErrUnavailable; 0 means 10 s.
 	BusyTimeout time.Duration
+	// ExecTimeout bounds the statements that the tools of one step have recorded with [Exec], together; 0 means 5 s.
+	// Meanwhile no other session of the file is committed to, in any process.
+	ExecTimeout time.Duration
 }
 
 // withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it.
@@ -66,6 +69,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, cairn.Invalid("read_connections", "%d is negative", out.ReadConnections)
 	case out.BusyTimeout < 0:
 		return out, cairn.Invalid("busy_timeout", "%s is negative", out.BusyTimeout)
+	case out.ExecTimeout < 0:
+		return out, cairn.Invalid("exec_timeout", "%s is negative", out.ExecTimeout)
 	}
 	if out.Now == nil {
 		out.Now = time.Now
@@ -74,6 +79,7 @@ func (o *Options) withDefaults() (Options, error) {
 	setDefault(&out.PollInterval, 20*time.Millisecond)
 	setDefault(&out.ReadConnections, 4)
 	setDefault(&out.BusyTimeout, 10*time.Second)
+	setDefault(&out.ExecTimeout, 5*time.Second)
 	return out, nil
 }
 
@@ -106,6 +112,7 @@ var (
 	_ store.LogProvider = (*Store)(nil)
 	_ store.StopWatcher = (*Store)(nil)
 	_ store.Importer    = (*Store)(nil)
+	_ store.Execer      = (*Store)(nil)
 	_ store.Log         = (*Log)(nil)
 )
 

@@ -61,6 +61,8 @@ type job struct {
 	after func()
 	// durable asks for the write to be on disk before it is acknowledged.
 	durable bool
+	// single asks for a transaction of its own: no other write waits for it longer than it has to, or is repeated.
+	single bool
 	// alone asks for the connection itself, outside a transaction.
 	alone bool
 
@@ -129,7 +131,9 @@ func (w *writer) leadWith(j *job) {
 		j.err = j.run(w.conn)
 	default:
 		if j.err = w.begin(j); j.err == nil {
-			batch = w.join(batch)
+			if !j.single {
+				batch = w.join(batch)
+			}
 			w.settle(batch)
 		}
 	}
@@ -213,7 +217,7 @@ func (w *writer) join(batch []*job) []*job {
 	n := 0
 	for n < len(w.queue) && len(batch) < maxBatch {
 		o := w.queue[n]
-		if o.alone || (o.durable && w.durable && !w.full) {
+		if o.alone || o.single || (o.durable && w.durable && !w.full) {
 			break
 		}
 		batch = append(batch, o)

@@ -26,6 +26,7 @@ var commitTests = []storeTest{
 	{name: "UnknownRewindWritesNothing", run: unknownRewind},
 	{name: "UnknownEndRunWritesNothing", run: unknownEndRun},
 	{name: "FailedCreationLeavesNothing", run: failedCreation},
+	{name: "StatementsForOthersAreRefused", run: statementsForOthers},
 }
 
 func createFields(h *harness) {
@@ -404,3 +405,15 @@ func replaceOp(path, value string) cairn.Op {
 }
 
 func deleteOp(path string) cairn.Op { return cairn.Op{Kind: cairn.OpDelete, Path: path} }
+
+// statementsForOthers commits statements of a dialect that no store executes.
+func statementsForOthers(h *harness) {
+	h.create("s")
+	for _, dialect := range []string{"", "Fortran"} {
+		c := &store.Commit{Step: 3, Statements: []store.Statement{{Dialect: dialect, Tool: "pay", SQL: "SELECT 1"}}}
+		h.unchanged("s", "a commit with a statement of another dialect", func() {
+			_, err := h.st.Commit(h.Context(), "s", c)
+			h.wantError(err, cairn.ErrInvalid, "a statement for "+dialect)
+		})
+	}
+}

@@ -82,6 +82,8 @@ type Env[Op, Message any] interface {
 	SwitchTools(tools map[string]bool) error
 	// RecordUsage adds to the custom usage of the step.
 	RecordUsage(name string, amount float64)
+	// Exec records a statement for the step's commit, in the SQL of a dialect, as the call of a tool.
+	Exec(dialect, tool, sql string, args []any) error
 	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
 	Checkpoint()
 }

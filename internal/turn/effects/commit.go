@@ -372,7 +372,7 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 	end := out.End
 	c := &store.Commit{
 		Guard:    store.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
-		Messages: messages, Usage: usage, LogSequence: l.Emit.Position(), DropStaged: true,
+		Messages: messages, Usage: usage, Statements: out.Statements, LogSequence: l.Emit.Position(), DropStaged: true,
 		Lease: store.LeaseChange{Action: store.LeaseRenew, TTL: fx.LeaseTTL}, Published: true,
 	}
 	if len(list) > 0 {

@@ -15,9 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// unkeepable reports whether a store or log refuses a value, which it will do again however often it is asked.
+// unkeepable reports whether a store or log refuses a value, or a statement of a tool, which it will do again however often
+// it is asked.
 func unkeepable(err error) bool {
-	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge)
+	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
 }
 
 // forgo fails a run whose step the store refuses to keep, with what was put off before it: it would refuse it whoever took

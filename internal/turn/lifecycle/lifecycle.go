@@ -67,6 +67,7 @@ type Runs struct {
 func New(c Config) *Runs {
 	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog()}
 	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout
+	r.User.Executes = func(dialect string) error { return store.Executes(c.Store, dialect) }
 	r.Journal.Log, r.Journal.Now, r.Journal.Coalesce, r.Journal.Logger = c.Log, c.Now, c.Coalesce, c.Logger
 	return r
 }

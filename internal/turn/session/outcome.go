@@ -25,6 +25,7 @@ type Outcome struct {
 	Ops        []cairn.Op
 	Patch      []cairn.PatchOp
 	Usage      cairn.Usage
+	Statements []store.Statement
 	Checkpoint bool // one was asked for
 	Counts     bool // the step has something to keep
 	Waits      bool // calls are pending
@@ -52,8 +53,9 @@ func (out *Outcome) Hear(w *step.Writes) {
 // its writes are kept.
 func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	l.account(out, w)
-	out.Checkpoint = out.Checkpoint || w.Checkpoint
+	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0 // which do not wait for a later commit
 	if len(w.Ops) == 0 {
+		out.Statements = append(out.Statements, w.Statements...)
 		return nil
 	}
 	var patch []cairn.PatchOp
@@ -69,6 +71,7 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	}
 	out.Ops = append(out.Ops, w.Ops...)
 	out.Patch = append(out.Patch, patch...)
+	out.Statements = append(out.Statements, w.Statements...)
 	return nil
 }
 
@@ -148,7 +151,11 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 	if limits.Size(size) != "" {
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
-	return l.Fold(out, &f.Writes)
+	w := f.Writes
+	if f.Result.IsError { // what the model is told has failed has no effect
+		w.Statements = nil
+	}
+	return l.Fold(out, &w)
 }
 
 // Remember brings the cache up to date with a call of the step that ends, and returns how many hits it was. The call may

@@ -25,18 +25,19 @@ type Fact interface {
 	place() string
 }
 
-// Writes are what user code wrote through its handle: operations on the state, context for the model, usage, and the wish
-// for a checkpoint.
+// Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements for
+// the store's database, and the wish for a checkpoint.
 type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
 	Usage      map[string]float64 `json:"usage,omitempty"`
+	Statements []store.Statement  `json:"statements,omitempty"`
 	Checkpoint bool               `json:"checkpoint,omitempty"`
 }
 
 // Empty reports whether nothing was written.
 func (w *Writes) Empty() bool {
-	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage) == 0 && !w.Checkpoint
+	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint
 }
 
 // Opening is what the hooks wrote that ran when the run began. It belongs to the run's first step.

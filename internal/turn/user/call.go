@@ -24,6 +24,8 @@ type Caller struct {
 	StopGrace time.Duration
 	// HookTimeout bounds hooks, guards and their like; 0 is no bound.
 	HookTimeout time.Duration
+	// Executes reports why statements of a dialect cannot be executed with a step's commit.
+	Executes func(dialect string) error
 
 	abandoned atomic.Int64
 }

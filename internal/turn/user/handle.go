@@ -66,6 +66,10 @@ func (h *handle) Checkpoint() {
 	_ = h.use(func(s *Scope) error { s.Checkpoint(); return nil })
 }
 
+func (h *handle) Exec(dialect, tool, sql string, args []any) error {
+	return h.use(func(s *Scope) error { return s.Exec(dialect, tool, sql, args) })
+}
+
 func (h *handle) SwitchTools(tools map[string]bool) error {
 	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }

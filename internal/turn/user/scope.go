@@ -2,6 +2,7 @@ package user
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // Session is what handles need of the session that user code is called for.
@@ -188,6 +190,26 @@ func (s *Scope) SwitchTools(tools map[string]bool) error {
 	return nil
 }
 
+// Exec implements define.Env. The error is ErrInvalid if the store does not execute statements of the dialect, and
+// ErrTooLarge for more than a call may record.
+func (s *Scope) Exec(dialect, tool, sql string, args []any) error {
+	if err := s.by.Executes(dialect); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.frozen != "":
+		return cairn.Errorf(cairn.CodeInvalid, "statements cannot be recorded %s", s.frozen)
+	case s.ended:
+		return errEnded
+	case len(s.w.Statements) == store.MaxStatements:
+		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "sql", Message: fmt.Sprintf("sql: a call may record %d statements", store.MaxStatements)}
+	}
+	s.w.Statements = append(s.w.Statements, store.Statement{Dialect: dialect, Tool: tool, SQL: sql, Args: args})
+	return nil
+}
+
 // Checkpoint implements define.Env.
 func (s *Scope) Checkpoint() {
 	s.mu.Lock()
@@ -214,7 +236,8 @@ func (s *Scope) Writes() step.Writes {
 
 // Resume has the scope begin with what was written before.
 func (s *Scope) Resume(w step.Writes) *Scope {
-	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage), Checkpoint: w.Checkpoint}
+	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
+		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint}
 	return s
 }
 
@@ -230,5 +253,5 @@ func (s *Scope) Retry(w step.Writes) {
 func (s *Scope) Effects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.w.Ops) + len(s.w.Context) + s.emitted
+	return len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + s.emitted
 }

@@ -1,0 +1,83 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+// dialect names the database in statements of tools.
+const dialect = "PostgreSQL"
+
+// Exec records a statement with a tool's call. It is executed in the transaction of the step's commit: once if the step
+// is committed, however often processes die, and not at all if it is not. The tool must run on an engine whose store is
+// in this database, else the error is ErrInvalid; nothing is sent to the database yet.
+//
+// A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
+// longer than [Options].ExecTimeout, the step is discarded and its run fails with CodeStatement, which names the tool;
+// Retry repeats the step. A statement that changes no row does not fail.
+//
+// The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at most
+// [store.MaxStatement] bytes with them; a call may record [store.MaxStatements]. It runs under the store's database
+// account, search_path and connection. Arguments are nil, booleans, integers, finite floats, strings, []byte, time.Time
+// and what database/sql/driver converts to these.
+func Exec(call *cairn.Call, sql string, args ...any) error {
+	return store.Exec(call, dialect, sql, args...)
+}
+
+// Dialect implements store.Execer.
+func (s *Store) Dialect() string { return dialect }
+
+const (
+	// sqlExecTimeout bounds what follows in a transaction, in milliseconds.
+	sqlExecTimeout = `SELECT set_config('statement_timeout', $1, TRUE)`
+	// sqlCheckDeferred has constraints that wait for the end of a transaction fail here.
+	sqlCheckDeferred = `SET CONSTRAINTS ALL IMMEDIATE`
+)
+
+// execute executes the statements of tools in the commit's transaction.
+func (w *write) execute(ctx context.Context, c *conn) error {
+	list := w.d.Statements
+	if len(list) == 0 {
+		return nil
+	}
+	ends := time.Now().Add(c.s.opts.ExecTimeout)
+	var tools []string
+	for i := range list {
+		left := max(time.Until(ends).Milliseconds(), 1)
+		if _, err := c.exec(ctx, sqlExecTimeout, fmt.Sprint(left)); err != nil {
+			return err
+		}
+		// In this mode the server knows the statement for this execution only, and takes one command. Exec would send one
+		// without arguments in another way.
+		rows, err := c.q.Query(ctx, list[i].SQL, append([]any{pgx.QueryExecModeDescribeExec}, list[i].Args...)...)
+		if err == nil {
+			err = drain(rows, func(pgx.Rows) error { return nil })
+		}
+		if err != nil {
+			return c.s.refused(ctx, &list[i], err)
+		}
+		tools = append(tools, list[i].Tool)
+	}
+	if _, err := c.exec(ctx, sqlCheckDeferred); err != nil {
+		return c.s.refused(ctx, &store.Statement{Dialect: dialect, Tool: strings.Join(tools, ", ")}, err)
+	}
+	return nil
+}
+
+// refused returns the error of a statement that failed, unless the connection or the server did.
+func (s *Store) refused(ctx context.Context, st *store.Statement, err error) error {
+	code := state(err)
+	switch {
+	case ctx.Err() != nil, lost(err), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
+		return err
+	case code == stateCanceled:
+		err = fmt.Errorf("the step's statements take longer than %s: %w", s.opts.ExecTimeout, err)
+	}
+	return store.StatementFailed(st, oneLine{err})
+}
