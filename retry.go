@@ -32,8 +32,8 @@ func (p *RetryPolicy) problem() string {
 //
 // or the policy's When does. A call that took longer than its [Timeout], which bounds one attempt, is retryable. Each attempt
 // has the same arguments and the same [Call.IdempotencyKey], and sees the state as the first one did: what a failed attempt
-// wrote to the state or added as context is dropped, the usage that it recorded and the events that it emitted stay. A stop
-// ends the wait for the next attempt.
+// wrote to the state, added as context or recorded for the store's database is dropped, the usage that it recorded and
+// the events that it emitted stay. A stop ends the wait for the next attempt.
 //
 // The model and the hooks hear of the last attempt alone; its EventToolEnd has the number of Attempts. With [PerTool], and on
 // hosts that carry out effects in other processes, attempts are recorded, so that a process that takes the call over begins

@@ -41,7 +41,7 @@ func RunStatements(t *testing.T, place Store, newTable func(testing.TB, store.St
 		t.Run(h.Name, func(t *testing.T) {
 			for name, check := range map[string]func(*clerk){
 				"committed": (*clerk).committed, "failed": (*clerk).failed, "dead": (*clerk).dead, "unanswered": (*clerk).unanswered,
-				"deferred": (*clerk).deferred, "refused": (*clerk).refused,
+				"deferred": (*clerk).deferred, "refused": (*clerk).refused, "retried": (*clerk).retried,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -212,6 +212,26 @@ func (c *clerk) unanswered() {
 		c.Errorf("%d commits with statements were asked for", n)
 	}
 	c.want("a", "b", "d")
+}
+
+// What an attempt at a tool that failed has recorded is not executed.
+func (c *clerk) retried() {
+	a := c.agent(cairn.PerTool, asks("c1", "try", "a"))
+	var tries atomic.Int64
+	a.Tools = append(a.Tools, cairn.Func("try", "", func(_ context.Context, call *cairn.Call, in words) (string, error) {
+		err := c.table.Insert(call, in.Text, len(call.ID))
+		if err == nil && tries.Add(1) < 3 {
+			err = errors.New("not yet")
+		}
+		return "done", err
+	}, cairn.Retry(cairn.RetryPolicy{First: time.Millisecond, When: func(error) bool { return true }})))
+	if res := c.ends(c.start(c.st, a).Execute(c.Context(), "s", "bot", cairn.Text("go"))); res.Status != cairn.RunCompleted {
+		c.Fatalf("the run is %s: %v", res.Status, res.Error)
+	}
+	if n := tries.Load(); n != 3 {
+		c.Errorf("%d attempts", n)
+	}
+	c.want("a")
 }
 
 // A statement for another database is an error of the call, as it is where no code may write.

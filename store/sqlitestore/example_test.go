@@ -52,26 +52,53 @@ func ExampleOpen() {
 	// Output: Order 42 arrived broken.
 }
 
+type Refund struct {
+	Order int `json:"order"`
+}
+
 // A refund is a row of the application's own table in the store's file: it is there if and only if the conversation says
 // so. The application reads and writes the table through a connection of its own.
 func ExampleExec() {
+	dir, err := os.MkdirTemp("", "cairn")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "cairn.db")
 	ctx := context.Background()
-	path := tempFile()
-	st := must(sqlitestore.Open(path, nil))
+	st, err := sqlitestore.Open(path, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer st.Close()
-	own := must(sql.Open("sqlite", path))
+	own, err := sql.Open("sqlite", path)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer own.Close()
-	must(own.Exec("CREATE TABLE refunds (call TEXT PRIMARY KEY, number INTEGER)"))
+	if _, err := own.Exec("CREATE TABLE refunds (call TEXT PRIMARY KEY, number INTEGER)"); err != nil {
+		log.Fatal(err)
+	}
 
-	tool := cairn.Func("refund", "Refunds an order.", func(_ context.Context, call *cairn.Call, in RefundInput) (string, error) {
+	refund := cairn.Func("refund", "Refunds an order.", func(_ context.Context, call *cairn.Call, in Refund) (string, error) {
 		return "refunded", sqlitestore.Exec(call, "INSERT INTO refunds VALUES (?, ?)", call.ID, in.Order)
 	})
-	model := scripted.New(scripted.Call("refund", RefundInput{42}), scripted.Text("You get your money back."))
-	eng := must(engine.New(st, []*cairn.Agent{{Name: "support", Model: model, Tools: []cairn.Tool{tool}}}, nil))
+	model := scripted.New(scripted.Call("refund", Refund{42}), scripted.Text("You get your money back."))
+	eng, err := engine.New(st, []*cairn.Agent{{Name: "support", Model: model, Tools: []cairn.Tool{refund}}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer eng.Close(ctx)
-	res := must(must(eng.Execute(ctx, "session-1", "support", cairn.Text("It arrived broken."))).Wait(ctx))
+	run, err := eng.Execute(ctx, "session-1", "support", cairn.Text("It arrived broken."))
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := run.Wait(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
 	var order int
-	err := own.QueryRow("SELECT number FROM refunds").Scan(&order)
+	err = own.QueryRow("SELECT number FROM refunds").Scan(&order)
 	fmt.Println(res.Text, "Refunded:", order, err)
 	// Output: You get your money back. Refunded: 42 <nil>
 }

@@ -241,11 +241,12 @@ func (s *Scope) Resume(w step.Writes) *Scope {
 	return s
 }
 
-// Retry takes back what was written to the state and for the model since w, for another attempt at the scope's function.
+// Retry takes back what was written to the state, for the model and for the store's database since w, for another attempt at the scope's function.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w.Ops, s.w.Context, s.w.Checkpoint = slices.Clip(w.Ops), slices.Clip(w.Context), w.Checkpoint
+	s.w.Statements = slices.Clip(w.Statements)
 	s.view = nil
 }
 
