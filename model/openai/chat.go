@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // ChatModel is a model that speaks Chat Completions. It is safe for concurrent use.
@@ -38,16 +39,18 @@ func Model(name string, o *Options) *ChatModel {
 	return &ChatModel{
 		name:     name,
 		endpoint: e,
-		failures: failures{model: name, key: e.key},
+		failures: failures{provider.Failures{Adapter: providerName, Model: name, Key: e.key}},
 		origin:   origin,
-		id:       cairn.ModelInfo{Provider: provider, Name: name}.ID(),
+		id:       cairn.ModelInfo{Provider: providerName, Name: name}.ID(),
 	}
 }
 
-const provider = "openai"
+const providerName = "openai"
 
 // Info names the model; the provider is "openai" for compatible servers too.
-func (m *ChatModel) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: provider, Name: m.name} }
+func (m *ChatModel) Info() cairn.ModelInfo {
+	return cairn.ModelInfo{Provider: providerName, Name: m.name}
+}
 
 // Validate implements cairn.Validator: it reports a mistake in the model's name or options. A missing key is one only for
 // OpenAI's own API.
@@ -77,7 +80,7 @@ var errStopped = errors.New("stopped")
 
 func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(cairn.Chunk) bool) error {
 	if ctx.Err() != nil {
-		return m.failures.ended(ctx)
+		return m.failures.Ended(ctx)
 	}
 	if m.endpoint.problem != nil {
 		return m.endpoint.problem
@@ -86,20 +89,20 @@ func (m *ChatModel) stream(ctx context.Context, req *cairn.Request, emit func(ca
 	if err != nil {
 		return err
 	}
-	call, watch, stop := watchIdle(ctx, m.endpoint.idle)
+	call, watch, stop := provider.WatchIdle(ctx, m.endpoint.idle)
 	defer stop()
 	res, err := m.send(call, body)
 	if err != nil {
 		return m.interrupted(ctx, call, err)
 	}
-	res.Body = watch.body(res.Body)
+	res.Body = watch.Body(res.Body)
 	defer res.Body.Close()
 	r := &reply{failures: m.failures, origin: m.origin, model: m.id, emit: emit, turn: len(req.Messages)}
 	if err := m.read(res, r); err != nil {
 		return m.interrupted(ctx, call, err)
 	}
 	if ctx.Err() != nil {
-		return m.failures.ended(ctx)
+		return m.failures.Ended(ctx)
 	}
 	return r.finish()
 }
@@ -110,9 +113,9 @@ func (m *ChatModel) interrupted(ctx, call context.Context, err error) error {
 	case errors.Is(err, errStopped):
 		return err
 	case ctx.Err() != nil:
-		return m.failures.ended(ctx)
-	case errors.Is(context.Cause(call), errIdle):
-		return m.failures.errorf(cairn.CodeOverloaded, "no byte was received for %v", m.endpoint.idle)
+		return m.failures.Ended(ctx)
+	case errors.Is(context.Cause(call), provider.ErrIdle):
+		return m.failures.Silent(m.endpoint.idle)
 	}
 	return err
 }
@@ -121,11 +124,11 @@ func (m *ChatModel) interrupted(ctx, call context.Context, err error) error {
 func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, error) {
 	req, err := m.endpoint.post(ctx, "chat/completions", body)
 	if err != nil {
-		return nil, m.failures.errorf(cairn.CodeModelRequest, "%w", err)
+		return nil, m.failures.Errorf(cairn.CodeModelRequest, "%w", err)
 	}
 	res, err := m.endpoint.client.Do(req)
 	if err != nil {
-		return nil, m.failures.transport(err)
+		return nil, m.failures.Transport(err)
 	}
 	page := mediaType(res) == "text/html"
 	if res.StatusCode == http.StatusOK && !page {
@@ -133,7 +136,7 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
-		return nil, m.failures.errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
+		return nil, m.failures.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
 	}
 	return nil, m.failures.answer(res)
 }
@@ -149,7 +152,7 @@ func (m *ChatModel) read(res *http.Response, r *reply) error {
 	if mediaType(res) == "application/json" {
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxEvent))
 		if err != nil {
-			return m.failures.errorf(cairn.CodeModel, "the reply broke off: %w", err)
+			return m.failures.Errorf(cairn.CodeModel, "the reply broke off: %w", err)
 		}
 		return r.event("", body)
 	}
@@ -162,7 +165,7 @@ func (m *ChatModel) read(res *http.Response, r *reply) error {
 		case err != nil && r.complete():
 			return nil // what follows a reply's end may be missing: usage, [DONE], an orderly close
 		case err != nil:
-			return m.failures.errorf(cairn.CodeModel, "the stream broke off: %w", err)
+			return m.failures.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
 		}
 		if err := r.event(kind, data); err != nil {
 			return err

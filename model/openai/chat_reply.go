@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // reply turns the events of one streamed chat completion into chunks.
@@ -57,7 +58,7 @@ func (r *reply) event(kind string, data []byte) error {
 	}
 	var chunk chatChunk
 	if err := decode(data, &chunk); err != nil {
-		return r.failures.errorf(cairn.CodeModel, "unintelligible event in the stream: %s", clip(string(data)))
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	}
 	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
 		return r.failures.fault(parseFault(data))
@@ -106,14 +107,14 @@ func (r *reply) choice(c *choice) error {
 	if given(c.Message) {
 		d = new(delta)
 		if err := decode(c.Message, d); err != nil {
-			return r.failures.errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
+			return r.failures.Errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
 		}
 	}
 	if err := r.reasoning(d); err != nil {
 		return err
 	}
 	if given(d.Content) && d.Content[0] != '"' {
-		return r.failures.errorf(cairn.CodeModel, "the reply's content is not text: %s", clip(string(d.Content)))
+		return r.failures.Errorf(cairn.CodeModel, "the reply's content is not text: %s", provider.Clip(string(d.Content)))
 	}
 	for _, text := range []string{scalar(d.Content), d.Refusal} {
 		if text == "" {
@@ -235,13 +236,13 @@ func (r *reply) arguments(c *toolCall, text string) error {
 func (r *reply) finish() error {
 	switch {
 	case !r.complete():
-		return r.failures.errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+		return r.failures.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
 	case r.reason == "" && !r.spoke && len(r.calls) == 0:
-		return r.failures.errorf(cairn.CodeModel, "the reply is empty")
+		return r.failures.Errorf(cairn.CodeModel, "the reply is empty")
 	case r.reason == "content_filter":
-		return r.failures.errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
 	case r.reason == "error":
-		return r.failures.errorf(cairn.CodeModel, "the provider failed within the reply")
+		return r.failures.Errorf(cairn.CodeModel, "the provider failed within the reply")
 	}
 	for i, c := range r.calls {
 		if err := r.close(c, i+1); err != nil {
@@ -261,7 +262,7 @@ func (r *reply) finish() error {
 // close begins a call that never got an id, and gives {} to one that never got arguments.
 func (r *reply) close(c *toolCall, n int) error {
 	if c.name == "" {
-		return r.failures.errorf(cairn.CodeModel, "the reply has a tool call without a name")
+		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
 	}
 	if !c.started {
 		c.id = r.unique(fmt.Sprintf("call_%d_%d", r.turn, n))

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"mime"
@@ -9,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // body makes the body of a request. It is a map because options take the place of fields by their names.
@@ -45,28 +45,19 @@ func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
 		}
 	}
 	for name, value := range s.Options {
-		raw, err := encode(value)
+		raw, err := provider.Encode(value)
 		if err != nil {
-			e := m.failures.errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
+			e := m.failures.Errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
 			e.Field = "Options"
 			return nil, e
 		}
 		body[name] = raw
 	}
-	data, err := encode(body)
+	data, err := provider.Encode(body)
 	if err != nil {
-		return nil, m.failures.errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+		return nil, m.failures.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
 	}
 	return data, nil
-}
-
-// encode writes JSON with <, > and & as they are, which costs fewer tokens in what models read.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
 }
 
 // tools adds the tools and the choice among them; a choice without tools is refused by servers.
@@ -79,7 +70,7 @@ func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 		if !json.Valid(schema) {
-			e := m.failures.errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
+			e := m.failures.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
 			e.Field = "Schema"
 			return e
 		}
@@ -179,7 +170,7 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 		return contentPart{Type: "image_url", ImageURL: &imageURL{URL: address}}, nil
 	}
 	if len(f.Data) == 0 {
-		return contentPart{}, m.failures.errorf(cairn.CodeModelRequest,
+		return contentPart{}, m.failures.Errorf(cairn.CodeModelRequest,
 			"file %q: chat completions fetch images only; send the bytes of a file of type %s", first(f.Name, f.URL), f.MediaType)
 	}
 	switch {
@@ -237,25 +228,13 @@ func (m *ChatModel) gave(p *cairn.Part) bool {
 }
 
 func toolUse(u *cairn.ToolUse) messageToolCall {
-	arguments := string(u.Input)
-	if !strings.HasPrefix(strings.TrimSpace(arguments), "{") {
-		// Some servers parse the arguments of the history and fail permanently if they are no object.
-		wrapped, err := json.Marshal(map[string]json.RawMessage{"invalid_arguments": u.Input})
-		if err != nil {
-			wrapped = []byte("{}")
-		}
-		arguments = string(wrapped)
-	}
-	return messageToolCall{ID: u.CallID, Type: "function", Function: functionCall{Name: u.Tool, Arguments: arguments}}
+	return messageToolCall{ID: u.CallID, Type: "function",
+		Function: functionCall{Name: u.Tool, Arguments: string(provider.Arguments(u.Input))}}
 }
 
-// resultText returns what the model reads: a string's value, anything else as JSON.
+// resultText returns what the model reads.
 func resultText(r *cairn.ToolResult) string {
-	text := string(r.Output)
-	var s string
-	if json.Unmarshal(r.Output, &s) == nil && text != "null" {
-		text = s
-	}
+	text := provider.Text(r.Output)
 	if r.IsError {
 		return "Error: " + text
 	}

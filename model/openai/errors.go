@@ -2,28 +2,18 @@ package openai
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"math"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
-const (
-	maxErrorBody    = 64 << 10 // bytes of an error answer that are read
-	maxErrorMessage = 1000     // bytes of a provider's message that are kept
-	maxRetryAfter   = 24 * time.Hour
-)
+const maxErrorBody = 64 << 10 // bytes of an error answer that are read
 
 // fault is what a provider reports about a failure, in any of its forms.
 type fault struct {
@@ -33,43 +23,8 @@ type fault struct {
 	Code    string
 }
 
-// failures makes the errors of one model's calls. Each names the model, and none holds the key.
-type failures struct {
-	model string
-	key   string
-}
-
-func (f failures) errorf(code cairn.Code, format string, args ...any) *cairn.Error {
-	e := cairn.Errorf(code, "openai: model %q: %w", f.model, fmt.Errorf(format, args...))
-	e.Cause = errors.Unwrap(e.Cause)
-	if f.key != "" && strings.Contains(e.Message, f.key) {
-		e.Message = strings.ReplaceAll(e.Message, f.key, "[key]")
-		e.Cause = nil // its text holds the key as well
-	}
-	return e
-}
-
-// ended is the error of a call whose context is done.
-func (f failures) ended(ctx context.Context) *cairn.Error {
-	err := ctx.Err()
-	if errors.Is(err, context.DeadlineExceeded) {
-		return f.errorf(cairn.CodeTimeout, "%w", err)
-	}
-	return f.errorf(cairn.CodeAborted, "%w", err)
-}
-
-// transport is the error of a call that got no answer.
-func (f failures) transport(err error) *cairn.Error {
-	var wrapped *url.Error // repeats the address, which is of no use to the reader
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
-	var cert *tls.CertificateVerificationError
-	if errors.As(err, &cert) {
-		return f.errorf(cairn.CodeModelRequest, "the server's certificate is not accepted: %w", err)
-	}
-	return f.errorf(cairn.CodeOverloaded, "cannot reach the server: %w", err)
-}
+// failures makes the errors of one model's calls.
+type failures struct{ provider.Failures }
 
 // answer is the error that an HTTP answer other than 200 stands for. It reads the body.
 func (f failures) answer(res *http.Response) *cairn.Error {
@@ -80,7 +35,7 @@ func (f failures) answer(res *http.Response) *cairn.Error {
 		said.Message = first(http.StatusText(res.StatusCode), "no reason given")
 	}
 	e := f.fault(said)
-	e.RetryAfter = retryAfter(res.Header, time.Now)
+	e.RetryAfter = provider.RetryAfter(res.Header, time.Now)
 	return e
 }
 
@@ -97,13 +52,8 @@ func (f failures) fault(said fault) *cairn.Error {
 	if len(notes) > 0 {
 		message += " (" + strings.Join(notes, ", ") + ")"
 	}
-	return f.errorf(said.classify(), "%s", message)
+	return f.Errorf(said.classify(), "%s", message)
 }
-
-// tooLong matches how servers say that a conversation does not fit when they have no code for it.
-var tooLong = regexp.MustCompile(`(?i)maximum context length|context length (?:exceeded|of only)|` +
-	`exceeds? (?:the |this )?(?:model'?s? )?(?:available |maximum )?context|context window|prompt is too long|input is too long|` +
-	`longer than the maximum model length`)
 
 // classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs a
 // person.
@@ -125,7 +75,7 @@ func (s fault) classify() cairn.Code {
 	switch {
 	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired:
 		return cairn.CodeAuth
-	case has("context_length", "exceed_context_size", "context_window") || !limited && tooLong.MatchString(s.Message):
+	case has("context_length", "exceed_context_size", "context_window") || !limited && provider.TooLong(s.Message):
 		return cairn.CodeContextLength
 	case has("content_filter", "content_policy", "responsibleaipolicy"):
 		return cairn.CodeFiltered
@@ -157,19 +107,19 @@ func parseFault(body []byte) fault {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
-		return fault{Message: clip(scalar(body))}
+		return fault{Message: provider.Clip(scalar(body))}
 	}
 	if inner := fields["error"]; len(inner) > 0 {
 		var nested map[string]json.RawMessage
 		if json.Unmarshal(inner, &nested) != nil {
-			return fault{Message: clip(scalar(inner)), Type: clip(scalar(fields["type"])), Code: clip(scalar(fields["code"]))}
+			return fault{Message: provider.Clip(scalar(inner)), Type: provider.Clip(scalar(fields["type"])), Code: provider.Clip(scalar(fields["code"]))}
 		}
 		fields = nested
 	}
 	return fault{
-		Message: clip(first(scalar(fields["message"]), scalar(fields["detail"]))),
-		Type:    clip(scalar(fields["type"])),
-		Code:    clip(scalar(fields["code"])),
+		Message: provider.Clip(first(scalar(fields["message"]), scalar(fields["detail"]))),
+		Type:    provider.Clip(scalar(fields["type"])),
+		Code:    provider.Clip(scalar(fields["code"])),
 	}
 }
 
@@ -180,39 +130,4 @@ func scalar(raw json.RawMessage) string {
 		return s
 	}
 	return string(raw)
-}
-
-func clip(s string) string {
-	if len(s) > maxErrorMessage {
-		s = s[:maxErrorMessage] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-// retryAfter reads how long to wait: milliseconds as OpenAI sends them, seconds, or a date, which is compared with the
-// server's own clock if the reply has its time.
-func retryAfter(h http.Header, now func() time.Time) time.Duration {
-	if n, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
-		return duration(n, time.Millisecond)
-	}
-	value := h.Get("Retry-After")
-	if n, err := strconv.ParseFloat(value, 64); err == nil {
-		return duration(n, time.Second)
-	}
-	until, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	from, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		from = now()
-	}
-	return min(max(until.Sub(from), 0), maxRetryAfter)
-}
-
-func duration(n float64, unit time.Duration) time.Duration {
-	if math.IsNaN(n) || n <= 0 {
-		return 0
-	}
-	return time.Duration(min(n*float64(unit), float64(maxRetryAfter)))
 }

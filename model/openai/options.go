@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // Options say where a model is and how it is reached. The zero value is OpenAI's public API with the key of the
@@ -67,12 +68,10 @@ func newEndpoint(o *Options) *endpoint {
 	if e.idle == 0 {
 		e.idle = 2 * time.Minute
 	}
-	address, err := url.Parse(base)
+	address, problem := provider.Address(base)
 	switch {
-	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "":
-		e.refuse(cairn.CodeModelRequest, "BaseURL", "is not an http or https address")
-	case address.RawQuery != "" || address.Fragment != "" || address.User != nil:
-		e.refuse(cairn.CodeModelRequest, "BaseURL", "must not hold a query, a fragment or a password")
+	case problem != "":
+		e.refuse(cairn.CodeModelRequest, "BaseURL", problem)
 	case e.key == "" && address.Host == "api.openai.com":
 		e.refuse(cairn.CodeAuth, "APIKey", "is missing: set it, or the environment variable OPENAI_API_KEY")
 	case strings.ContainsFunc(e.key, unicode.IsControl):
