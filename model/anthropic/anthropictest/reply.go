@@ -1,0 +1,307 @@
+package anthropictest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Reply is what the server answers to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or by
+// its fields. The zero value is an empty reply.
+type Reply struct {
+	// Blocks are the content blocks, in order.
+	Blocks []Part
+	// Stop is the stop reason. Default: "tool_use" with calls, else "end_turn".
+	Stop string
+	// Explanation comes with the stop reason "refusal".
+	Explanation string
+	// Usage is what is reported. Default: a rough count.
+	Usage Usage
+
+	// Status makes the answer an error, with Code and Message.
+	Status  int
+	Code    string
+	Message string
+	// Header is added to the answer.
+	Header http.Header
+
+	// Raw is sent as it is in place of everything else: as the event stream, or as the body of an error.
+	Raw string
+	// Piece is how many bytes are sent at a time. Default: whole events; a Raw stream whole.
+	Piece int
+	// BreakAfter drops the connection after that many events. Default: the stream is complete.
+	BreakAfter int
+	// ErrorAfter sends an error event with Code and Message after that many events, and ends the stream.
+	ErrorAfter int
+	// Gate holds the stream after its first piece until the channel is closed or the server or client is gone.
+	Gate <-chan struct{}
+}
+
+// Part is a content block of a reply. One field is set.
+type Part struct {
+	// Thinking is thought, signed by the server.
+	Thinking string
+	// Redacted is thought that is encrypted.
+	Redacted string
+	Text     string
+	// Citations belong to Text.
+	Citations []any
+	Call      *Call
+	// Item is any other block, whole.
+	Item map[string]any
+}
+
+// Call is a tool call of a reply.
+type Call struct {
+	// ID is the call's id. Default: one that follows from the number of the request and the call's place.
+	ID        string
+	Tool      string
+	Arguments string
+}
+
+// Usage is the token counts of a reply. Input leaves out what the cache had and got, as the API does.
+type Usage struct {
+	Input, CacheRead, CacheWrite, Output, Thinking int
+}
+
+// Text is a reply of text, streamed word by word.
+func Text(text string) Reply { return Content(Part{Text: text}) }
+
+// Content is a reply of several blocks.
+func Content(blocks ...Part) Reply { return Reply{Blocks: blocks} }
+
+// CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
+// and panics if it cannot be.
+func CallTool(tool string, args any) Reply {
+	text, ok := args.(string)
+	if !ok {
+		data, err := json.Marshal(args)
+		if err != nil {
+			panic(fmt.Sprintf("anthropictest: arguments of tool %q: %v", tool, err))
+		}
+		text = string(data)
+	}
+	return Content(Part{Call: &Call{Tool: tool, Arguments: text}})
+}
+
+// Fail is an error answer of a status and an error type.
+func Fail(status int, code, message string) Reply {
+	return Reply{Status: status, Code: code, Message: message}
+}
+
+// Raw is an event stream that is sent as it is.
+func Raw(stream string) Reply { return Reply{Raw: stream} }
+
+// RetryAfter returns the reply with a Retry-After header.
+func (r Reply) RetryAfter(value string) Reply {
+	r.Header = r.Header.Clone()
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	r.Header.Set("Retry-After", value)
+	return r
+}
+
+// play answers one request with the reply.
+func (s *Server) play(w http.ResponseWriter, r *http.Request, req *Request, reply *Reply, n int) {
+	if reply.Status != 0 && reply.Status != http.StatusOK {
+		reply.write(w)
+		return
+	}
+	for name, values := range reply.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	pieces := reply.events(s, req, n)
+	if reply.Raw != "" {
+		pieces = []string{reply.Raw}
+	}
+	if reply.BreakAfter > 0 {
+		pieces = pieces[:min(reply.BreakAfter, len(pieces))]
+	}
+	if reply.Piece > 0 {
+		pieces = cut(strings.Join(pieces, ""), reply.Piece)
+	}
+	for i, piece := range pieces {
+		if i == 1 && reply.Gate != nil {
+			select {
+			case <-reply.Gate:
+			case <-r.Context().Done():
+				return
+			case <-s.closed:
+				return
+			}
+		}
+		if _, err := w.Write([]byte(piece)); err != nil {
+			return
+		}
+		_ = http.NewResponseController(w).Flush() // fails only if the client is gone
+	}
+	if reply.BreakAfter > 0 {
+		panic(http.ErrAbortHandler) // drops the connection without the end of the body
+	}
+}
+
+func cut(text string, size int) []string {
+	var list []string
+	for len(text) > size {
+		list, text = append(list, text[:size]), text[size:]
+	}
+	return append(list, text)
+}
+
+// write answers with the reply's error.
+func (r *Reply) write(w http.ResponseWriter) {
+	for name, values := range r.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	body := r.Raw
+	if body == "" {
+		body = encode(r.failure())
+	}
+	_, _ = w.Write([]byte(body)) // the client may be gone
+}
+
+func (r *Reply) failure() map[string]any {
+	return map[string]any{"type": "error", "request_id": "req_test",
+		"error": map[string]any{"type": cmp.Or(r.Code, "api_error"), "message": r.Message}}
+}
+
+func encode(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("anthropictest: " + err.Error())
+	}
+	return string(data)
+}
+
+// stream writes events down.
+type stream struct{ list []string }
+
+func (s *stream) send(kind string, fields map[string]any) {
+	fields["type"] = kind
+	s.list = append(s.list, "event: "+kind+"\ndata: "+encode(fields)+"\n\n")
+}
+
+// events returns the reply as the events of a stream.
+func (r *Reply) events(s *Server, req *Request, n int) []string {
+	var out stream
+	u := r.usage(req)
+	out.send("message_start", map[string]any{"message": map[string]any{"id": fmt.Sprintf("msg_%d", n), "type": "message",
+		"role": "assistant", "model": req.Model, "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": map[string]any{"input_tokens": u.Input, "cache_creation_input_tokens": u.CacheWrite,
+			"cache_read_input_tokens": u.CacheRead, "output_tokens": 1, "service_tier": "standard"}}})
+	prefix := req.canonical()
+	stop := "end_turn"
+	for i := range r.Blocks {
+		whole := r.block(s, req, &out, i, n, prefix)
+		prefix = append(prefix, "assistant "+canonical(json.RawMessage(whole)))
+		if r.Blocks[i].Call != nil {
+			stop = "tool_use"
+		}
+		if i == 0 {
+			out.send("ping", map[string]any{})
+		}
+	}
+	if r.ErrorAfter > 0 {
+		out.list = out.list[:min(r.ErrorAfter, len(out.list))]
+		out.send("error", r.failure())
+		return out.list
+	}
+	delta := map[string]any{"stop_reason": cmp.Or(r.Stop, stop), "stop_sequence": nil}
+	if r.Explanation != "" {
+		delta["stop_details"] = map[string]any{"type": "refusal", "category": "cyber", "explanation": r.Explanation}
+	}
+	out.send("message_delta", map[string]any{"delta": delta,
+		"usage": map[string]any{"output_tokens": u.Output, "output_tokens_details": map[string]any{"thinking_tokens": u.Thinking}}})
+	out.send("message_stop", map[string]any{})
+	return out.list
+}
+
+// block streams a content block, and returns it whole as a client sends it back.
+func (r *Reply) block(s *Server, req *Request, out *stream, i, n int, prefix []string) string {
+	p := &r.Blocks[i]
+	delta := func(kind, field string, value any) {
+		out.send("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, field: value}})
+	}
+	start := func(block map[string]any) {
+		out.send("content_block_start", map[string]any{"index": i, "content_block": block})
+	}
+	defer func() { out.send("content_block_stop", map[string]any{"index": i}) }()
+	switch {
+	case p.Thinking != "":
+		start(map[string]any{"type": "thinking", "thinking": "", "signature": ""})
+		for _, word := range words(p.Thinking) {
+			delta("thinking_delta", "thinking", word)
+		}
+		signature := sign(req.Model, prefix, p.Thinking)
+		delta("signature_delta", "signature", signature)
+		return encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
+	case p.Redacted != "":
+		s.mu.Lock()
+		s.given[p.Redacted] = true
+		s.mu.Unlock()
+		block := map[string]any{"type": "redacted_thinking", "data": p.Redacted}
+		start(block)
+		return encode(block)
+	case p.Call != nil:
+		id := cmp.Or(p.Call.ID, fmt.Sprintf("toolu_%d_%d", n, i+1))
+		start(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": map[string]any{}, "caller": map[string]any{"type": "direct"}})
+		delta("input_json_delta", "partial_json", "")
+		for piece := range slices.Chunk([]rune(p.Call.Arguments), 7) {
+			delta("input_json_delta", "partial_json", string(piece))
+		}
+		return encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
+	case p.Item != nil:
+		start(p.Item)
+		return encode(p.Item)
+	}
+	start(map[string]any{"type": "text", "text": ""})
+	for _, word := range words(p.Text) {
+		delta("text_delta", "text", word)
+	}
+	for _, c := range p.Citations {
+		delta("citations_delta", "citation", c)
+	}
+	if len(p.Citations) > 0 {
+		return encode(map[string]any{"type": "text", "text": p.Text, "citations": p.Citations})
+	}
+	return encode(map[string]any{"type": "text", "text": p.Text})
+}
+
+// object returns arguments as JSON, whatever they are.
+func object(arguments string) any {
+	if raw := json.RawMessage(cmp.Or(arguments, "{}")); json.Valid(raw) {
+		return raw
+	}
+	return arguments
+}
+
+func (r *Reply) usage(req *Request) Usage {
+	u := r.Usage
+	if u == (Usage{}) {
+		u.Input = 1 + len(req.Body)/4
+		for _, p := range r.Blocks {
+			u.Thinking += len(words(p.Thinking))
+			u.Output += 1 + len(words(p.Text)) + len(words(p.Thinking))
+		}
+	}
+	return u
+}
+
+// words cuts text after each space.
+func words(text string) []string {
+	if text == "" {
+		return nil
+	}
+	list := strings.SplitAfter(text, " ")
+	if list[len(list)-1] == "" {
+		list = list[:len(list)-1]
+	}
+	return list
+}

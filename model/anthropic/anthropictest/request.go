@@ -1,0 +1,355 @@
+package anthropictest
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// Request is what a client sent.
+type Request struct {
+	Header http.Header     `json:"-"`
+	Body   json.RawMessage `json:"-"`
+
+	Model      string    `json:"model"`
+	MaxTokens  int       `json:"max_tokens"`
+	System     []Block   `json:"system"`
+	Messages   []Message `json:"messages"`
+	Tools      []Tool    `json:"tools"`
+	Stream     bool      `json:"stream"`
+	ToolChoice struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	} `json:"tool_choice"`
+	Thinking struct {
+		Type string `json:"type"`
+	} `json:"thinking"`
+	Container string `json:"container"`
+}
+
+// Message is one message of a request.
+type Message struct {
+	Role    string            `json:"role"`
+	Content []json.RawMessage `json:"content"`
+}
+
+// Block is a content block of a request.
+type Block struct {
+	Type         string          `json:"type"`
+	Text         string          `json:"text"`
+	Thinking     *string         `json:"thinking"`
+	Signature    string          `json:"signature"`
+	Data         string          `json:"data"`
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Input        json.RawMessage `json:"input"`
+	ToolUseID    string          `json:"tool_use_id"`
+	Content      json.RawMessage `json:"content"`
+	IsError      bool            `json:"is_error"`
+	CacheControl *struct {
+		Type string `json:"type"`
+		TTL  string `json:"ttl"`
+	} `json:"cache_control"`
+	Source *struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+		URL       string `json:"url"`
+	} `json:"source"`
+}
+
+// Tool is a tool the model may call.
+type Tool struct {
+	Type         string          `json:"type"`
+	Name         string          `json:"name"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	CacheControl json.RawMessage `json:"cache_control"`
+}
+
+// Blocks returns the content of a message, decoded.
+func (m *Message) Blocks() []Block {
+	list := make([]Block, len(m.Content))
+	for i, raw := range m.Content {
+		_ = json.Unmarshal(raw, &list[i]) // was checked
+	}
+	return list
+}
+
+// Text returns the message's text.
+func (m *Message) Text() string {
+	var b strings.Builder
+	for _, block := range m.Blocks() {
+		b.WriteString(block.Text)
+	}
+	return b.String()
+}
+
+// Last returns the last message.
+func (r *Request) Last() *Message { return &r.Messages[len(r.Messages)-1] }
+
+// Prefix returns what the provider's cache sees of a request, one line for each tool, the system prompt and each block of
+// content, without breakpoints. Its last lines are what is new.
+func (r *Request) Prefix() []string {
+	var body struct{ Tools, System []json.RawMessage }
+	_ = json.Unmarshal(r.Body, &body) // was checked
+	var list []string
+	for _, raw := range append(body.Tools, body.System...) {
+		list = append(list, plain(raw))
+	}
+	for i := range r.Messages {
+		for _, raw := range r.Messages[i].Content {
+			list = append(list, r.Messages[i].Role+" "+plain(raw))
+		}
+	}
+	return list
+}
+
+// plain returns JSON without its breakpoint.
+func plain(raw json.RawMessage) string {
+	var b bytes.Buffer
+	for _, mark := range []string{`,"cache_control":{"type":"ephemeral"}`, `,"cache_control":{"type":"ephemeral","ttl":"1h"}`} {
+		raw = bytes.ReplaceAll(raw, []byte(mark), nil)
+	}
+	_ = json.Compact(&b, raw) // was checked
+	return b.String()
+}
+
+// canonical returns JSON without its breakpoint, in one spelling.
+func canonical(raw json.RawMessage) string {
+	var v any
+	_ = json.Unmarshal([]byte(plain(raw)), &v) // was checked
+	return encode(v)
+}
+
+// canonical returns what signatures of the reply to a request are bound to.
+func (r *Request) canonical() []string {
+	var list []string
+	for i := range r.Messages {
+		for _, raw := range r.Messages[i].Content {
+			list = append(list, r.Messages[i].Role+" "+canonical(raw))
+		}
+	}
+	return list
+}
+
+// sign returns the signature of thinking that stands after a prefix.
+func sign(model string, prefix []string, thinking string) string {
+	mac := hmac.New(sha256.New, []byte("anthropictest"))
+	fmt.Fprintf(mac, "%q %q %q", model, prefix, thinking)
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+var identifier = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// check finds what Anthropic would refuse.
+func (r *Request) check(given map[string]bool) error {
+	switch {
+	case r.Model == "":
+		return fmt.Errorf("model: field required")
+	case r.MaxTokens < 1:
+		return fmt.Errorf("max_tokens: must be at least 1")
+	case len(r.Messages) == 0:
+		return fmt.Errorf("messages: at least one message is required")
+	case !r.Stream:
+		return fmt.Errorf("stream: this server only streams")
+	}
+	if err := r.checkTools(); err != nil {
+		return err
+	}
+	c := checker{r: r, given: given, calls: map[string]bool{}}
+	for i := range r.System {
+		c.breakpoint(&r.System[i])
+		if strings.TrimSpace(r.System[i].Text) == "" {
+			return fmt.Errorf("system: text content blocks must be non-empty")
+		}
+	}
+	for i := range r.Messages {
+		if err := c.message(i); err != nil {
+			return fmt.Errorf("messages.%d: %w", i, err)
+		}
+	}
+	for i := range r.Tools {
+		if len(r.Tools[i].CacheControl) > 0 {
+			c.breakpoints++
+		}
+	}
+	switch {
+	case len(c.open) > 0:
+		return fmt.Errorf("messages: `tool_use` ids were found without `tool_result` blocks immediately after")
+	case c.breakpoints > 4:
+		return fmt.Errorf("a maximum of 4 blocks with cache_control may be provided, found %d", c.breakpoints)
+	case r.Last().Role == "assistant" && len(c.running) == 0:
+		return fmt.Errorf("this model does not support assistant message prefill, the conversation must end with a user message")
+	}
+	return nil
+}
+
+func (r *Request) checkTools() error {
+	names := map[string]bool{}
+	for _, t := range r.Tools {
+		switch {
+		case !identifier.MatchString(t.Name):
+			return fmt.Errorf("tools.%s.name: string should match pattern", t.Name)
+		case names[t.Name]:
+			return fmt.Errorf("tools: tool names must be unique")
+		case (t.Type == "" || t.Type == "custom") && !bytes.HasPrefix(t.InputSchema, []byte("{")):
+			return fmt.Errorf("tools.%s.input_schema: field required", t.Name)
+		}
+		names[t.Name] = true
+	}
+	switch {
+	case r.ToolChoice.Type != "" && len(r.Tools) == 0:
+		return fmt.Errorf("tool_choice: may only be specified while providing tools")
+	case r.ToolChoice.Type == "tool" && !names[r.ToolChoice.Name]:
+		return fmt.Errorf("tool_choice: tool %q not found", r.ToolChoice.Name)
+	case r.ToolChoice.Type == "tool" && (r.Thinking.Type == "enabled" || r.Thinking.Type == "adaptive"):
+		return fmt.Errorf("thinking may not be enabled when tool_choice forces tool use")
+	}
+	return nil
+}
+
+// checker walks through the messages of a request.
+type checker struct {
+	r           *Request
+	given       map[string]bool
+	prefix      []string
+	open        map[string]bool // calls that need a result in the next message
+	calls       map[string]bool
+	running     map[string]bool // the provider's own that have no result yet
+	breakpoints int
+}
+
+func (c *checker) breakpoint(b *Block) {
+	if b.CacheControl != nil {
+		c.breakpoints++
+	}
+}
+
+func (c *checker) message(i int) error {
+	m := &c.r.Messages[i]
+	switch {
+	case m.Role != "user" && m.Role != "assistant":
+		return fmt.Errorf("role: unexpected role %q", m.Role)
+	case i == 0 && m.Role != "user":
+		return fmt.Errorf("first message must use the user role")
+	case i > 0 && m.Role == c.r.Messages[i-1].Role:
+		return fmt.Errorf("roles must alternate between user and assistant")
+	case len(m.Content) == 0:
+		return fmt.Errorf("content: all messages must have non-empty content")
+	case len(c.running) > 0:
+		return fmt.Errorf("a tool of the server was found without its result block")
+	}
+	open, answered := c.open, false
+	c.open, c.running = map[string]bool{}, map[string]bool{}
+	for j, raw := range m.Content {
+		var b Block
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return fmt.Errorf("content.%d: %w", j, err)
+		}
+		c.breakpoint(&b)
+		if b.Type == "tool_result" {
+			if answered {
+				return fmt.Errorf("content.%d: tool results must come first", j)
+			}
+			if !open[b.ToolUseID] {
+				return fmt.Errorf("content.%d: unexpected `tool_use_id` %q in `tool_result` blocks", j, b.ToolUseID)
+			}
+			if b.IsError && (len(b.Content) == 0 || string(b.Content) == `""`) {
+				return fmt.Errorf("content.%d: content cannot be empty if `is_error` is true", j)
+			}
+			delete(open, b.ToolUseID)
+		} else {
+			answered = true
+			if err := c.block(m.Role, &b); err != nil {
+				return fmt.Errorf("content.%d: %w", j, err)
+			}
+		}
+		c.prefix = append(c.prefix, m.Role+" "+canonical(raw))
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("`tool_use` ids were found without `tool_result` blocks immediately after: %v", open)
+	}
+	return nil
+}
+
+func (c *checker) block(role string, b *Block) error {
+	switch b.Type {
+	case "text":
+		if strings.TrimSpace(b.Text) == "" {
+			return fmt.Errorf("text content blocks must contain non-whitespace text")
+		}
+		return nil
+	case "image", "document":
+		if role != "user" {
+			return fmt.Errorf("%s blocks are not allowed in assistant messages", b.Type)
+		}
+		return b.file()
+	}
+	if role != "assistant" {
+		return fmt.Errorf("%s blocks are not allowed in user messages", b.Type)
+	}
+	switch b.Type {
+	case "thinking":
+		if b.Thinking == nil || b.CacheControl != nil {
+			return fmt.Errorf("thinking: field required, cache_control not permitted")
+		}
+		if b.Signature != sign(c.r.Model, c.prefix, *b.Thinking) {
+			return fmt.Errorf("invalid `signature` in `thinking` block")
+		}
+	case "redacted_thinking":
+		if !c.given[b.Data] {
+			return fmt.Errorf("invalid `data` in `redacted_thinking` block")
+		}
+	case "tool_use":
+		if !identifier.MatchString(b.ID) || !identifier.MatchString(b.Name) || c.calls[b.ID] {
+			return fmt.Errorf("tool_use: id %q or name %q is malformed or repeated", b.ID, b.Name)
+		}
+		if !bytes.HasPrefix(b.Input, []byte("{")) {
+			return fmt.Errorf("tool_use.input: input should be an object")
+		}
+		c.open[b.ID], c.calls[b.ID] = true, true
+	case "server_tool_use":
+		c.running[b.ID] = true
+	default:
+		if !strings.HasSuffix(b.Type, "_tool_result") || !c.running[b.ToolUseID] {
+			return fmt.Errorf("unexpected block of type %q for %q", b.Type, b.ToolUseID)
+		}
+		delete(c.running, b.ToolUseID)
+	}
+	return nil
+}
+
+// file finds what is wrong with an image or a document.
+func (b *Block) file() error {
+	s := b.Source
+	if s == nil {
+		return fmt.Errorf("source: field required")
+	}
+	images := map[string]bool{"image/jpeg": true, "image/png": true, "image/gif": true, "image/webp": true}
+	switch s.Type {
+	case "base64":
+		if _, err := base64.StdEncoding.DecodeString(s.Data); err != nil || s.Data == "" {
+			return fmt.Errorf("source.base64: invalid base64 data")
+		}
+		if b.Type == "image" && !images[s.MediaType] || b.Type == "document" && s.MediaType != "application/pdf" {
+			return fmt.Errorf("source.base64.media_type: %q is not supported", s.MediaType)
+		}
+	case "url":
+		if !strings.HasPrefix(s.URL, "https://") {
+			return fmt.Errorf("source.url: only HTTPS URLs are supported")
+		}
+	case "text":
+		if b.Type != "document" || s.MediaType != "text/plain" || s.Data == "" {
+			return fmt.Errorf("source.text: malformed")
+		}
+	default:
+		return fmt.Errorf("source.type: unexpected %q", s.Type)
+	}
+	return nil
+}

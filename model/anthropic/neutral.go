@@ -1,0 +1,95 @@
+package anthropic
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// What the API makes of the parts that every model has.
+
+// blank reports whether the API refuses a text as empty.
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+func appendText(list []any, text string) []any {
+	if blank(text) {
+		return list
+	}
+	return append(list, &block{Type: "text", Text: text})
+}
+
+// callIDs are the ids of calls as they are sent, by those of the session.
+type callIDs map[string]string
+
+// refused matches what the API accepts neither in the id of a call nor in the name of a tool.
+var refused = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// of returns an id that the API accepts: the session's if it does, else one that follows from it.
+func (ids callIDs) of(id string) string {
+	if sent, ok := ids[id]; ok {
+		return sent
+	}
+	sent := id
+	if sent == "" || refused.MatchString(id) {
+		sum := sha256.Sum256([]byte(id))
+		sent = "call_" + hex.EncodeToString(sum[:12])
+	}
+	ids[id] = sent
+	return sent
+}
+
+const maxName = 64 // characters of a tool's name
+
+func use(u *cairn.ToolUse, ids callIDs) *block {
+	name := cmp.Or(refused.ReplaceAllString(u.Tool, "_"), "_") // a model may have made it up
+	name = name[:min(len(name), maxName)]
+	input := u.Input
+	if !json.Valid(input) {
+		input, _ = json.Marshal(string(input))
+	}
+	return &block{Type: "tool_use", ID: ids.of(u.CallID), Name: name, Input: provider.Arguments(input)}
+}
+
+func result(r *cairn.ToolResult, ids callIDs) *block {
+	b := &block{Type: "tool_result", ToolUseID: ids.of(r.CallID), Content: provider.Text(r.Output), IsError: r.IsError}
+	if r.IsError && blank(b.Content) { // an error without words is refused
+		b.Content = "The tool failed."
+	}
+	return b
+}
+
+// file returns what of a file a model can read.
+func file(f *cairn.File) *block {
+	media, _, err := mime.ParseMediaType(f.MediaType)
+	if err != nil {
+		media = f.MediaType
+	}
+	from := &source{Type: "base64", MediaType: media, Data: f.Data}
+	if len(f.Data) == 0 {
+		from = &source{Type: "url", URL: f.URL}
+	}
+	switch {
+	case media == "image/jpeg" || media == "image/png" || media == "image/gif" || media == "image/webp":
+		return &block{Type: "image", Source: from}
+	case media == "application/pdf":
+		return &block{Type: "document", Source: from, Title: f.Name}
+	case (strings.HasPrefix(media, "text/") || media == "application/json") && len(f.Data) > 0 && utf8.Valid(f.Data):
+		return &block{Type: "document", Source: &source{Type: "text", MediaType: "text/plain", Data: string(f.Data)}, Title: f.Name}
+	}
+	return described(f)
+}
+
+// described stands for a file that cannot be sent: one of a type that the API does not read, or one of a reply.
+func described(f *cairn.File) *block {
+	text := fmt.Sprintf("[file %s of type %s, %d bytes: its content is not available]", cmp.Or(f.Name, f.URL, "without a name"), f.MediaType, len(f.Data))
+	return &block{Type: "text", Text: text}
+}

@@ -1,0 +1,253 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// reply turns the events of a stream into chunks, or those of several streams if the provider pauses the reply.
+type reply struct {
+	failures failures
+	model    string
+	emit     func(cairn.Chunk) bool
+
+	parts     []cairn.Part // what is complete, as the session keeps it: what a paused reply is continued with
+	container string       // where the provider's code ran
+
+	open       *content // one block ends before the next begins
+	index      int      // of open
+	calls      int
+	before     cairn.Usage // of the requests before this one
+	usage      usage
+	stopReason string
+	refused    string // why, if the model refused
+	done       bool
+}
+
+func (r *reply) say(c cairn.Chunk) error {
+	if !r.emit(c) {
+		return errStopped
+	}
+	return nil
+}
+
+// paused reports whether the provider wants to be asked to continue.
+func (r *reply) paused() bool { return r.stopReason == "pause_turn" || r.stopReason == "compaction" }
+
+// resume makes the reply ready for the stream that continues it.
+func (r *reply) resume() error {
+	if err := r.stop(); err != nil {
+		return err
+	}
+	r.before = r.before.Add(r.usage.total())
+	r.usage, r.stopReason, r.done = usage{}, "", false
+	return nil
+}
+
+// event takes one event. One of a type that is not known says nothing that is.
+func (r *reply) event(ev event) error {
+	switch ev.Type {
+	case "message_start":
+		r.contained(ev.Message.Container)
+		return r.count(ev.Message.Usage)
+	case "content_block_start":
+		return r.start(ev.Index, ev.ContentBlock)
+	case "content_block_delta":
+		if r.open == nil || r.index != ev.Index {
+			return r.failures.Errorf(cairn.CodeModel, "the stream has a delta of content that did not begin")
+		}
+		return r.delta(r.open, &ev)
+	case "content_block_stop":
+		return r.stop()
+	case "message_delta":
+		if ev.Delta.StopReason != "" {
+			r.stopReason, r.refused = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
+			if category := ev.Delta.StopDetails.Category; category != "" {
+				r.refused += " (" + category + ")"
+			}
+		}
+		r.contained(ev.Delta.Container)
+		return r.count(ev.Usage)
+	case "message_stop":
+		r.done = true
+	}
+	return nil
+}
+
+func (r *reply) contained(c *container) {
+	if c != nil && c.ID != "" {
+		r.container = c.ID
+	}
+}
+
+// count says what is known of the usage.
+func (r *reply) count(u *usage) error {
+	if u == nil {
+		return nil
+	}
+	r.usage.add(u)
+	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: r.before.Add(r.usage.total())})
+}
+
+// start begins a content block.
+func (r *reply) start(index int, raw json.RawMessage) error {
+	if err := r.stop(); err != nil { // the one before, if it was not stopped
+		return err
+	}
+	c, err := newContent(raw)
+	if err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible content in the stream: %w", err)
+	}
+	r.open, r.index = c, index
+	switch c.Type {
+	case "text":
+		return r.text(c, c.Text)
+	case "thinking":
+		return r.thinking(c, c.Thinking)
+	case "tool_use":
+		r.calls++
+		chunk := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.ID, Tool: c.Name}
+		if chunk.Provider = keepable(c.more()); chunk.Provider != nil {
+			chunk.Model = r.model
+		}
+		c.provider = chunk.Provider
+		return r.say(chunk)
+	}
+	return nil
+}
+
+// delta adds to a content block.
+func (r *reply) delta(c *content, ev *event) error {
+	switch d := &ev.Delta; d.Type {
+	case "text_delta":
+		return r.text(c, d.Text)
+	case "thinking_delta":
+		return r.thinking(c, d.Thinking)
+	case "signature_delta":
+		c.Signature += d.Signature
+	case "citations_delta":
+		c.Citations = append(c.Citations, d.Citation)
+	case "input_json_delta":
+		if d.PartialJSON == "" {
+			return nil
+		}
+		c.said.WriteString(d.PartialJSON)
+		if c.Type == "tool_use" {
+			return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.ID, Text: d.PartialJSON})
+		}
+	default:
+		c.merge(ev.raw)
+	}
+	return nil
+}
+
+func (r *reply) text(c *content, text string) error {
+	if text == "" {
+		return nil
+	}
+	c.said.WriteString(text)
+	return r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text})
+}
+
+func (r *reply) thinking(c *content, text string) error {
+	if text == "" {
+		return nil
+	}
+	c.said.WriteString(text)
+	return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: text})
+}
+
+// stop closes the content block under way, if there is one.
+func (r *reply) stop() error {
+	c := r.open
+	if c == nil {
+		return nil
+	}
+	r.open = nil
+	part := cairn.Part{Text: c.said.String()}
+	switch c.Type {
+	case "text":
+		if part.Type = cairn.PartText; part.Text == "" {
+			return nil
+		}
+		part.Provider, part.Sources = keepable(c.more()), c.sources()
+	case "thinking":
+		part.Type, part.Provider = cairn.PartReasoning, c.signed()
+		if part.Text == "" && part.Provider == nil {
+			return nil
+		}
+		if part.Text == "" { // the part begins with a chunk
+			if err := r.say(cairn.Chunk{Type: cairn.ChunkReasoning}); err != nil {
+				return err
+			}
+		}
+	case "tool_use":
+		return r.called(c)
+	default:
+		part = cairn.Part{Type: cairn.PartProvider, Provider: keepable(c.whole()), Sources: c.sources()}
+		if part.Provider == nil {
+			return nil
+		}
+	}
+	if part.Provider != nil {
+		part.Model = r.model
+	}
+	r.parts = append(r.parts, part)
+	chunk := cairn.Chunk{Type: cairn.ChunkPartEnd, Provider: part.Provider, Model: part.Model, Sources: part.Sources}
+	if part.Type == cairn.PartProvider {
+		chunk.Type = cairn.ChunkProvider
+	}
+	return r.say(chunk)
+}
+
+// called closes a call. One without arguments has those that it began with, or {}.
+func (r *reply) called(c *content) error {
+	part := cairn.Part{Type: cairn.PartToolUse, Provider: c.provider, ToolUse: &cairn.ToolUse{CallID: c.ID, Tool: c.Name}}
+	if part.Provider != nil {
+		part.Model = r.model
+	}
+	if c.said.Len() == 0 {
+		input := string(c.Input)
+		if input == "" || input == "null" {
+			input = "{}"
+		}
+		c.said.WriteString(input)
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.ID, Text: input}); err != nil {
+			return err
+		}
+	}
+	part.ToolUse.Input = json.RawMessage(c.said.String())
+	r.parts = append(r.parts, part)
+	return nil
+}
+
+// finish ends the reply once it is complete.
+func (r *reply) finish() error {
+	if err := r.stop(); err != nil {
+		return err
+	}
+	var reason cairn.FinishReason
+	switch r.stopReason {
+	case "refusal":
+		why := ""
+		if r.refused != "" {
+			why = ": " + r.refused
+		}
+		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer%s", why)
+	case "max_tokens":
+		reason = cairn.FinishReasonLength
+	case "model_context_window_exceeded":
+		reason = cairn.FinishReasonWindow
+	case "stop_sequence":
+		reason = cairn.FinishReasonStopSequence
+	case "end_turn", "tool_use":
+		reason = cairn.FinishReasonEnd
+		if r.calls > 0 {
+			reason = cairn.FinishReasonTools
+		}
+	default:
+		reason = cairn.FinishReason(r.stopReason)
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: reason})
+}

@@ -1,0 +1,290 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// body makes the body of a request; of one that continues a paused reply if there is one. It is a map because options take
+// the place of fields by their names.
+func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
+	s := &req.Settings
+	e := m.endpoint
+	body := map[string]any{
+		"model":      m.name,
+		"max_tokens": e.maxTokens,
+		"stream":     true,
+	}
+	if s.MaxOutputTokens > 0 {
+		body["max_tokens"] = s.MaxOutputTokens
+	}
+	if s.Temperature != nil {
+		body["temperature"] = *s.Temperature
+	}
+	if s.TopP != nil {
+		body["top_p"] = *s.TopP
+	}
+	if s.ReasoningEffort != "" {
+		body["output_config"] = map[string]any{"effort": s.ReasoningEffort}
+	}
+	if len(s.StopSequences) > 0 {
+		body["stop_sequences"] = s.StopSequences
+	}
+	if r.container != "" {
+		body["container"] = r.container
+	}
+	if !blank(req.System) {
+		body["system"] = []any{&block{Type: "text", Text: req.System, CacheControl: e.cache}}
+	}
+	if err := m.tools(req, body); err != nil {
+		return nil, err
+	}
+	body["messages"] = m.messages(req.Messages, r.parts)
+	for name, value := range s.Options {
+		raw, err := provider.Encode(value)
+		if err != nil {
+			e := m.failures.Errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
+			e.Field = "Options"
+			return nil, e
+		}
+		body[name] = raw
+	}
+	if req.Choice.Tool != "" {
+		thinkNot(body)
+	}
+	data, err := provider.Encode(body)
+	if err != nil {
+		return nil, m.failures.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+	}
+	return data, nil
+}
+
+// thinkNot switches thinking off if it was asked for.
+func thinkNot(body map[string]any) {
+	if _, asked := body["thinking"]; asked {
+		body["thinking"] = map[string]any{"type": "disabled"}
+	}
+}
+
+// tools adds the tools and the choice among them; a choice without tools is refused.
+func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
+	e := m.endpoint
+	list := make([]any, 0, len(req.Tools)+len(e.serverTools))
+	for _, raw := range e.serverTools { // first, since the last is where the breakpoint is
+		list = append(list, raw)
+	}
+	for i := range req.Tools {
+		t := &req.Tools[i]
+		schema := t.Schema // goes out in its own order: models read the properties in it
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		if !json.Valid(schema) {
+			e := m.failures.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
+			e.Field = "Schema"
+			return e
+		}
+		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && closed(schema)}
+		if i == len(req.Tools)-1 {
+			one.CacheControl = e.cache
+		}
+		list = append(list, one)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	body["tools"] = list
+	switch {
+	case req.Choice.None:
+		body["tool_choice"] = toolChoice{Type: "none"}
+	case req.Choice.Tool != "":
+		body["tool_choice"] = toolChoice{Type: "tool", Name: req.Choice.Tool}
+	}
+	return nil
+}
+
+// closed reports whether each object of a schema says that it has no other properties.
+func closed(schema json.RawMessage) bool {
+	var v any
+	return json.Unmarshal(schema, &v) == nil && closedValue(v)
+}
+
+func closedValue(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, func(v any) bool { return !closedValue(v) })
+	case map[string]any:
+		if v["type"] == "object" && v["additionalProperties"] != false {
+			return false
+		}
+		for _, inner := range v {
+			if !closedValue(inner) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// filler stands between what would be two replies in a row, which the API would take for one, and where there is nothing
+// to reply to.
+const filler = "Continue."
+
+// conversation gathers the messages of a request: turns of user and assistant, one after the other.
+type conversation struct {
+	list    []message
+	results []any // of the user's turn under way; they come before anything else
+	rest    []any
+}
+
+// messages returns the history. A reply that is to be continued comes last.
+func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) []message {
+	var c conversation
+	ids := callIDs{}
+	for i := range history {
+		msg := &history[i]
+		if msg.Role == cairn.RoleAssistant {
+			c.assistant(m.reply(msg.Parts, ids, false))
+			continue
+		}
+		for j := range msg.Parts {
+			switch p := &msg.Parts[j]; p.Type {
+			case cairn.PartText:
+				c.rest = appendText(c.rest, p.Text)
+			case cairn.PartFile:
+				c.rest = append(c.rest, file(p.File))
+			case cairn.PartToolResult:
+				c.results = append(c.results, result(p.Result, ids))
+			}
+		}
+	}
+	c.flush()
+	if n := len(c.list); n == 0 || c.list[n-1].Role == "assistant" {
+		c.rest = appendText(c.rest, filler)
+		c.flush()
+	}
+	m.mark(c.list)
+	if len(paused) > 0 {
+		c.assistant(m.reply(paused, ids, true))
+	}
+	return c.list
+}
+
+// flush ends the user's turn under way.
+func (c *conversation) flush() {
+	if len(c.results)+len(c.rest) > 0 {
+		c.list = append(c.list, message{Role: "user", Content: append(c.results, c.rest...)})
+		c.results, c.rest = nil, nil
+	}
+}
+
+// assistant adds a reply, if anything of it can be sent.
+func (c *conversation) assistant(content []any) {
+	if len(content) == 0 {
+		return
+	}
+	c.flush()
+	if n := len(c.list); n == 0 || c.list[n-1].Role == "assistant" {
+		c.rest = appendText(c.rest, filler)
+		c.flush()
+	}
+	c.list = append(c.list, message{Role: "assistant", Content: content})
+}
+
+// mark sets breakpoints at the end of the last two turns of the user: what is new is written to the cache, and what the
+// request before this one wrote is found, however much is new.
+func (m *MessagesModel) mark(list []message) {
+	marks := 2
+	for _, msg := range slices.Backward(list) {
+		if msg.Role != "user" || m.endpoint.cache == nil {
+			continue
+		}
+		msg.Content[len(msg.Content)-1].(*block).CacheControl = m.endpoint.cache
+		if marks--; marks == 0 {
+			return
+		}
+	}
+}
+
+// reply returns the content of an assistant's message. Reasoning and items of a provider go back to the model that gave
+// them only.
+func (m *MessagesModel) reply(parts []cairn.Part, ids callIDs, paused bool) []any {
+	var list []any
+	answered := answered(parts)
+	for i := range parts {
+		p := &parts[i]
+		own := p.Model == m.id && len(p.Provider) > 0
+		switch p.Type {
+		case cairn.PartText:
+			if !blank(p.Text) {
+				list = append(list, joined(&block{Type: "text", Text: p.Text}, p, own))
+			}
+		case cairn.PartReasoning:
+			if own {
+				list = append(list, joined(thought{Type: "thinking", Thinking: p.Text}, p, own))
+			}
+		case cairn.PartProvider:
+			if own && (paused || answered(p.Provider)) {
+				list = append(list, p.Provider)
+			}
+		case cairn.PartToolUse:
+			list = append(list, joined(use(p.ToolUse, ids), p, own))
+		case cairn.PartFile:
+			list = append(list, described(p.File))
+		}
+	}
+	return list
+}
+
+// thought is a block of thinking; its text may be empty.
+type thought struct {
+	Type     string `json:"type"`
+	Thinking string `json:"thinking"`
+}
+
+// answered returns a function that reports of an item whether it can be sent: a tool of the provider's with its result and
+// a result with its tool. A reply that broke off may have one without the other.
+func answered(parts []cairn.Part) func(json.RawMessage) bool {
+	type item struct {
+		ID        string `json:"id"`
+		ToolUseID string `json:"tool_use_id"`
+	}
+	uses, results := map[string]bool{}, map[string]bool{}
+	parse := func(raw json.RawMessage) (it item) {
+		_ = json.Unmarshal(raw, &it) // what has other fields is neither
+		return it
+	}
+	for i := range parts {
+		if parts[i].Type == cairn.PartProvider {
+			it := parse(parts[i].Provider)
+			uses[it.ID], results[it.ToolUseID] = true, true
+		}
+	}
+	return func(raw json.RawMessage) bool {
+		switch it := parse(raw); {
+		case it.ToolUseID != "":
+			return uses[it.ToolUseID]
+		case it.ID != "":
+			return results[it.ID]
+		}
+		return true
+	}
+}
+
+// joined returns a block together with what the provider wants back with it.
+func joined(b any, p *cairn.Part, own bool) any {
+	if !own {
+		return b
+	}
+	raw, err := provider.Encode(b)
+	more := bytes.TrimSpace(p.Provider)
+	if err != nil || len(more) < 3 || more[0] != '{' {
+		return b
+	}
+	raw = bytes.TrimSpace(raw)
+	return json.RawMessage(slices.Concat(raw[:len(raw)-1], []byte{','}, more[1:]))
+}

@@ -1,0 +1,104 @@
+package anthropic
+
+import "encoding/json"
+
+// What is written of a request. The SDK's own parameters are not used, since what the provider gave goes back as it is,
+// and since an update of the SDK must not change what a request begins with.
+
+type message struct {
+	Role    string `json:"role"`
+	Content []any  `json:"content"` // *block, or json.RawMessage for what the provider gave
+}
+
+type block struct {
+	Type         string          `json:"type"`
+	Text         string          `json:"text,omitempty"`
+	Source       *source         `json:"source,omitempty"`
+	Title        string          `json:"title,omitempty"`
+	ID           string          `json:"id,omitempty"`
+	Name         string          `json:"name,omitempty"`
+	Input        json.RawMessage `json:"input,omitempty"`
+	ToolUseID    string          `json:"tool_use_id,omitempty"`
+	Content      string          `json:"content,omitempty"`
+	IsError      bool            `json:"is_error,omitempty"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitempty"`
+	Data      any    `json:"data,omitempty"` // bytes become base64, a string is text
+	URL       string `json:"url,omitempty"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"`
+}
+
+type tool struct {
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	Strict       bool            `json:"strict,omitempty"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type toolChoice struct {
+	Type string `json:"type"`
+	Name string `json:"name,omitempty"`
+}
+
+// event is one event of a stream, of any type.
+type event struct {
+	Type    string `json:"type"`
+	Index   int    `json:"index"`
+	Message struct {
+		Usage     *usage     `json:"usage"`
+		Container *container `json:"container"`
+	} `json:"message"`
+	ContentBlock json.RawMessage `json:"content_block"`
+	Delta        delta           `json:"delta"`
+	Usage        *usage          `json:"usage"`
+
+	raw []byte
+}
+
+type delta struct {
+	Type        string          `json:"type"`
+	Text        string          `json:"text"`
+	Thinking    string          `json:"thinking"`
+	Signature   string          `json:"signature"`
+	PartialJSON string          `json:"partial_json"`
+	Citation    json.RawMessage `json:"citation"`
+	StopReason  string          `json:"stop_reason"`
+	StopDetails struct {
+		Category    string `json:"category"`
+		Explanation string `json:"explanation"`
+	} `json:"stop_details"`
+	Container *container `json:"container"`
+}
+
+type container struct {
+	ID string `json:"id"`
+}
+
+// UnmarshalJSON keeps the text too, for deltas of types that are not known here.
+func (e *event) UnmarshalJSON(data []byte) error {
+	type plain event
+	e.raw = data
+	return json.Unmarshal(data, (*plain)(e))
+}
+
+// usage has pointers, since a later event only has what changed.
+type usage struct {
+	Input      *int64 `json:"input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	Details    *struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+	// Iterations are the model's calls behind a reply that the provider compacted before; the totals leave those out.
+	Iterations []usage `json:"iterations"`
+}
