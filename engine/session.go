@@ -60,7 +60,9 @@ type Snapshot struct {
 	Session  *cairn.Session  `json:"session"`
 	Messages []cairn.Message `json:"messages"`
 	State    json.RawMessage `json:"state"`
-	Sequence int64           `json:"sequence"`
+	// Queue are the turns that are queued, in the order in which they will begin.
+	Queue    []store.QueuedTurn `json:"queue,omitempty"`
+	Sequence int64              `json:"sequence"`
 }
 
 // Cursor returns the place in the log that belongs to the snapshot.
@@ -83,13 +85,23 @@ func (s *Snapshot) Public() Snapshot {
 		row := s.Session.Public()
 		out.Session = &row
 	}
-	out.Messages = make([]cairn.Message, 0, len(s.Messages))
-	for i := range s.Messages {
-		if m := &s.Messages[i]; !m.Hidden {
-			out.Messages = append(out.Messages, m.Public())
-		}
+	out.Messages = visible(s.Messages)
+	out.Queue = slices.Clone(s.Queue)
+	for i := range out.Queue {
+		out.Queue[i].Messages = visible(out.Queue[i].Messages)
 	}
 	return out
+}
+
+// visible returns the public views of the messages that are not hidden.
+func visible(messages []cairn.Message) []cairn.Message {
+	list := make([]cairn.Message, 0, len(messages))
+	for i := range messages {
+		if m := &messages[i]; !m.Hidden {
+			list = append(list, m.Public())
+		}
+	}
+	return list
 }
 
 // Snapshot returns a session's transcript and state together with the place in its log that belongs to them. The events after
@@ -98,7 +110,9 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	snap, err := e.store.Read(ctx, id, store.ToDrive(0))
+	want := store.ToDrive(0)
+	want.Queue = true
+	snap, err := e.store.Read(ctx, id, want)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +122,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	}
 	// Of what was trimmed a snapshot need not say more than its transcript and status do.
 	sequence := max(snap.Session.LogSequence, first-1)
-	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Sequence: sequence}, nil
+	return &Snapshot{Session: snap.Session, Messages: snap.Messages, State: snap.State, Queue: inOrder(snap.Queue), Sequence: sequence}, nil
 }
 
 // Events yields the events of a session's tree after a cursor, those there are and those to come, across runs. It ends only

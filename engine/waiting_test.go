@@ -255,3 +255,24 @@ func TestOptionsOfWaits(t *testing.T) {
 		t.Error("something was paid")
 	}
 }
+
+// A snapshot has the queue, as far as its reader may see it.
+func TestSnapshotHasTheQueue(t *testing.T) {
+	t.Parallel()
+	var paid atomic.Int64
+	st := memstore.New(nil)
+	eng := open(t, st, payer(&paid))
+	turn(t, eng, "s", "pay")
+	in := cairn.Messages(cairn.Context("a secret"), cairn.User(cairn.TextPart("later")))
+	run, err := eng.Execute(t.Context(), "s", "bot", in, engine.WithOnWaiting(engine.WaitingEnqueue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := eng.Snapshot(t.Context(), "s")
+	if err != nil || len(snap.Queue) != 1 || snap.Queue[0].ID != run.ID() || len(snap.Queue[0].Messages) != 2 {
+		t.Fatalf("the queue is %+v, %v", snap.Queue, err)
+	}
+	if public := snap.Public(); len(public.Queue[0].Messages) != 1 || public.Queue[0].Messages[0].Text() != "later" || len(snap.Queue[0].Messages) != 2 {
+		t.Errorf("a reader sees %+v", public.Queue)
+	}
+}

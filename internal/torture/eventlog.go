@@ -3,6 +3,7 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -24,6 +25,15 @@ func eventsContiguous(t *Tree) error {
 		ev := &t.Events[i]
 		if ev.Sequence != int64(i+1) {
 			return fmt.Errorf("event %d is in place %d", ev.Sequence, i+1)
+		}
+		if ev.Version > 0 { // of what a verb did beside the runs
+			if !slices.ContainsFunc(t.Sessions, func(h *History) bool { return h.Session.ID == ev.SessionID }) {
+				return fmt.Errorf("event %d (%s) is of session %q", ev.Sequence, ev.Type, ev.SessionID)
+			}
+			continue
+		}
+		if ev.Type == cairn.EventDequeued { // a turn whose messages joined another one has no run
+			continue
 		}
 		if ev.RunID == "" || runs[ev.RunID] != ev.SessionID {
 			return fmt.Errorf("event %d (%s) is of session %q, run %q", ev.Sequence, ev.Type, ev.SessionID, ev.RunID)
