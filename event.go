@@ -49,7 +49,8 @@ const (
 	// EventQueued is a turn that was put into the session's queue: RunID, Text, Files, Truncated of what it begins with.
 	// It ends with the start of a run of that id, or with EventDequeued.
 	EventQueued EventType = "queued"
-	// EventDequeued is a queued turn that will not run, since it was taken out of the queue: RunID.
+	// EventDequeued is a queued turn that will not run, since it was taken out of the queue or its messages have joined
+	// the turn under way: RunID.
 	EventDequeued EventType = "dequeued"
 	// EventRewound takes the session back to its first MessageCount messages: the later ones are gone. CheckpointID is
 	// the checkpoint, RunID the run that was undone instead.

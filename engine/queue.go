@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -41,7 +42,7 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err
 	}
-	_, err := store.Update(ctx, e.store, id, func(*cairn.Session) (*store.Commit, error) {
+	_, err := e.runs.Change(ctx, id, func(*cairn.Session) (*store.Commit, error) {
 		turns, err := store.Queue(ctx, e.store, id)
 		if err != nil {
 			return nil, err
@@ -49,7 +50,7 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 		if !slices.ContainsFunc(turns, func(t store.QueuedTurn) bool { return t.ID == runID }) {
 			return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "run", Message: "session \"" + id + "\" has no queued turn \"" + runID + "\""}
 		}
-		return &store.Commit{Dequeue: []string{runID}}, nil
+		return &store.Commit{Dequeue: []string{runID}, Publish: new(journal.Dequeued(runID))}, nil
 	})
 	return err
 }
@@ -70,9 +71,9 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 		}
 	}
 	queued := false
-	row, err := store.Update(ctx, e.store, sessionID, func(row *cairn.Session) (*store.Commit, error) {
+	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*store.Commit, error) {
 		next.At = row.AsOf
-		c := &store.Commit{Enqueue: next}
+		c := &store.Commit{Enqueue: next, Publish: new(journal.Queued(next.ID, next.Messages))}
 		var err error
 		if queued, err = when(row, c); err != nil || !queued {
 			return nil, err

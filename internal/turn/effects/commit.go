@@ -350,7 +350,11 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		l.Deferred, l.Step, l.Judged = session.Deferred{}, nil, nil
 		l.LastCommit = out.At
 		l.Results.Written()
-		fx.told(l, journal.Added(first, all), steps, c.Checkpoint)
+		added := journal.Added(first, all)
+		for _, id := range joined.turns {
+			added = append(added, journal.Dequeued(id))
+		}
+		fx.told(l, added, steps, c.Checkpoint)
 		return nil
 	}
 }

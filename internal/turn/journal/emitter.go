@@ -44,7 +44,13 @@ type Emitter struct {
 // eventIDs are what every event of a run has in common.
 type eventIDs struct{ session, run, agent string }
 
-func (i *eventIDs) put(ev *cairn.Event) { ev.SessionID, ev.RunID, ev.Agent = i.session, i.run, i.agent }
+// put sets them. A turn that was queued has a run of its own.
+func (i *eventIDs) put(ev *cairn.Event) {
+	ev.SessionID, ev.Agent = i.session, i.agent
+	if ev.Type != cairn.EventDequeued {
+		ev.RunID = i.run
+	}
+}
 
 // buffers are the two that an emitter takes turns with. They are kept between runs, since events are large and runs
 // short.

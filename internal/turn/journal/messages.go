@@ -58,6 +58,11 @@ func Queued(runID string, messages []cairn.Message) cairn.Event {
 	return ev
 }
 
+// Dequeued says that a turn was taken out of the queue and will not run by itself.
+func Dequeued(runID string) cairn.Event {
+	return cairn.Event{Type: cairn.EventDequeued, RunID: runID}
+}
+
 // said puts on an event what a message says: its text up to MaxEventText, and what files it has.
 func said(ev *cairn.Event, m *cairn.Message) {
 	text := m.Text()
