@@ -270,7 +270,7 @@ func (s *Schema) Validate(raw json.RawMessage) []string {
 	if err == nil {
 		return nil
 	}
-	if list := s.violations(nil, "", s.schema, value, 0); len(list) > 0 {
+	if list := violations(s, nil, "", s.schema, value, 0); len(list) > 0 {
 		return list
 	}
 	return []string{reason(err)}
@@ -281,14 +281,14 @@ const maxRefs = 100
 
 // violations walks the plain parts of a schema, objects and arrays, so that each fault is reported in words with its place.
 // For parts that it cannot take apart, such as combinations, the caller reports the validator's message.
-func (whole *Schema) violations(list []string, at string, s *jsonschema.Schema, value any, refs int) []string {
+func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, value any, refs int) []string {
 	if s == nil {
 		return list
 	}
 	if s.Ref != "" {
 		name, local := strings.CutPrefix(s.Ref, "#/$defs/")
 		if def := whole.schema.Defs[name]; local && def != nil && refs < maxRefs {
-			list = whole.violations(list, at, def, value, refs+1)
+			list = violations(whole, list, at, def, value, refs+1)
 		}
 		return list
 	}
@@ -306,11 +306,11 @@ func (whole *Schema) violations(list []string, at string, s *jsonschema.Schema, 
 			inner := member(at, name)
 			switch {
 			case s.Properties[name] != nil:
-				list = whole.violations(list, inner, s.Properties[name], v[name], refs)
+				list = violations(whole, list, inner, s.Properties[name], v[name], refs)
 			case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties):
 				list = append(list, inner+": is not known")
 			default:
-				list = whole.violations(list, inner, s.AdditionalProperties, v[name], refs)
+				list = violations(whole, list, inner, s.AdditionalProperties, v[name], refs)
 			}
 		}
 		return list
@@ -319,7 +319,7 @@ func (whole *Schema) violations(list []string, at string, s *jsonschema.Schema, 
 			break
 		}
 		for i, item := range v {
-			list = whole.violations(list, element(at, i), s.Items, item, refs)
+			list = violations(whole, list, element(at, i), s.Items, item, refs)
 		}
 	}
 	leaf := *s
