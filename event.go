@@ -44,7 +44,7 @@ const (
 	EventContextAdded EventType = "context_added"
 	// EventContextChanged says that the session's context was changed. Name is "tools" where tools were switched on and
 	// off: Data has the switches by tool, Index and MessageID are those of the hidden message that says so. Name is
-	// "session" where the user, tags, metadata or expiry were changed: Data has what was set.
+	// "session" where the user, title, tags, metadata or expiry were changed: Data has what was set.
 	EventContextChanged EventType = "context_changed"
 	// EventQueued is a turn that was put into the session's queue: RunID, Text, Files, Truncated of what it begins with.
 	// It ends with the start of a run of that id, or with EventDequeued.

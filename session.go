@@ -3,6 +3,7 @@ package cairn
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ type Session struct {
 	UserID   string            `json:"user_id,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Title is what the session is called in lists, at most [MaxTitleBytes]; empty for none.
+	Title string `json:"title,omitempty"`
+	// Opening is the beginning of the first message that the user said, at most [MaxOpeningBytes] of its text, and OpeningAt
+	// that message's index. Sessions are found by the words of Title and Opening.
+	Opening   string `json:"opening,omitempty"`
+	OpeningAt int    `json:"opening_at,omitempty"`
 	// ExpiresAt is when the session expires whatever happens, TTL how long it may be idle before it does: see Expiry.
 	// Zero means never. They are the root's; the sessions of its sub-agents and companions go with it.
 	ExpiresAt time.Time     `json:"expires_at,omitzero"`
@@ -90,6 +97,11 @@ type Session struct {
 	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has
 	// passed, is judged by that and not by the clock of the process. It is not part of what is kept.
 	AsOf time.Time `json:"-"`
+
+	// Removal is why the session was removed, "deleted" or "expired", and RemovedAt when, if it comes from a list of removed
+	// sessions. A session that is there has neither.
+	Removal   string    `json:"removal,omitempty"`
+	RemovedAt time.Time `json:"removed_at,omitzero"`
 }
 
 // ChildKind is what a session is to its parent.
@@ -197,8 +209,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// MaxMetadataBytes bounds the user id, tags and metadata of a session together.
-const MaxMetadataBytes = 16 << 10
+const (
+	// MaxMetadataBytes bounds the user id, tags and metadata of a session together.
+	MaxMetadataBytes = 16 << 10
+	// MaxTitleBytes bounds the title of a session.
+	MaxTitleBytes = 256
+	// MaxOpeningBytes bounds what a session's row has of its first message.
+	MaxOpeningBytes = 256
+)
 
 // CheckSessionID reports what is wrong with a session id: it is empty, longer than 200 bytes, not valid UTF-8, has
 // control characters, or begins or ends with white space.
@@ -209,11 +227,20 @@ func CheckSessionID(id string) error {
 	return nil
 }
 
-// ValidateContext checks the parts of a session that users set: user id, tags, metadata, trace context and expiry. The
+// CheckTitle reports what is wrong with a session's title: ErrTooLarge if it is longer than [MaxTitleBytes], ErrInvalid if it
+// is not valid UTF-8 or has NUL.
+func CheckTitle(title string) error {
+	if len(title) > MaxTitleBytes {
+		return &Error{Code: CodeTooLarge, Field: "title", Message: fmt.Sprintf("title: %d bytes, at most %d are allowed", len(title), MaxTitleBytes)}
+	}
+	return CheckText("title", title)
+}
+
+// ValidateContext checks the parts of a session that users set: user id, title, tags, metadata, trace context and expiry. The
 // error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Session) ValidateContext() error {
 	total := len(s.UserID) + len(s.TraceParent)
-	if err := cmp.Or(CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
+	if err := cmp.Or(CheckTitle(s.Title), CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
 		return err
 	}
 	for _, t := range s.Tags {

@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/ids"
@@ -18,6 +19,16 @@ type Step struct {
 	Turn      int    // the run's number in its session, from 1
 	// Number is the step's number in the turn, from 1; 0 before the first one.
 	Number int
+
+	// What else the session's row has, as of its last commit: see [Session]. A change by SetContext in another process is seen
+	// from the next commit on. Tags and Metadata are the handle's own copies.
+	Title       string
+	Tags        []string
+	Metadata    map[string]string
+	ExpiresAt   time.Time
+	TraceParent string
+	ParentID    string
+	RootID      string
 
 	env env
 }
@@ -79,6 +90,16 @@ func (s *Step) AddContext(text string) error {
 	}
 	s.env.AddContext(Context(text))
 	return nil
+}
+
+// SetTitle gives the session a title, with the step's commit; the last one that is set in a step counts, and an empty one
+// removes it. It is for tools and hooks that know what a conversation is about. The error is ErrTooLarge for more than
+// [MaxTitleBytes], ErrInvalid for text that cannot be kept.
+func (s *Step) SetTitle(title string) error {
+	if err := CheckTitle(title); err != nil {
+		return err
+	}
+	return s.env.SetTitle(title)
 }
 
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, also in later

@@ -217,6 +217,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 		return nil, cairn.Invalid("options", "give either a checkpoint or a message index")
 	}
 	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID,
+		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt,
 		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent),
 		Unpublished: &cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID}})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type Commit struct {
 	Guard Guard
 
-	// Create creates the session if it does not exist: ID, Agent, UserID, Tags, Metadata, ExpiresAt, TTL, TraceParent,
+	// Create creates the session if it does not exist: ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL, TraceParent,
 	// ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it, everything else begins at zero. RootID
 	// defaults to ID, Secret and, of a root, Incarnation to random ones; TTL is kept in microseconds, a negative one as
 	// 0. A new session has Status idle. The id of a removed or expired session is refused like any other use of it, see
@@ -47,7 +47,8 @@ type Commit struct {
 	// most one of Rewind and RewindRun may be set.
 	RewindRun string
 
-	// Messages are appended. The store sets CreatedAt where it is zero.
+	// Messages are appended. The store sets CreatedAt where it is zero. The first one that the user says gives the row its
+	// Opening, until a rewind removes it.
 	Messages []cairn.Message
 	// State changes the session's state.
 	State *StateChange
@@ -297,6 +298,7 @@ type LeaseChange struct {
 // ContextChange changes a session's user context; nil fields stay as they are.
 type ContextChange struct {
 	UserID *string
+	Title  *string
 	Tags   *[]string
 	// Metadata sets entries; an empty value removes one.
 	Metadata  map[string]string
@@ -307,6 +309,9 @@ type ContextChange struct {
 func (c *ContextChange) Apply(s *cairn.Session) {
 	if c.UserID != nil {
 		s.UserID = *c.UserID
+	}
+	if c.Title != nil {
+		s.Title = *c.Title
 	}
 	if c.Tags != nil {
 		s.Tags = *c.Tags

@@ -55,6 +55,9 @@ func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
 
 // Selects reports whether a query selects a session; it ignores the cursor.
 func (q *SessionQuery) Selects(s *cairn.Session) bool {
+	if len(q.Removed) > 0 != (s.Removal != "") || s.Removal != "" && !slices.Contains(q.Removed, Removal(s.Removal)) {
+		return false
+	}
 	for _, tag := range q.Tags {
 		if !slices.Contains(s.Tags, tag) {
 			return false
@@ -74,5 +77,6 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 		(q.CreatedAfter.IsZero() || !s.CreatedAt.Before(q.CreatedAfter)) &&
 		(q.CreatedBefore.IsZero() || s.CreatedAt.Before(q.CreatedBefore)) &&
 		(q.UpdatedAfter.IsZero() || !s.UpdatedAt.Before(q.UpdatedAfter)) &&
-		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore))
+		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore)) &&
+		found(s, Words(q.Search))
 }

@@ -51,8 +51,8 @@ type Store interface {
 	Calls(ctx context.Context, q CallQuery) (Page[cairn.PendingCall], error)
 
 	// Branch creates the session to with the messages and state that the session from had at a point. to gives the new
-	// session's id, agent and context as in Commit.Create, and its Unpublished, which gets Version 1 and the branch's
-	// MessageCount. The error is ErrExists if there is such a session,
+	// session's id, agent and context as in Commit.Create, its Opening, which counts if its message is among them, and
+	// its Unpublished, which gets Version 1 and the branch's MessageCount. The error is ErrExists if there is such a session,
 	// ErrNotFound if from or its checkpoint does not exist, ErrInvalid for more messages than there are, or for so few
 	// that the state after them was pruned, see [Pruned]. The branch has version 1, no runs and no checkpoints.
 	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)
@@ -99,7 +99,7 @@ type Sweeper interface {
 	Restore(ctx context.Context, root string) (*cairn.Session, error)
 	// Stale pages through the ids of the roots that may have expired, the longest stale first. A root with a TTL or
 	// ExpiresAt is listed once the time has come that SweepAt gave at its creation, or at its last change of context or
-	// Remove. So commits need not write that time, and an active root is listed about once per TTL. q.Newest has no
+	// opening or Remove. So commits need not write that time, and an active root is listed about once per TTL. q.Newest has no
 	// meaning.
 	Stale(ctx context.Context, q PageQuery) (Page[string], error)
 	// Removed pages through the trees that were removed at least age ago and are not purged, the oldest removal first.
@@ -195,8 +195,14 @@ type SessionQuery struct {
 	CreatedBefore time.Time // exclusive
 	UpdatedAfter  time.Time // inclusive
 	UpdatedBefore time.Time // exclusive
-	Cursor        string
-	Limit         int
+	// Search selects the sessions that have each of its words, or a word that begins with it, in their title or opening; see
+	// [Words]. Without any word it does not restrict.
+	Search string
+	// Removed selects, instead of the sessions that are there, those that were removed for one of these reasons and are not
+	// purged yet. They come with their Removal and RemovedAt. A store that is no [Sweeper] has none.
+	Removed []Removal
+	Cursor  string
+	Limit   int
 }
 
 // CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.

@@ -51,6 +51,7 @@ var OnStore = Set{
 	"workers":                 "several workers take each due session once",
 	"interval":                "one commit of several steps",
 	"per-tool":                "stages between commits",
+	"title":                   "a step that writes whose a session is, and what it is called",
 	"switch-crash":            "another process reads back which tools are off",
 	"sweep":                   "a session expires and is purged with its tree, by the store's clock",
 	"sweep-crash":             "what a dead process hid is purged by another one",

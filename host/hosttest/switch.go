@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // asides are scenarios of context that is no part of the chat: facts for the model, and the tools that it may use.
@@ -12,6 +13,7 @@ var asides = []scenario{
 	{"context", (*scene).context},
 	{"context-running", (*scene).contextRunning},
 	{"context-waiting", (*scene).contextWaiting},
+	{"title", (*scene).title},
 	{"switch", (*scene).switches},
 	{"switch-hook", (*scene).switchHook},
 	{"switch-running", (*scene).switchRunning},
@@ -61,6 +63,31 @@ func (s *scene) contextWaiting() {
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	s.must(one.AddContext(s.Context(), "s", "It pours."))
 	one.resume("s")
+}
+
+// Tools and hooks give the session its title, with the step's commit, and read what callers set.
+func (s *scene) title() {
+	s.agents = []*cairn.Agent{bot(plays(asks("c1", "name", "Lamps"), scripted.Text("Lamps, then."), scripted.Text("Yes.")),
+		s.tool("name", func(_ context.Context, call *cairn.Call, in words) (string, error) {
+			return "done", call.SetTitle(in.Text)
+		}))}
+	var read []string
+	s.agents[0].Hooks = &cairn.Hooks{
+		BeforeTool: func(_ context.Context, call *cairn.Call) error { return call.SetTitle("Something") },
+		RunStart:   func(_ context.Context, step *cairn.Step) { read = append(read, step.Title+" "+step.UserID) },
+	}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	if row := s.row("s"); row.Title != "Lamps" || row.Opening != "go" {
+		s.Fatalf("the title is %q, the opening %q", row.Title, row.Opening)
+	}
+	user, title := "ada", "Chairs"
+	_, err := two.SetContext(s.Context(), "s", store.ContextChange{UserID: &user, Title: &title})
+	s.must(err)
+	two.turn("s", "and now?")
+	if len(read) != 2 || read[1] != "Chairs ada" {
+		s.Fatalf("hooks read %q", read)
+	}
 }
 
 // switcher is a tool that switches another one off.

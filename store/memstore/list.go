@@ -37,6 +37,16 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	now := s.clock()
 	s.expire(now)
 	rows := make([]*cairn.Session, 0, len(s.sessions))
+	if len(q.Removed) > 0 {
+		for _, t := range s.removed {
+			for _, doc := range t.sessions {
+				row := doc.Row
+				row.AsOf, row.Removal, row.RemovedAt = now, string(t.Reason), t.RemovedAt
+				rows = append(rows, &row)
+			}
+		}
+		return backend.SessionPage(rows, q)
+	}
 	for _, doc := range s.sessions {
 		doc.Row.AsOf = now
 		rows = append(rows, &doc.Row)

@@ -72,13 +72,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err != nil {
 		return nil, err
 	}
-	if w.d, err = plan.Work(w.c, &plan.Seen{ID: to.ID}, nil); err != nil {
-		return nil, err
-	}
-	w.d.Row.MessageCount = count
-	if ev := w.d.Row.Unpublished; ev != nil {
-		ev.MessageCount = count
-	}
+	w.d = plan.Branch(to, state, count)
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -98,6 +99,16 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	if err != nil {
 		return store.Page[cairn.Session]{}, err
 	}
+	if len(q.Removed) > 0 {
+		return readPage(ctx, s, "list removed sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
+			r := &record{}
+			var reason string
+			var at time.Time
+			err := r.read(rows, &reason, &at)
+			r.session.Removal, r.session.RemovedAt = reason, at.UTC()
+			return *r.session, err
+		}, store.SessionCursor, nil)
+	}
 	return readPage(ctx, s, "list sessions", text, args, store.PageSize(q.Limit), func(rows pgx.Rows) (cairn.Session, error) {
 		r := &record{}
 		err := r.read(rows)
@@ -115,7 +126,13 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 	if cursor.ID != "" {
 		f.add("(s.created_at, s.id) < (?::timestamptz, ?)", cursor.CreatedAt, cursor.ID)
 	}
-	const from = "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
+	from := "SELECT" + sessionColumns + "\n\tFROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key"
+	if len(q.Removed) > 0 { // all of them are read
+		from = "SELECT" + sessionColumns + `, r.reason, r.removed_at
+			FROM {schema}.removed r, jsonb_populate_record(NULL::{schema}.sessions, r.data -> 'session') s,
+				jsonb_populate_record(NULL::{schema}.heads, r.data -> 'head') h`
+		f.add("r.reason = ANY (?::text[])", asTexts(q.Removed))
+	}
 	return f.page(from, "s.created_at DESC, s.id DESC", store.PageSize(q.Limit)), f.args, nil
 }
 
@@ -139,6 +156,15 @@ func sessionFilter(q *store.SessionQuery) *filter {
 	// sessions. For a CASE it estimates that half of them match, and reads the newest sessions first.
 	if len(q.Metadata) > 0 {
 		f.add("CASE WHEN s.metadata @> ?::jsonb THEN TRUE ELSE FALSE END", mapText(q.Metadata))
+	}
+	if list := store.Words(q.Search); len(list) > 0 { // a word has nothing that has to be quoted
+		condition := "s.words @@ ?::tsquery"
+		if q.UserID+q.ParentID+q.RootID == "" && len(q.Removed) == 0 {
+			// The server takes the beginning of a word for frequent, and would read the newest sessions until it has found
+			// a page of matches. So all matches come first, by sessions_words.
+			condition = "s.key = ANY (ARRAY(SELECT w.key FROM {schema}.sessions w WHERE w.words @@ ?::tsquery))"
+		}
+		f.add(condition, "'"+strings.Join(list, "':* & '")+"':*")
 	}
 	if !q.CreatedAfter.IsZero() {
 		f.add("s.created_at >= ?::timestamptz", ceiling(q.CreatedAfter))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
@@ -15,7 +16,7 @@ import (
 const (
 	ownColumns = `
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id, s.root_id, s.incarnation,
-	s.kind, s.name, s.secret, s.created_at`
+	s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at`
 
 	headColumns = `
 	h.status, h.version, h.run_id, h.suspended_step, h.lease_token, h.lease_until, h.next_deadline, h.stop_run, h.stop,
@@ -66,6 +67,9 @@ type headData struct {
 	Agent         struct{} `json:"agent,omitzero"`
 	Status        struct{} `json:"status,omitzero"`
 	UserID        struct{} `json:"user_id,omitzero"`
+	Title         struct{} `json:"title,omitzero"`
+	Opening       struct{} `json:"opening,omitzero"`
+	OpeningAt     struct{} `json:"opening_at,omitzero"`
 	Tags          struct{} `json:"tags,omitzero"`
 	Metadata      struct{} `json:"metadata,omitzero"`
 	ExpiresAt     struct{} `json:"expires_at,omitzero"`
@@ -135,7 +139,7 @@ type ownRow struct {
 // columns returns where ownColumns are read to.
 func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 	return []any{key, &s.ID, &s.Agent, &s.UserID, &s.Tags, &o.metadata, &o.expires, &o.ttl, &s.TraceParent, &s.ParentID,
-		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt}
+		&s.RootID, &s.Incarnation, &s.Kind, &s.Name, &s.Secret, &s.CreatedAt, &s.Title, &s.Opening, &s.OpeningAt}
 }
 
 // finish gives what was read from ownColumns its form.
@@ -157,6 +161,9 @@ func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 	}
 	return decode(what, string(raw), into)
 }
+
+// words returns the words by which a session is found.
+func words(s *cairn.Session) []string { return append([]string{}, store.SearchWords(s)...) }
 
 // find returns a session's record; the error is ErrNotFound if there is none, and overdue if it may have expired.
 func (c *conn) find(ctx context.Context, id string) (*record, error) {

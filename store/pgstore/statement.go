@@ -65,10 +65,11 @@ FROM head h`
 const sqlMake = `
 WITH made AS (
 	INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id,
-		root_id, incarnation, kind, name, secret, created_at)
+		root_id, incarnation, kind, name, secret, created_at, title, opening, opening_at, words)
 	VALUES (@id::text, @agent::text, @user_id::text, @tags::text[], @metadata::jsonb, @expires_at::timestamptz, @ttl::interval,
 		least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), @trace_parent::text, @parent_id::text,
-		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp())
+		@root_id::text, @incarnation::text, @kind::text, @name::text, @secret::text, statement_timestamp(),
+		@title::text, @opening::text, @opening_at::bigint, array_to_tsvector(@words::text[]))
 	ON CONFLICT (id) DO NOTHING
 	RETURNING key, created_at
 ), head AS (
@@ -151,7 +152,8 @@ const sqlChangeCache = `, cached AS (
 const sqlPutContext = `, context AS (
 	UPDATE {schema}.sessions s
 	SET user_id = @user_id::text, tags = @tags::text[], metadata = @metadata::jsonb, expires_at = @expires_at::timestamptz,
-		sweep_at = least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval)
+		sweep_at = least(@sweep_at::timestamptz, statement_timestamp() + @sweep_in::interval), title = @title::text,
+		opening = @opening::text, opening_at = @opening_at::bigint, words = array_to_tsvector(@words::text[])
 	FROM head h
 	WHERE s.key = h.session AND @context::boolean)`
 

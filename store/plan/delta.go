@@ -36,7 +36,8 @@ type Delta struct {
 	DueAt Time
 	// SweepAt is the time from which a root may have expired; it is stored with the row.
 	SweepAt Time
-	// Context is set if the user context has changed: UserID, Tags, Metadata, ExpiresAt.
+	// Context is set if the user context or the opening has changed: UserID, Title, Tags, Metadata, ExpiresAt, Opening,
+	// OpeningAt.
 	Context bool
 	// DropStop removes the session's stop request if it is for that run.
 	DropStop string

@@ -35,6 +35,7 @@ var settled = []string{
 	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
 	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
+	"Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
 	"EndRun.SessionID",
 	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",
 	"Checkpoint.SessionID", "Checkpoint.Turn", "Checkpoint.Number", "Checkpoint.ParentID", "Checkpoint.MessageCount",

@@ -107,6 +107,9 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	}
 	row.Epoch++
 	row.MessageCount, row.State = d.Cut.Messages, *seen.State
+	if row.Opening != "" && row.OpeningAt >= row.MessageCount {
+		row.Opening, row.OpeningAt, d.Context = "", 0, true
+	}
 	return nil
 }
 
@@ -119,6 +122,10 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.Messages = c.Messages
 	if slices.ContainsFunc(c.Messages, func(m cairn.Message) bool { return m.CreatedAt.IsZero() }) {
 		d.undated = c.Messages
+	}
+	if row.Opening == "" {
+		row.Opening, row.OpeningAt = store.OpeningOf(c.Messages, row.MessageCount)
+		d.Context = d.Context || row.Opening != ""
 	}
 	row.MessageCount += len(c.Messages)
 	if err := d.state(c); err != nil {

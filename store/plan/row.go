@@ -13,7 +13,7 @@ import (
 func RowOf(from *cairn.Session, id string) *cairn.Session {
 	row := &cairn.Session{
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
-		UserID: from.UserID, Tags: from.Tags, Metadata: from.Metadata,
+		UserID: from.UserID, Title: from.Title, Tags: from.Tags, Metadata: from.Metadata,
 		ExpiresAt: stored(from.ExpiresAt), TTL: max(from.TTL, 0).Truncate(time.Microsecond), TraceParent: from.TraceParent,
 		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
 	}
@@ -36,9 +36,13 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies: to has Version 1, no runs and no checkpoints. to.Unpublished is taken like [store.Commit.Publish].
+// the store copies: to has Version 1, no runs and no checkpoints, and its Opening if the message is among them.
+// to.Unpublished is taken like [store.Commit.Publish].
 func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
 	row := RowOf(to, to.ID)
+	if to.Opening != "" && to.OpeningAt < messages {
+		row.Opening, row.OpeningAt = to.Opening, to.OpeningAt
+	}
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
 	if to.Unpublished != nil {
 		ev := *to.Unpublished

@@ -10,12 +10,14 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var (
 	scriptList = reader("list", "list sessions")
 	scriptDue  = writer("due", "list due sessions")
 
+	scriptHidden    = reader("hidden", "list removed sessions")
 	scriptCountTree = reader("counttree", "count a tree")
 )
 
@@ -27,6 +29,9 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	cursor, err := store.ParseSessionCursor(q.Cursor)
 	if err != nil {
 		return store.Page[cairn.Session]{}, err
+	}
+	if len(q.Removed) > 0 {
+		return s.listRemoved(ctx, q)
 	}
 	index, rest := sessionIndex(&q)
 	from := "+inf"
@@ -72,6 +77,38 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 		return s.List(ctx, q)
 	}
 	return page, nil
+}
+
+// listRemoved is List of removed sessions. It reads all that there are.
+func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	var rows []*cairn.Session
+	for next := (store.PageQuery{Limit: 1000}); ; {
+		removed, err := s.Removed(ctx, 0, next)
+		if err != nil {
+			return store.Page[cairn.Session]{}, err
+		}
+		for _, tree := range removed.Items {
+			bucket, ok := s.bucketOfRemoval(tree.Key)
+			if !ok || !slices.Contains(q.Removed, tree.Reason) {
+				continue
+			}
+			r, err := s.run(ctx, scriptHidden, bucket, tree.Key)
+			if err != nil {
+				return store.Page[cairn.Session]{}, err
+			}
+			list, err := readRows(r)
+			if err != nil {
+				return store.Page[cairn.Session]{}, err
+			}
+			for _, row := range list {
+				row.Removal, row.RemovedAt = string(tree.Reason), tree.RemovedAt
+			}
+			rows = append(rows, list...)
+		}
+		if next.Cursor = removed.Next; next.Cursor == "" {
+			return backend.SessionPage(rows, q)
+		}
+	}
 }
 
 // readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
@@ -144,7 +181,7 @@ func sessionIndex(q *store.SessionQuery) (name string, rest bool) {
 			names = append(names, index[0]+index[1])
 		}
 	}
-	rest = len(names) > 1 || len(q.Statuses)+len(q.Tags)+len(q.Metadata) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
+	rest = len(names) > 1 || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || q.RootsOnly || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
 	return append(names, "all")[0], rest
 }
 
@@ -155,24 +192,7 @@ func selector(q *store.SessionQuery) func(*cairn.Session) (yes, over bool) {
 		if row.CreatedAt.Before(q.CreatedAfter) {
 			return false, true
 		}
-		for _, tag := range q.Tags {
-			if !slices.Contains(row.Tags, tag) {
-				return false, false
-			}
-		}
-		for name, value := range q.Metadata {
-			if have, ok := row.Metadata[name]; !ok || have != value {
-				return false, false
-			}
-		}
-		return (q.UserID == "" || row.UserID == q.UserID) &&
-			(q.Agent == "" || row.Agent == q.Agent) &&
-			(len(q.Statuses) == 0 || slices.Contains(q.Statuses, row.Status)) &&
-			(q.ParentID == "" || row.ParentID == q.ParentID) &&
-			(q.RootID == "" || row.RootID == q.RootID) &&
-			(!q.RootsOnly || row.ParentID == "") &&
-			!row.UpdatedAt.Before(q.UpdatedAfter) &&
-			(q.UpdatedBefore.IsZero() || row.UpdatedAt.Before(q.UpdatedBefore)), false
+		return q.Selects(row), false
 	}
 }
 

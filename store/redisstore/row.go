@@ -82,6 +82,12 @@ func (r *record) readField(field string, u *unpacker) {
 		s.Agent = u.text()
 	case "user":
 		s.UserID = u.text()
+	case "title":
+		s.Title = u.text()
+	case "opening":
+		s.Opening = u.text()
+	case "opening_at":
+		s.OpeningAt = int(u.int64())
 	case "tags":
 		u.json(&s.Tags)
 	case "metadata":

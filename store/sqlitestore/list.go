@@ -37,6 +37,7 @@ func (f *filter) addJSON(condition string, list any) {
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	text, args, err := listStatement(&q)
+	removed := len(q.Removed) > 0
 	if err != nil {
 		return store.Page[cairn.Session]{}, err
 	}
@@ -52,10 +53,13 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 			}
 			row := readSession(cols).session
 			row.AsOf = now
+			if removed {
+				row.Removal, row.RemovedAt = cols.text(), cols.time()
+			}
 			page.Items = append(page.Items, *row)
 			return true
 		}, args...)
-		if err != nil {
+		if err != nil || removed {
 			return err
 		}
 		return overdueOf(c, page.Items, func(s *cairn.Session) string { return s.RootID })
@@ -77,6 +81,11 @@ func listStatement(q *store.SessionQuery) (text string, args []any, err error) {
 		f.add("(s.created_at, s.id) < (?, ?)", micros(cursor.CreatedAt), cursor.ID)
 	}
 	text = `SELECT` + sessionColumns + ` FROM sessions s JOIN heads h ON h.session = s.key`
+	if len(q.Removed) > 0 { // all of them are read, by removed_id
+		text = `SELECT` + sessionColumns + `, r.reason, r.removed_at
+			FROM removed r JOIN removed_sessions s ON s.key = r.key JOIN removed_heads h ON h.session = r.key`
+		f.addJSON("r.reason IN (SELECT value FROM json_each(?))", q.Removed)
+	}
 	if len(f.where) > 0 {
 		text += ` WHERE ` + strings.Join(f.where, ` AND `)
 	}
@@ -105,6 +114,10 @@ func sessionFilter(q *store.SessionQuery) *filter {
 		f.addJSON(`NOT EXISTS (
 			SELECT 1 FROM json_each(?) want WHERE NOT EXISTS (
 				SELECT 1 FROM json_each(s.metadata) have WHERE have.key = want.key AND have.value = want.value))`, q.Metadata)
+	}
+	// Words have neither spaces nor anything that has a meaning here.
+	for _, word := range store.Words(q.Search) {
+		f.add("instr(s.words, ?) > 0", " "+word)
 	}
 	if !q.CreatedAfter.IsZero() {
 		f.add("s.created_at >= ?", ceilMicros(q.CreatedAfter))

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // sessionColumns are the columns of a session's row, as readSession reads them.
 var sessionColumns = nameless(`
 	s.key, s.id, s.agent, s.user_id, s.tags, s.metadata, s.expires_at, s.ttl, s.trace_parent, s.parent_id,
-	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at,
+	s.root_id, s.incarnation, s.kind, s.name, s.secret, s.created_at, s.title, s.opening, s.opening_at,
 	CASE s.root_id WHEN s.id THEN s.sweep_at ELSE (SELECT CAST(total(r.sweep_at) AS INTEGER) FROM sessions r WHERE r.id = s.root_id) END, h.status, h.version, h.epoch, h.message_count, h.run_id, h.turn, h.step, h.recoveries,
 	h.checkpoint_id, h.checkpoints, h.log_sequence, h.lease_owner, h.lease_token, h.lease_until,
 	h.state_position, h.keyframe_bytes, h.change_bytes, h.usage, h.run_usage, h.stop, h.updated_at, h.wait`)
@@ -40,8 +41,8 @@ const (
 
 	sqlInsertSession = `
 		INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, ttl, sweep_at, trace_parent, parent_id, root_id,
-			name, secret, created_at, incarnation, kind)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+			name, secret, created_at, incarnation, kind, title, opening, opening_at, words)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
 		RETURNING key`
 
 	sqlInsertHead = `
@@ -71,7 +72,9 @@ const (
 	sqlUpdateWait = `UPDATE heads SET wait = ?2, due_at = ?3 WHERE session = ?1`
 
 	sqlUpdateContext = `
-		UPDATE sessions SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6 WHERE key = ?1`
+		UPDATE sessions
+		SET user_id = ?2, tags = ?3, metadata = ?4, expires_at = ?5, sweep_at = ?6, title = ?7, opening = ?8, opening_at = ?9, words = ?10
+		WHERE key = ?1`
 )
 
 // record is a session's row with what else the store keeps of it.
@@ -110,6 +113,7 @@ func readSession(c *columns) *record {
 	s.ExpiresAt, s.TTL = c.time(), time.Duration(c.int64())*time.Microsecond
 	s.TraceParent, s.ParentID, s.RootID = c.text(), c.text(), c.text()
 	s.Incarnation, s.Kind, s.Name, s.Secret, s.CreatedAt = c.text(), cairn.ChildKind(c.text()), c.text(), c.text(), c.time()
+	s.Title, s.Opening, s.OpeningAt = c.text(), c.text(), c.int()
 	r.sweep = c.int64()
 
 	s.Status = cairn.SessionStatus(c.text())
@@ -202,7 +206,8 @@ func (r *record) insert(c *conn) error {
 	}
 	if _, err := c.row(sqlInsertSession, func(cols *columns) { r.key = cols.int64() },
 		s.ID, s.Agent, s.UserID, tags, metadata, micros(s.ExpiresAt), s.TTL.Microseconds(), r.sweep,
-		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind)); err != nil {
+		s.TraceParent, s.ParentID, s.RootID, s.Name, s.Secret, micros(s.CreatedAt), s.Incarnation, string(s.Kind),
+		s.Title, s.Opening, s.OpeningAt, wordsOf(s)); err != nil {
 		return err
 	}
 	c.wrote = true
@@ -243,7 +248,8 @@ func (r *record) update(c *conn, d *plan.Delta, before *record, now time.Time) (
 	if err != nil {
 		return false, err
 	}
-	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(d.SweepAt.On(now, time.Time{})))
+	_, err = c.exec(sqlUpdateContext, r.key, s.UserID, tags, metadata, micros(s.ExpiresAt), micros(d.SweepAt.On(now, time.Time{})),
+		s.Title, s.Opening, s.OpeningAt, wordsOf(s))
 	return err == nil, err
 }
 
@@ -283,6 +289,15 @@ func (r *record) head(kept bool) ([]any, error) {
 		r.key, s.Version, s.Epoch, s.MessageCount, s.RunID, s.Turn, s.Step, s.Recoveries, s.CheckpointID,
 		r.checkpoints, s.LogSequence, s.Lease.Owner, s.Lease.Token, until, s.State.Position,
 		s.State.KeyframeBytes, s.State.ChangeBytes, usage, runUsage, micros(s.UpdatedAt)), nil
+}
+
+// wordsOf returns the words by which a session is found, each after a space.
+func wordsOf(s *cairn.Session) string {
+	words := store.SearchWords(s)
+	if len(words) == 0 {
+		return ""
+	}
+	return " " + strings.Join(words, " ")
 }
 
 func encodeContext(s *cairn.Session) (tags, metadata string, err error) {

@@ -279,7 +279,8 @@ func activityKeeps(h *harness) {
 			s := h.lasting(root, ttl, time.Time{})
 			h.tree(id["child"], root)
 			h.await("half of its time to pass", func() bool { return time.Since(s.CreatedAt) > ttl/2 || len(h.stale()) > 0 })
-			active, err := h.st.Commit(h.Context(), id[who], &store.Commit{Messages: says("still here")})
+			// What the user says first would give the row its opening, and the time that Stale goes by would be written anew.
+			active, err := h.st.Commit(h.Context(), id[who], &store.Commit{Messages: []cairn.Message{cairn.Context("still here")}})
 			if err != nil {
 				h.wantError(err, cairn.ErrExpired, "activity that comes late")
 				continue

@@ -43,7 +43,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	sample.Fill(&create)
 	create.ParentID, create.RootID, create.Incarnation = "root", "root", h.load("root").Incarnation
 	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), time.Hour
-	r.write(&store.Commit{Guard: store.Guard{New: true}, Create: &create})
+	r.write(&store.Commit{Guard: store.Guard{New: true}, Create: &create, Messages: []cairn.Message{cairn.Context("first")}})
 
 	begin := beginCommit("run", "worker", time.Hour)
 	sample.Fill(begin.StartRun)
@@ -90,7 +90,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	s = r.write(last)
 
 	all := h.content(r.id)
-	r.none("a session's row", sample.Empty(r.sessions), ".AsOf")
+	r.none("a session's row", sample.Empty(r.sessions), ".AsOf", ".Removal", ".RemovedAt")
 	h.begin(r.id, "next run") // which begins where the first one has left the session
 	r.none("a run", sample.Empty(h.runs(r.id)))
 	r.none("a checkpoint", sample.Empty(all.Checkpoints))
@@ -102,7 +102,7 @@ func testEveryFieldIsReadBack(h *harness) {
 
 	run := *last.EndRun
 	kept := all.Runs[0]
-	run.SessionID, run.Turn, run.StartSequence, run.FirstMessage = r.id, 1, begin.StartRun.StartSequence, 0
+	run.SessionID, run.Turn, run.StartSequence, run.FirstMessage = r.id, 1, begin.StartRun.StartSequence, 1
 	run.Before, run.StartedAt, run.EndedAt = kept.Before, r.sessions[1].UpdatedAt, s.UpdatedAt
 	same(h.T, "the run", kept, run)
 	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = "root", r.id, create.UserID, create.Agent, 1

@@ -17,6 +17,9 @@ var listTests = []storeTest{
 	{name: "PageSizes", run: listPageSizes},
 	{name: "PagingWhileWriting", run: listPagingWhileWriting},
 	{name: "BadCursor", run: listBadCursor},
+	{name: "Search", run: listSearch},
+	{name: "Opening", run: listOpening},
+	{name: "Removed", run: listRemoved, needs: func(o *Options) bool { return o.sweeps }},
 	{name: "CountTree", run: listCountTree},
 }
 

@@ -67,6 +67,9 @@ func (m *modelSession) back(checkpoint, messages int, position int64) {
 	m.messages, m.states = m.messages[:messages], m.states[:position+1]
 	m.row.Epoch++
 	m.row.MessageCount, m.row.State.Position = messages, position
+	if m.row.OpeningAt >= messages {
+		m.row.Opening, m.row.OpeningAt = "", 0
+	}
 }
 
 // apply does to the model what a store does with c.
@@ -89,6 +92,11 @@ func (m *modelSession) apply(c *store.Commit) error {
 		m.row.RunID, m.row.Step, m.row.RunUsage = c.StartRun.ID, 0, cairn.Usage{}
 		m.runs = append(m.runs, modelRun{ID: c.StartRun.ID, Turn: m.row.Turn, Status: c.StartRun.Status, FirstMessage: len(m.messages),
 			Before: cairn.RunOrigin{CheckpointID: m.row.CheckpointID, StatePosition: m.row.State.Position}})
+	}
+	for i := range c.Messages {
+		if msg := &c.Messages[i]; m.row.Opening == "" && msg.Role == cairn.RoleUser {
+			m.row.Opening, m.row.OpeningAt = msg.Text(), len(m.messages)+i
+		}
 	}
 	m.messages = append(m.messages, textsOf(c.Messages)...)
 	m.row.MessageCount = len(m.messages)

@@ -78,6 +78,8 @@ type Env[Op, Message any] interface {
 	Emit(name string, data json.RawMessage) error
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
+	// SetTitle records a title of the session for the step's commit.
+	SetTitle(title string) error
 	// SwitchTools records a hidden message that switches tools of the agent on and off.
 	SwitchTools(tools map[string]bool) error
 	// RecordUsage adds to the custom usage of the step.

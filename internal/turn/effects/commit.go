@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +57,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	}
 	publish(l, st, out)
 	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint) && !fx.steers(ctx, l) {
-		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage}
+		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
 			return turn.Committed{}, err
@@ -92,6 +93,10 @@ func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	}
 	if len(out.Patch) > 0 {
 		l.Emit.Event(cairn.Event{Type: cairn.EventStatePatch, Step: st.Number, Patch: out.Patch})
+	}
+	if out.Title != nil {
+		data, _ := json.Marshal(map[string]string{"title": *out.Title}) // which always encodes
+		l.Emit.Event(cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
 	if out.Counts {
 		usage := out.Usage
@@ -406,6 +411,9 @@ func (fx *Effects) build(l *session.Live, messages []cairn.Message, list []cairn
 		c.Suspend = l.Waiting(l.Step)
 	} else if l.Step.Carried {
 		c.Suspend = &store.Suspend{}
+	}
+	if title := cmp.Or(out.Title, l.Deferred.Title); title != nil && *title != l.Row.Title {
+		c.Context = &store.ContextChange{Title: title}
 	}
 	c.Cache, c.CacheDrop = l.Results.Writes()
 	c.Calls = fx.callWrites(l, l.Step, out.Waits)

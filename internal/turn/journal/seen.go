@@ -43,6 +43,9 @@ func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolApproval, cairn.EventToolPending:
 		return mark{event: ev.Type, id: ev.CallID}, ev.Step, true
 	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged:
+		if ev.Name == SessionChanged { // by the step: what a verb changes belongs to no run
+			return mark{event: ev.Type, id: ev.Name, step: ev.Step}, ev.Step, true
+		}
 		return messageMark(ev), never, true
 	case cairn.EventError, cairn.EventOutput:
 		return mark{event: ev.Type}, never, true

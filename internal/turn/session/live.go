@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -73,6 +74,7 @@ type Deferred struct {
 	Messages []cairn.Message
 	Ops      []cairn.Op
 	Usage    cairn.Usage
+	Title    *string
 	Steps    []int
 }
 
@@ -132,7 +134,10 @@ func (l *Live) Transcript() []cairn.Message {
 
 // Info implements user.Session.
 func (l *Live) Info(step int) cairn.Step {
-	return cairn.Step{SessionID: l.Row.ID, RunID: l.Run.ID, Agent: l.Row.Agent, UserID: l.Row.UserID, Turn: l.Run.Turn, Number: step}
+	row := l.Row
+	return cairn.Step{SessionID: row.ID, RunID: l.Run.ID, Agent: row.Agent, UserID: row.UserID, Turn: l.Run.Turn, Number: step,
+		Title: row.Title, Tags: slices.Clone(row.Tags), Metadata: maps.Clone(row.Metadata), ExpiresAt: row.ExpiresAt,
+		TraceParent: row.TraceParent, ParentID: row.ParentID, RootID: row.RootID}
 }
 
 // Hooks implements user.Session.

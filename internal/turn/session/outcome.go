@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -26,9 +27,10 @@ type Outcome struct {
 	Patch      []cairn.PatchOp
 	Usage      cairn.Usage
 	Statements []store.Statement
-	Checkpoint bool // one was asked for
-	Counts     bool // the step has something to keep
-	Waits      bool // calls are pending
+	Title      *string // the session's, if it was set
+	Checkpoint bool    // one was asked for
+	Counts     bool    // the step has something to keep
+	Waits      bool    // calls are pending
 	End        *cairn.Run
 	Version    int64 // of the session once the step was written
 }
@@ -54,6 +56,7 @@ func (out *Outcome) Hear(w *step.Writes) {
 func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	l.account(out, w)
 	out.Checkpoint = out.Checkpoint || w.Checkpoint || len(w.Statements) > 0 // which do not wait for a later commit
+	out.Title = cmp.Or(w.Title, out.Title)
 	if len(w.Ops) == 0 {
 		out.Statements = append(out.Statements, w.Statements...)
 		return nil

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -64,6 +65,7 @@ func (l *Live) Defer(number int, e *step.Ended) {
 	d.Messages = append(d.Messages, e.Messages...)
 	d.Ops = append(d.Ops, e.Ops...)
 	d.Usage = d.Usage.Add(e.Usage)
+	d.Title = cmp.Or(e.Title, d.Title)
 	d.Steps = append(d.Steps, number)
 	l.Step, l.Judged = nil, nil
 }

@@ -26,18 +26,20 @@ type Fact interface {
 }
 
 // Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements for
-// the store's database, and the wish for a checkpoint.
+// the store's database, the session's title, and the wish for a checkpoint.
 type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
 	Usage      map[string]float64 `json:"usage,omitempty"`
 	Statements []store.Statement  `json:"statements,omitempty"`
 	Checkpoint bool               `json:"checkpoint,omitempty"`
+	// Title is that of the session, if it was set.
+	Title *string `json:"title,omitempty"`
 }
 
 // Empty reports whether nothing was written.
 func (w *Writes) Empty() bool {
-	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint
+	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements) == 0 && !w.Checkpoint && w.Title == nil
 }
 
 // Opening is what the hooks wrote that ran when the run began. It belongs to the run's first step.
@@ -147,6 +149,7 @@ type Ended struct {
 	Messages  []cairn.Message    `json:"messages"`
 	Ops       []cairn.Op         `json:"ops,omitempty"`
 	Usage     cairn.Usage        `json:"usage"`
+	Title     *string            `json:"title,omitempty"`
 	Cache     []store.CacheEntry `json:"cache,omitempty"`
 	CacheDrop []string           `json:"cache_drop,omitempty"`
 }

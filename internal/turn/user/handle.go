@@ -70,6 +70,10 @@ func (h *handle) Exec(dialect, tool, sql string, args []any) error {
 	return h.use(func(s *Scope) error { return s.Exec(dialect, tool, sql, args) })
 }
 
+func (h *handle) SetTitle(title string) error {
+	return h.use(func(s *Scope) error { return s.SetTitle(title) })
+}
+
 func (h *handle) SwitchTools(tools map[string]bool) error {
 	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }

@@ -175,6 +175,20 @@ func Unaccountable(amounts ...float64) string {
 	return ""
 }
 
+// SetTitle implements define.Env.
+func (s *Scope) SetTitle(title string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.frozen != "":
+		return cairn.Errorf(cairn.CodeState, "the title cannot be set %s", s.frozen)
+	case s.ended:
+		return errEnded
+	}
+	s.w.Title = &title
+	return nil
+}
+
 // SwitchTools implements define.Env. The error is ErrInvalid for a name that is not that of one of the agent's tools.
 func (s *Scope) SwitchTools(tools map[string]bool) error {
 	m, err := define.ToolSwitch(tools)
@@ -237,16 +251,17 @@ func (s *Scope) Writes() step.Writes {
 // Resume has the scope begin with what was written before.
 func (s *Scope) Resume(w step.Writes) *Scope {
 	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
-		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint}
+		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, Title: w.Title}
 	return s
 }
 
-// Retry takes back what was written to the state, for the model and for the store's database since w, for another attempt at the scope's function.
+// Retry takes back what was written to the state, for the model, for the store's database and as the title since w, for
+// another attempt at the scope's function.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w.Ops, s.w.Context, s.w.Checkpoint = slices.Clip(w.Ops), slices.Clip(w.Context), w.Checkpoint
-	s.w.Statements = slices.Clip(w.Statements)
+	s.w.Statements, s.w.Title = slices.Clip(w.Statements), w.Title
 	s.view = nil
 }
 
@@ -254,5 +269,9 @@ func (s *Scope) Retry(w step.Writes) {
 func (s *Scope) Effects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + s.emitted
+	n := len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + s.emitted
+	if s.w.Title != nil {
+		n++
+	}
+	return n
 }

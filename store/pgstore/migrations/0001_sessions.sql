@@ -23,7 +23,11 @@ CREATE TABLE {schema}.sessions (
     kind         text        NOT NULL, -- what it is to its parent; empty for a root
     name         text        COLLATE "C" NOT NULL,
     secret       text        NOT NULL,
-    created_at   timestamptz NOT NULL
+    created_at   timestamptz NOT NULL,
+    title        text        NOT NULL DEFAULT '',
+    opening      text        NOT NULL DEFAULT '', -- the beginning of the first message of the user
+    opening_at   integer     NOT NULL DEFAULT 0,  -- the index of that message
+    words        tsvector    NOT NULL DEFAULT ''  -- of title and opening
 );
 
 -- Every call that names a session.
@@ -38,6 +42,8 @@ CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 CREATE INDEX sessions_parent ON {schema}.sessions (parent_id, created_at, id);
 -- List by root.
 CREATE INDEX sessions_root ON {schema}.sessions (root_id, created_at, id);
+-- List by search. What is added goes to a list first, which each search reads, so that it must be short.
+CREATE INDEX sessions_words ON {schema}.sessions USING gin (words) WITH (gin_pending_list_limit = 64);
 -- Stale: the roots that may have expired, the longest ago first.
 CREATE INDEX sessions_sweep ON {schema}.sessions (sweep_at, id) WHERE sweep_at IS NOT NULL;
 

@@ -65,15 +65,20 @@ local function decoded(record)
 	return cjson.decode(string.match(record, '%[.*'))
 end
 
--- stored returns a session's row as it is answered: as it is stored, but for the end of a lease that a step renewed,
--- and the time at last.
-local function stored(id)
-	local list = call('HMGET', P .. 's:' .. id, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
+-- kept returns a session's row as it is answered: as it is stored under a name, but for the end of a lease that a step
+-- renewed, and the time at last.
+local function kept(name)
+	local list = call('HMGET', P .. name, 'head', 'base', 'version', 'updated', 'until', 'stop', 'first', 'due')
 	if list[5] and string.sub(list[5], 1, 1) == '+' then
 		list[5] = text(list[4] + list[5])
 	end
 	list[9] = text(clock())
 	return list
+end
+
+-- stored is kept for a session that is there.
+local function stored(id)
+	return kept('s:' .. id)
 end
 
 -- load returns a session's row, and what stored returns; nothing if there is no such session.

@@ -25,7 +25,11 @@ CREATE TABLE sessions (
     -- created, when its context changes and when a look found it alive, but not by its commits.
     sweep_at     INTEGER NOT NULL,
     incarnation  TEXT    NOT NULL, -- distinguishes a tree from others that had its root's id
-    kind         TEXT    NOT NULL  -- what the session is to its parent; empty for a root
+    kind         TEXT    NOT NULL, -- what the session is to its parent; empty for a root
+    title        TEXT    NOT NULL,
+    opening      TEXT    NOT NULL, -- the beginning of the first message of the user
+    opening_at   INTEGER NOT NULL, -- the index of that message
+    words        TEXT    NOT NULL  -- of title and opening, each after a space
 ) STRICT;
 
 -- Every call that names a session.

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,8 +19,10 @@ type listCmd struct {
 	Agent  string   `help:"Only sessions of this agent."`
 	Status []string `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
 	Tag    []string `help:"Only sessions with all of these tags."`
+	Search string   `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
 	Limit  int      `default:"50" help:"At most so many; 0 lists all. Default: 50."`
 
+	Removed   bool `help:"List the sessions that were deleted or have expired, and are not purged yet."`
 	SubAgents bool `help:"List the sessions of sub-agents too."`
 }
 
@@ -28,9 +31,12 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit: %d is negative", cmd.Limit)
 	}
-	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, RootsOnly: !cmd.SubAgents, Limit: min(cmd.Limit, 1000)}
+	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, RootsOnly: !cmd.SubAgents, Search: cmd.Search, Limit: min(cmd.Limit, 1000)}
 	for _, s := range cmd.Status {
 		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	}
+	if cmd.Removed {
+		q.Removed = []store.Removal{store.Deleted, store.Expired}
 	}
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		sessions := pages.All(func(cursor string) (store.Page[cairn.Session], error) {
@@ -39,17 +45,24 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 		})
 		now := a.Now()
 		return output.List(a.Stdout, all.JSON, pages.First(sessions, cmd.Limit),
-			[]string{"SESSION", "AGENT", "STATUS", "USER", "TAGS", "TURNS", "MESSAGES", "TOKENS", "UPDATED"},
+			[]string{"SESSION", "AGENT", "STATUS", "USER", "TAGS", "TURNS", "MESSAGES", "TOKENS", "UPDATED", "TITLE"},
 			func(s *cairn.Session) []string {
 				return []string{s.ID, s.Agent, statusOf(s), s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
-					fmt.Sprint(s.MessageCount), output.Tokens(s.Usage), output.Age(now, s.UpdatedAt)}
+					fmt.Sprint(s.MessageCount), output.Tokens(s.Usage), output.Age(now, s.UpdatedAt), titleOf(s)}
 			})
 	})
+}
+
+// titleOf returns what a session is called, or the beginning of what was said first in it.
+func titleOf(s *cairn.Session) string {
+	return output.OneLine(cmp.Or(s.Title, s.Opening), 40)
 }
 
 // statusOf names what a session is doing.
 func statusOf(s *cairn.Session) string {
 	switch {
+	case s.Removal != "":
+		return s.Removal
 	case s.Crashed(s.AsOf):
 		return "crashed"
 	case s.Ready():

@@ -14,6 +14,7 @@ type Commands struct {
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
 	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
+	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`
 	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
 	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`

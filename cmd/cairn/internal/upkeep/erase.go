@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
@@ -12,13 +13,20 @@ import (
 
 type eraseCmd struct {
 	At      stores.Flags `embed:""`
-	Session string       `arg:"" help:"The session's id."`
-	JSON    bool         `name:"json" help:"Print the session that was erased, as JSON."`
+	Session string       `arg:"" optional:"" help:"The session's id."`
+	User    string       `help:"Erase every session of this user instead, removed ones too; runs under way are aborted."`
+	JSON    bool         `name:"json" help:"Print the session that was erased, as JSON; with --user how many were."`
 	Yes     bool         `short:"y" help:"Do not ask."`
 }
 
 // Run erases.
 func (cmd *eraseCmd) Run(a *cli.App) error {
+	if (cmd.Session == "") == (cmd.User == "") {
+		return cli.Misuse("erase: give either a session or --user")
+	}
+	if cmd.User != "" {
+		return cmd.eraseUser(a)
+	}
 	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		s, err := eng.Session(ctx, cmd.Session)
 		if err != nil {
@@ -36,6 +44,35 @@ func (cmd *eraseCmd) Run(a *cli.App) error {
 			return output.JSON(a.Stdout, s)
 		}
 		_, err = fmt.Fprintf(a.Stdout, "Erased session %s.\n", s.ID)
+		return err
+	})
+}
+
+// eraseUser erases everything of a user.
+func (cmd *eraseCmd) eraseUser(a *cli.App) error {
+	return cmd.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		if !cmd.Yes {
+			yes, err := cli.Confirm(ctx, a, "erase", fmt.Sprintf("Erase all sessions of user %s? Nothing of them is kept.", cmd.User))
+			if err != nil {
+				return err
+			}
+			if !yes {
+				return cairn.Errorf(cairn.CodeNotExecuted, "user %q was not erased", cmd.User)
+			}
+		}
+		r, err := eng.EraseUser(ctx, cmd.User)
+		if err != nil {
+			return err
+		}
+		if cmd.JSON {
+			err = output.JSON(a.Stdout, r)
+		} else {
+			_, err = fmt.Fprintf(a.Stdout, "Erased %s of user %s.\n", output.Count(r.Erased, "session"), cmd.User)
+		}
+		if err == nil && r.Failed > 0 {
+			err = cairn.Errorf(cairn.CodeUnavailable, "%s of user %q could not be erased; repeat the command: %w",
+				output.Count(r.Failed, "session"), cmd.User, r.Errors[0].Error)
+		}
 		return err
 	})
 }

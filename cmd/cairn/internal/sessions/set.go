@@ -1,0 +1,42 @@
+package sessions
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type setCmd struct {
+	one
+	User     *string           `help:"Whose the session is, with those of its sub-agents and companions; empty for nobody's."`
+	Title    *string           `help:"What the session is called; empty removes the title."`
+	Tag      []string          `xor:"tags" help:"The session's tags, in place of those it has."`
+	NoTags   bool              `xor:"tags" help:"Remove all tags."`
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Set an entry of the metadata; an empty value removes it."`
+	Expires  *time.Time        `xor:"expiry" placeholder:"TIME" help:"When the session expires whatever happens, such as 2030-01-31T12:00:00Z."`
+	NoExpiry bool              `xor:"expiry" help:"Remove that time."`
+}
+
+// Run changes what a session is to its users.
+func (cmd *setCmd) Run(a *cli.App, all *flags) error {
+	change := store.ContextChange{UserID: cmd.User, Title: cmd.Title, Metadata: cmd.Metadata, ExpiresAt: cmd.Expires}
+	if len(cmd.Tag) > 0 || cmd.NoTags {
+		change.Tags = &cmd.Tag
+	}
+	if cmd.NoExpiry {
+		change.ExpiresAt = &time.Time{}
+	}
+	if change.UserID == nil && change.Title == nil && change.Tags == nil && len(change.Metadata) == 0 && change.ExpiresAt == nil {
+		return cli.Misuse("give what to set: --user, --title, --tag, --metadata or --expires")
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.SetContext(ctx, cmd.Session, change)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Changed session %s.", s.ID)
+	})
+}

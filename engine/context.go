@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// SetContext changes what a session is to its users, whether or not it is running: its user, title, tags, metadata and expiry.
+// Fields of change that are nil stay as they are; entries of Metadata are set one by one, and an empty value removes one. It is
+// one durable write, of whatever others write meanwhile, and it is activity. Tools and hooks of a run under way see it from the
+// run's next commit on.
+//
+//	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{Title: new("Order 42"), Metadata: map[string]string{"plan": "pro"}})
+//
+// User and expiry are those of a whole tree. A new user becomes that of the sessions of its sub-agents and companions and of
+// their pending calls as well, one session after the other, that of the root last; if it fails in between, repeat it. The
+// error is ErrInvalid for a user or an expiry of a session that is not a root, for a change of nothing, and for what cannot be
+// kept, ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
+func (e *Engine) SetContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
+	row, err := e.Session(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case reflect.ValueOf(change).IsZero():
+		return nil, cairn.Invalid("context", "nothing is to be changed")
+	case row.RootID != id && change.UserID != nil:
+		return nil, cairn.Invalid("user_id", "session %q belongs to a sub-agent; its user is that of its root %q", id, row.RootID)
+	case row.RootID != id && change.ExpiresAt != nil:
+		return nil, cairn.Invalid("expires_at", "session %q belongs to a sub-agent; it expires with its root %q", id, row.RootID)
+	}
+	change.Apply(row)
+	if err := row.ValidateContext(); err != nil {
+		return nil, err
+	}
+	if change.UserID != nil {
+		for s, err := range e.sessions(ctx, store.SessionQuery{RootID: id}) {
+			if err != nil {
+				return nil, err
+			}
+			if s.ID == id || s.UserID == *change.UserID {
+				continue
+			}
+			if _, err := e.setContext(ctx, s.ID, store.ContextChange{UserID: change.UserID}); err != nil && !store.IsGone(err) {
+				return nil, err
+			}
+		}
+	}
+	return e.setContext(ctx, id, change)
+}
+
+// setContext changes the context of one session, and the user of its pending calls.
+func (e *Engine) setContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
+	data, err := contextData(&change)
+	if err != nil {
+		return nil, err
+	}
+	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		after := *row
+		change.Apply(&after)
+		if err := after.ValidateContext(); err != nil {
+			return nil, err
+		}
+		c := &store.Commit{Context: &change,
+			Publish: &cairn.Event{Type: cairn.EventContextChanged, Name: journal.SessionChanged, Data: data}}
+		if after.UserID == row.UserID {
+			return c, nil
+		}
+		q := store.CallQuery{RootID: row.RootID, SessionID: id, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}
+		for {
+			page, err := e.store.Calls(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			for _, call := range page.Items { // the commit gives them the session's user
+				c.Calls = append(c.Calls, store.CallWrite{Call: call, Seen: call.Version})
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				return c, nil
+			}
+		}
+	})
+}
+
+// contextData is a change of context as the log has it: what was set.
+func contextData(change *store.ContextChange) (json.RawMessage, error) {
+	return json.Marshal(struct {
+		UserID    *string           `json:"user_id,omitempty"`
+		Title     *string           `json:"title,omitempty"`
+		Tags      *[]string         `json:"tags,omitempty"`
+		Metadata  map[string]string `json:"metadata,omitempty"`
+		ExpiresAt *time.Time        `json:"expires_at,omitempty"`
+	}{change.UserID, change.Title, change.Tags, change.Metadata, change.ExpiresAt})
+}

@@ -1,0 +1,83 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// everything of one user is erased, in any state, and nothing of another.
+func TestEraseUser(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &broken{Store: memstore.New(nil)}
+		helper := &cairn.Agent{Name: "helper", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("ok") })}
+		agent := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+			switch last := req.Messages[len(req.Messages)-1]; {
+			case last.Text() == "wait":
+				return scripted.Pause(time.Hour)
+			case last.Role == cairn.RoleUser:
+				return scripted.Call("helper", task{"go"})
+			}
+			return scripted.Text("done")
+		}), cairn.SubAgent(helper))
+		eng := open(t, st, agent)
+		ada, bob := engine.WithUser("ada"), engine.WithUser("bob")
+		turn(t, eng, "idle", "go", ada)
+		turn(t, eng, "deleted", "go", ada)
+		turn(t, eng, "stuck", "go", ada)
+		turn(t, eng, "bob's", "go", bob)
+		turn(t, eng, "expired", "go", ada, engine.WithExpiry(time.Now().Add(time.Minute)))
+		time.Sleep(2 * time.Minute)
+		start(t, open(t, st, agent, named("b")), "running", "wait", ada) // in another process
+		if err := eng.Delete(t.Context(), "deleted"); err != nil {
+			t.Fatal(err)
+		}
+		logs := map[string]string{}
+		for _, id := range []string{"idle", "running"} {
+			logs[id] = load(t, st, id).Log()
+		}
+		time.Sleep(time.Second)
+
+		st.fail("Remove stuck")
+		r, err := eng.EraseUser(t.Context(), "ada")
+		if err != nil || r.Erased != 4 || r.Stopped != 1 || r.Failed != 1 || r.Errors[0].SessionID != "stuck" {
+			t.Fatalf("report %+v, %v", r, err)
+		}
+		st.fail()
+		if r, err = eng.EraseUser(t.Context(), "ada"); err != nil || r.Erased != 1 || r.Failed != 0 {
+			t.Fatalf("what was left: %+v, %v", r, err)
+		}
+		if r, err = eng.EraseUser(t.Context(), "ada"); err != nil || r.Erased != 0 {
+			t.Fatalf("nothing is left, and yet %+v, %v", r, err)
+		}
+		for _, removed := range [][]store.Removal{nil, {store.Deleted, store.Expired}} {
+			page, err := eng.Sessions(t.Context(), store.SessionQuery{UserID: "ada", Removed: removed})
+			if err != nil || len(page.Items) > 0 {
+				t.Errorf("of %v are left %+v, %v", removed, page.Items, err)
+			}
+		}
+		for _, id := range []string{"idle", "deleted", "expired", "running", "stuck"} {
+			if _, err := store.Load(t.Context(), st, id); store.IsGone(err) || err == nil {
+				t.Errorf("the id %s is not free: %v", id, err)
+			}
+		}
+		for id, log := range logs {
+			if events, err := st.EventLog().Read(t.Context(), log, 0, 10); len(events) > 0 {
+				t.Errorf("the log of %s has %d events, %v", id, len(events), err)
+			}
+		}
+		if n, err := store.CountTree(t.Context(), st, "bob's"); err != nil || n != 2 {
+			t.Errorf("of another user are left %d sessions, %v", n, err)
+		}
+		_, err = eng.EraseUser(t.Context(), "")
+		wantError(t, err, cairn.ErrInvalid)
+	})
+}

@@ -1,0 +1,156 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// find returns the ids of the sessions that a search selects, the newest first.
+func (h *harness) find(q store.SessionQuery) string {
+	h.Helper()
+	var ids []string
+	for _, s := range h.list(q) {
+		ids = append(ids, s.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// listSearch finds sessions by the words of their titles and openings, and by nothing else.
+func listSearch(h *harness) {
+	title := func(id, text string) {
+		h.commit(id, &store.Commit{Context: &store.ContextChange{Title: &text}})
+	}
+	for id, opening := range map[string]string{"a": "Where is my LAMP? It's order-42.", "b": "Ölwechsel für 'meinen' Wagen", "c": "退款在哪里", "d": "lamp & | ! <-> \\ % _ \"shade\""} {
+		h.create(id)
+		h.commit(id, &store.Commit{Messages: append([]cairn.Message{cairn.Context("hidden")}, says(opening)...)})
+		h.commit(id, &store.Commit{Messages: says("later words")})
+		if row := h.load(id); row.Opening != opening || row.OpeningAt != 1 {
+			h.Fatalf("the opening of %s is %q, of message %d", id, row.Opening, row.OpeningAt)
+		}
+	}
+	h.create("e")
+	title("e", "Broken lamp")
+	order := h.find(store.SessionQuery{})
+	among := func(ids string) string {
+		var list []string
+		for _, id := range strings.Fields(order) {
+			if strings.Contains(ids, id) {
+				list = append(list, id)
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	want := func(search, ids string) {
+		h.Helper()
+		if got := h.find(store.SessionQuery{Search: search, Limit: 1}); got != among(ids) {
+			h.Errorf("a search of %q finds %q, want %q", search, got, among(ids))
+		}
+	}
+	for search, ids := range map[string]string{"": "abcde", " .,-'% ": "abcde", "lamp": "ade", "LaMp": "ade", "la": "ade", "amp": "", "lamps": "",
+		"42": "a", "order 42": "a", "lamp broken": "e", "lamp shade": "d", "lamp nothing": "", "hidden": "", "later": "", "ÖLW": "b", "wagen meinen": "b",
+		"olwechsel": "", "款退": "c", "哪": "c", "款国": "", "lamp' | 'x": ""} {
+		want(search, ids)
+	}
+	title("e", "Wagen")
+	want("lamp", "ad")
+	want("wag", "be")
+	none := ""
+	h.commit("e", &store.Commit{Context: &store.ContextChange{Title: &none}})
+	want("wag", "b")
+}
+
+// listOpening keeps the opening as long as the message is there, and not longer than it may be.
+func listOpening(h *harness) {
+	long := strings.Repeat("ä", cairn.MaxOpeningBytes)
+	begin := beginCommit("run", "worker", time.Hour)
+	begin.Guard, begin.Create = store.Guard{New: true}, &cairn.Session{Agent: agentName}
+	begin.Messages = says("x" + long)
+	row := h.commit("session", begin)
+	if n := len(row.Opening); n != cairn.MaxOpeningBytes-1 || !strings.HasPrefix("x"+long, row.Opening) {
+		h.Fatalf("the opening of a long message has %d bytes: %q", n, row.Opening)
+	}
+	h.commit("session", &store.Commit{RewindRun: "run", Status: cairn.SessionInterrupted})
+	if row = h.load("session"); row.Opening != "" || row.OpeningAt != 0 {
+		h.Fatalf("the opening stays after its message: %q", row.Opening)
+	}
+	if got := h.find(store.SessionQuery{Search: "x"}); got != "" {
+		h.Fatalf("the message that is gone is found in %s", got)
+	}
+	h.commit("session", &store.Commit{Messages: says("another")})
+	branch := func(id string, n int) string {
+		to := &cairn.Session{ID: id, Agent: agentName, Title: "Title", Opening: "another"}
+		_, err := h.st.Branch(h.Context(), "session", store.BranchPoint{Messages: &n}, to)
+		h.must(err)
+		return h.load(id).Title + " " + h.load(id).Opening
+	}
+	if before, after := branch("before", 0), branch("after", 1); before != "Title " || after != "Title another" {
+		h.Fatalf("a branch before the opening has %q, one after it %q", before, after)
+	}
+	if got := h.find(store.SessionQuery{Search: "another"}); got != "after session" {
+		h.Fatalf("the branch is found as %q", got)
+	}
+}
+
+// listRemoved lists what was removed and is not purged yet, as it was.
+func listRemoved(h *harness) {
+	rows := map[string]*cairn.Session{}
+	for i, root := range []string{"live", "deleted", "expired", "restored", "purged"} {
+		s := &cairn.Session{ID: root, Agent: agentName, UserID: fmt.Sprint("user-", i%2), Title: "About " + root, Tags: []string{"tag"}}
+		if root == "expired" {
+			s.TTL = time.Millisecond
+		}
+		_, err := store.Create(h.Context(), h.st, s, nil)
+		h.must(err)
+		if root != "expired" {
+			h.tree(root+"-child", root)
+		}
+	}
+	h.awaitGone("expired")
+	for _, root := range []string{"deleted", "restored", "purged"} {
+		rows[root], rows[root+"-child"] = h.load(root), h.load(root+"-child")
+		removed, err := h.sweeper().Remove(h.Context(), root, store.Deleted)
+		h.must(err)
+		switch root {
+		case "restored":
+			_, err = h.sweeper().Restore(h.Context(), root)
+		case "purged":
+			_, err = h.sweeper().Purge(h.Context(), removed.Key)
+		}
+		h.must(err)
+	}
+	both := []store.Removal{store.Deleted, store.Expired}
+	for name, c := range map[string]struct {
+		q    store.SessionQuery
+		want string
+	}{
+		"those that are there": {store.SessionQuery{}, "restored-child restored live-child live"},
+		"deleted":              {store.SessionQuery{Removed: both[:1]}, "deleted-child deleted"},
+		"expired":              {store.SessionQuery{Removed: both[1:]}, "expired"},
+		"both":                 {store.SessionQuery{Removed: both}, "expired deleted-child deleted"},
+		"roots":                {store.SessionQuery{Removed: both, RootsOnly: true}, "expired deleted"},
+		"of a user":            {store.SessionQuery{Removed: both, UserID: "user-0"}, "expired"},
+		"by tag":               {store.SessionQuery{Removed: both, Tags: []string{"tag"}}, "expired deleted"},
+		"by search":            {store.SessionQuery{Removed: both, Search: "about del"}, "deleted"},
+		"of a tree":            {store.SessionQuery{Removed: both, RootID: "deleted"}, "deleted-child deleted"},
+		"of no reason":         {store.SessionQuery{Removed: []store.Removal{"none"}}, ""},
+	} {
+		for _, limit := range []int{0, 1} {
+			c.q.Limit = limit
+			if got := h.find(c.q); got != c.want {
+				h.Errorf("%s, in pages of %d: %q, want %q", name, limit, got, c.want)
+			}
+		}
+	}
+	for _, s := range h.list(store.SessionQuery{Removed: both[:1]}) {
+		if s.Removal != string(store.Deleted) || time.Since(s.RemovedAt).Abs() > time.Hour {
+			h.Errorf("%s was removed as %q at %s", s.ID, s.Removal, s.RemovedAt)
+		}
+		want := *rows[s.ID]
+		want.Removal, want.RemovedAt, want.AsOf = s.Removal, s.RemovedAt, s.AsOf
+		same(h.T, "the row of "+s.ID, s, want)
+	}
+}
