@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
@@ -26,7 +28,9 @@ type Agent struct {
 	Instructions     string
 	InstructionsFunc func(ctx context.Context, step *Step) (string, error)
 	// Model answers. Required.
-	Model    Model
+	Model Model
+	// Models are others that a run may ask in place of Model, by their names: see engine.WithModel.
+	Models   map[string]Model
 	Settings Settings
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
 	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
@@ -137,6 +141,14 @@ func (a *Agent) Validate() error {
 	}
 	if err := a.Settings.validate(bad); err != nil {
 		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		switch field := fmt.Sprintf("models[%q]", name); {
+		case ids.Check(name) != "":
+			return bad(field, "the name %s", ids.Check(name))
+		case a.Models[name] == nil:
+			return bad(field, "is nil")
+		}
 	}
 	seen := map[string]bool{}
 	for i, t := range a.Tools {

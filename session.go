@@ -312,6 +312,8 @@ type Run struct {
 	Turn      int       `json:"turn"`
 	Status    RunStatus `json:"status"`
 	Reason    Reason    `json:"reason,omitempty"`
+	// Model is the name of the one of Agent.Models that the run asks; empty for Agent.Model.
+	Model string `json:"model,omitempty"`
 	// PreviousRunID is the run this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
 	// Abandoned is the run, if any, whose process had died and that ended with the beginning of this one.

@@ -71,7 +71,7 @@ func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.In
 	case BusyRollback:
 		return nil, e.rollback(ctx, sessionID)
 	}
-	return e.enqueue(ctx, sessionID, input, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+	return e.enqueue(ctx, sessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
 		return row.Running(row.AsOf) || asked && row.Status == cairn.SessionActive, nil
 	})
 }

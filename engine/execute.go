@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -21,6 +26,7 @@ type runOptions struct {
 	hooks      *cairn.Hooks
 	input      *cairn.Input
 	checkpoint string
+	model      *string
 	busy       OnBusy
 	waiting    OnWaiting
 }
@@ -67,6 +73,13 @@ func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks 
 // WithInput gives a Resume or Retry something new to say to the model first.
 func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input = &in } }
 
+// WithModel has the run ask the one of [cairn.Agent].Models that has the name, or Agent.Model for an empty one. It is stored
+// with the run, and with a queued turn; messages that may join the turn under way, see [BusySteer], cannot have one. A Resume or Retry without it asks the model of the run that it continues; any other
+// turn asks Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died ends the dead run and
+// begins another. The error is ErrInvalid for a name that the agent does not have. Should the agent have lost the name by the
+// time of a model call, its own model is asked.
+func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
+
 // FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
 
@@ -92,8 +105,8 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return nil, err
 	}
-	if e.agent(agent) == nil {
-		return nil, unknownAgent(agent)
+	if err := e.checkModel(agent, o); err != nil {
+		return nil, err
 	}
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -105,6 +118,8 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	case o.busy < BusyReject || o.busy > BusySteer:
 		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
+	case o.busy == BusySteer && o.model != nil:
+		return nil, cairn.Invalid("options", "WithModel: the model of the turn under way reads messages that join it")
 	case o.waiting < WaitingRefuse || o.waiting > WaitingEnqueue:
 		return nil, cairn.Invalid("options", "WithOnWaiting: %d is none of the choices", o.waiting)
 	case o.busy == BusyEnqueue || o.busy == BusySteer || o.waiting == WaitingEnqueue:
@@ -129,7 +144,7 @@ func (o *runOptions) storable() error {
 }
 
 func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
-	in.Hooks = o.hooks
+	in.Hooks, in.Model = o.hooks, o.model
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
 	}
@@ -183,14 +198,14 @@ func (e *Engine) reserve(sessionID, runID string) (release func(), err error) {
 // where there is nothing to continue (see [Engine.CanResume]), ErrAlreadyRunning while a run holds the session.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
-	if err := e.check(sessionID, o); err != nil {
+	if err := e.check(ctx, sessionID, o); err != nil {
 		return nil, err
 	}
 	if o.checkpoint != "" {
 		if err := e.goBack(ctx, sessionID, o.checkpoint); err != nil {
 			return nil, err
 		}
-	} else if o.input == nil {
+	} else if o.input == nil && o.model == nil {
 		row, err := store.Load(ctx, e.store, sessionID)
 		if err != nil {
 			return nil, err
@@ -246,7 +261,7 @@ func unknownAgent(name string) error {
 // ErrNotResumable if the session's last run did not fail.
 func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
-	if err := e.check(sessionID, o); err != nil {
+	if err := e.check(ctx, sessionID, o); err != nil {
 		return nil, err
 	}
 	if o.checkpoint != "" {
@@ -255,7 +270,7 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	return e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
 }
 
-func (e *Engine) check(sessionID string, o *runOptions) error {
+func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) error {
 	switch {
 	case o.busy != BusyReject:
 		return cairn.Invalid("options", "WithOnBusy is for Execute")
@@ -268,7 +283,31 @@ func (e *Engine) check(sessionID string, o *runOptions) error {
 		return err
 	}
 	if o.input != nil {
-		return o.input.Validate()
+		if err := o.input.Validate(); err != nil {
+			return err
+		}
+	}
+	if o.model == nil {
+		return nil
+	}
+	row, err := store.Load(ctx, e.store, sessionID)
+	if err != nil {
+		return err
+	}
+	return e.checkModel(row.Agent, o)
+}
+
+// checkModel reports an agent that is not registered, or that does not have the model of a run's options.
+func (e *Engine) checkModel(agent string, o *runOptions) error {
+	a := e.agent(agent)
+	if a == nil {
+		return unknownAgent(agent)
+	}
+	if o.model == nil {
+		return nil
+	}
+	if _, known := define.Model(a, *o.model); !known {
+		return cairn.Invalid("model", "agent %q has no model %q; its models are: %s", agent, *o.model, cmp.Or(strings.Join(slices.Sorted(maps.Keys(a.Models)), ", "), "none"))
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func (e *Engine) Dequeue(ctx context.Context, id, runID string) error {
 
 // enqueue puts a turn into a session's queue if the session is still as when says, which may add to the commit. The run is
 // nil if it is not.
-func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, steer bool, when func(*cairn.Session, *store.Commit) (bool, error)) (*Run, error) {
+func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, steer bool,
+	when func(*cairn.Session, *store.Commit) (bool, error)) (*Run, error) {
 	e.mu.Lock()
 	closed := e.closed
 	e.mu.Unlock()
@@ -65,6 +66,9 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 		return nil, errClosed()
 	}
 	next := &store.QueuedTurn{ID: e.opts.NewID("run"), Messages: slices.Clone(input.Messages), Steer: steer}
+	if o.model != nil {
+		next.Model = *o.model
+	}
 	for i := range next.Messages {
 		if m := &next.Messages[i]; m.ID == "" {
 			m.ID = next.ID + "/in" + strconv.Itoa(i)
@@ -97,7 +101,8 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 		return nil, err
 	}
 	next := inOrder(queue)[0]
-	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Messages: next.Messages, Dequeue: []string{next.ID}})
+	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Model: &next.Model,
+		Messages: next.Messages, Dequeue: []string{next.ID}})
 }
 
 // followOn begins what is queued behind a run that has ended here.

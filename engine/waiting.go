@@ -50,7 +50,7 @@ func (e *Engine) wait(ctx context.Context, in *lifecycle.BeginIn, input *cairn.I
 	case len(w.Open) == 0 || w.Answered && o.waiting == WaitingWithdraw:
 		return e.behindAnswers(ctx, in.SessionID, input, o, w)
 	case o.waiting == WaitingEnqueue:
-		return e.enqueue(ctx, in.SessionID, input, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
+		return e.enqueue(ctx, in.SessionID, input, o, false, func(row *cairn.Session, _ *store.Commit) (bool, error) {
 			return row.Status == cairn.SessionPaused && !row.Ready(), nil
 		})
 	case o.waiting == WaitingRefuse:
@@ -66,7 +66,7 @@ func (e *Engine) behindAnswers(ctx context.Context, sessionID string, input *cai
 	if err := o.storable(); err != nil {
 		return nil, err
 	}
-	run, err := e.enqueue(ctx, sessionID, input, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
+	run, err := e.enqueue(ctx, sessionID, input, o, false, func(row *cairn.Session, c *store.Commit) (bool, error) {
 		if row.Status != cairn.SessionPaused {
 			return w == nil && row.Crashed(row.AsOf), nil
 		}

@@ -133,6 +133,8 @@ type QueuedTurn struct {
 	Steer bool `json:"steer,omitempty"`
 	// At is when the turn was queued, by the store's clock.
 	At time.Time `json:"at,omitzero"`
+	// Model is that of its run.
+	Model string `json:"model,omitempty"`
 }
 
 // CacheEntry is a result in a session's tool-result cache.

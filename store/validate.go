@@ -76,7 +76,7 @@ func (c *Commit) ValidateFor(dialect string) error {
 		}
 	}
 	if c.Enqueue != nil {
-		if err := cmp.Or(cairn.CheckText("enqueue.id", c.Enqueue.ID), within("enqueue", validateMessages(c.Enqueue.Messages))); err != nil {
+		if err := cmp.Or(cairn.CheckText("enqueue.id", c.Enqueue.ID), cairn.CheckText("enqueue.model", c.Enqueue.Model), within("enqueue", validateMessages(c.Enqueue.Messages))); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,18 @@ const PrivateError = bridge.PrivateError
 // Durability says when an agent's steps are committed.
 func Durability(a *cairn.Agent) bridge.Durability { return inside.Durability(a.Durability) }
 
+// Model returns the one of an agent's models that a run asks, by its name; the agent's own for no name. If the agent has
+// none of that name, as after a change of its definition, known is false and the model is its own.
+func Model(a *cairn.Agent, name string) (m cairn.Model, known bool) {
+	if name == "" {
+		return a.Model, true
+	}
+	if m = a.Models[name]; m == nil {
+		return a.Model, false
+	}
+	return m, true
+}
+
 // Steps returns the number of steps that a turn of an agent may take.
 func Steps(a *cairn.Agent) int {
 	if a.MaxSteps == 0 {

@@ -279,9 +279,13 @@ func trimID(id string) string {
 func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
 	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
 	listens := l.Hooks().Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
+	model, known := define.Model(a, l.Run.Model)
+	if !known {
+		fx.Logger.Warn("the run's model is not there; the agent's own is asked", "session", l.Row.ID, "agent", a.Name, "model", l.Run.Model)
+	}
 	_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
 		none := struct{}{}
-		for chunk, err := range a.Model.Stream(ctx, req) {
+		for chunk, err := range model.Stream(ctx, req) {
 			if ctx.Err() != nil {
 				return none, context.Cause(ctx)
 			}

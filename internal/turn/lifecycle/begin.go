@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
@@ -24,8 +25,10 @@ type BeginIn struct {
 	// Agent is the agent's name; empty for a session that exists.
 	Agent string
 	// Known is the agent itself, if a run under way has it from its own; nil for the one that is registered.
-	Known    *cairn.Agent
-	Kind     cairn.RunKind
+	Known *cairn.Agent
+	Kind  cairn.RunKind
+	// Model names the model that the run asks; nil for the agent's own or, of a run that continues another, that one's.
+	Model    *string
 	RunID    string
 	Messages []cairn.Message
 	// Create holds the context of a session that is to be made if it does not exist; nil means that it must.
@@ -151,6 +154,9 @@ func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
 		return nil, err
 	}
 	c := r.beginning(in, in.LogLast)
+	if c.StartRun.Model, err = r.modelOf(ctx, a, nil, &in); err != nil {
+		return nil, err
+	}
 	c.Guard = store.Guard{New: true}
 	c.Create = in.Create
 	if a.State != nil {
@@ -183,6 +189,30 @@ func (r *Runs) agentOf(in *BeginIn) (*cairn.Agent, error) {
 		return in.Known, nil
 	}
 	return r.Agent(in.Agent)
+}
+
+// modelOf names the model that a run asks; l is nil for the first run of a session. The run before is looked up only if its
+// model counts.
+func (r *Runs) modelOf(ctx context.Context, a *cairn.Agent, l *session.Live, in *BeginIn) (string, error) {
+	name := ""
+	switch {
+	case in.Model != nil:
+		name = *in.Model
+	case in.Kind == cairn.RunExecute || len(a.Models) == 0 || l == nil || l.Row.RunID == "":
+	case l.Run != nil && l.Run.ID == l.Row.RunID:
+		name = l.Run.Model
+	default:
+		run, err := store.FindRun(ctx, r.Store, l.Row.ID, l.Row.RunID)
+		if err != nil {
+			return "", err
+		}
+		name = run.Model
+	}
+	if _, known := define.Model(a, name); !known { // by now
+		r.Logger.Warn("the agent has no model of that name; the run asks its own", "session", in.SessionID, "agent", a.Name, "model", name)
+		name = ""
+	}
+	return name, nil
 }
 
 // beginning is the part of the commit that every new run has in common.
@@ -224,6 +254,9 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 		in.Messages = append(openers(l, in), in.Messages...)
 	}
 	c := r.beginning(in, l.LogLast)
+	if c.StartRun.Model, err = r.modelOf(ctx, a, l, &in); err != nil {
+		return err
+	}
 	var withdrawn []cairn.Message
 	if row.SuspendedStep != "" {
 		if withdrawn, err = r.goOn(ctx, l, c, in.Kind); err != nil {
@@ -298,7 +331,7 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cair
 			return nil, false, err
 		}
 	}
-	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 {
+	if crashed && in.Kind == cairn.RunResume && len(in.Messages) == 0 && in.Model == nil {
 		return nil, false, &DiedError{SessionID: row.ID}
 	}
 	return a, crashed, nil
