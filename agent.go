@@ -134,21 +134,11 @@ func (a *Agent) Validate() error {
 	case a.Retry.problem() != "":
 		return bad("retry", "%s", a.Retry.problem())
 	}
-	if v, ok := a.Model.(Validator); ok {
-		if err := v.Validate(); err != nil {
-			return &Error{Code: CodeInvalid, Field: "model", Message: fmt.Sprintf("agent %q: model: %v", a.Name, err), Cause: err}
-		}
+	if err := a.validateModels(bad); err != nil {
+		return err
 	}
 	if err := a.Settings.validate(bad); err != nil {
 		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
-		switch field := fmt.Sprintf("models[%q]", name); {
-		case ids.Check(name) != "":
-			return bad(field, "the name %s", ids.Check(name))
-		case a.Models[name] == nil:
-			return bad(field, "is nil")
-		}
 	}
 	seen := map[string]bool{}
 	for i, t := range a.Tools {
@@ -168,6 +158,37 @@ func (a *Agent) Validate() error {
 		seen[t.def.Name] = true
 	}
 	return a.validateCompanions(bad)
+}
+
+// validateModels checks the models, and asks those that know whether they can be asked.
+func (a *Agent) validateModels(bad func(field, format string, args ...any) error) error {
+	known := func(field string, m Model) error {
+		v, ok := m.(Validator)
+		if !ok {
+			return nil
+		}
+		err := v.Validate()
+		if err != nil {
+			err = &Error{Code: CodeInvalid, Field: field, Message: fmt.Sprintf("agent %q: %s: %v", a.Name, field, err), Cause: err}
+		}
+		return err
+	}
+	if err := known("model", a.Model); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		field := fmt.Sprintf("models[%q]", name)
+		switch {
+		case ids.Check(name) != "":
+			return bad(field, "the name %s", ids.Check(name))
+		case a.Models[name] == nil:
+			return bad(field, "is nil")
+		}
+		if err := known(field, a.Models[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func describesObject(raw json.RawMessage) bool {

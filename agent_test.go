@@ -39,6 +39,11 @@ func goodAgent() *cairn.Agent {
 	}
 }
 
+// keyless is a model that cannot be asked.
+type keyless struct{ cairn.Model }
+
+func (keyless) Validate() error { return errors.New("no key") }
+
 // TestAgentMistakes makes one mistake at a time: the error names the agent and the field.
 func TestAgentMistakes(t *testing.T) {
 	t.Parallel()
@@ -51,7 +56,10 @@ func TestAgentMistakes(t *testing.T) {
 		field string
 		says  string
 	}{
-		"no model": {func(a *cairn.Agent) { a.Model = nil }, "model", "required"},
+		"no model":                     {func(a *cairn.Agent) { a.Model = nil }, "model", "required"},
+		"nil among the models":         {func(a *cairn.Agent) { a.Models = map[string]cairn.Model{"fast": nil} }, `models["fast"]`, "nil"},
+		"a model without a name":       {func(a *cairn.Agent) { a.Models = map[string]cairn.Model{"": a.Model} }, `models[""]`, "empty"},
+		"a model that cannot be asked": {func(a *cairn.Agent) { a.Models = map[string]cairn.Model{"fast": keyless{a.Model}} }, `models["fast"]`, "no key"},
 		"two instructions": {func(a *cairn.Agent) {
 			a.InstructionsFunc = func(context.Context, *cairn.Step) (string, error) { return "", nil }
 		}, "instructions", "either"},

@@ -147,6 +147,9 @@ func runLine(r *cairn.Run) string {
 	if r.Output != nil {
 		fmt.Fprintf(&b, ", output %s", r.Output)
 	}
+	if r.Model != "" {
+		fmt.Fprintf(&b, ", model %q", r.Model)
+	}
 	if r.PreviousRunID != "" {
 		fmt.Fprintf(&b, ", after %s", r.PreviousRunID)
 	}

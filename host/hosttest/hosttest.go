@@ -113,6 +113,7 @@ var scenarios = slices.Concat(
 	returns,
 	changes,
 	endings,
+	choices,
 	unruly,
 	stops,
 	aimed,

@@ -1,0 +1,99 @@
+package hosttest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// choices are scenarios of agents with several models.
+var choices = []scenario{
+	{"models", (*scene).models},
+	{"models-crash", (*scene).modelsCrash},
+	{"models-queued", (*scene).modelsQueued},
+	{"models-lost", (*scene).modelsLost},
+}
+
+// speaker returns a model that says its name. Asked for a refund or a note it calls that tool first, asked to fail it fails.
+func speaker(name string) cairn.Model {
+	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		last := req.Messages[len(req.Messages)-1]
+		if last.Role == cairn.RoleUser {
+			switch verb, _, _ := strings.Cut(last.Text(), " "); verb {
+			case "refund", "note":
+				return asks("c"+string(rune('0'+replies(req))), verb, "42")
+			case "fail":
+				return scripted.Fail(cairn.Errorf(cairn.CodeAuth, "%s failed", name))
+			}
+		}
+		return scripted.Text("I am " + name + ".")
+	})
+}
+
+// severalModels is an agent with two models beside its own.
+func (s *scene) severalModels(tools ...cairn.Tool) {
+	a := bot(speaker("the usual one"), tools...)
+	a.Models = map[string]cairn.Model{"fast": speaker("fast"), "deep": speaker("deep")}
+	s.agents = []*cairn.Agent{a}
+}
+
+// A turn asks the model that was chosen for it, and so do the runs that continue it, in other processes.
+func (s *scene) models() {
+	s.severalModels(s.refund())
+	one, two := s.process(), s.process()
+	one.turn("s", "hello")
+	one.turn("s", "refund it", engine.WithModel("deep"))
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.resume("s")
+	one.turn("s", "thanks")
+	two.turn("s", "fail now", engine.WithModel("fast"))
+	one.retry("s")
+	one.retry("s", engine.WithModel("deep"))
+	one.retry("s", engine.WithModel(""))
+	_, err := two.Retry(s.Context(), "s", engine.WithModel("slow"))
+	s.want("a retry with a model that is not there", err, cairn.ErrInvalid)
+	_, err = two.Execute(s.Context(), "s", "bot", cairn.Text("hello"), engine.WithModel("slow"))
+	s.want("a turn with a model that is not there", err, cairn.ErrInvalid)
+	_, err = two.Execute(s.Context(), "another", "bot", cairn.Text("hello"), engine.WithModel("slow"))
+	s.want("a session with a model that is not there", err, cairn.ErrInvalid)
+}
+
+// A worker that takes a run over asks its model.
+func (s *scene) modelsCrash() {
+	s.severalModels(s.note())
+	one := s.process(s.mortal())
+	one.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.Step == 1 })
+	s.awaitDeath(one.start("s", "note this", engine.WithModel("deep")))
+	s.process().work()
+	s.hearEnd("s", 1)
+}
+
+// A queued turn keeps its model.
+func (s *scene) modelsQueued() {
+	free := s.occupied(s.note())
+	s.agents[0].Models = map[string]cairn.Model{"deep": speaker("deep")}
+	one, two := s.process(), s.process()
+	run := s.occupy(one)
+	next := two.start("s", "two", engine.WithOnBusy(engine.BusyEnqueue), engine.WithModel("deep"))
+	free()
+	s.outcome(run)
+	s.outcome(next)
+	two.turn("s", "three")
+}
+
+// A model that the agent does not have any more is its own.
+func (s *scene) modelsLost() {
+	s.severalModels(s.refund())
+	one := s.process()
+	one.turn("s", "refund it", engine.WithModel("deep"))
+	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	changed := *s.agents[0]
+	changed.Models = map[string]cairn.Model{"fast": speaker("fast")}
+	s.agents = []*cairn.Agent{&changed}
+	two := s.process()
+	two.resume("s")
+	two.turn("s", "hello", engine.WithModel("fast"))
+}
