@@ -74,10 +74,10 @@ func WithHooks(h *cairn.Hooks) RunOption { return func(o *runOptions) { o.hooks 
 func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input = &in } }
 
 // WithModel has the run ask the one of [cairn.Agent].Models that has the name, or Agent.Model for an empty one. It is stored
-// with the run, and with a queued turn; messages that may join the turn under way, see [BusySteer], cannot have one. A Resume or Retry without it asks the model of the run that it continues; any other
-// turn asks Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died ends the dead run and
-// begins another. The error is ErrInvalid for a name that the agent does not have. Should the agent have lost the name by the
-// time of a model call, its own model is asked.
+// with the run, and with a queued turn; messages that may join the turn under way, see [BusySteer], cannot have one. A
+// Resume or Retry without it asks the model of the run that it continues; any other turn asks Agent.Model, as do the runs
+// of sub-agents. A Resume with it of a session whose process died ends the dead run and begins another. The error is
+// ErrInvalid for a name that the agent does not have. Should the agent have lost the name since, its own model is asked.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
 
 // FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
