@@ -81,6 +81,7 @@ func (s *scene) modelsQueued() {
 	free()
 	s.outcome(run)
 	s.outcome(next)
+	s.heard("s", 2)
 	two.turn("s", "three")
 }
 
