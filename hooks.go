@@ -1,13 +1,17 @@
 package cairn
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"iter"
+)
 
 // Hooks observe and steer a run. Any of them may be nil. For one tool call the order is BeforeTool, the tool,
 // OnStateChange, OnMessage, AfterTool; OnMessage and AfterTool are called after the whole batch, in call order.
 // State that a hook writes through its handle is part of the step's commit. Hooks of the engine come before those of
 // the agent. After a crash a hook may be called again for the same event.
 //
-// An error from a Before hook vetoes what it precedes; other hooks cannot fail a run. A hook that panics, ends its
+// An error from a Before hook vetoes what it precedes; an Around hook stands for what it wraps; other hooks cannot fail a run. A hook that panics, ends its
 // goroutine or takes longer than the engine's Options.HookTimeout has failed with an error. Hooks are given copies:
 // changes to them have no effect, except to the request of BeforeModel.
 type Hooks struct {
@@ -35,6 +39,13 @@ type Hooks struct {
 	StepContext func(ctx context.Context, step *Step) ([]string, error)
 	// BeforeModel may change the request; an error fails the run.
 	BeforeModel func(ctx context.Context, step *Step, req *Request) error
+	// AroundModel wraps one attempt at the model call, retries included each: next asks the model, or the hook inside of this
+	// one, and the hook returns the reply as a stream of chunks, that of next or one of its own. It may give next a context
+	// that is made from its own, for tracing, or not call it at all, for caching. The first hook in the order of composition
+	// is the outermost. The request must not be changed; that is for BeforeModel. The hook and its stream are part of the
+	// model call: an error, a panic or silence is one of the model, and an error that is retryable has the call tried again.
+	// Chunks are in [Model.Stream]'s order and end with ChunkFinish. The handle is valid until the stream has ended.
+	AroundModel func(ctx context.Context, step *Step, req *Request, next func(context.Context) iter.Seq2[Chunk, error]) iter.Seq2[Chunk, error]
 	// AfterModel is given the complete reply.
 	AfterModel func(ctx context.Context, step *Step, reply *Message, usage Usage)
 	// TextDelta is called for each piece of text as it arrives.
@@ -43,6 +54,13 @@ type Hooks struct {
 	// BeforeTool is called with the validated arguments, also of calls that consult other agents; an error becomes
 	// the call's result.
 	BeforeTool func(ctx context.Context, call *Call) error
+	// AroundTool wraps one attempt at the function of a tool, after BeforeTool: next calls the function, or the hook inside of
+	// this one, and the hook returns the result as JSON, that of next or one of its own. It may give next a context that is made
+	// from its own, for tracing, or not call it at all, for caching. The first hook in the order of composition is the outermost.
+	// The hook is part of the call: the tool's [Timeout] bounds both, an error is the tool's, a panic counts as one of the tool,
+	// and each attempt of [Retry] is wrapped. Calls that run no function here are not wrapped: of [FinishTool], of client-executed
+	// tools, of sub-agents and companions, and those that [Cache] answers.
+	AroundTool func(ctx context.Context, call *Call, next func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
 	// OnStateChange is called after a tool that wrote state.
 	OnStateChange func(ctx context.Context, call *Call, ops []Op)
 	// OnMessage is called for the reply and for each tool result.

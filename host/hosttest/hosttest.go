@@ -118,6 +118,7 @@ var scenarios = slices.Concat(
 	stops,
 	aimed,
 	attempts,
+	wrapped,
 	crashes,
 	workers,
 	durabilities,

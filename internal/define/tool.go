@@ -58,10 +58,18 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 	if err != nil {
 		return nil, err
 	}
-	if problem := limits.JSON(out); problem != "" {
-		return nil, cairn.Errorf(cairn.CodeTool, "the result %s", problem)
+	if err := CheckResult(out); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// CheckResult returns a CodeTool error if a tool's result cannot be kept.
+func CheckResult(out json.RawMessage) error {
+	if problem := limits.JSON(out); problem != "" {
+		return cairn.Errorf(cairn.CodeTool, "the result %s", problem)
+	}
+	return nil
 }
 
 // Delegates reports whether a call of the tool has another agent run.

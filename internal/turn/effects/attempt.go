@@ -50,7 +50,7 @@ func (t *trial) call() (json.RawMessage, error) {
 	info, tool := user.InfoOf(t.c), t.c.Tool
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
 	return user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
-		return tool.Run(ctx, user.HandleOf(step, info), info.Input)
+		return run(ctx, t.l.Hooks(), user.HandleOf(step, info), tool, info.Input)
 	})
 }
 

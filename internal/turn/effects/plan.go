@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -283,9 +284,8 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	if !known {
 		fx.Logger.Warn("the run's model is not there; the agent's own is asked", "session", l.Row.ID, "agent", a.Name, "model", l.Run.Model)
 	}
-	_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
-		none := struct{}{}
-		for chunk, err := range model.Stream(ctx, req) {
+	read := func(ctx context.Context, stream iter.Seq2[cairn.Chunk, error]) (none struct{}, err error) {
+		for chunk, err := range stream {
 			if ctx.Err() != nil {
 				return none, context.Cause(ctx)
 			}
@@ -302,7 +302,16 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 			u.Pulse.Beat()
 		}
 		return none, nil
-	})
+	}
+	var err error
+	if hooks := l.Hooks(); wrapsModel(hooks) {
+		u.What = "the model, or an AroundModel hook,"
+		_, err = user.Lent(ctx, s, u, func(ctx context.Context, step *cairn.Step) (struct{}, error) {
+			return read(ctx, chunks(ctx, hooks, step, model, req))
+		})
+	} else {
+		_, err = user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) { return read(ctx, model.Stream(ctx, req)) })
+	}
 	r.end()
 	switch {
 	case err != nil:

@@ -1,0 +1,56 @@
+package effects
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+)
+
+// wrapsModel reports whether hooks wrap model calls.
+func wrapsModel(hooks user.Hooks) bool {
+	return hooks.Any(func(h *cairn.Hooks) bool { return h.AroundModel != nil })
+}
+
+// chunks asks a model, within the hooks that wrap its calls.
+func chunks(ctx context.Context, hooks user.Hooks, step *cairn.Step, model cairn.Model, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	next := func(ctx context.Context) iter.Seq2[cairn.Chunk, error] { return model.Stream(ctx, req) }
+	for _, h := range slices.Backward(hooks) {
+		if h.AroundModel == nil {
+			continue
+		}
+		inner := next
+		next = func(ctx context.Context) iter.Seq2[cairn.Chunk, error] {
+			if reply := h.AroundModel(ctx, step, req, inner); reply != nil {
+				return reply
+			}
+			return func(yield func(cairn.Chunk, error) bool) {
+				yield(cairn.Chunk{}, cairn.Errorf(cairn.CodeHook, "an AroundModel hook returned no stream"))
+			}
+		}
+	}
+	return next(ctx)
+}
+
+// run calls a tool's function, within the hooks that wrap its calls.
+func run(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.Tool, input json.RawMessage) (json.RawMessage, error) {
+	next := func(ctx context.Context) (json.RawMessage, error) { return tool.Run(ctx, call, input) }
+	wrapped := false
+	for _, h := range slices.Backward(hooks) {
+		if h.AroundTool == nil {
+			continue
+		}
+		inner := next
+		next = func(ctx context.Context) (json.RawMessage, error) { return h.AroundTool(ctx, call, inner) }
+		wrapped = true
+	}
+	out, err := next(ctx)
+	if err == nil && wrapped {
+		err = define.CheckResult(out)
+	}
+	return out, err
+}
