@@ -444,6 +444,7 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 	}
 	l.Sees(snap.Session, fx.Now())
 	l.Calls = snap.Calls
+	l.Results.Lost(snap.Cache)
 	if l.Step.Carried {
 		l.Step.Attach(l.Calls)
 	}

@@ -141,6 +141,22 @@ func (r *Results) Take(puts []store.CacheEntry, drops []string) {
 	}
 }
 
+// Lost drops the entries that the store does not have any more, since another process has removed them.
+func (r *Results) Lost(kept []store.CacheEntry) {
+	stays := func(key string) bool {
+		return slices.ContainsFunc(kept, func(e store.CacheEntry) bool { return e.Key == key })
+	}
+	for key := range r.entries {
+		if stays(key) {
+			continue
+		}
+		if had, changed := r.changed[key]; had || !changed { // else the run has made it
+			delete(r.entries, key)
+			delete(r.changed, key)
+		}
+	}
+}
+
 // clone returns a copy that shares nothing with r but that it has no changes.
 func (r *Results) clone() Results {
 	return Results{entries: maps.Clone(r.entries), latest: r.latest}

@@ -13,6 +13,8 @@ type Commands struct {
 	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
+	Checkpoint  checkpointCmd  `cmd:"" help:"Make a checkpoint of a session between turns."`
+	Cache       cacheCmd       `cmd:"" help:"List the tool results that a session keeps, or remove them."`
 	State       stateCmd       `cmd:"" help:"Print a session's state, as JSON in any case."`
 	Set         setCmd         `cmd:"" help:"Change a session's user, title, tags, metadata or expiry."`
 	Branch      branchCmd      `cmd:"" help:"Make a new session from an existing one."`

@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Checkpoint makes a checkpoint of a session as it is, between turns, and returns it: one to branch from or to rewind to,
+// beside those that steps make. It is listed by [Engine.Checkpoints] and is the session's latest one. A session that waits for
+// people can have one; a branch and a rewind close its calls there. The error is ErrAlreadyRunning while a run holds the
+// session, whose steps make checkpoints themselves.
+func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	name := e.opts.NewID("cp")
+	row, err := store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
+		return &store.Commit{Guard: store.Guard{Idle: true}, Checkpoint: &cairn.Checkpoint{
+			ID: name, RunID: row.RunID, StepID: name, Step: row.Step, LogSequence: row.LogSequence}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventCheckpoint, SessionID: id, Agent: row.Agent, CheckpointID: name, MessageCount: row.MessageCount})
+	return store.FindCheckpoint(ctx, e.store, id, name)
+}

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// ToolCache lists the results that a session keeps of its tools (see [cairn.Cache]) and that are good now, the most recently
+// used first. Key names the tool and the arguments of a call. Of a run under way it has what was committed.
+func (e *Engine) ToolCache(ctx context.Context, id string) ([]store.CacheEntry, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	snap, err := e.store.Read(ctx, id, store.Want{Cache: true})
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(slices.Clone(snap.Cache), func(c store.CacheEntry) bool { return !snap.Session.AsOf.Before(c.ExpiresAt) })
+	slices.SortStableFunc(list, func(a, b store.CacheEntry) int { return b.UsedAt.Compare(a.UsedAt) })
+	return list, nil
+}
+
+// DropToolCache removes results from a session's cache, by key, or all of them if no key is given, so that the next call with
+// the same arguments runs the tool. It returns how many there were. A run under way forgets them with its next commit.
+func (e *Engine) DropToolCache(ctx context.Context, id string, keys ...string) (int, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return 0, err
+	}
+	dropped := 0
+	_, err := store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
+		snap, err := e.store.Read(ctx, id, store.Want{Cache: true})
+		if err != nil {
+			return nil, err
+		}
+		var list []string
+		for _, c := range snap.Cache {
+			if len(keys) == 0 || slices.Contains(keys, c.Key) {
+				list = append(list, c.Key)
+			}
+		}
+		if dropped = len(list); dropped == 0 {
+			return nil, nil
+		}
+		return &store.Commit{CacheDrop: list}, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return dropped, nil
+}
