@@ -16,13 +16,12 @@ func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, 
 		return nil, err
 	}
 	name := e.opts.NewID("cp")
-	row, err := store.Update(ctx, e.store, id, func(row *cairn.Session) (*store.Commit, error) {
-		return &store.Commit{Guard: store.Guard{Idle: true}, Checkpoint: &cairn.Checkpoint{
-			ID: name, RunID: row.RunID, StepID: name, Step: row.Step, LogSequence: row.LogSequence}}, nil
+	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		return &store.Commit{Guard: store.Guard{Idle: true}, Publish: &cairn.Event{Type: cairn.EventCheckpoint, CheckpointID: name},
+			Checkpoint: &cairn.Checkpoint{ID: name, RunID: row.RunID, StepID: name, Step: row.Step, LogSequence: row.LogSequence}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventCheckpoint, SessionID: id, Agent: row.Agent, CheckpointID: name, MessageCount: row.MessageCount})
 	return store.FindCheckpoint(ctx, e.store, id, name)
 }

@@ -100,7 +100,7 @@ func unpublished(note *cairn.Event, messages []cairn.Message) (list []cairn.Even
 	} else {
 		ev := *note
 		ev.Sequence, ev.Index = 0, 0
-		if ev.Type != cairn.EventRewound && ev.Type != cairn.EventBranched {
+		if ev.Type != cairn.EventRewound && ev.Type != cairn.EventBranched && ev.Type != cairn.EventCheckpoint {
 			ev.MessageCount = 0
 		}
 		list = append(list, ev)
