@@ -18,12 +18,13 @@
 //     [Engine.Snapshot] is a transcript with the place in the log that belongs to it.
 //   - Time travel: [Engine.Branch] begins another session at a checkpoint, [Engine.Rewind] takes a session back to
 //     one, [Engine.Prune] removes old ones.
-//   - Changes between turns: [Engine.SetContext], [Engine.AddContext], [Engine.SwitchTools], [Engine.Replace]; [Engine.Agents] says
-//     which agents there are.
+//   - Changes between turns: [Engine.SetContext], [Engine.AddContext], [Engine.SwitchTools], [Engine.Replace];
+//     [Engine.Agents] says which agents there are.
 //   - Workers: [Engine.Serve] is the whole life of a process that serves sessions; [Engine.Work] and
 //     [Engine.Close] are its parts. [Engine.Workers] and [Engine.Unserved] say who serves what, [Engine.Abandoned]
 //     how much user code hangs.
-//   - The end of sessions: [Engine.Delete], [Engine.Restore], [Engine.Erase], [Engine.EraseUser], [Engine.Sweep], [Engine.TrimEvents].
+//   - The end of sessions: [Engine.Delete], [Engine.Restore], [Engine.Erase], [Engine.EraseUser], [Engine.Sweep],
+//     [Engine.TrimEvents].
 //
 // [Drive], [GivenUp], [Engine.Effect], [Engine.Hold] and [Engine.ReleaseRun] are for a [Host], which drives runs in
 // place of the process's goroutines. Programs that only use one do not call them.
