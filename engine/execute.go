@@ -27,6 +27,7 @@ type runOptions struct {
 	input      *cairn.Input
 	checkpoint string
 	model      *string
+	from       *int
 	busy       OnBusy
 	waiting    OnWaiting
 }
@@ -83,6 +84,13 @@ func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &
 // FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
 
+// FromMessage makes Execute go back first to before one of the session's messages, with which a turn began, and start the
+// turn there in the same write: a page lets its user say something else, or have the answer made again. n is the message's
+// index. What came after it is gone from the session; the records of its runs and their events stay, and checkpoints before
+// it do. What the session waits for is closed as not executed. The error of Execute is ErrInvalid if no turn began with
+// message n, or if the checkpoint before it was pruned. Such a turn cannot be queued.
+func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
+
 func options(list []RunOption) *runOptions {
 	o := &runOptions{}
 	for _, opt := range list {
@@ -132,6 +140,9 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, err
 	}
 	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
+	if o.from != nil {
+		return e.replace(ctx, begin, &in, o)
+	}
 	return e.place(ctx, begin, &in, o)
 }
 
@@ -139,6 +150,9 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 func (o *runOptions) storable() error {
 	if o.hooks != nil {
 		return cairn.Invalid("options", "WithHooks: hooks are not stored, so a turn that is queued cannot have them")
+	}
+	if o.from != nil {
+		return cairn.Invalid("options", "FromMessage: a turn that takes the place of another one cannot be queued")
 	}
 	return nil
 }
@@ -276,6 +290,8 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 		return cairn.Invalid("options", "WithOnBusy is for Execute")
 	case o.waiting != WaitingRefuse:
 		return cairn.Invalid("options", "WithOnWaiting is for Execute")
+	case o.from != nil:
+		return cairn.Invalid("options", "FromMessage is for Execute")
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}

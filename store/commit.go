@@ -41,10 +41,10 @@ type Commit struct {
 	// Rewind moves the session back to one of its checkpoints: later messages, checkpoints and state changes are
 	// removed, Epoch grows by one. An unknown checkpoint is ErrNotFound and nothing is written.
 	Rewind string
-	// RewindRun moves the session back to where its latest run began: the messages, checkpoints and state changes since
-	// are removed, Epoch grows by one. The run's record stays. An unknown run is ErrNotFound; a run that is not the
-	// latest, or that began before the session's remaining history, is ErrInvalid; in both cases nothing is written. At
-	// most one of Rewind and RewindRun may be set.
+	// RewindRun moves the session back to where one of its runs began: the messages, checkpoints and state changes since
+	// are removed, Epoch grows by one. The records of runs stay. An unknown run is ErrNotFound; a run that began behind
+	// what is left of the session's history, or at a checkpoint that is gone, is ErrInvalid; in both cases nothing is
+	// written. At most one of Rewind and RewindRun may be set.
 	RewindRun string
 
 	// Messages are appended. The store sets CreatedAt where it is zero. The first one that the user says gives the row its

@@ -37,6 +37,7 @@ var OnStore = Set{
 	"cache-crash-per-tool":    "cached results come and go with their commit",
 	"cache-branch":            "a branch has none of them",
 	"branch-waiting-tree":     "a branch copies what is before its point and nothing else",
+	"replace":                 "one commit removes messages, state and checkpoints, and begins a run",
 	"rewind-paused-tree":      "a rewind truncates, and drops the calls of the tree",
 	"resume-from-checkpoint":  "the same with the state of a checkpoint",
 	"inbox":                   "filters and pages of calls",

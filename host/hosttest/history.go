@@ -16,6 +16,8 @@ var returns = []scenario{
 	{"branch-waiting", (*scene).branchWaiting},
 	{"branch-waiting-tree", (*scene).branchWaitingTree},
 	{"rewind", (*scene).rewind},
+	{"replace", (*scene).replace},
+	{"replace-waiting", (*scene).replaceWaiting},
 	{"retry", (*scene).retry},
 	{"retry-child", (*scene).retryChild},
 	{"retry-approved", (*scene).retryApproved},
@@ -105,6 +107,38 @@ func (s *scene) rewind() {
 	one.turn("s", "two again")
 	two.resume("s", engine.FromCheckpoint(list[0].ID))
 	s.roots = []string{"s", "t"}
+}
+
+// A turn takes the place of an earlier one, whichever process drove that, and of those behind it.
+func (s *scene) replace() {
+	s.taking()
+	one, two := s.process(), s.process()
+	one.turn("s", "one")
+	one.turn("s", "two")
+	second := s.row("s").MessageCount / 2
+	two.turn("s", "two again", engine.FromMessage(second))
+	one.turn("s", "three")
+	for _, n := range []int{1, 99} {
+		_, err := two.Execute(s.Context(), "s", "bot", cairn.Text("never"), engine.FromMessage(n))
+		s.want("in the place of what began no turn", err, cairn.ErrInvalid)
+	}
+	_, err := two.Execute(s.Context(), "s", "bot", cairn.Text("never"), engine.FromMessage(0), engine.WithOnBusy(engine.BusyEnqueue))
+	s.want("in the place of another, and queued", err, cairn.ErrInvalid)
+	one.turn("s", "one again", engine.FromMessage(0))
+}
+
+// What a turn waits for is closed when another one takes its place, in the tree as well.
+func (s *scene) replaceWaiting() {
+	helper := agent("helper", plays(asks("c1", "refund", "42"), scripted.Text("Paid.")), s.refund())
+	s.agents = []*cairn.Agent{bot(plays(scripted.Text("Hello."), delegates("c1", "helper"), scripted.Text("Done.")), cairn.SubAgent(helper))}
+	p := s.process()
+	p.turn("s", "hello")
+	p.turn("s", "refund it")
+	call := s.open("s", "refund")
+	p.turn("s", "refund it, please", engine.FromMessage(2))
+	p.refused("an answer to a call of a turn that is gone", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	p.resume("s")
 }
 
 // failing is a model that plays a script, but fails the first time it comes to the n-th reply.

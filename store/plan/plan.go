@@ -91,7 +91,7 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 			return store.UnknownRun(row.ID, c.RewindRun)
 		}
 		before := run.Before
-		if c.RewindRun != row.RunID || run.FirstMessage > row.MessageCount || seen.State == nil || before.CheckpointID != "" && seen.Checkpoint == nil {
+		if run.FirstMessage > row.MessageCount || seen.State == nil || before.CheckpointID != "" && seen.Checkpoint == nil {
 			return store.RunGone(seen.Row, c.RewindRun)
 		}
 		d.Cut = &Cut{Messages: run.FirstMessage, State: before.StatePosition}

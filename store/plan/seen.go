@@ -151,7 +151,7 @@ func (n *Needs) past(c *store.Commit, seen *Seen) {
 	if c.RewindRun != "" {
 		ask(c.RewindRun)
 		run := seen.Runs[c.RewindRun]
-		if run == nil || c.RewindRun != seen.Row.RunID {
+		if run == nil {
 			return
 		}
 		at = run.Before.CheckpointID

@@ -12,6 +12,7 @@ var rewindRunTests = []storeTest{
 	{name: "BackToWhereItBegan", run: rewindRun},
 	{name: "FirstRun", run: rewindFirstRun},
 	{name: "WithTheNextOne", run: rewindAndStart},
+	{name: "OfAnEarlierRun", run: rewindEarlierRun},
 	{name: "AgainAndAgain", run: rewindRunRepeatedly},
 	{name: "BeforeIsWhereItBegan", run: runBefore},
 	{name: "Refusals", run: rewindRunRefusals},
@@ -117,6 +118,36 @@ func rewindAndStart(h *harness) {
 	h.again("session", retry, "a retry again when the session is idle again")
 }
 
+// rewindEarlierRun goes back to where a run before the latest began, and begins another one there in the same commit.
+func rewindEarlierRun(h *harness) {
+	h.create("session")
+	h.tries("session", "run-1")
+	base := h.content("session")
+	h.tries("session", "run-2")
+	s := h.tries("session", "run-3")
+	c := beginCommit("run-4", "worker", time.Hour)
+	c.Guard, c.RewindRun = store.Guard{Idle: true, Version: s.Version}, "run-2"
+	row := h.commit("session", c)
+	if row.Turn != 4 || row.RunID != "run-4" || row.MessageCount != base.Session.MessageCount+1 || row.Epoch != s.Epoch+1 {
+		h.Fatalf("row is %+v", row)
+	}
+	h.again("session", c, "the same again")
+	h.step(row, "reply")
+	h.end(h.load("session"))
+	now := h.content("session")
+	same(h.T, "messages", textsOf(now.Messages), append(textsOf(base.Messages), "question of run-4", "reply"))
+	same(h.T, "checkpoints before", now.Checkpoints[:len(base.Checkpoints)], base.Checkpoints)
+	if runs := h.runs("session"); len(runs) != 4 {
+		h.Fatalf("runs are %+v", runs)
+	}
+	// A run that was undone began where the one in its place did, the one behind it at a checkpoint that is gone.
+	_, err := h.st.Commit(h.Context(), "session", &store.Commit{RewindRun: "run-3"})
+	h.wantError(err, cairn.ErrInvalid, "rewind of a run behind one that was undone")
+	if row := h.commit("session", &store.Commit{RewindRun: "run-2"}); row.MessageCount != base.Session.MessageCount {
+		h.Errorf("row is %+v", row)
+	}
+}
+
 // rewindRunRepeatedly rewinds a step that is then written again under its old id, and the same run twice.
 func rewindRunRepeatedly(h *harness) {
 	h.create("session")
@@ -176,7 +207,6 @@ func rewindRunRefusals(h *harness) {
 	}{
 		{"unknown", "run", func(string) {}, cairn.ErrNotFound},
 		{"another session's", "run-3", func(string) { two("other"); h.tries("other", "run-3") }, cairn.ErrNotFound},
-		{"not the latest", "run-1", func(string) {}, cairn.ErrInvalid},
 		{"rewound to before it", "run-2", func(id string) { h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[0]}) }, cairn.ErrInvalid},
 		{"rewound, and as long as before", "run-2", func(id string) {
 			h.commit(id, &store.Commit{Rewind: h.checkpointIDs(id)[0], Messages: says("a", "b", "c", "d", "e")})

@@ -44,6 +44,11 @@ type BeginIn struct {
 	// Withdraw says that an Execute may end the session's wait, as long as none of the calls is answered. The open ones
 	// are closed as not executed.
 	Withdraw bool
+	// Replaces is a run of the session that this one takes the place of: the session goes back to where that began, in the
+	// same write. The session must neither run nor wait.
+	Replaces string
+	// Version is the version that the session must have then; 0 for any.
+	Version int64
 	// LogLast is the log's last sequence as far as known, for a session of a tree: its own process may know an earlier one.
 	LogLast int64
 }
@@ -71,6 +76,9 @@ func (r *Runs) Begin(ctx context.Context, in BeginIn) (turn.Begun, error) {
 }
 
 func (r *Runs) tryBegin(ctx context.Context, in BeginIn) (*session.Live, error) {
+	if in.Replaces != "" {
+		return r.replace(ctx, in)
+	}
 	known, current := r.Cache.Take(in.SessionID)
 	if current {
 		err := r.begin(ctx, known, in)

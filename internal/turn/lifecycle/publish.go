@@ -100,7 +100,11 @@ func unpublished(note *cairn.Event, messages []cairn.Message) (list []cairn.Even
 	} else {
 		ev := *note
 		ev.Sequence, ev.Index = 0, 0
-		if ev.Type != cairn.EventRewound && ev.Type != cairn.EventBranched && ev.Type != cairn.EventCheckpoint {
+		switch ev.Type {
+		case cairn.EventRewound: // not those that the commit added
+			ev.MessageCount = note.Index
+		case cairn.EventBranched, cairn.EventCheckpoint:
+		default:
 			ev.MessageCount = 0
 		}
 		list = append(list, ev)

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// replace begins a turn in the place of the one that began with a message.
+func (e *Engine) replace(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+	if err := o.placeable(); err != nil {
+		return nil, err
+	}
+	for try := 0; ; try++ {
+		if err := e.pause(ctx, try); err != nil {
+			return nil, err
+		}
+		row, err := e.vacant(ctx, in.SessionID, o)
+		if err == nil {
+			in.Version = row.Version
+			if in.Replaces, err = e.begunWith(ctx, row, *o.from); err == nil {
+				var run *Run
+				if run, err = e.begin(ctx, in, input, o); err == nil {
+					return run, nil
+				}
+			}
+		}
+		busy := errors.Is(err, errBusy) || o.busy == BusyInterrupt && errors.Is(err, cairn.ErrAlreadyRunning)
+		if !busy && !outrun(err) {
+			return nil, err
+		}
+	}
+}
+
+// errBusy says that a session has been asked to make room.
+var errBusy = errors.New("busy")
+
+// placeable refuses what a turn in the place of another one cannot honour.
+func (o *runOptions) placeable() error {
+	switch {
+	case *o.from < 0:
+		return cairn.Invalid("options", "FromMessage: %d is negative", *o.from)
+	case o.busy != BusyReject && o.busy != BusyInterrupt:
+		return cairn.Invalid("options", "WithOnBusy: with FromMessage a turn under way is refused or interrupted")
+	case o.waiting != WaitingRefuse:
+		return cairn.Invalid("options", "WithOnWaiting: FromMessage closes what the session waits for")
+	}
+	return nil
+}
+
+// vacant returns the row of a session that neither runs nor waits, which it is made for.
+func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.Session, error) {
+	row, err := store.Load(ctx, e.store, id)
+	if err != nil {
+		return nil, err
+	}
+	const why = "another turn takes its place"
+	switch {
+	case row.Status == cairn.SessionPaused:
+		err = e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: why}, true)
+	case row.Crashed(row.AsOf):
+		if err = e.runs.Kept(ctx, row); err == nil {
+			err = e.runs.Abandon(ctx, row)
+		}
+	case row.Status == cairn.SessionActive && o.busy == BusyInterrupt:
+		err = e.Interrupt(ctx, id, why)
+	default:
+		return row, nil // a run that holds it is refused by the begin
+	}
+	if err == nil || isConflict(err) {
+		err = errBusy
+	}
+	return nil, err
+}
+
+// begunWith returns the run that began with a message of a session: the first that its user said in it.
+func (e *Engine) begunWith(ctx context.Context, row *cairn.Session, n int) (runID string, err error) {
+	no := cairn.Invalid("options", "FromMessage: no turn of session %q began with message %d", row.ID, n)
+	list, err := store.Messages(ctx, e.store, row.ID, n, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 || !said(&list[0]) {
+		return "", no
+	}
+	run, err := store.FindRun(ctx, e.store, row.ID, list[0].RunID)
+	if errors.Is(err, cairn.ErrNotFound) { // of the session that this one is a branch of
+		return "", no
+	}
+	if err != nil {
+		return "", err
+	}
+	for at := run.FirstMessage; at < n; at += len(list) {
+		if list, err = store.Messages(ctx, e.store, row.ID, at, n-at); err != nil {
+			return "", err
+		}
+		if len(list) == 0 || slices.ContainsFunc(list, func(m cairn.Message) bool { return said(&m) }) {
+			return "", no
+		}
+	}
+	return run.ID, nil
+}
+
+// said reports whether a message is what a user said.
+func said(m *cairn.Message) bool { return m.Role == cairn.RoleUser && !m.Hidden }

@@ -1,0 +1,90 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// A turn under way is refused or stopped by one that takes the place of an earlier one; what it cannot honour is refused,
+// and what was pruned cannot be gone back to. Nothing of that changes the session.
+func TestFromMessage(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	agent := &cairn.Agent{Name: "bot", Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		said := r.Messages[len(r.Messages)-1].Text()
+		if said == "three" {
+			return scripted.Gate(hold)
+		}
+		return scripted.Text("You said " + said + ".")
+	})}
+	st := memstore.New(nil)
+	defer st.Close()
+	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close(t.Context())
+	defer close(hold)
+	say := func(text string, opts ...engine.RunOption) (*engine.Run, error) {
+		return eng.Execute(t.Context(), "s", "bot", cairn.Text(text), opts...)
+	}
+	for _, text := range []string{"one", "two"} {
+		run, err := say(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := say("three"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := say("two again", engine.FromMessage(2)); !errors.Is(err, cairn.ErrAlreadyRunning) {
+		t.Errorf("beside a turn under way: %v", err)
+	}
+	for name, opt := range map[string]engine.RunOption{"a negative index": engine.FromMessage(-1),
+		"a queue": engine.WithOnBusy(engine.BusyEnqueue), "a wait": engine.WithOnWaiting(engine.WaitingEnqueue)} {
+		if _, err := say("never", engine.FromMessage(0), opt); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, verb := range map[string]func() (*engine.Run, error){
+		"Resume": func() (*engine.Run, error) { return eng.Resume(t.Context(), "s", engine.FromMessage(0)) },
+		"Retry":  func() (*engine.Run, error) { return eng.Retry(t.Context(), "s", engine.FromMessage(0)) },
+	} {
+		if _, err := verb(); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := eng.Execute(t.Context(), "nobody", "bot", cairn.Text("hi"), engine.FromMessage(0)); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("no session: %v", err)
+	}
+	run, err := say("two again", engine.FromMessage(2), engine.WithOnBusy(engine.BusyInterrupt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(t.Context()); err != nil || res.Text != "You said two again." || res.Turn != 4 {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	if _, err := eng.Prune(t.Context(), "s", 1); err != nil {
+		t.Fatal(err)
+	}
+	before, err := eng.Snapshot(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := say("two once more", engine.FromMessage(2)); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("a checkpoint that was pruned: %v", err)
+	}
+	after, err := eng.Snapshot(t.Context(), "s")
+	if err != nil || after.Session.Version != before.Session.Version || len(after.Messages) != 4 {
+		t.Errorf("afterwards there are %d messages: %+v, %v", len(after.Messages), after.Session, err)
+	}
+}
