@@ -32,6 +32,12 @@ type chatIn struct {
 
 func (*chatIn) lenient() {}
 
+// What a client's post is for. Without an answer to be made again it is for what its last message says.
+const (
+	submitMessage     = "submit-message"
+	regenerateMessage = "regenerate-message"
+)
+
 // chat answers what a chat client posts with the stream of the turn that follows from it.
 func chat(c *request, in *chatIn) error {
 	v, err := version(in.Version)
@@ -39,8 +45,8 @@ func chat(c *request, in *chatIn) error {
 		return err
 	}
 	switch {
-	case in.Trigger != "" && in.Trigger != "submit-message":
-		return cairn.Invalid("trigger", "%q is not served", in.Trigger)
+	case in.Trigger != "" && in.Trigger != submitMessage && in.Trigger != regenerateMessage:
+		return cairn.Invalid("trigger", "%q is neither %s nor %s", in.Trigger, submitMessage, regenerateMessage)
 	case len(in.Messages) == 0:
 		return cairn.Invalid("messages", "is empty")
 	}
@@ -64,11 +70,9 @@ func version(major int) (aisdk.Version, error) {
 	return 0, cairn.Invalid("version", "%d is none of 5, 6, 7", major)
 }
 
-// say starts a turn with what the user said.
+// say starts a turn with what the user said. If that takes the place of an earlier message of the user's, or its answer is to
+// be made again, the turn takes the place of the one that began with that. A message that is posted twice is said once.
 func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
-	if in.MessageID != "" {
-		return cairn.Invalid("messageId", "a message of the user cannot be replaced")
-	}
 	opts, err := in.Unready.options()
 	if err != nil {
 		return err
@@ -76,6 +80,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	m, err := last.User()
 	if err != nil {
 		return err
+	}
+	if m.ID != "" && !validID(m.ID) {
+		return cairn.Invalid("messages", "the id of the last one has other than 128 visible ASCII characters")
 	}
 	agent := in.Assistant
 	if names := c.h.eng.Agents(); agent == "" && len(names) == 1 {
@@ -88,11 +95,49 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.Assistant == "" && row.Agent != "" {
 		agent = row.Agent
 	}
+	n, stored, err := c.find(row, m.ID)
+	if err != nil {
+		return err
+	}
+	switch again := in.Trigger == regenerateMessage; {
+	case (again || in.MessageID != "") && stored == nil:
+		return &cairn.Error{Code: cairn.CodeNotFound, Field: "messages", Message: "the session has no such message"}
+	case again: // with what was said then, whatever the client makes of it
+		m = cairn.User(stored.Parts...)
+		m.ID = stored.ID
+		opts = append(opts, engine.FromMessage(n))
+	case in.MessageID != "":
+		opts = append(opts, engine.FromMessage(n))
+	case stored != nil:
+		return c.turn(row, stored.RunID, v, false)
+	}
 	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, cairn.Messages(m), opts...)
 	if err != nil {
 		return err
 	}
 	return c.turn(row, run.ID(), v, false)
+}
+
+// find returns a message of the user's with its index, and nil if the session has none of that id. It looks from the end,
+// where it mostly is.
+func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, error) {
+	if id == "" {
+		return 0, nil, nil
+	}
+	for to := row.MessageCount; to > 0; {
+		from := max(0, to-maxPage)
+		list, err := c.h.eng.Messages(c.ctx, row.ID, from, to-from)
+		if err != nil {
+			return 0, nil, err
+		}
+		for i := len(list) - 1; i >= 0; i-- {
+			if list[i].ID == id && list[i].Role == cairn.RoleUser && !list[i].Hidden {
+				return from + i, &list[i], nil
+			}
+		}
+		to = from
+	}
+	return 0, nil, nil
 }
 
 // answers submits the decisions and results that a message of the client has, and streams what the turn does with them. A

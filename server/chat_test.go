@@ -149,6 +149,20 @@ ready, 2 posts`},
 user: "pay"
 assistant: "Let me pay. " pay({"cents":100}) approval-requested
 ready, 1 posts`},
+		{"another answer", 5, []string{"say=hi", "say=look", "regenerate"}, `
+user: "hi"
+assistant: "Hello."
+user: "look"
+assistant: look({}) output-available "a tree" "That is that."
+ready, 3 posts`},
+		{"an edited message", 5, []string{"say=hi", "say=look", "edit=look again"}, `
+user: "look again"
+assistant: look({}) output-available "a tree" "That is that."
+ready, 3 posts`},
+		{"an edited message after a reload", 6, []string{"say=pay", "reload", "idle", "edit=hi"}, `
+user: "hi"
+assistant: "Hello."
+ready, 2 posts`},
 		{"stop in the middle", 5, []string{"ask=slowly", "until=Once", "interrupt", "idle", "say=hi"}, `
 user: "slowly"
 assistant: (Hm.) "Once upon a time."

@@ -116,7 +116,7 @@ const requestIDHeader = "X-Request-Id"
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(requestIDHeader)
-	if !validRequestID(id) {
+	if !validID(id) {
 		id = rand.Text()
 	}
 	w.Header().Set(requestIDHeader, id)
@@ -135,8 +135,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// validRequestID reports whether a client's id can go into logs and headers as it is.
-func validRequestID(id string) bool {
+// validID reports whether an id that a client made can be kept, and go into logs and headers, as it is.
+func validID(id string) bool {
 	for _, c := range []byte(id) {
 		if c <= ' ' || c > '~' {
 			return false

@@ -61,7 +61,9 @@ func (m *Message) User() (cairn.Message, error) {
 	if len(parts) == 0 {
 		return cairn.Message{}, cairn.Invalid("messages", "the last one has neither text nor files")
 	}
-	return cairn.User(parts...), nil
+	out := cairn.User(parts...)
+	out.ID = m.ID
+	return out, nil
 }
 
 // Answer returns what a client's message answers a pending call with, and false if it has no answer to it.

@@ -59,6 +59,8 @@ async function visit(id, todo) {
     const [verb, arg] = what.split("=");
     switch (verb) {
       case "say": await chat.sendMessage({ text: arg }); break;
+      case "regenerate": await chat.regenerate(); break;
+      case "edit": await chat.sendMessage({ text: arg, messageId: chat.messages[0].id }); break; // the first one
       case "ask": chat.sendMessage({ text: arg }); break; // without waiting for the answer
       case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true }); break;
       case "deny": await chat.addToolApprovalResponse({ id: approval(), approved: false, reason: arg }); break;
