@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 	}
 	for _, opt := range []engine.RunOption{engine.WithHooks(&cairn.Hooks{}), engine.WithInput(cairn.Text("hi")),
 		engine.FromCheckpoint("c"), engine.WithOnBusy(engine.BusyEnqueue),
-		engine.WithOnWaiting(engine.WaitingEnqueue)} {
+		engine.WithOnWaiting(engine.WaitingEnqueue), engine.WithModel("large"), engine.FromMessage(0)} {
 		if _, err := eng.Create(t.Context(), "t", "bot", opt); !errors.Is(err, cairn.ErrInvalid) {
 			t.Errorf("an option that it cannot honour: %v", err)
 		}
