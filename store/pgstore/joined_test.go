@@ -139,7 +139,7 @@ func TestJoinedStepsFailAlone(t *testing.T) {
 			}
 		}
 	}
-	message := &store.Commit{Messages: []cairn.Message{cairn.User(cairn.TextPart("from elsewhere"))}}
+	message := &store.Commit{Messages: []cairn.Message{cairn.Context("from elsewhere")}}
 	elsewhere := func(id string, c *store.Commit) {
 		t.Helper()
 		if _, err := other.Commit(t.Context(), id, c); err != nil {
