@@ -35,6 +35,7 @@ const (
 	CodeArguments     Code = "arguments_invalid" // tool arguments violate their schema
 	CodeNotExecuted   Code = "not_executed"      // a tool call was closed without being executed
 	CodeStopped       Code = "stopped"           // a tool was at work when its run was stopped; it may have had effects
+	CodeSuspended     Code = "suspended"         // a tool call waits for the answer to its question
 	CodeTimeout       Code = "timeout"           // a deadline passed
 	CodeMaxSteps      Code = "max_steps"         // the turn used up its steps without an output
 	CodeDenied        Code = "denied"            // a reviewer denied the call
@@ -102,6 +103,7 @@ var codes = map[Code]codeInfo{
 	CodeArguments:     {CategoryAgent, 422, false},
 	CodeNotExecuted:   {CategoryAgent, 422, false},
 	CodeStopped:       {CategoryAgent, 409, false},
+	CodeSuspended:     {CategoryAgent, 409, false},
 	CodeMaxSteps:      {CategoryAgent, 422, false},
 	CodeRejected:      {CategoryAgent, 422, false},
 	CodeHook:          {CategoryAgent, 422, false},
@@ -223,6 +225,7 @@ var (
 	ErrCorrupt        = &Error{Code: CodeCorrupt, Message: "stored data does not decode"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
 	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by somebody else"}
+	ErrDenied         = &Error{Code: CodeDenied, Message: "not approved by the user"}
 	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}
 	ErrTooLarge       = &Error{Code: CodeTooLarge, Message: "too large"}
 	ErrState          = &Error{Code: CodeState, Message: "state is invalid"}
@@ -231,4 +234,7 @@ var (
 	ErrClosed         = &Error{Code: CodeClosed, Message: "closed"}
 	ErrUnavailable    = &Error{Code: CodeUnavailable, Message: "storage unavailable"}
 	ErrSchema         = &Error{Code: CodeSchema, Message: "database schema mismatch"}
+
+	// ErrSuspended is what [Call.Ask] returns while there is no answer. The tool must return it, wrapped or not.
+	ErrSuspended = &Error{Code: CodeSuspended, Message: "the call waits for the answer to its question; the tool must return this error"}
 )

@@ -28,11 +28,11 @@ const (
 	EventToolArgStart EventType = "tool_arg_start" // CallID, Tool
 	EventToolArgDelta EventType = "tool_arg_delta" // CallID, Text
 	EventToolArgEnd   EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
-	EventToolStart    EventType = "tool_start"     // CallID, Tool, Data: the arguments
-	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError
+	EventToolStart    EventType = "tool_start"     // CallID, Tool, Data: the arguments, Edited
+	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError, Edited
 	// EventToolApproval and EventToolPending are written once the call can be answered.
-	EventToolApproval  EventType = "tool_approval_request" // CallID, ApprovalID, Tool, Data: the arguments, Deadline
-	EventToolPending   EventType = "tool_call_pending"     // CallID, Tool, Data: the arguments, Deadline
+	EventToolApproval  EventType = "tool_approval_request" // CallID, ApprovalID, Tool, Data: the arguments, Prompt, Payload, Deadline
+	EventToolPending   EventType = "tool_call_pending"     // CallID, Tool, Data: the arguments, Deadline; of a question ToolCallID, Prompt, Payload
 	EventSubagentStart EventType = "subagent_start"        // CallID, Tool, ChildID, Name: the sub-agent
 	EventSubagentEnd   EventType = "subagent_end"          // CallID, Tool, ChildID, Name, Status
 
@@ -99,22 +99,29 @@ type Event struct {
 	Name    string          `json:"name,omitempty"`
 	Data    json.RawMessage `json:"data,omitempty"`
 	IsError bool            `json:"is_error,omitempty"`
-	// Truncated marks a text, a tool result or a list of files that was cut to fit the log; the transcript has it whole.
+	// Truncated marks a text, a tool's result or arguments, a prompt or a list of files that was cut to fit the log; the
+	// transcript and the pending call have it whole.
 	Truncated bool `json:"truncated,omitempty"`
 	// Cached marks a result that came from the tool's cache.
 	Cached bool `json:"cached,omitempty"`
 	// Attempts is how often a tool with [Retry] was called for a result; 0 for once.
-	Attempts     int       `json:"attempts,omitempty"`
-	ApprovalID   string    `json:"approval_id,omitempty"`
-	ChildID      string    `json:"child_id,omitempty"`
-	Deadline     time.Time `json:"deadline,omitzero"`
-	Status       RunStatus `json:"status,omitempty"`
-	Reason       Reason    `json:"reason,omitempty"`
-	Error        *Error    `json:"error,omitempty"`
-	Usage        *Usage    `json:"usage,omitempty"`
-	Patch        []PatchOp `json:"patch,omitempty"`
-	CheckpointID string    `json:"checkpoint_id,omitempty"`
-	MessageCount int       `json:"message_count,omitempty"`
+	Attempts int `json:"attempts,omitempty"`
+	// Edited is the arguments that a tool ran with, if the reviewer who approved the call changed them.
+	Edited     json.RawMessage `json:"edited,omitempty"`
+	ApprovalID string          `json:"approval_id,omitempty"`
+	// ToolCallID is the tool call that asks a question, whose own id is CallID. Prompt and Payload say why a call asks.
+	ToolCallID   string          `json:"tool_call_id,omitempty"`
+	Prompt       string          `json:"prompt,omitempty"`
+	Payload      json.RawMessage `json:"payload,omitempty"`
+	ChildID      string          `json:"child_id,omitempty"`
+	Deadline     time.Time       `json:"deadline,omitzero"`
+	Status       RunStatus       `json:"status,omitempty"`
+	Reason       Reason          `json:"reason,omitempty"`
+	Error        *Error          `json:"error,omitempty"`
+	Usage        *Usage          `json:"usage,omitempty"`
+	Patch        []PatchOp       `json:"patch,omitempty"`
+	CheckpointID string          `json:"checkpoint_id,omitempty"`
+	MessageCount int             `json:"message_count,omitempty"`
 	// Index is the place of a message in the transcript, counted from 0. As JSON it is left out if it is 0.
 	Index int `json:"index,omitempty"`
 	// MessageID is the id of the message at Index.

@@ -129,7 +129,7 @@ func (p *Part) validate() error {
 	}
 	if r := p.Result; r != nil {
 		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
-			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output))
+			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output), CheckJSON("tool_result.edited", r.Edited))
 		if end := r.Child; err == nil {
 			err = cmp.Or(CheckText("tool_result.child", end.SessionID), CheckText("tool_result.child", end.Agent), CheckText("tool_result.child", string(end.Status)))
 		}
@@ -212,20 +212,22 @@ func (s *Suspension) validate() error {
 }
 
 func (c *CallRef) validate() error {
-	return cmp.Or(CheckText("call.id", c.ID), CheckText("call.root_id", c.RootID), CheckText("call.session_id", c.SessionID),
-		CheckText("call.kind", string(c.Kind)), CheckText("call.tool", c.Tool), CheckText("call.approval_id", c.ApprovalID))
+	err := cmp.Or(CheckText("call.id", c.ID), CheckText("call.root_id", c.RootID), CheckText("call.session_id", c.SessionID),
+		CheckText("call.kind", string(c.Kind)), CheckText("call.tool", c.Tool), CheckText("call.approval_id", c.ApprovalID),
+		CheckText("call.tool_call_id", c.ToolCallID), CheckJSON("call.input", c.Input), CheckText("call.prompt", c.Prompt),
+		CheckJSON("call.payload", c.Payload), CheckText("call.quorum", string(c.Quorum)), checkTime("call.deadline", c.Deadline))
+	for _, name := range c.Reviewers {
+		err = cmp.Or(err, CheckText("call.reviewers", name))
+	}
+	return err
 }
 
 // Validate reports why the row of a pending call cannot be kept. The error is ErrInvalid or ErrTooLarge and names the
 // field.
 func (c *PendingCall) Validate() error {
 	err := cmp.Or(c.CallRef.validate(), CheckText("call.user_id", c.UserID), CheckText("call.agent", c.Agent), CheckText("call.run_id", c.RunID),
-		CheckText("call.step_id", c.StepID), CheckJSON("call.input", c.Input), CheckJSON("call.schema", c.Schema),
-		CheckText("call.quorum", string(c.Quorum)), CheckText("call.status", string(c.Status)), CheckText("call.claimed_by", c.ClaimedBy),
-		checkTime("call.deadline", c.Deadline), checkTime("call.claimed_until", c.ClaimedUntil))
-	for _, name := range c.Reviewers {
-		err = cmp.Or(err, CheckText("call.reviewers", name))
-	}
+		CheckText("call.step_id", c.StepID), CheckJSON("call.schema", c.Schema), CheckText("call.status", string(c.Status)),
+		CheckText("call.claimed_by", c.ClaimedBy), checkTime("call.claimed_until", c.ClaimedUntil))
 	if a := c.Answer; a != nil {
 		err = cmp.Or(err, CheckText("call.answer.verdict", string(a.Kind)), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
 			CheckText("call.answer.reviewer", a.Reviewer), checkTime("call.answer.at", a.At))
@@ -233,7 +235,7 @@ func (c *PendingCall) Validate() error {
 	for i := range c.Trail {
 		d := &c.Trail[i]
 		err = cmp.Or(err, CheckText("call.trail", d.ID), CheckText("call.trail", d.Step), CheckText("call.trail", string(d.Kind)),
-			CheckText("call.trail", d.Reviewer), CheckText("call.trail", d.Notes), checkTime("call.trail", d.At))
+			CheckText("call.trail", d.Reviewer), CheckText("call.trail", d.Notes), CheckJSON("call.trail", d.Value), checkTime("call.trail", d.At))
 	}
 	return err
 }
@@ -252,7 +254,8 @@ func (e *Event) Validate() error {
 	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
 		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
-		checkTime("event.deadline", e.Deadline), CheckText("event.message_id", e.MessageID))
+		checkTime("event.deadline", e.Deadline), CheckJSON("event.edited", e.Edited), CheckText("event.tool_call_id", e.ToolCallID),
+		CheckText("event.prompt", e.Prompt), CheckJSON("event.payload", e.Payload), CheckText("event.message_id", e.MessageID))
 	for i := range e.Files {
 		f := &e.Files[i]
 		err = cmp.Or(err, CheckText("event.files.name", f.Name), CheckText("event.files.media_type", f.MediaType), CheckText("event.files.url", f.URL))

@@ -16,6 +16,8 @@ const (
 	CallClientTool CallKind = "client_tool"
 	// CallApproval waits for a reviewer to decide whether the tool may run.
 	CallApproval CallKind = "approval"
+	// CallQuestion waits for the answer to a question that a tool asked with [Call.Ask].
+	CallQuestion CallKind = "question"
 )
 
 // CallStatus is how far a pending call is.
@@ -28,7 +30,8 @@ const (
 	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
 )
 
-// CallRef names a pending call with what an answer has to name.
+// CallRef is what a person has to know of a pending call to answer it, and what the answer has to name: the id, and for
+// an approval ApprovalID.
 type CallRef struct {
 	// ID is unique in the session tree and cannot be guessed.
 	ID string `json:"id"`
@@ -39,26 +42,39 @@ type CallRef struct {
 	Tool      string   `json:"tool"`
 	// ApprovalID binds an approval response to this request; empty for other kinds.
 	ApprovalID string `json:"approval_id,omitempty"`
+	// ToolCallID is the tool call that asks a question. Of other kinds ID is that of the tool call, and this is empty.
+	ToolCallID string `json:"tool_call_id,omitempty"`
+	// Input is the arguments of the tool call.
+	Input json.RawMessage `json:"input,omitempty"`
+	// Prompt and Payload say why the call asks, for the reviewer: of a question always, of an approval if its rule
+	// says so, see [RequireApprovalIf].
+	Prompt  string          `json:"prompt,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// NoEdits says that an approval cannot change the arguments.
+	NoEdits bool `json:"no_edits,omitempty"`
+	// Reviewers may answer, and as many of them as Quorum says must. Without any, anyone may.
+	Reviewers []string `json:"reviewers,omitempty"`
+	Quorum    Quorum   `json:"quorum,omitempty"`
+	// WaitAtMost is how long the call waits from when it is opened, and Deadline when it counts as failed if it is not
+	// answered; zero for ever.
+	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
+	Deadline   time.Time     `json:"deadline,omitzero"`
 }
 
 // PendingCall is a tool call that waits, or waited, for a client or a reviewer. Its row is all there is of the wait: no
 // process remembers it.
 type PendingCall struct {
 	CallRef
-	UserID string          `json:"user_id,omitempty"`
-	Agent  string          `json:"agent"`
-	RunID  string          `json:"run_id"`
-	StepID string          `json:"step_id"`
-	Input  json.RawMessage `json:"input"`
+	UserID string `json:"user_id,omitempty"`
+	Agent  string `json:"agent"`
+	RunID  string `json:"run_id"`
+	StepID string `json:"step_id"`
+	// Number is that of a question among those of its tool call, from 1; 0 for other kinds.
+	Number int `json:"number,omitempty"`
 	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
-	// input of an approval. Empty means any JSON.
+	// input of an approval, the answer to a question. Empty means any JSON.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Reviewers may answer, and as many of them as Quorum says must. Without any, anyone may.
-	Reviewers []string `json:"reviewers,omitempty"`
-	Quorum    Quorum   `json:"quorum,omitempty"`
-	// Deadline is when the call counts as failed if it is not answered; zero for never.
-	Deadline time.Time  `json:"deadline,omitzero"`
-	Status   CallStatus `json:"status"`
+	Status CallStatus      `json:"status"`
 	// Answer is what was decided; nil while the call is open and for one that was dropped unanswered.
 	Answer *CallAnswer `json:"answer,omitempty"`
 	// ClaimedBy is the reviewer who has the call reserved until ClaimedUntil.
@@ -92,6 +108,9 @@ const (
 	AllReviewers Quorum = "all"
 	// MostReviewers needs the approval of more than half of the reviewers; the call is denied once that cannot be
 	// reached.
+	//
+	// A question with a quorum needs the same answer from that many reviewers. Once they cannot agree any more, Ask
+	// returns an error that says so.
 	MostReviewers Quorum = "majority"
 )
 
@@ -101,8 +120,8 @@ type DecisionKind string
 const (
 	DecisionApproved DecisionKind = "approved" // the tool may run
 	DecisionDenied   DecisionKind = "denied"   // the tool may not run
-	DecisionResult   DecisionKind = "result"   // a client tool's result
-	DecisionError    DecisionKind = "error"    // a client tool's failure
+	DecisionResult   DecisionKind = "result"   // a client tool's result, or the answer to a question
+	DecisionError    DecisionKind = "error"    // a client tool's failure, or why a question gets no answer
 	DecisionTimeout  DecisionKind = "timeout"  // no answer came before the deadline
 	DecisionLate     DecisionKind = "late"     // an answer came after the deadline
 	DecisionClaimed  DecisionKind = "claimed"  // a reviewer reserved the call
@@ -113,7 +132,8 @@ const (
 // CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
 type CallAnswer struct {
 	Kind DecisionKind `json:"verdict"`
-	// Value is a client tool's result, or the input that an approval changed the call's to; empty otherwise.
+	// Value is a client tool's result, the answer to a question, or the input that an approval changed the call's to;
+	// empty otherwise.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Text is the reason of a denial or the message of an error.
 	Text     string    `json:"text,omitempty"`
@@ -131,6 +151,8 @@ type Decision struct {
 	At       time.Time    `json:"timestamp"`
 	// Notes are the words of the decision: a reason, an error's message; of a late answer, first what it said.
 	Notes string `json:"notes,omitempty"`
+	// Value is the answer to a question that several reviewers answer.
+	Value json.RawMessage `json:"value,omitempty"`
 }
 
 // SubmissionType says what a submission answers.
@@ -139,6 +161,7 @@ type SubmissionType string
 const (
 	SubmitResult   SubmissionType = "client-tool-result"
 	SubmitApproval SubmissionType = "approval-response"
+	SubmitAnswer   SubmissionType = "answer"
 )
 
 // Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode one
@@ -149,6 +172,8 @@ type Submission struct {
 	// Result or Error is the outcome of a client tool.
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
+	// Value is the answer to a question; Error says why it gets none.
+	Value json.RawMessage `json:"value,omitempty"`
 	// ApprovalID is that of the request. Input, if set, replaces the arguments of an approved call.
 	ApprovalID string          `json:"approval_id,omitempty"`
 	Approved   bool            `json:"approved,omitempty"`
@@ -164,7 +189,8 @@ type Submission struct {
 // MaxAnswerBytes is the most that the value and the words of a submission may hold together.
 const MaxAnswerBytes = 1 << 20
 
-// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput].
+// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. The model is told
+// of other arguments with the tool's result.
 func Approve(c CallRef) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
 }
@@ -174,16 +200,28 @@ func Deny(c CallRef, reason string) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Reason: reason}
 }
 
-// Answer gives the result of a client tool, encoded as JSON.
-func Answer(c CallRef, result any) Submission {
+// Answer gives the result of a client tool, or the answer to a question if the call is of [CallQuestion], encoded as
+// JSON.
+func Answer(c CallRef, value any) Submission {
 	s := Submission{Type: SubmitResult, CallID: c.ID}
-	s.Result, s.err = json.Marshal(result)
+	raw, err := json.Marshal(value)
+	s.err = err
+	if c.Kind == CallQuestion {
+		s.Type, s.Value = SubmitAnswer, raw
+	} else {
+		s.Result = raw
+	}
 	return s
 }
 
-// AnswerError says that a client tool failed. The model reads the message.
+// AnswerError says that a client tool failed, and the model reads the message; or that a question gets no answer, and
+// Ask returns an ErrDenied error with the message.
 func AnswerError(c CallRef, message string) Submission {
-	return Submission{Type: SubmitResult, CallID: c.ID, Error: message}
+	s := Submission{Type: SubmitResult, CallID: c.ID, Error: message}
+	if c.Kind == CallQuestion {
+		s.Type = SubmitAnswer
+	}
+	return s
 }
 
 // By says who answers.
@@ -192,7 +230,7 @@ func (s Submission) By(reviewer string) Submission {
 	return s
 }
 
-// WithInput makes an approved call run with other arguments, encoded as JSON.
+// WithInput makes an approved call run with other arguments, encoded as JSON. A call with [NoEdits] refuses them.
 func (s Submission) WithInput(input any) Submission {
 	raw, err := json.Marshal(input)
 	s.Input = raw
@@ -214,7 +252,7 @@ func (s *Submission) Validate() error {
 	if problem := ids.Check(s.Reviewer); s.Reviewer != "" && problem != "" {
 		return Invalid("reviewer", "the name %s", problem)
 	}
-	if n := len(s.Result) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {
+	if n := len(s.Result) + len(s.Value) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {
 		return &Error{Code: CodeTooLarge, Field: "submission", Message: "submission: larger than 1 MiB"}
 	}
 	switch s.Type {
@@ -224,6 +262,8 @@ func (s *Submission) Validate() error {
 			return Invalid("result", "give either a result or an error")
 		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
 			return Invalid("approved", "a client tool's result approves nothing")
+		case len(s.Value) > 0:
+			return Invalid("value", "is for the answer to a question")
 		}
 		if err := CheckText("error", s.Error); err != nil {
 			return err
@@ -231,7 +271,7 @@ func (s *Submission) Validate() error {
 		return CheckJSON("result", s.Result)
 	case SubmitApproval:
 		switch {
-		case len(s.Result) > 0 || s.Error != "":
+		case len(s.Result) > 0 || len(s.Value) > 0 || s.Error != "":
 			return Invalid("result", "an approval response brings no result")
 		case len(s.Input) > 0 && !s.Approved:
 			return Invalid("input", "a denied call has no use for another input")
@@ -243,8 +283,21 @@ func (s *Submission) Validate() error {
 			return err
 		}
 		return CheckJSON("input", s.Input)
+	case SubmitAnswer:
+		switch {
+		case (len(s.Value) == 0) == (s.Error == ""):
+			return Invalid("value", "give either a value or an error")
+		case len(s.Result) > 0:
+			return Invalid("result", "is for a client tool; the answer to a question is in value")
+		case s.ApprovalID != "" || s.Approved || s.Reason != "" || len(s.Input) > 0:
+			return Invalid("approved", "the answer to a question approves nothing")
+		}
+		if err := CheckText("error", s.Error); err != nil {
+			return err
+		}
+		return CheckJSON("value", s.Value)
 	}
-	return Invalid("type", "%q is neither %q nor %q", s.Type, SubmitResult, SubmitApproval)
+	return Invalid("type", "%q is none of %q, %q and %q", s.Type, SubmitResult, SubmitApproval, SubmitAnswer)
 }
 
 // Outcome says what became of a submission.
@@ -278,7 +331,7 @@ type Receipt struct {
 type Suspension struct {
 	// StepID is the step that continues when everything is answered.
 	StepID string `json:"step_id"`
-	// Calls are the open calls of the session and of its children, at any depth.
+	// Calls are the open calls of the session and of its children, at any depth, with all that it takes to answer them.
 	Calls []CallRef `json:"calls,omitempty"`
 	// Children are the sessions that wait in their turn, each with the call that waits for it, in the order of the
 	// calls.

@@ -182,10 +182,10 @@ func TestClaimedAndOverdue(t *testing.T) {
 		"claimed":             {cairn.PendingCall{Status: cairn.CallOpen, ClaimedBy: "ann", ClaimedUntil: now.Add(1)}, true, false},
 		"no longer claimed":   {cairn.PendingCall{Status: cairn.CallOpen, ClaimedBy: "ann", ClaimedUntil: now}, false, false},
 		"claimed by nobody":   {cairn.PendingCall{Status: cairn.CallOpen, ClaimedUntil: now.Add(1)}, false, false},
-		"in time":             {cairn.PendingCall{Status: cairn.CallOpen, Deadline: now.Add(1)}, false, false},
-		"overdue":             {cairn.PendingCall{Status: cairn.CallOpen, Deadline: now}, false, true},
-		"answered, past time": {cairn.PendingCall{Status: cairn.CallAnswered, Deadline: now}, false, false},
-		"dropped, past time":  {cairn.PendingCall{Status: cairn.CallDropped, Deadline: now}, false, false},
+		"in time":             {cairn.PendingCall{Status: cairn.CallOpen, CallRef: cairn.CallRef{Deadline: now.Add(1)}}, false, false},
+		"overdue":             {cairn.PendingCall{Status: cairn.CallOpen, CallRef: cairn.CallRef{Deadline: now}}, false, true},
+		"answered, past time": {cairn.PendingCall{Status: cairn.CallAnswered, CallRef: cairn.CallRef{Deadline: now}}, false, false},
+		"dropped, past time":  {cairn.PendingCall{Status: cairn.CallDropped, CallRef: cairn.CallRef{Deadline: now}}, false, false},
 	} {
 		if claimed, overdue := test.call.Claimed(now), test.call.Overdue(now); claimed != test.claimed || overdue != test.overdue {
 			t.Errorf("%s: claimed %t, overdue %t", name, claimed, overdue)

@@ -20,6 +20,8 @@ type desk struct {
 	usage       map[string]float64
 	checkpoints int
 	fail        error
+	asked       []define.Question
+	answer      json.RawMessage // to each question; nil for none yet
 }
 
 func (d *desk) State() (json.RawMessage, error) { return d.state, d.fail }
@@ -54,6 +56,13 @@ func (d *desk) SetTitle(string) error                   { return nil }
 func (d *desk) SwitchTools(map[string]bool) error       { return nil }
 func (d *desk) Exec(_, _, _ string, _ []any) error      { return nil }
 func (d *desk) Checkpoint()                             { d.checkpoints++ }
+
+func (d *desk) Ask(q define.Question) (json.RawMessage, error) {
+	if d.asked = append(d.asked, q); d.answer == nil {
+		return nil, cairn.ErrSuspended
+	}
+	return d.answer, nil
+}
 
 func newDesk(state string) (*desk, *cairn.Step) {
 	d := &desk{state: json.RawMessage(state), usage: map[string]float64{}}

@@ -132,7 +132,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("a completion without output: %v", err)
 	}
 	arguments := json.RawMessage(`{"score":5}`)
-	for _, call := range []cairn.HasInput{&cairn.Call{Input: arguments}, &cairn.PendingCall{Input: arguments}} {
+	for _, call := range []cairn.HasInput{&cairn.Call{Input: arguments}, &cairn.PendingCall{CallRef: cairn.CallRef{Input: arguments}}} {
 		if in, err := cairn.InputAs[verdict](call); err != nil || in.Score != 5 {
 			t.Errorf("input of %T: %+v, %v", call, in, err)
 		}

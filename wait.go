@@ -1,6 +1,7 @@
 package cairn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,32 +47,60 @@ func RawClientTool(name, description string, inputSchema, resultSchema json.RawM
 	return t.with(opts)
 }
 
-// RequireApproval lets the tool run only once a reviewer has approved the call. Until then the run is suspended.
-func RequireApproval() ToolOption {
+// ApprovalOption changes what a reviewer may do.
+type ApprovalOption func(*waiting)
+
+// NoEdits has the arguments of a call approved as they are: an answer that brings other ones is ErrInvalid.
+func NoEdits() ApprovalOption { return func(w *waiting) { w.NoEdits = true } }
+
+// RequireApproval lets the tool run only once a reviewer has approved the call. Until then the run is suspended. The
+// reviewer may change the arguments, unless NoEdits is given; the tool's schema holds for them, and the model is told
+// what ran.
+func RequireApproval(opts ...ApprovalOption) ToolOption {
 	return func(t *Tool) {
-		t.require(func(context.Context, *Call, json.RawMessage) (bool, error) { return true, nil })
+		t.require(func(context.Context, *Call, json.RawMessage) (*question, error) { return &question{}, nil }, opts)
 	}
 }
 
-// RequireApprovalIf requires approval of the calls for which a function of the arguments says so. In must be that of
-// the tool. An error or a panic of the function means that approval is needed. A tool takes one of RequireApproval
-// and RequireApprovalIf, once.
-func RequireApprovalIf[In any](needed func(ctx context.Context, call *Call, in In) (bool, error)) ToolOption {
+// Prompt says why a call asks: a text for the reviewer, and a payload, encoded as JSON, for what shows it. Both are on
+// the pending call, see [CallRef]. They hold 1 MiB at most together.
+type Prompt struct {
+	Text    string
+	Payload any
+}
+
+// RequireApprovalIf requires approval of the calls for which a function of the arguments says so: it returns a bool, or
+// a *Prompt, which says why, or nil if no approval is needed. In must be that of the tool. An error or a panic of the
+// function means that approval is needed. A tool takes one of RequireApproval and RequireApprovalIf, once.
+func RequireApprovalIf[In any, Need bool | *Prompt](needed func(ctx context.Context, call *Call, in In) (Need, error), opts ...ApprovalOption) ToolOption {
 	return func(t *Tool) {
-		t.require(func(ctx context.Context, call *Call, input json.RawMessage) (bool, error) {
+		t.require(func(ctx context.Context, call *Call, input json.RawMessage) (*question, error) {
 			var in In
 			if err := json.Unmarshal(input, &in); err != nil {
-				return true, err
+				return nil, err
 			}
-			return needed(ctx, call, in)
-		})
+			need, err := needed(ctx, call, in)
+			q := &question{}
+			switch need := any(need).(type) {
+			case bool:
+				if !need {
+					q = nil
+				}
+			case *Prompt:
+				if need == nil {
+					return nil, err
+				}
+				err = cmp.Or(err, setPrompt(q, need.Text, need.Payload))
+			}
+			return q, err
+		}, opts)
 		if needed == nil {
 			t.def.Wait.Err = errors.New("RequireApprovalIf: the function is nil")
 		}
 	}
 }
 
-func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (bool, error)) {
+func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*question, error), opts []ApprovalOption) {
 	switch t.def.Wait.Kind {
 	case CallClientTool:
 		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: whoever runs the tool can decline")
@@ -81,10 +110,13 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (bool,
 		return
 	}
 	t.def.Wait.Kind, t.def.Wait.Asks = CallApproval, asks
+	for _, opt := range opts {
+		opt(&t.def.Wait)
+	}
 }
 
-// AssignTo names who may answer the tool's calls, and how many of them decide. Without it anybody may. The call of a
-// client-executed tool has one result, so its quorum is AnyReviewer. Names are held to the rules of session ids, see
+// AssignTo names who may answer the tool's calls, and how many of them decide. Without it anybody may. It is also for one
+// question of a tool, see [Call.Ask]. The call of a client-executed tool has one result, so its quorum is AnyReviewer. Names are held to the rules of session ids, see
 // [CheckSessionID].
 func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 	reviewers = slices.Clone(reviewers)
@@ -92,7 +124,8 @@ func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 }
 
 // WaitAtMost makes a call that was not answered in that time count as failed. The time runs on while
-// no process does; a worker sees to it that it is kept. The default is no bound.
+// no process does; a worker sees to it that it is kept. It is also for one question of a tool, see [Call.Ask]. The
+// default is no bound.
 func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
 		t.def.Wait.AtMost = d
@@ -115,10 +148,17 @@ func (t *Tool) validateWait() error {
 		return errors.New("tools that require approval cannot finish a turn")
 	case w.Kind == CallClientTool && t.def.Timeout != 0:
 		return errors.New("the timeout of a client-executed tool is set with WaitAtMost")
-	case w.Quorum != AnyReviewer && w.Quorum != AllReviewers && w.Quorum != MostReviewers:
-		return fmt.Errorf("AssignTo: the quorum %q is unknown", w.Quorum)
 	case w.Kind == CallClientTool && w.Quorum != AnyReviewer:
 		return errors.New("AssignTo: a client-executed tool has one result, so any one reviewer gives it")
+	}
+	return checkAssigned(w)
+}
+
+// checkAssigned reports what is wrong with what AssignTo has said.
+func checkAssigned(w *waiting) error {
+	switch {
+	case w.Quorum != AnyReviewer && w.Quorum != AllReviewers && w.Quorum != MostReviewers:
+		return fmt.Errorf("AssignTo: the quorum %q is unknown", w.Quorum)
 	case w.Assigned && len(w.Reviewers) == 0:
 		return errors.New("AssignTo: no reviewers")
 	}

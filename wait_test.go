@@ -115,7 +115,7 @@ func TestWaitingTools(t *testing.T) {
 		"approval that finishes":          serverTool(approve, cairn.FinishWith()),
 		"finishing that is approved":      serverTool(cairn.FinishWith(), approve),
 		"approval at times that finishes": serverTool(cairn.RequireApprovalIf(never), cairn.FinishWith()),
-		"approval by no function":         serverTool(cairn.RequireApprovalIf[struct{}](nil)),
+		"approval by no function":         serverTool(cairn.RequireApprovalIf[struct{}, bool](nil)),
 		"approval twice":                  serverTool(approve, approve),
 		"approval always and at times":    serverTool(approve, cairn.RequireApprovalIf(never)),
 		"approval at times and always":    serverTool(cairn.RequireApprovalIf(never), approve),
@@ -162,8 +162,8 @@ func TestAsksApproval(t *testing.T) {
 		call := &cairn.Call{Step: &cairn.Step{}, ID: "call_1"}
 		tool := of(test.tool)
 		got, err := tool.AsksApproval(t.Context(), call, json.RawMessage(test.input))
-		if got != test.asks || (err != nil) != test.fails || tool.Wait.Kind != test.waits {
-			t.Errorf("%s: asks %t, %v, waits for %q", name, got, err, tool.Wait.Kind)
+		if (got != nil) != test.asks || (err != nil) != test.fails || tool.Wait.Kind != test.waits {
+			t.Errorf("%s: asks %v, %v, waits for %q", name, got, err, tool.Wait.Kind)
 		}
 	}
 }
@@ -191,9 +191,9 @@ func TestPending(t *testing.T) {
 		"bounded approval": {serverTool(cairn.RequireApproval(), cairn.WaitAtMost(time.Nanosecond)), cairn.CallApproval, `"object"`, nil, "", 1},
 	} {
 		tool := of(test.tool)
-		c := tool.Pending()
+		c := tool.Pending(tool.Wait.Kind, nil)
 		if c.Kind != test.kind || c.Tool != "x" || c.Status != cairn.CallOpen || c.Quorum != test.quorum || !slices.Equal(c.Reviewers, test.reviewers) ||
-			!c.Deadline.IsZero() || tool.Wait.AtMost != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
+			!c.Deadline.IsZero() || c.WaitAtMost != test.atMost || (len(c.Schema) == 0) != (test.schema == "") || !strings.Contains(string(c.Schema), test.schema) {
 			t.Errorf("%s: %+v with schema %s", name, c, c.Schema)
 		}
 	}
@@ -206,16 +206,16 @@ func TestReviewersAreTheToolsOwn(t *testing.T) {
 	option := cairn.AssignTo(cairn.AllReviewers, names...)
 	names[0] = "mallory"
 	tool := of(serverTool(cairn.RequireApproval(), option))
-	given := tool.Pending()
+	given := tool.Pending(cairn.CallApproval, nil)
 	given.Reviewers[1] = "mallory"
-	if got := tool.Pending().Reviewers; !slices.Equal(got, []string{"ann", "bob"}) {
+	if got := tool.Pending(cairn.CallApproval, nil).Reviewers; !slices.Equal(got, []string{"ann", "bob"}) {
 		t.Errorf("the reviewers are %q", got)
 	}
 }
 
 func TestCheckValue(t *testing.T) {
 	t.Parallel()
-	c := of(clientTool()).Pending()
+	c := of(clientTool()).Pending(cairn.CallClientTool, nil)
 	c.ID = "call_1"
 	if err := c.CheckValue("result", json.RawMessage(`{"city":"Oslo"}`)); err != nil {
 		t.Error(err)

@@ -24,8 +24,9 @@ import (
 type Call struct {
 	*cairn.Call
 
-	scope *user.Scope
-	log   *journal.Log
+	scope   *user.Scope
+	log     *journal.Log
+	answers []*cairn.PendingCall
 }
 
 const sessionID = "session"
@@ -50,7 +51,38 @@ func NewCall(state any) *Call {
 	r := room{raw, cairn.Step{SessionID: row.ID, RunID: "run", Agent: row.Agent, Turn: 1, Number: 1}}
 	c.scope.Init(&user.Caller{Logger: log.Logger, Executes: func(string) error { return nil }}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
 	c.Call = &cairn.Call{Step: define.NewStep(r.info, c.scope), ID: "call", Tool: "tool", Input: json.RawMessage("{}")}
+	c.pass()
 	return c
+}
+
+// pass lets the function that is called next ask, from the first question on.
+func (c *Call) pass() {
+	c.scope.LetAsk(&step.Call{Use: &cairn.ToolUse{CallID: c.ID, Tool: c.Tool}, Asked: c.answers})
+}
+
+// Answer gives the answer to the next question, encoded as JSON: that which [Call.Asked] has returned, or the first. The
+// function is then to be called again, from its start, and its [cairn.Call.Ask] returns the answers in their order. What it
+// wrote when it asked is discarded, as in a session. It panics if the answer does not encode.
+func (c *Call) Answer(value any) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("cairntest: the answer: %v", err))
+	}
+	c.scope.Discard()
+	c.answers = append(c.answers, &cairn.PendingCall{CallRef: cairn.CallRef{Kind: cairn.CallQuestion}, Number: len(c.answers) + 1,
+		Status: cairn.CallAnswered, Answer: &cairn.CallAnswer{Kind: cairn.DecisionResult, Value: raw}})
+	c.pass()
+}
+
+// Asked returns the question that the function has asked and that has no answer, with its prompt, payload and reviewers; nil
+// if there is none.
+func (c *Call) Asked() *cairn.CallRef {
+	q := c.scope.Asked()
+	if q == nil {
+		return nil
+	}
+	return &cairn.CallRef{Kind: cairn.CallQuestion, Tool: c.Tool, ToolCallID: c.ID, Input: c.Input, Prompt: q.Prompt, Payload: q.Payload,
+		Reviewers: q.Reviewers, Quorum: cairn.Quorum(q.Quorum), WaitAtMost: q.AtMost}
 }
 
 // room is the session that the handle is over.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -195,21 +196,22 @@ func (s *Session) Deny(t testing.TB, reason string) *cairn.Result {
 	return s.Submit(t, cairn.Deny(s.oldest(t, cairn.CallApproval), reason))
 }
 
-// Answer gives the result of the oldest call of a client-executed tool, as Submit does.
-func (s *Session) Answer(t testing.TB, result any) *cairn.Result {
+// Answer gives the result of the oldest call of a client-executed tool, or the answer to the oldest question of a tool,
+// whichever is older, as Submit does.
+func (s *Session) Answer(t testing.TB, value any) *cairn.Result {
 	t.Helper()
-	return s.Submit(t, cairn.Answer(s.oldest(t, cairn.CallClientTool), result))
+	return s.Submit(t, cairn.Answer(s.oldest(t, cairn.CallClientTool, cairn.CallQuestion), value))
 }
 
-// oldest returns the oldest open call of a kind.
-func (s *Session) oldest(t testing.TB, kind cairn.CallKind) cairn.CallRef {
+// oldest returns the oldest open call of one of some kinds.
+func (s *Session) oldest(t testing.TB, kinds ...cairn.CallKind) cairn.CallRef {
 	t.Helper()
 	for _, c := range s.Calls(t) {
-		if c.Kind == kind {
+		if slices.Contains(kinds, c.Kind) {
 			return c.CallRef
 		}
 	}
-	t.Fatalf("cairntest: no call of kind %s is open", kind)
+	t.Fatalf("cairntest: no call of kind %s is open", kinds[0])
 	return cairn.CallRef{}
 }
 

@@ -28,7 +28,7 @@ func Describe(ctx context.Context, st store.Store, log store.Log, session string
 }
 
 // madeID matches identifiers that are random or derived from random ones.
-var madeID = regexp.MustCompile(`\b(run|cp|call|child|approval|msg|answer|secret|engine)_[a-z2-7]{26}`)
+var madeID = regexp.MustCompile(`\b(run|cp|call|question|child|approval|msg|answer|secret|engine)_[a-z2-7]{26}`)
 
 // moment matches a time in an error's message.
 var moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -116,6 +116,9 @@ func messageLine(m *cairn.Message) string {
 			if p.Result.IsError {
 				fmt.Fprintf(&b, " (%s)", p.Result.Code)
 			}
+			if p.Result.Edited != nil {
+				fmt.Fprintf(&b, " of %s", p.Result.Edited)
+			}
 		case cairn.PartProvider:
 			fmt.Fprintf(&b, " %s's %s", p.Model, p.Provider)
 		case cairn.PartFile:
@@ -174,7 +177,16 @@ func callLine(c *cairn.PendingCall) string {
 	if c.ApprovalID != "" {
 		fmt.Fprintf(&b, ", %s", c.ApprovalID)
 	}
+	if c.Kind == cairn.CallQuestion {
+		fmt.Fprintf(&b, ", question %d of %s", c.Number, c.ToolCallID)
+	}
 	fmt.Fprintf(&b, ", input %s", c.Input)
+	if c.Prompt != "" {
+		fmt.Fprintf(&b, ", prompt %q %s", c.Prompt, c.Payload)
+	}
+	if c.NoEdits {
+		fmt.Fprintf(&b, ", as it is")
+	}
 	if len(c.Reviewers) > 0 {
 		fmt.Fprintf(&b, ", for %s of %s", cmp.Or(string(c.Quorum), "any"), strings.Join(c.Reviewers, " and "))
 	}
@@ -198,6 +210,9 @@ func callLine(c *cairn.PendingCall) string {
 		if d.Notes != "" {
 			fmt.Fprintf(&b, " %q", d.Notes)
 		}
+		if d.Value != nil {
+			fmt.Fprintf(&b, " %s", d.Value)
+		}
 	}
 	return b.String()
 }
@@ -215,7 +230,7 @@ func eventLine(ev *cairn.Event) string {
 	if ev.Step > 0 {
 		fmt.Fprintf(&b, " %d", ev.Step)
 	}
-	for _, s := range []string{ev.CallID, ev.Tool, ev.Name, ev.ChildID, ev.ApprovalID, string(ev.Status), string(ev.Reason)} {
+	for _, s := range []string{ev.CallID, ev.Tool, ev.Name, ev.ChildID, ev.ApprovalID, ev.ToolCallID, string(ev.Status), string(ev.Reason)} {
 		if s != "" {
 			fmt.Fprintf(&b, " %s", s)
 		}
@@ -225,6 +240,12 @@ func eventLine(ev *cairn.Event) string {
 	}
 	if ev.Data != nil {
 		fmt.Fprintf(&b, " %s", brief(ev.Data))
+	}
+	if ev.Prompt != "" {
+		fmt.Fprintf(&b, " %q %s", ev.Prompt, ev.Payload)
+	}
+	if ev.Edited != nil {
+		fmt.Fprintf(&b, " edited to %s", ev.Edited)
 	}
 	if ev.Patch != nil {
 		raw, _ := json.Marshal(ev.Patch) // what was read encodes

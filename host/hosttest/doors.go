@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -97,7 +98,7 @@ func (d *doors) play() {
 	d.sound(before)
 	d.turn(eng, "and now?") // in a process with the session in its cache
 	said, results := content(d.heard)
-	wantSaid, wantResults := content(before)
+	wantSaid, wantResults := content(transcript.Told(before))
 	d.same("what was said", said[:len(wantSaid)], wantSaid)
 	d.same("the results", results, wantResults)
 	if len(d.seen) > 0 {

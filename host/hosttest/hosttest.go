@@ -101,6 +101,7 @@ var scenarios = slices.Concat(
 	approvals,
 	reviews,
 	answers,
+	questions,
 	refusals,
 	limited,
 	children,

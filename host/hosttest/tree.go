@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -59,7 +60,8 @@ func readTree(ctx context.Context, st store.Store, log store.Log, root string) (
 	if err := t.add(ctx, st, root); err != nil {
 		return nil, err
 	}
-	byPlace := func(a, b cairn.PendingCall) int { return t.order[a.ID] - t.order[b.ID] }
+	place := func(c *cairn.PendingCall) int { return t.order[cmp.Or(c.ToolCallID, c.ID)] }
+	byPlace := func(a, b cairn.PendingCall) int { return cmp.Or(place(&a)-place(&b), a.Number-b.Number) }
 	slices.SortFunc(t.calls, byPlace)
 	for _, r := range t.sessions {
 		r.calls = slices.DeleteFunc(slices.Clone(t.calls), func(c cairn.PendingCall) bool { return c.SessionID != r.row.ID })

@@ -148,6 +148,9 @@ func (w *writer) content(p *cairn.Part) {
 		if result.Code != "" {
 			w.text("code", string(result.Code))
 		}
+		if len(result.Edited) > 0 {
+			w.raw("edited", result.Edited)
+		}
 		w.flag("private", result.Private)
 		if result.Background != "" {
 			w.text("background", result.Background)

@@ -23,6 +23,9 @@ var inside = bridge.Cairn.(access)
 // Env stands behind a handle: the side of the loop.
 type Env = bridge.Env[cairn.Op, cairn.Message]
 
+// Question is what a person is asked, by a tool or by the rule of an approval.
+type Question = bridge.Question
+
 // NewStep returns a handle over env on the step that s describes. The handle of a call is a [cairn.Call] with it.
 func NewStep(s cairn.Step, env Env) *cairn.Step { return inside.NewStep(s, env) }
 

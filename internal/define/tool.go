@@ -85,24 +85,39 @@ func Delegates(a *cairn.Agent) bool {
 	return len(a.Companions) > 0
 }
 
-// AsksApproval reports whether a call needs approval before the tool may run. An error says why it does. A panic of the
-// tool's function is not recovered.
-func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.RawMessage) (bool, error) {
+// AsksApproval returns what a reviewer is asked before the tool may run; nil if the call needs no approval. With an
+// error it does. A panic of the tool's function is not recovered.
+func (t *Tool) AsksApproval(ctx context.Context, call *cairn.Call, input json.RawMessage) (*Question, error) {
 	if t.Wait.Asks == nil {
-		return false, nil
+		return nil, nil
 	}
 	asks, err := t.Wait.Asks(ctx, call, input)
-	return asks || err != nil, err
+	if asks == nil && err != nil {
+		asks = &Question{}
+	}
+	return asks, err
 }
 
-// Pending returns the row of a pending call of the tool, but for its place, its input and its deadline.
-func (t *Tool) Pending() cairn.PendingCall {
+// Pending returns the row of a pending call of the tool, but for its place and its input. q is what is asked; nil for the
+// call of a client tool.
+func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 	w := &t.Wait
-	c := cairn.PendingCall{CallRef: cairn.CallRef{Kind: w.Kind, Tool: t.Name}, Reviewers: slices.Clone(w.Reviewers), Quorum: w.Quorum,
-		Status: cairn.CallOpen}
+	c := cairn.PendingCall{Status: cairn.CallOpen, CallRef: cairn.CallRef{Kind: kind, Tool: t.Name,
+		Reviewers: slices.Clone(w.Reviewers), Quorum: w.Quorum, WaitAtMost: w.AtMost}}
+	if q != nil {
+		c.Prompt, c.Payload = q.Prompt, q.Payload
+	}
 	switch {
-	case w.Kind == cairn.CallApproval:
-		c.Schema = t.Input.JSON()
+	case kind == cairn.CallApproval:
+		c.Schema, c.NoEdits = t.Input.JSON(), w.NoEdits
+	case kind == cairn.CallQuestion:
+		c.Schema = q.Schema
+		if q.Assigned {
+			c.Reviewers, c.Quorum = slices.Clone(q.Reviewers), cairn.Quorum(q.Quorum)
+		}
+		if q.AtMost > 0 {
+			c.WaitAtMost = q.AtMost
+		}
 	case w.Result != nil:
 		c.Schema = w.Result.JSON()
 	}

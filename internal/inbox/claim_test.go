@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func TestClaim(t *testing.T) {
 			t.Errorf("%s: claimed by %q until %s, %v", name, got.ClaimedBy, got.ClaimedUntil, err)
 		}
 		entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: noon}
-		if !slices.Equal(got.Trail, []cairn.Decision{entry}) || !reflect.DeepEqual(call, before) {
+		if !reflect.DeepEqual(got.Trail, []cairn.Decision{entry}) || !reflect.DeepEqual(call, before) {
 			t.Errorf("%s: trail %+v; the caller's copy %+v", name, got.Trail, call)
 		}
 	}
@@ -68,7 +67,7 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	got, err := inbox.Release(approvalCall(claimedBy("ann", noon.Add(1))), "ann", noon)
 	entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionReleased, Reviewer: "ann", At: noon}
-	if err != nil || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() || got.Status != cairn.CallOpen || !slices.Equal(got.Trail, []cairn.Decision{entry}) {
+	if err != nil || got.ClaimedBy != "" || !got.ClaimedUntil.IsZero() || got.Status != cairn.CallOpen || !reflect.DeepEqual(got.Trail, []cairn.Decision{entry}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, test := range map[string]struct {

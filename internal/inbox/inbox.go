@@ -4,6 +4,7 @@
 package inbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
+	"github.com/cairn-agents/cairn/internal/ops"
 )
 
 // Decide applies a submission, which is valid by itself, to a call. id is the submission's own, if it has one. The call
@@ -19,8 +22,7 @@ import (
 // and there is nothing to write or publish.
 func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) (cairn.PendingCall, cairn.Outcome, error) {
 	switch {
-	case s.Type == cairn.SubmitResult && c.Kind != cairn.CallClientTool,
-		s.Type == cairn.SubmitApproval && c.Kind != cairn.CallApproval:
+	case s.Type != answers[c.Kind]:
 		return c, cairn.OutcomeInvalid, cairn.Invalid("type", "call %q is of kind %s; a %s does not answer it", c.ID, c.Kind, s.Type)
 	case s.ApprovalID != c.ApprovalID:
 		return c, cairn.OutcomeInvalid, cairn.Invalid("approval_id", "is not that of call %q", c.ID)
@@ -51,6 +53,11 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 	return c, cairn.OutcomeAccepted, nil
 }
 
+// answers is the type of the submissions that answer calls of a kind.
+var answers = map[cairn.CallKind]cairn.SubmissionType{
+	cairn.CallClientTool: cairn.SubmitResult, cairn.CallApproval: cairn.SubmitApproval, cairn.CallQuestion: cairn.SubmitAnswer,
+}
+
 // mayAnswer reports why a reviewer may not answer a call.
 func mayAnswer(c *cairn.PendingCall, reviewer string, now time.Time) error {
 	switch {
@@ -71,14 +78,27 @@ func claimed(c *cairn.PendingCall) error {
 
 func hasVoted(c *cairn.PendingCall, reviewer string) bool {
 	return reviewer != "" && slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool {
-		return d.Reviewer == reviewer && (d.Kind == cairn.DecisionApproved || d.Kind == cairn.DecisionDenied)
+		return d.Reviewer == reviewer && isVote(&d)
 	})
+}
+
+// isVote reports whether an entry of the trail is what a reviewer decided in time.
+func isVote(d *cairn.Decision) bool {
+	switch d.Kind {
+	case cairn.DecisionApproved, cairn.DecisionDenied, cairn.DecisionResult, cairn.DecisionError:
+		return true
+	}
+	return false
 }
 
 func checkValue(c *cairn.PendingCall, s *cairn.Submission) error {
 	switch {
 	case len(s.Result) > 0:
 		return c.CheckValue("result", s.Result)
+	case len(s.Value) > 0:
+		return c.CheckValue("value", s.Value)
+	case len(s.Input) > 0 && c.NoEdits:
+		return cairn.Invalid("input", "the arguments of call %q cannot be changed", c.ID)
 	case len(s.Input) > 0 && c.Quorum != cairn.AnyReviewer:
 		return cairn.Invalid("input", "the reviewers of call %q decide together, so none of them can change its arguments", c.ID)
 	case len(s.Input) > 0:
@@ -97,6 +117,8 @@ func answerOf(s *cairn.Submission, now time.Time) *cairn.CallAnswer {
 		a.Kind, a.Text = cairn.DecisionDenied, s.Reason
 	case s.Error != "":
 		a.Kind, a.Text = cairn.DecisionError, s.Error
+	case s.Type == cairn.SubmitAnswer:
+		a.Kind, a.Value = cairn.DecisionResult, s.Value
 	default:
 		a.Kind, a.Value = cairn.DecisionResult, s.Result
 	}
@@ -112,15 +134,47 @@ func note(c *cairn.PendingCall, d cairn.Decision) {
 // vote counts a vote, and closes the call if it decides.
 func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
-	note(c, cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text})
-	if decided(c) {
+	d := cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text}
+	together := c.Kind == cairn.CallQuestion && c.Quorum != cairn.AnyReviewer
+	if together {
+		d.Value = a.Value
+	}
+	note(c, d)
+	if together && agreed(c, a) || !together && decided(c) {
 		unclaim(c)
 		c.Status, c.Answer = cairn.CallAnswered, a
 	}
 }
 
-// decided reports whether the votes in an open call's trail decide it. The verdict is that of the last one, since an
-// approval never decides against the call nor a denial for it.
+// agreed reports whether the votes in the trail of an open question decide it, and has the last one, the answer, say so if
+// the reviewers can no longer agree. Answers are the same if they are the same JSON; those that give none agree with none.
+func agreed(c *cairn.PendingCall, last *cairn.CallAnswer) bool {
+	n, votes, most, same := len(c.Reviewers), 0, 0, map[string]int{}
+	for i := range c.Trail {
+		if d := &c.Trail[i]; isVote(d) {
+			votes++
+			if key, err := ops.Canonical(d.Value); err == nil && d.Kind == cairn.DecisionResult {
+				same[string(key)]++
+				most = max(most, same[string(key)])
+			}
+		}
+	}
+	enough := n
+	if c.Quorum == cairn.MostReviewers {
+		enough = n/2 + 1
+	}
+	switch {
+	case most >= enough:
+		return true
+	case most+n-votes >= enough:
+		return false
+	}
+	last.Kind, last.Value, last.Text = cairn.DecisionError, nil, "the reviewers do not agree on an answer"
+	return true
+}
+
+// decided reports whether the votes in an open approval's trail decide it; a call of another kind is decided by its first
+// answer. The verdict is that of the last one, since an approval never decides against the call nor a denial for it.
 func decided(c *cairn.PendingCall) bool {
 	n, yes, no := len(c.Reviewers), 0, 0
 	for _, d := range c.Trail {
@@ -159,6 +213,9 @@ func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Ti
 func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
 	a := answerOf(s, time.Time{})
 	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
+	if c.Kind == cairn.CallQuestion {
+		head = fmt.Sprintf("After its deadline the question %q of call %s of %s was ", limits.Words(c.Prompt), c.ToolCallID, c.Tool)
+	}
 	switch a.Kind {
 	case cairn.DecisionApproved:
 		return head + "approved. It was not run; call the tool again if it is still wanted."
@@ -255,12 +312,33 @@ func closed(c *cairn.PendingCall) error {
 	return cairn.Invalid("call_id", "call %q is no longer open, it is %s", c.ID, status)
 }
 
-// Result is the result that the model gets for an answered call. It is nil for an approved one, whose tool must still
-// run.
+// Value returns the answer to an answered question, or why there is none: the error is ErrDenied, or has CodeTimeout.
+func Value(c *cairn.PendingCall) (json.RawMessage, error) {
+	switch a := c.Answer; a.Kind {
+	case cairn.DecisionResult:
+		return a.Value, nil
+	case cairn.DecisionTimeout:
+		return nil, cairn.Errorf(cairn.CodeTimeout, "%s", inTime)
+	default:
+		return nil, cairn.Errorf(cairn.CodeDenied, "the question was not answered%s", because(a.Text))
+	}
+}
+
+// inTime says what became of a call whose deadline passed.
+const inTime = "nobody answered in time"
+
+// ToolCall returns the id of the tool call that a pending call belongs to: the one that asks a question, or its own.
+func ToolCall(c *cairn.PendingCall) string { return cmp.Or(c.ToolCallID, c.ID) }
+
+// Result is the result that the model gets for an answered call. It is nil for an approved one and for a question, whose
+// tool must still run.
 func Result(c *cairn.PendingCall) *cairn.ToolResult {
 	fail := func(code cairn.Code, text string) *cairn.ToolResult {
 		raw, _ := json.Marshal(text) // a string always encodes
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: raw, IsError: true, Code: code}
+	}
+	if c.Kind == cairn.CallQuestion {
+		return nil
 	}
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionApproved:
@@ -270,7 +348,7 @@ func Result(c *cairn.PendingCall) *cairn.ToolResult {
 	case cairn.DecisionError:
 		return fail(cairn.CodeTool, a.Text)
 	case cairn.DecisionTimeout:
-		return fail(cairn.CodeTimeout, "nobody answered in time")
+		return fail(cairn.CodeTimeout, inTime)
 	default:
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: a.Value}
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,16 +19,17 @@ type change func(*cairn.PendingCall)
 
 func clientCall(changes ...change) cairn.PendingCall {
 	return changed(cairn.PendingCall{
-		CallRef: cairn.CallRef{ID: "call_1", RootID: "root", SessionID: "s1", Kind: cairn.CallClientTool, Tool: "locate"},
-		StepID:  "step_1", Input: json.RawMessage(`{}`), Status: cairn.CallOpen, Version: 1,
+		CallRef: cairn.CallRef{ID: "call_1", RootID: "root", SessionID: "s1", Kind: cairn.CallClientTool, Tool: "locate", Input: json.RawMessage(`{}`)},
+		StepID:  "step_1", Status: cairn.CallOpen, Version: 1,
 		Schema: json.RawMessage(`{"type":"object","properties":{"lat":{"type":"number"},"lon":{"type":"number"}},"required":["lat","lon"]}`),
 	}, changes)
 }
 
 func approvalCall(changes ...change) cairn.PendingCall {
 	return changed(cairn.PendingCall{
-		CallRef: cairn.CallRef{ID: "call_2", RootID: "root", SessionID: "s1", Kind: cairn.CallApproval, Tool: "refund", ApprovalID: "approval_1"},
-		StepID:  "step_1", Input: json.RawMessage(`{"amount":100}`), Status: cairn.CallOpen, Version: 1,
+		CallRef: cairn.CallRef{ID: "call_2", RootID: "root", SessionID: "s1", Kind: cairn.CallApproval, Tool: "refund", ApprovalID: "approval_1",
+			Input: json.RawMessage(`{"amount":100}`)},
+		StepID: "step_1", Status: cairn.CallOpen, Version: 1,
 		Schema: json.RawMessage(`{"type":"object","properties":{"amount":{"type":"integer","maximum":500}},"required":["amount"]}`),
 	}, changes)
 }
@@ -123,9 +123,9 @@ func TestDecide(t *testing.T) {
 		"an error for an approval":        {approvalCall(), cairn.AnswerError(client, "no"), cairn.OutcomeInvalid, "type", "approval"},
 		"another request's approval id":   {approvalCall(), cairn.Approve(other), cairn.OutcomeInvalid, "approval_id", `"call_2"`},
 		"another's id for an old call":    {approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), cairn.Deny(other, ""), cairn.OutcomeInvalid, "approval_id", `"call_2"`},
-		"a result that is too little":     {clientCall(), cairn.Answer(client, map[string]int{}), cairn.OutcomeInvalid, "result", `missing "lat"; missing "lon"`},
+		"a result that is too little":     {clientCall(), cairn.Answer(client, map[string]int{}), cairn.OutcomeInvalid, "result", `lat: is required; lon: is required`},
 		"a result of another type":        {clientCall(), cairn.Answer(client, "here"), cairn.OutcomeInvalid, "result", "schema"},
-		"another input that is too much":  {approvalCall(), yes.WithInput(map[string]int{"amount": 501}), cairn.OutcomeInvalid, "input", "/amount"},
+		"another input that is too much":  {approvalCall(), yes.WithInput(map[string]int{"amount": 501}), cairn.OutcomeInvalid, "input", "amount: must be at most 500"},
 		"another input by one of several": {approvalCall(assigned(cairn.MostReviewers, "ann", "bob")), yes.By("ann").WithInput(map[string]int{"amount": 50}), cairn.OutcomeInvalid, "input", "together"},
 		"a call that was dropped":         {clientCall(dropped), here, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
@@ -227,7 +227,7 @@ func TestAnswers(t *testing.T) {
 			continue
 		}
 		entry := cairn.Decision{ID: "mine", Step: "step_1", Kind: test.answer.Kind, Reviewer: test.given.Reviewer, At: noon, Notes: test.answer.Text}
-		if !slices.Equal(got.Trail, []cairn.Decision{entry}) {
+		if !reflect.DeepEqual(got.Trail, []cairn.Decision{entry}) {
 			t.Errorf("%s: trail %+v, want %+v", name, got.Trail, entry)
 		}
 		if result := inbox.Result(&got); !reflect.DeepEqual(result, test.result) {
@@ -257,7 +257,7 @@ func TestTimeout(t *testing.T) {
 		if got.Status != cairn.CallAnswered || !reflect.DeepEqual(got.Answer, &cairn.CallAnswer{Kind: cairn.DecisionTimeout, At: noon}) {
 			t.Errorf("%s: %s with answer %+v", name, got.Status, got.Answer)
 		}
-		if want := []cairn.Decision{{Step: "step_1", Kind: cairn.DecisionTimeout, At: noon}, test.note}; !slices.Equal(got.Trail, want) {
+		if want := []cairn.Decision{{Step: "step_1", Kind: cairn.DecisionTimeout, At: noon}, test.note}; !reflect.DeepEqual(got.Trail, want) {
 			t.Errorf("%s: trail %+v, want %+v", name, got.Trail, want)
 		}
 		want := &cairn.ToolResult{CallID: "call_2", Tool: "refund", Output: json.RawMessage(`"nobody answered in time"`), IsError: true, Code: cairn.CodeTimeout}
@@ -317,7 +317,7 @@ func TestDropAndSettle(t *testing.T) {
 	t.Parallel()
 	entry := cairn.Decision{Step: "step_1", Kind: cairn.DecisionDropped, At: noon, Notes: "rewound"}
 	open := inbox.Drop(approvalCall(claimedBy("ann", noon.Add(time.Hour))), "rewound", noon)
-	if open.Status != cairn.CallDropped || open.Answer != nil || open.ClaimedBy != "" || !open.ClaimedUntil.IsZero() || !slices.Equal(open.Trail, []cairn.Decision{entry}) {
+	if open.Status != cairn.CallDropped || open.Answer != nil || open.ClaimedBy != "" || !open.ClaimedUntil.IsZero() || !reflect.DeepEqual(open.Trail, []cairn.Decision{entry}) {
 		t.Errorf("an open call becomes %+v", open)
 	}
 	answered := inbox.Drop(approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)), "rewound", noon)

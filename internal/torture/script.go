@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -42,8 +43,8 @@ func next(session string, messages []cairn.Message, k *kind) line {
 		uses = messages[from-1].ToolUses()
 	}
 	results := map[string]*cairn.ToolResult{}
-	for i := range messages[from:] {
-		for _, r := range messages[from+i].ToolResults() {
+	for _, m := range transcript.Told(messages[from:]) {
+		for _, r := range m.ToolResults() {
 			results[r.CallID] = r
 		}
 	}

@@ -72,8 +72,8 @@ func turn(t *testing.T, s *Store, runID string, steps int) {
 }
 
 func openCall(id string) cairn.PendingCall {
-	return cairn.PendingCall{CallRef: cairn.CallRef{ID: "call-" + id, Kind: cairn.CallApproval, Tool: "refund"},
-		StepID: "step-" + id, Status: cairn.CallOpen, Reviewers: []string{"ann", "bob"}}
+	return cairn.PendingCall{CallRef: cairn.CallRef{ID: "call-" + id, Kind: cairn.CallApproval, Tool: "refund", Reviewers: []string{"ann", "bob"}},
+		StepID: "step-" + id, Status: cairn.CallOpen}
 }
 
 func commit(t *testing.T, s *Store, c *store.Commit) *cairn.Session {

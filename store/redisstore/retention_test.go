@@ -42,8 +42,8 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 			StartRun: &cairn.Run{ID: "run"}, Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"},
 			Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
 			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "k"}},
-			Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval},
-				StepID: "step", Status: cairn.CallOpen, Reviewers: []string{"ann"}, ClaimedBy: "bob"}}}})
+			Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval, Reviewers: []string{"ann"}},
+				StepID: "step", Status: cairn.CallOpen, ClaimedBy: "bob"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

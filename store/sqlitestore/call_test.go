@@ -97,7 +97,7 @@ func TestAssignments(t *testing.T) {
 	must(store.Create(t.Context(), s, &cairn.Session{ID: "session", Agent: "support"}, nil))
 	write := func(seen int64, status cairn.CallStatus, reviewers ...string) {
 		t.Helper()
-		call := cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, Status: status, Reviewers: reviewers}
+		call := cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: reviewers}, Status: status}
 		must(s.Commit(t.Context(), "session", &store.Commit{Calls: []store.CallWrite{{Call: call, Seen: seen}}}))
 	}
 	want := func(n int64) {

@@ -142,7 +142,7 @@ func withEverything(t *testing.T, s *Store, id string) {
 	newStepper(t, s, id, nil).step()
 	must(s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused,
 		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
-		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call"}, Status: cairn.CallOpen, Reviewers: []string{"ann"}}}},
+		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: []string{"ann"}}, Status: cairn.CallOpen}}},
 		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
 	if err := s.Stage(t.Context(), id, must(store.Load(t.Context(), s, id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
 		t.Fatal(err)

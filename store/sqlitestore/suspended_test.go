@@ -56,7 +56,7 @@ func asked(n int) (id string, c *store.Commit) {
 	run, step, call := fmt.Sprint("run_", n), fmt.Sprint("run_", n, "/1"), fmt.Sprint("call_", n)
 	ref := cairn.CallRef{ID: call, RootID: id, SessionID: id, Kind: cairn.CallApproval, Tool: "refund", ApprovalID: fmt.Sprint("approval_", n)}
 	input := json.RawMessage(`{"order":42}`)
-	deadline := time.Now().Add(7 * 24 * time.Hour)
+	ref.Input, ref.Deadline = input, time.Now().Add(7*24*time.Hour)
 	return id, &store.Commit{
 		Guard:  store.Guard{New: true},
 		Create: &cairn.Session{ID: id, Agent: "support", UserID: fmt.Sprint("user-", n%100)},
@@ -68,9 +68,9 @@ func asked(n int) (id string, c *store.Commit) {
 		Step:       1,
 		Checkpoint: &cairn.Checkpoint{ID: "cp_" + run, RunID: run, StepID: step, Step: 1},
 		Status:     cairn.SessionPaused,
-		Suspend:    &store.Suspend{StepID: step, OpenCalls: 1, NextDeadline: deadline},
-		Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step, Input: input,
-			Schema: define.Of(&asking().Tools[0]).Spec().Schema, Deadline: deadline, Status: cairn.CallOpen}}},
+		Suspend:    &store.Suspend{StepID: step, OpenCalls: 1, NextDeadline: ref.Deadline},
+		Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: ref, RunID: run, StepID: step,
+			Schema: define.Of(&asking().Tools[0]).Spec().Schema, Status: cairn.CallOpen}}},
 	}
 }
 

@@ -29,8 +29,8 @@ func at(n int) time.Time { return time.Date(2030, 1, 2, 3, 4, n, 123456000, time
 // asks writes a new open call of a step.
 func asks(id, step string, reviewers ...string) store.CallWrite {
 	return store.CallWrite{Call: cairn.PendingCall{
-		CallRef: cairn.CallRef{ID: id, Kind: cairn.CallApproval, Tool: "refund"}, StepID: step, Input: json.RawMessage(`{"n":1}`),
-		Reviewers: reviewers, Status: cairn.CallOpen}}
+		CallRef: cairn.CallRef{ID: id, Kind: cairn.CallApproval, Tool: "refund", Input: json.RawMessage(`{"n":1}`), Reviewers: reviewers},
+		StepID:  step, Status: cairn.CallOpen}}
 }
 
 // answers writes the answer to a call over the version there is.
@@ -100,11 +100,12 @@ func callFields(h *harness) {
 	h.create("root")
 	h.tree("child", "root")
 	given := cairn.PendingCall{
-		CallRef: cairn.CallRef{ID: "call", RootID: "wrong", SessionID: "wrong", Kind: cairn.CallClientTool, Tool: "ask", ApprovalID: "approval"},
-		UserID:  "wrong", Agent: "wrong", RunID: "run", StepID: "step", Input: json.RawMessage(`{"a":[1,"é"]}`), Schema: json.RawMessage(`{"type":"string"}`),
-		Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, Deadline: at(1), Status: cairn.CallOpen,
+		CallRef: cairn.CallRef{ID: "call", RootID: "wrong", SessionID: "wrong", Kind: cairn.CallQuestion, Tool: "ask", ApprovalID: "approval",
+			ToolCallID: "tool call", Input: json.RawMessage(`{"a":[1,"é"]}`), Prompt: "How many?", Payload: json.RawMessage(`{"of":["x"]}`),
+			NoEdits: true, Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, WaitAtMost: time.Hour, Deadline: at(1)},
+		UserID: "wrong", Agent: "wrong", RunID: "run", StepID: "step", Number: 2, Schema: json.RawMessage(`{"type":"string"}`), Status: cairn.CallOpen,
 		Answer:    &cairn.CallAnswer{Kind: cairn.DecisionDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
-		ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n"}},
+		ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n", Value: json.RawMessage(`[2]`)}},
 		Version: 99, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(2, 0)}
 	s := h.write("child", store.CallWrite{Call: given})
 	want := given

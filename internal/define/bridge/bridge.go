@@ -52,8 +52,10 @@ type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] s
 type Wait[Call any, CallKind, Quorum ~string] struct {
 	// Kind is that of the pending calls; empty for a tool whose calls wait for nothing.
 	Kind CallKind
-	// Asks reports whether a call needs approval; nil if none does.
-	Asks func(ctx context.Context, call *Call, input json.RawMessage) (bool, error)
+	// Asks returns why a call needs approval, nil if it does not; the function is nil if no call does.
+	Asks func(ctx context.Context, call *Call, input json.RawMessage) (*Question, error)
+	// NoEdits says that a reviewer cannot change the arguments.
+	NoEdits bool
 	// Result is the schema of a client tool's result; nil for any.
 	Result    *schema.Schema
 	Reviewers []string
@@ -64,6 +66,20 @@ type Wait[Call any, CallKind, Quorum ~string] struct {
 	Assigned bool
 	// Err is a mistake in the definition.
 	Err error
+}
+
+// Question is what a person is asked, by a tool or by the rule of an approval.
+type Question struct {
+	Prompt  string
+	Payload json.RawMessage
+	// Schema is that of the answer; empty for any.
+	Schema json.RawMessage
+	// Reviewers may answer, if they are Assigned, as many of them as Quorum says.
+	Reviewers []string
+	Quorum    string
+	Assigned  bool
+	// AtMost is how long the answer is waited for; 0 means for ever.
+	AtMost time.Duration
 }
 
 // Env stands behind a handle: the side of the loop.
@@ -86,6 +102,8 @@ type Env[Op, Message any] interface {
 	RecordUsage(name string, amount float64)
 	// Exec records a statement for the step's commit, in the SQL of a dialect, as the call of a tool.
 	Exec(dialect, tool, sql string, args []any) error
+	// Ask returns the answer to a tool's next question, or the error that suspends the call.
+	Ask(Question) (json.RawMessage, error)
 	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
 	Checkpoint()
 }

@@ -16,22 +16,29 @@ import (
 )
 
 // invoke calls the tool's function, again as its policy has it, and returns the result; nil if the run was stopped before
-// there was one.
+// there was one, or if the function has asked a question.
 func (t *trial) invoke() *cairn.ToolResult {
 	before := t.s.Writes()
 	for n := max(t.c.Attempts, 1); ; n++ { // one that was cut short is made again
 		if t.lost = t.attempt(n); t.lost != nil {
 			return nil
 		}
-		output, err := t.call()
+		output, suspends, err := t.call()
 		if n > 1 {
 			t.attempts = n
 		}
+		asked := t.s.Asked()
 		switch {
+		case err != nil && t.work.Err() != nil:
+			return nil
+		case asked != nil && suspends:
+			t.waits, t.asked = cairn.CallQuestion, asked
+			t.s.Discard()
+			return nil
+		case asked != nil:
+			return t.failed(swallowed(err))
 		case err == nil:
 			return &cairn.ToolResult{CallID: t.c.Use.CallID, Tool: t.c.Use.Tool, Output: output}
-		case t.work.Err() != nil:
-			return nil
 		}
 		wait, final := t.again(err, n)
 		if final != nil {
@@ -45,13 +52,28 @@ func (t *trial) invoke() *cairn.ToolResult {
 	}
 }
 
-// call makes one attempt at the tool's function.
-func (t *trial) call() (json.RawMessage, error) {
+// call makes one attempt at the tool's function. suspends says that it has returned the error of Ask.
+func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
+	type returned struct {
+		output   json.RawMessage
+		suspends bool
+	}
 	info, tool := user.InfoOf(t.c), t.c.Tool
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
-	return user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (json.RawMessage, error) {
-		return run(ctx, t.l.Hooks(), user.HandleOf(step, info), tool, info.Input)
+	t.s.LetAsk(t.c)
+	out, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (returned, error) {
+		output, err := run(ctx, t.l.Hooks(), user.HandleOf(step, info), tool, info.Input)
+		return returned{output, user.Is(err, cairn.ErrSuspended)}, err
 	})
+	return out.output, out.suspends, err
+}
+
+// swallowed is the error of a tool that has asked a question and returned another error than that of Ask, or none.
+func swallowed(err error) error {
+	if err == nil {
+		return cairn.Errorf(cairn.CodeTool, "the tool asked a question and did not return the error of Ask, which suspends the call; the question was not asked")
+	}
+	return fmt.Errorf("the tool asked a question and returned another error than that of Ask, which suspends the call; the question was not asked: %w", err)
 }
 
 // attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for

@@ -22,12 +22,14 @@ func changed(use *cairn.ToolUse) *cairn.ToolResult {
 	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
 }
 
-// outdated answers a call that was approved for a tool which ran here and now runs elsewhere; nil if it can go on.
+// outdated answers a call that was approved for a tool, or asked by one, which ran here and now runs elsewhere; nil if it
+// can go on.
 func outdated(c *step.Call) *cairn.ToolResult {
-	if c.Row == nil || c.Row.Status != cairn.CallAnswered || c.Tool == nil {
+	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
 		return nil
 	}
-	if c.Delegates() || c.Row.Kind == cairn.CallApproval && c.Tool.Wait.Kind == cairn.CallClientTool {
+	ran := len(c.Asked) > 0 || c.Row.Kind == cairn.CallApproval
+	if c.Delegates() || ran && c.Tool.Wait.Kind == cairn.CallClientTool {
 		return changed(c.Use)
 	}
 	return nil

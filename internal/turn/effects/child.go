@@ -60,7 +60,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 		}
 	}
 	var result *cairn.ToolResult
-	if began == nil && in.Driven == "" && c.Row == nil && c.Delegates() {
+	if began == nil && in.Driven == "" && len(c.Rows()) == 0 && c.Delegates() {
 		result, err = v.open()
 	}
 	if result == nil && err == nil {
@@ -85,7 +85,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 // stopped.
 func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 	switch {
-	case v.c.Row != nil: // it was no consultation when it was made
+	case len(v.c.Rows()) > 0: // it was no consultation when it was made
 		if result = answered(v.c); result == nil {
 			result = changed(v.c.Use)
 		}

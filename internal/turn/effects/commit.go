@@ -191,7 +191,9 @@ func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out 
 		switch {
 		case c.Result != nil:
 			if err := l.Include(out, results, c.Result); err != nil {
-				st.Add(&step.Result{Result: failure(c.Use, err), Began: c.Result.Began, Consulted: c.Result.Consulted})
+				short := failure(c.Use, err)
+				short.Edited = c.Result.Result.Edited
+				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
 			}
 		case out.Waits:
 			continue
@@ -215,7 +217,7 @@ func (fx *Effects) close(l *session.Live, st *step.Step, c *step.Call, out *sess
 	}
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
 	if st.Begun(c) {
-		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults()
+		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
 	}
 	if c.Consults() && (c.Announced() || st.Carried) {
 		f.Consulted = consulted(l, c)

@@ -196,6 +196,9 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	if l.Damaged {
 		messages = transcript.Heal(messages)
 	}
+	if l.Index.Edited() {
+		messages = transcript.Told(messages)
+	}
 	req.Messages = append(messages, to.Context...)
 	req.Tools = define.Specs(req.Tools, a.Tools)
 	req.Tools = define.Specs(req.Tools, fx.Given(a))

@@ -3,8 +3,10 @@ package effects
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
@@ -15,30 +17,38 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// pend makes the row of a call that waits from now on. The step's commit writes it.
-func (fx *Effects) pend(l *session.Live, c *step.Call) *cairn.PendingCall {
-	row := c.Tool.Pending()
+// pend makes the row of a call that waits from now on: of a kind, for what is asked, which is nil for a client tool. The
+// step's commit writes it.
+func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) *cairn.PendingCall {
+	row := c.Tool.Pending(kind, asked)
 	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
 	row.RunID, row.StepID = l.Run.ID, l.SuspendedStep(l.Step)
-	if row.Kind == cairn.CallApproval {
+	switch kind {
+	case cairn.CallApproval:
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
+	case cairn.CallQuestion:
+		row.Number, row.ToolCallID, row.Input = len(c.Asked)+1, c.Use.CallID, c.Input()
+		// The run is in it because what a dead run asked under a provider's id is not in the transcript.
+		row.ID = ids.Derive("question", l.Row.Secret, l.Row.ID, row.StepID, c.Use.CallID, strconv.Itoa(row.Number))
 	}
 	return &row
 }
 
-// asksFirst reports whether a call has to be approved before its tool may run.
-func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks bool) {
-	if c.Tool == nil || c.Tool.Wait.Kind != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
-		return false
+// asksFirst returns what a reviewer is asked before the tool of a call may run; nil if it may.
+func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks *define.Question) {
+	if len(c.Rows()) > 0 || c.Tool == nil || c.Tool.Wait.Kind != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
+		return nil
 	}
 	info, tool, input := user.InfoOf(c), c.Tool, c.Use.Input
 	u := user.Code{What: "the condition of an approval", Err: cairn.CodeHook, Limit: fx.HookTimeout, Call: &info}
-	asks, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (bool, error) {
+	asks, err := user.Lent(ctx, fx.Scope(l, l.Step.Number).Freeze("by a condition"), u, func(ctx context.Context, step *cairn.Step) (*define.Question, error) {
 		return tool.AsksApproval(ctx, user.HandleOf(step, info), input)
 	})
 	if err != nil {
 		fx.Logger.Warn("the condition of an approval failed; approval is needed", "session", l.Row.ID, "tool", c.Use.Tool, "error", err)
-		return true
+		if asks == nil {
+			asks = &define.Question{}
+		}
 	}
 	return asks
 }
@@ -64,17 +74,17 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
 	for _, c := range st.Calls {
-		p := c.Row
-		switch {
-		case p == nil:
-		case p.Version == 0: // if the run was stopped nobody could know of the call
-			if waits {
-				list = append(list, store.CallWrite{Call: *p, DeadlineIn: c.AtMost()})
+		for _, p := range c.Rows() {
+			switch {
+			case p.Version == 0: // if the run was stopped nobody could know of the call
+				if waits {
+					list = append(list, store.CallWrite{Call: *p, DeadlineIn: p.WaitAtMost})
+				}
+			case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
+				list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
+			case !waits && p.Status != cairn.CallDropped:
+				list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
 			}
-		case c.Result != nil && c.Result.Result.Code != cairn.CodeNotExecuted && p.Status == cairn.CallAnswered:
-			list = append(list, store.CallWrite{Call: inbox.Settle(*p), Seen: p.Version})
-		case !waits && p.Status != cairn.CallDropped:
-			list = append(list, store.CallWrite{Call: inbox.Drop(*p, "the run ended", l.Row.AsOf), Seen: p.Version})
 		}
 	}
 	return list

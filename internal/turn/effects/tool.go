@@ -62,12 +62,13 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 		}
 	}
 	if result == nil {
-		if c.Row == nil && fx.asksFirst(t.work, l, c) {
-			err = t.wait()
+		if q := fx.asksFirst(t.work, l, c); q != nil {
+			err = t.wait(cairn.CallApproval, q)
 			return toolOut(c), err
 		}
-		t.began, c.Told = true, true
-		l.Emit.Event(journal.CallBegan(l.Step, c))
+		if t.began, c.Told = !c.Continues(), true; t.began {
+			l.Emit.Event(journal.CallBegan(l.Step, c))
+		}
 		if err := l.Emit.Lost(); err != nil {
 			return turn.ToolOut{}, err
 		}
@@ -79,8 +80,8 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 		switch {
 		case t.lost != nil:
 			return turn.ToolOut{}, t.lost
-		case t.waits:
-			err = t.wait()
+		case t.waits != "":
+			err = t.wait(t.waits, t.asked)
 			return toolOut(c), err
 		}
 	}
@@ -99,18 +100,19 @@ type trial struct {
 	c         *step.Call
 	s         user.Scope
 	below     []*step.Writes
-	began     bool  // the tool was called
-	waits     bool  // for an answer from outside
-	lost      error // why it could not be noted that the tool is called
-	attempts  int   // at the tool, if there was more than one
+	began     bool             // the tool was called, for the first time
+	waits     cairn.CallKind   // what for, if the tool waits for an answer from outside
+	asked     *define.Question // the question that it waits for
+	lost      error            // why it could not be noted that the tool is called
+	attempts  int              // at the tool, if there was more than one
 	hit       bool
 	made      time.Time
 }
 
 // wait makes the call one that waits for an answer.
-func (t *trial) wait() error {
-	row := t.fx.pend(t.l, t.c)
-	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: row.ID, Pending: row, Writes: t.s.End()}, false)
+func (t *trial) wait(kind cairn.CallKind, asked *define.Question) error {
+	row := t.fx.pend(t.l, t.c, kind, asked)
+	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, false)
 }
 
 // conclude makes the result what the call came to, unless the process goes away or the run was stopped before there was one.
@@ -154,7 +156,7 @@ func (t *trial) carriedOn() (over bool, err error) {
 	f := &step.Result{Result: result}
 	switch {
 	case result != nil:
-	case t.c.Row == nil:
+	case len(t.c.Rows()) == 0:
 		v := &visit{fx: t.fx, ctx: t.ctx, work: t.work, a: t.a, l: t.l, c: t.c, s: &t.s}
 		if result, err = v.gone(); err != nil {
 			return false, err
@@ -194,10 +196,13 @@ func answered(c *step.Call) *cairn.ToolResult {
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
 	f.Result.Private = f.Result.Private && !a.ShowToolErrors
 	c := l.Step.Call(f.Result.CallID)
+	f.Result.Edited = c.Edited()
 	lasts := define.Durability(a).Stages()
 	err := fx.put(ctx, a, l, f, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
-		err = fx.put(ctx, a, l, &step.Result{Result: failure(c.Use, err), Began: f.Began, Consulted: f.Consulted}, lasts)
+		short := failure(c.Use, err)
+		short.Edited = f.Result.Edited
+		err = fx.put(ctx, a, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
 	}
 	if err != nil || c.Result == nil {
 		return err
@@ -231,6 +236,9 @@ func (t *trial) execute() *cairn.ToolResult {
 	if err := checkInput(c); err != nil {
 		return failure(c.Use, err)
 	}
+	if c.Continues() { // the hooks heard of the call when it was made
+		return t.invoke()
+	}
 	err := t.s.Veto(t.work, "BeforeTool", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeTool == nil {
 			return nil
@@ -241,7 +249,7 @@ func (t *trial) execute() *cairn.ToolResult {
 		return transcript.Failed(c.Use, cairn.CodeHook, err.Error())
 	}
 	if c.Tool.Wait.Kind == cairn.CallClientTool {
-		t.waits = true
+		t.waits = cairn.CallClientTool
 		return nil
 	}
 	return t.cached()

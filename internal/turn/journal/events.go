@@ -64,7 +64,7 @@ func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 	for i := range rows {
 		c := &rows[i]
 		ev := cairn.Event{Type: cairn.EventToolPending, Step: number, CallID: c.ID, Tool: c.Tool, Data: c.Input,
-			ApprovalID: c.ApprovalID, Deadline: c.Deadline}
+			ApprovalID: c.ApprovalID, ToolCallID: c.ToolCallID, Prompt: c.Prompt, Payload: c.Payload, Deadline: c.Deadline}
 		if c.Kind == cairn.CallApproval {
 			ev.Type = cairn.EventToolApproval
 		}
@@ -178,7 +178,7 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, told Progress) {
 
 // CallBegan says that a call begins.
 func CallBegan(st *step.Step, c *step.Call) cairn.Event {
-	return cairn.Event{Type: cairn.EventToolStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, Data: c.Input()}
+	return cairn.Event{Type: cairn.EventToolStart, Step: st.Number, CallID: c.Use.CallID, Tool: c.Use.Tool, Data: c.Input(), Edited: c.Edited()}
 }
 
 // Consults says that a call consults another agent, in a session of its own.
@@ -194,7 +194,7 @@ func childEnded(number int, r *cairn.ToolResult, by cairn.ChildEnd) cairn.Event 
 
 // result says that a call has ended with a result.
 func result(number int, r *cairn.ToolResult) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError}
+	ev := cairn.Event{Type: cairn.EventToolEnd, Step: number, CallID: r.CallID, Tool: r.Tool, Data: r.Output, IsError: r.IsError, Edited: r.Edited}
 	if r.Private {
 		ev.Data = json.RawMessage(define.PrivateError)
 	}

@@ -17,8 +17,8 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Patch) > 0 {
 		return fitPatch(ev, limit)
 	}
-	if len(ev.Data) > limit && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
-		ev.Data, ev.Truncated = truncate(ev.Data, limit), true
+	if payload(&ev) > limit && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
+		fitPayload(&ev, limit)
 	}
 	ev.Error = Storable(ev.Error)
 	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
@@ -32,6 +32,25 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 		ev.Usage, ev.Truncated = &short, true
 	}
 	return []cairn.Event{ev}
+}
+
+// payload returns how many bytes of text and JSON an event carries beside what every event has.
+func payload(ev *cairn.Event) int {
+	return len(ev.Data) + len(ev.Edited) + len(ev.Payload) + len(ev.Prompt)
+}
+
+// fitPayload cuts what is too large of an event's payload: to the limit if it is all there is, otherwise to a share of it.
+func fitPayload(ev *cairn.Event, limit int) {
+	ev.Truncated = true
+	if payload(ev) > len(ev.Data) {
+		limit /= 4
+	}
+	for _, raw := range []*json.RawMessage{&ev.Data, &ev.Edited, &ev.Payload} {
+		if len(*raw) > limit {
+			*raw = truncate(*raw, limit)
+		}
+	}
+	ev.Prompt = limits.Cut(ev.Prompt, limit)
 }
 
 func customBytes(u *cairn.Usage) (n int) {

@@ -15,9 +15,8 @@ import (
 )
 
 // CancelCalls adds to a commit what cancels the wait of a session that was seen: calls that were answered get their results,
-// the others are closed as not executed, or as stopped if a run that is still active may have been at work on them, and no
-// answer is accepted any more. Children that the calls consulted end by the
-// stop. The commit begins or ends the run that the message belongs to.
+// the others are closed as not executed, or as stopped if their tool has asked or a run that is still active may have been
+// at work on them, and no answer is accepted any more. Children that the calls consulted end by the stop. The commit begins or ends the run that the message belongs to.
 func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	stop cairn.Stop, why string) error {
 	children, err := r.childEnds(ctx, seen, messages, stop)
@@ -30,11 +29,13 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 		result := transcript.NotExecuted(use, "not executed: "+why)
 		for i := range calls {
 			row := &calls[i]
-			if row.ID != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
+			if inbox.ToolCall(row) != use.CallID || row.Status == cairn.CallSettled || row.Status == cairn.CallDropped {
 				continue
 			}
 			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
-			if row.Status == cairn.CallAnswered {
+			if row.Kind == cairn.CallQuestion { // which its tool has asked
+				result = transcript.Stopped(use)
+			} else if row.Status == cairn.CallAnswered {
 				if told := inbox.Result(row); told != nil {
 					result, w.Call = told, inbox.Settle(*row)
 				} else if seen.Status == cairn.SessionActive { // a run had begun to execute what was approved

@@ -98,12 +98,12 @@ func (l *Live) Waiting(st *step.Step) *store.Suspend {
 			continue
 		}
 		s.OpenCalls++
-		switch p := c.Row; {
+		switch p := c.Open(); {
 		case p == nil:
 		case p.Version > 0:
 			s.NextDeadline = Earlier(s.NextDeadline, p.Deadline)
 		default:
-			if in := c.AtMost(); in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
+			if in := p.WaitAtMost; in > 0 && (s.DeadlineIn == 0 || in < s.DeadlineIn) {
 				s.DeadlineIn = in
 			}
 		}

@@ -1,14 +1,16 @@
 package step
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
@@ -39,8 +41,10 @@ type Call struct {
 	Tool *define.Tool
 	// Off says that the tool was switched off when the model was asked.
 	Off bool
-	// Row is the row of a call that waits for an answer or has one; its Version is 0 until it is committed.
-	Row *cairn.PendingCall
+	// Row is the row of an approval or a client tool's call that waits for its answer or has it; its Version is 0 until it
+	// is committed. Asked are those of the questions that the tool has asked, in order.
+	Row   *cairn.PendingCall
+	Asked []*cairn.PendingCall
 	// Starts are those of the other agent's session, the latest last.
 	Starts []*Started
 	// Told says that this process has published the call's start.
@@ -99,12 +103,12 @@ func (s *Step) Add(f Fact) {
 		if c := s.Call(f.CallID); c != nil {
 			c.Wait = f
 			if f.Pending != nil {
-				c.Row = f.Pending
+				c.attach(f.Pending)
 			}
 		}
 	case *Row:
-		if c := s.Call(f.Call.ID); c != nil {
-			c.Row = f.Call
+		if c := s.Call(inbox.ToolCall(f.Call)); c != nil {
+			c.attach(f.Call)
 		}
 	case *Result:
 		if c := s.Call(f.Result.CallID); c != nil {
@@ -236,8 +240,8 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 func (s *Step) Begun(c *Call) bool {
 	switch {
 	case c.Consults():
-		return c.Announced() || s.Carried && c.Row == nil
-	case c.Attempts > 0:
+		return c.Announced() || s.Carried && len(c.Rows()) == 0
+	case c.Attempts > 0 || c.Continues():
 		return true
 	case !s.Inherited || c.Tool == nil || c.Tool.Func == nil || c.Row != nil && c.Row.Status != cairn.CallAnswered:
 		return false
@@ -300,7 +304,7 @@ func (s *Step) Suspension(openedBy string) *cairn.Suspension {
 			w.Children = append(w.Children, *c.Wait.Child)
 			w.Calls = append(w.Calls, c.Wait.Waiting.Calls...)
 		default:
-			w.Calls = append(w.Calls, c.Row.CallRef)
+			w.Calls = append(w.Calls, c.Open().CallRef)
 		}
 	}
 	return w
@@ -353,7 +357,7 @@ func (c *Call) Announced() bool {
 
 // RanChild reports whether the call, which has its result, has another agent's session run, or had it in an earlier run.
 func (s *Step) RanChild(c *Call) bool {
-	return c.Consults() && (s.Carried && c.Row == nil || c.Result.Result.Background != "" ||
+	return c.Consults() && (s.Carried && len(c.Rows()) == 0 || c.Result.Result.Background != "" ||
 		c.Result.Consulted != nil && c.Result.Consulted.Status != "" ||
 		slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Run != nil }))
 }
@@ -370,12 +374,48 @@ func (c *Call) HandedOver(runID string) *turn.Begun {
 
 // Waits reports whether the call has no result because an answer from outside is due.
 func (c *Call) Waits() bool {
-	return c.Result == nil && (c.awaitsChild() && !c.Moved || c.Row != nil && c.Row.Status == cairn.CallOpen)
+	return c.Result == nil && (c.awaitsChild() && !c.Moved || c.Open() != nil)
+}
+
+// Continues reports whether the tool has asked in an earlier run, whose log has the call's start.
+func (c *Call) Continues() bool { return len(c.Asked) > 0 && c.Asked[0].Version > 0 }
+
+// attach makes a row that of the call, or of one of its questions.
+func (c *Call) attach(row *cairn.PendingCall) {
+	if row.Kind != cairn.CallQuestion {
+		c.Row = row
+		return
+	}
+	at, there := slices.BinarySearchFunc(c.Asked, row.Number, func(q *cairn.PendingCall, n int) int { return q.Number - n })
+	if there {
+		c.Asked[at] = row
+	} else {
+		c.Asked = slices.Insert(c.Asked, at, row)
+	}
+}
+
+// Rows returns the rows that the call has in the table of calls, in the order in which they were opened.
+func (c *Call) Rows() []*cairn.PendingCall {
+	if c.Row == nil {
+		return c.Asked
+	}
+	return append([]*cairn.PendingCall{c.Row}, c.Asked...)
+}
+
+// Open returns the row that waits for its answer, or nil. A call has at most one.
+func (c *Call) Open() *cairn.PendingCall {
+	if n := len(c.Asked); n > 0 && c.Asked[n-1].Status == cairn.CallOpen {
+		return c.Asked[n-1]
+	}
+	if c.Row != nil && c.Row.Status == cairn.CallOpen {
+		return c.Row
+	}
+	return nil
 }
 
 // ready reports whether the call has no result yet although its answer is there, because that came after its effect.
 func (c *Call) ready() bool {
-	return c.Result == nil && (c.Moved || c.Row != nil && c.Row.Status == cairn.CallAnswered)
+	return c.Result == nil && (c.Moved || slices.ContainsFunc(c.Rows(), func(p *cairn.PendingCall) bool { return p.Status == cairn.CallAnswered }))
 }
 
 // awaitsChild reports whether the call waits, or waited, for another session that waits.
@@ -392,20 +432,25 @@ func (c *Call) AwaitsCompanion() string {
 // AwaitsChild reports whether the call waits for another session.
 func (c *Call) AwaitsChild() bool { return c.Result == nil && c.awaitsChild() }
 
-// AtMost returns how long the call is waited for from the commit on that opens it; 0 means for ever.
-func (c *Call) AtMost() time.Duration {
-	if c.Tool == nil {
-		return 0
-	}
-	return c.Tool.Wait.AtMost
-}
-
 // Input is what the call's tool runs with: the model's arguments, unless the reviewer who approved the call changed them.
 func (c *Call) Input() json.RawMessage {
-	if c.Row != nil && c.Row.Answer != nil && c.Row.Answer.Kind == cairn.DecisionApproved && len(c.Row.Answer.Value) > 0 {
-		return c.Row.Answer.Value
+	if edited := c.Edited(); edited != nil {
+		return edited
 	}
 	return c.Use.Input
+}
+
+// Edited returns the arguments that the reviewer who approved the call gave in place of the model's; nil if they are the
+// model's.
+func (c *Call) Edited() json.RawMessage {
+	if c.Row == nil || c.Row.Answer == nil || c.Row.Answer.Kind != cairn.DecisionApproved || len(c.Row.Answer.Value) == 0 {
+		return nil
+	}
+	was, err := ops.Canonical(c.Use.Input)
+	if is, failed := ops.Canonical(c.Row.Answer.Value); err == nil && failed == nil && bytes.Equal(is, was) {
+		return nil
+	}
+	return c.Row.Answer.Value
 }
 
 // Writes are what the call's hooks and its tool have written; nil if nothing.

@@ -7,12 +7,14 @@ import (
 )
 
 // Index is what a driver of a session needs to know of its whole transcript, kept up to date message by message: which call
-// ids are taken, which tools are off, which companions are at work in the background. The zero value is that of an empty
+// ids are taken, which tools are off, which companions are at work in the background, whether reviewers edited arguments. The zero value is that of an empty
 // transcript. Adding messages once more, in their order, changes nothing.
 type Index struct {
 	calls map[string]struct{}
 	off   map[string]struct{}
 	away  map[string]struct{}
+	// edited says that some result has the arguments that its tool ran with.
+	edited bool
 }
 
 // Add takes in the next message.
@@ -30,6 +32,7 @@ func (x *Index) Add(m *cairn.Message) {
 				put(&x.calls, p.ToolUse.CallID)
 			}
 		case cairn.PartToolResult:
+			x.edited = x.edited || len(p.Result.Edited) > 0
 			if p.Result.Background != "" {
 				put(&x.away, p.Result.Background)
 			}
@@ -72,5 +75,8 @@ func (x *Index) Away() map[string]struct{} { return x.away }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away)}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited}
 }
+
+// Edited reports whether some result has the arguments that its tool ran with, so that the model is to be told.
+func (x *Index) Edited() bool { return x.edited }

@@ -5,6 +5,7 @@
 package transcript
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -142,4 +143,49 @@ func Stopped(use *cairn.ToolUse) *cairn.ToolResult {
 func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult {
 	raw, _ := json.Marshal(limits.Words(text)) // a string always encodes
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
+}
+
+// Told returns the transcript as a model is sent it: a result whose tool ran with arguments that a reviewer gave says so in
+// front, because the arguments in the transcript stay what the model said. Told of what it returned is the same.
+func Told(messages []cairn.Message) []cairn.Message {
+	told := slices.Clone(messages)
+	for i := range told {
+		m := &told[i]
+		if !slices.ContainsFunc(m.Parts, edited) {
+			continue
+		}
+		m.Parts = slices.Clone(m.Parts)
+		for j := range m.Parts {
+			if p := &m.Parts[j]; edited(*p) {
+				r := *p.Result
+				r.Output, r.Edited = withNote(&r), nil
+				p.Result = &r
+			}
+		}
+	}
+	return told
+}
+
+func edited(p cairn.Part) bool { return p.Type == cairn.PartToolResult && len(p.Result.Edited) > 0 }
+
+// withNote returns the output of a result that was edited as the model reads it. That of a JSON object stays one.
+func withNote(r *cairn.ToolResult) json.RawMessage {
+	output := bytes.TrimSpace(r.Output)
+	if members, object := bytes.CutPrefix(output, []byte("{")); object && !r.IsError {
+		told := append([]byte(`{"arguments_edited_by_reviewer":`), r.Edited...)
+		if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
+			told = append(told, ',')
+		}
+		return append(told, members...)
+	}
+	var text string
+	if json.Unmarshal(output, &text) != nil || string(output) == "null" {
+		text = string(output)
+	}
+	head := "Its result: "
+	if r.IsError {
+		head = "It failed: "
+	}
+	raw, _ := json.Marshal("The reviewer edited the arguments; the tool ran with " + string(r.Edited) + ". " + head + text) // a string always encodes
+	return raw
 }

@@ -51,6 +51,9 @@ func tame(err error, depth int) error {
 
 var contextErrors = [...]error{context.Canceled, context.DeadlineExceeded}
 
+// Is is errors.Is for an error of user code, in that code's own goroutine: a method of the error that panics has said no.
+func Is(err, target error) bool { return asked(func() bool { return errors.Is(err, target) }) }
+
 // errorText returns what an error says.
 func errorText(err error) (text string) {
 	defer func() {

@@ -74,6 +74,14 @@ func (h *handle) SetTitle(title string) error {
 	return h.use(func(s *Scope) error { return s.SetTitle(title) })
 }
 
+func (h *handle) Ask(q define.Question) (answer json.RawMessage, err error) {
+	err = h.use(func(s *Scope) error {
+		answer, err = s.Ask(q)
+		return err
+	})
+	return answer, err
+}
+
 func (h *handle) SwitchTools(tools map[string]bool) error {
 	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }

@@ -44,6 +44,7 @@ type Scope struct {
 	w       step.Writes
 	view    json.RawMessage // the state with w's operations; nil if it must be made anew
 	emitted int             // events
+	asking  *asking         // of a tool's function; nil for code that cannot ask
 	ended   bool
 }
 
@@ -129,6 +130,9 @@ func (s *Scope) Emit(name string, data json.RawMessage) error {
 	defer s.mu.Unlock()
 	if s.ended {
 		return errEnded
+	}
+	if s.asking.replays() { // the pass that asked has published it
+		return nil
 	}
 	s.emit.Event(ev)
 	s.emitted++

@@ -1,0 +1,116 @@
+package cairn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/cairn-agents/cairn/internal/define/bridge"
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// question is what a person is asked.
+type question = bridge.Question
+
+// MaxPromptBytes is the most that the prompt and the payload of a call may hold together.
+const MaxPromptBytes = 1 << 20
+
+// Ask asks a person a question and puts what they answer into answer, a pointer, whose type gives the JSON Schema that
+// the answer must satisfy (see [SchemaFor]; a pointer to an interface takes any JSON). prompt is for the person, payload,
+// encoded as JSON, for what shows it; nil is none.
+//
+// While there is no answer, Ask returns [ErrSuspended], and the tool must return that error, wrapped or not. The call is
+// then pending with [CallQuestion], the run is suspended, and the process may end. Once the question is answered and the
+// run resumed, the function runs again from its start, in any process, and its first Ask returns the first answer, its
+// second the second, and so on. So what comes before an Ask may run several times, and asks the same in the same order.
+// Of a pass that asks, what it wrote through the handle (state, context, usage) is discarded, and a custom event that
+// was emitted before a question is on the log once.
+//
+// [AssignTo] and [WaitAtMost] say who may answer and for how long; without them those of the tool hold, if it has any.
+// After that time Ask returns an error with CodeTimeout, and an [ErrDenied] error if the question was answered with
+// [AnswerError]; the tool may return it or do without. Answers are not cached with the tool's result.
+//
+// The error is ErrInvalid, and nothing is asked, for a prompt, payload, answer or option that cannot be used, in a tool
+// with [FinishWith], and in hooks and conditions.
+func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts ...ToolOption) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	into := reflect.ValueOf(answer)
+	if into.Kind() != reflect.Pointer || into.IsNil() {
+		return Invalid("answer", "must be a pointer to what the answer is put into")
+	}
+	q, err := questionOf(opts)
+	if err != nil {
+		return err
+	}
+	if prompt == "" {
+		return Invalid("prompt", "is empty")
+	}
+	if err := setPrompt(q, prompt, payload); err != nil {
+		return err
+	}
+	var form *schema.Schema
+	if t := into.Type().Elem(); t.Kind() != reflect.Interface {
+		if form, err = schema.For(t); err != nil {
+			return Invalid("answer", "%v", err)
+		}
+		q.Schema = form.JSON()
+	}
+	raw, err := c.env.Ask(*q)
+	if err != nil {
+		return err
+	}
+	if form != nil { // the answer may have been given to another version of the tool
+		if list := form.Validate(raw); len(list) > 0 {
+			e := Errorf(CodeTool, "the answer is not one to the question %q, which has changed since", prompt)
+			e.Details = list
+			return e
+		}
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return Errorf(CodeTool, "the answer to the question %q does not decode: %w", prompt, err)
+	}
+	return nil
+}
+
+// questionOf returns a question with what options say.
+func questionOf(opts []ToolOption) (*question, error) {
+	t := Tool{def: definition{Wait: waiting{Kind: CallQuestion}}}.with(opts)
+	w := t.def.Wait
+	t.def.Wait = waiting{}
+	err := w.Err
+	if err == nil && (w.Kind != CallQuestion || w.NoEdits || !reflect.ValueOf(t.def).IsZero()) {
+		err = errors.New("a question takes AssignTo and WaitAtMost")
+	}
+	if err == nil {
+		err = checkAssigned(&w)
+	}
+	if err != nil {
+		return nil, Invalid("options", "%v", err)
+	}
+	return &question{Reviewers: w.Reviewers, Quorum: string(w.Quorum), Assigned: w.Assigned, AtMost: w.AtMost}, nil
+}
+
+// setPrompt gives a question its words. What cannot be kept is an ErrInvalid or ErrTooLarge error.
+func setPrompt(q *question, text string, payload any) error {
+	if err := CheckText("prompt", text); err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if payload != nil {
+		var err error
+		if raw, err = json.Marshal(payload); err != nil {
+			return Invalid("payload", "does not encode as JSON: %v", err)
+		}
+		if err := CheckJSON("payload", raw); err != nil {
+			return err
+		}
+	}
+	if len(text)+len(raw) > MaxPromptBytes {
+		return &Error{Code: CodeTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
+	}
+	q.Prompt, q.Payload = text, raw
+	return nil
+}

@@ -1,0 +1,41 @@
+package transcript_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+)
+
+func TestTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		output, edited string
+		isError        bool
+		want           string
+	}{
+		"not edited": {`{"paid":1}`, "", false, `{"paid":1}`},
+		"an object":  {` {"paid":1}`, `{"cents":1}`, false, `{"arguments_edited_by_reviewer":{"cents":1},"paid":1}`},
+		"no members": {`{ }`, `{"cents":1}`, false, `{"arguments_edited_by_reviewer":{"cents":1} }`},
+		"a text":     {`"paid 1"`, `{"cents":1}`, false, `"The reviewer edited the arguments; the tool ran with {\"cents\":1}. Its result: paid 1"`},
+		"a list":     {`[1]`, `{"cents":1}`, false, `"The reviewer edited the arguments; the tool ran with {\"cents\":1}. Its result: [1]"`},
+		"nothing":    {`null`, `{"cents":1}`, false, `"The reviewer edited the arguments; the tool ran with {\"cents\":1}. Its result: null"`},
+		"an error":   {`"no money"`, `{"cents":1}`, true, `"The reviewer edited the arguments; the tool ran with {\"cents\":1}. It failed: no money"`},
+	} {
+		result := &cairn.ToolResult{CallID: "c", Tool: "pay", Output: json.RawMessage(c.output), IsError: c.isError}
+		if c.edited != "" {
+			result.Edited = json.RawMessage(c.edited)
+		}
+		was := *result
+		list := []cairn.Message{{Role: cairn.RoleTool, Parts: []cairn.Part{{Type: cairn.PartToolResult, Result: result}}}}
+		told := transcript.Told(list)
+		if got := told[0].Parts[0].Result.Output; string(got) != c.want || !json.Valid(got) {
+			t.Errorf("%s: the model reads %s, want %s", name, got, c.want)
+		}
+		if again := transcript.Told(told); !reflect.DeepEqual(again, told) || !reflect.DeepEqual(*result, was) {
+			t.Errorf("%s: told again it is %+v; the transcript has %+v", name, again[0].Parts[0].Result, result)
+		}
+	}
+}
