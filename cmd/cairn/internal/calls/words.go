@@ -63,8 +63,11 @@ func Decision(c *cairn.PendingCall) string {
 
 // Missing says what a pending call waits for.
 func Missing(kind cairn.CallKind) string {
-	if kind == cairn.CallApproval {
+	switch kind {
+	case cairn.CallApproval:
 		return "approval"
+	case cairn.CallQuestion:
+		return "an answer"
 	}
 	return "a result"
 }

@@ -139,10 +139,17 @@ func (s *screen) write(ev cairn.Event) {
 	case cairn.EventToolApproval, cairn.EventToolPending:
 		s.newline()
 		kind := cairn.CallClientTool
-		if ev.Type == cairn.EventToolApproval {
+		switch {
+		case ev.Type == cairn.EventToolApproval:
 			kind = cairn.CallApproval
+		case ev.ToolCallID != "":
+			kind = cairn.CallQuestion
 		}
 		s.print(s.waits(kind, ev.Tool, ev.Data, ev.Deadline))
+		if ev.Prompt != "" {
+			s.flow(ev.Type, indent, output.Lined(ev.Prompt))
+			s.newline()
+		}
 	case cairn.EventStepDiscarded:
 		why := "the process died"
 		if ev.Error != nil {

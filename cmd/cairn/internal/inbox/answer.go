@@ -47,7 +47,7 @@ func (cmd *denyCmd) Run(a *cli.App, all *flags) error {
 
 type answerCmd struct {
 	aCall
-	Result   *string `placeholder:"JSON" required:"" xor:"outcome" help:"The result."`
+	Result   *string `placeholder:"JSON" required:"" xor:"outcome" help:"The result, or the answer to a question."`
 	Error    *string `placeholder:"TEXT" required:"" xor:"outcome" help:"What went wrong; the agent sees it."`
 	Reviewer string  `placeholder:"NAME" help:"Who answers; needed for a call that is assigned or claimed."`
 }
@@ -55,9 +55,12 @@ type answerCmd struct {
 // Run answers.
 func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 	return all.submit(a, cmd.Call, cairn.CallClientTool, func(c cairn.CallRef) cairn.Submission {
-		s := cairn.Submission{Type: cairn.SubmitResult, CallID: c.ID, Reviewer: cmd.Reviewer}
 		if cmd.Error != nil {
-			s.Error = *cmd.Error
+			return cairn.AnswerError(c, *cmd.Error).By(cmd.Reviewer)
+		}
+		s := cairn.Submission{Type: cairn.SubmitResult, CallID: c.ID, Reviewer: cmd.Reviewer}
+		if c.Kind == cairn.CallQuestion {
+			s.Type, s.Value = cairn.SubmitAnswer, []byte(*cmd.Result)
 		} else {
 			s.Result = []byte(*cmd.Result)
 		}
@@ -65,12 +68,12 @@ func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
-// submit answers a call of some kind and prints what became of the answer.
+// submit answers a call of some kind, a client tool's as well as a question, and prints what became of the answer.
 func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func(cairn.CallRef) cairn.Submission) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		var receipt cairn.Receipt
 		call, err := calls.Find(ctx, eng, id)
-		if err == nil && call.Kind != kind {
+		if err == nil && call.Kind != kind && !(call.Kind == cairn.CallQuestion && kind == cairn.CallClientTool) {
 			err = cairn.Invalid("call", "%q waits for %s", call.ID, calls.Missing(call.Kind))
 		}
 		switch {

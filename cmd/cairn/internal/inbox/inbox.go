@@ -12,7 +12,7 @@ type Commands struct {
 	Show    inboxShowCmd `cmd:"" help:"Show one call with everything that was decided about it."`
 	Approve approveCmd   `cmd:"" help:"Let a call's tool run."`
 	Deny    denyCmd      `cmd:"" help:"Keep a call's tool from running."`
-	Answer  answerCmd    `cmd:"" help:"Give the result of a call that is executed outside of the agent."`
+	Answer  answerCmd    `cmd:"" help:"Give the result of a call that is executed outside of the agent, or the answer to a question of a tool."`
 	Claim   claimCmd     `cmd:"" help:"Reserve a call for a time."`
 	Release releaseCmd   `cmd:"" help:"End a claim."`
 }

@@ -19,7 +19,7 @@ type inboxListCmd struct {
 	Agent    string `help:"Only calls of this agent."`
 	Tool     string `help:"Only calls of this tool."`
 	Reviewer string `help:"Only calls that this reviewer may answer."`
-	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval or client_tool."`
+	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval, client_tool or question."`
 	All      bool   `help:"Also calls that are no longer pending."`
 	Limit    int    `default:"50" help:"At most so many, 1 to 1000. Default: 50."`
 	Cursor   string `help:"Begin where an earlier list ended."`
@@ -32,8 +32,8 @@ func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
 	switch {
 	case cmd.Limit < 1 || cmd.Limit > 1000:
 		return cli.Misuse("--limit: %d is not between 1 and 1000", cmd.Limit)
-	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool:
-		return cli.Misuse("--kind: %q is neither %s nor %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool)
+	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool && q.Kind != cairn.CallQuestion:
+		return cli.Misuse("--kind: %q is none of %s, %s and %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion)
 	}
 	if cmd.All {
 		q.Statuses = calls.EveryStatus

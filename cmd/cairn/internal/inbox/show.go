@@ -38,7 +38,8 @@ func (cmd *inboxShowCmd) Run(a *cli.App, all *flags) error {
 
 func callFields(c *cairn.PendingCall, now time.Time) [][2]string {
 	fields := [][2]string{
-		{"call", c.ID}, {"session", c.RootID}, {"kind", string(c.Kind)}, {"tool", c.Tool}, {"input", string(c.Input)}, {"status", callStatus(c)},
+		{"call", c.ID}, {"session", c.RootID}, {"kind", string(c.Kind)}, {"tool", c.Tool}, {"input", string(c.Input)},
+		{"prompt", output.OneLine(c.Prompt, 0)}, {"payload", string(c.Payload)}, {"status", callStatus(c)},
 		{"agent", c.Agent}, {"user", c.UserID}, {"run", c.RunID}, {"step", c.StepID}, {"waiting since", output.Stamp(c.CreatedAt)},
 		{"deadline", calls.Deadline(c, now)}, {"assigned to", calls.Assigned(c)}, {"claimed by", claimed(c, now)}, {"schema", string(c.Schema)},
 	}
