@@ -21,6 +21,7 @@ var turnsWhileWaiting = []scenario{
 	{"waiting-partly-refuse", func(s *scene) { s.waitingPartly(engine.WaitingRefuse) }},
 	{"waiting-partly-withdraw", func(s *scene) { s.waitingPartly(engine.WaitingWithdraw) }},
 	{"waiting-partly-enqueue", func(s *scene) { s.waitingPartly(engine.WaitingEnqueue) }},
+	{"waiting-question-withdraw", (*scene).waitingQuestion},
 	{"waiting-child-refuse", func(s *scene) { s.waitingChild(engine.WaitingRefuse) }},
 	{"waiting-child-withdraw", func(s *scene) { s.waitingChild(engine.WaitingWithdraw) }},
 	{"waiting-child-answered", (*scene).waitingChildAnswered},
@@ -108,6 +109,25 @@ func (s *scene) waitingPartly(way engine.OnWaiting) {
 		s.outcome(run)
 		s.heard("s", 3)
 	}
+}
+
+// A call whose tool has asked a question that is withdrawn is closed as stopped: what it did before it asked is not undone.
+func (s *scene) waitingQuestion() {
+	ask := s.tool("ask", func(ctx context.Context, call *cairn.Call, _ words) (string, error) {
+		var size string
+		if err := call.Ask(ctx, "Which size?", nil, &size); err != nil {
+			return "", err
+		}
+		return size, nil
+	})
+	s.agents = []*cairn.Agent{bot(plays(scripted.Reply(asks("c1", "refund", "42"), asks("c2", "ask", "x")), scripted.Text("Paid."), scripted.Text("Now this.")), s.refund(), ask)}
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	question := s.open("s", "ask")
+	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	s.outcome(two.next(engine.WaitingWithdraw))
+	one.refused("an answer to a cancelled call", "s", cairn.Answer(question, "L"), cairn.OutcomeInvalid, cairn.ErrInvalid)
+	s.heard("s", 3)
 }
 
 // The calls are a sub-agent's.

@@ -181,12 +181,16 @@ func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done()
 
 // answered returns the result that a call has from outside, or nil.
 func answered(c *step.Call) *cairn.ToolResult {
-	switch {
-	case c.Row == nil:
-		return nil
-	case c.Row.Status == cairn.CallDropped: // by the next turn
-		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(c.Row))
-	case c.Row.Answer == nil:
+	for _, row := range c.Rows() {
+		if row.Status != cairn.CallDropped { // by the next turn
+			continue
+		}
+		if row.Kind == cairn.CallQuestion { // which its tool has asked
+			return transcript.Stopped(c.Use)
+		}
+		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
+	}
+	if c.Row == nil || c.Row.Answer == nil {
 		return nil
 	}
 	return inbox.Result(c.Row)
