@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -109,13 +110,13 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	case in.MessageID != "":
 		opts = append(opts, engine.FromMessage(n))
 	case stored != nil:
-		return c.turn(row, stored.RunID, v, false)
+		return c.turn(row, stored.RunID, v, nil)
 	}
 	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, cairn.Messages(m), opts...)
 	if err != nil {
 		return err
 	}
-	return c.turn(row, run.ID(), v, false)
+	return c.turn(row, run.ID(), v, nil)
 }
 
 // find returns a message of the user's with its index, and nil if the session has none of that id. It looks from the end,
@@ -165,18 +166,22 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 			return err
 		}
 	}
-	run, err := c.h.eng.Resume(c.ctx, row.ID)
-	switch {
-	case errors.Is(err, cairn.ErrAlreadyRunning): // a worker, or another tab, was faster
-		if run, err = c.h.eng.Attach(c.ctx, row.ID); err != nil {
-			return err
-		}
-	case errors.Is(err, cairn.ErrNotResumable):
-		return c.nothing(row.ID)
-	case err != nil:
+	_, err = c.h.eng.Resume(c.ctx, row.ID)
+	idle := errors.Is(err, cairn.ErrNotResumable)
+	if err != nil && !idle && !errors.Is(err, cairn.ErrAlreadyRunning) { // else a worker, or another tab, was faster
 		return err
 	}
-	return c.turn(row, run.ID(), v, true)
+	if row, err = c.h.eng.Session(c.ctx, row.ID); err != nil {
+		return err
+	}
+	if idle && (last.Metadata == nil || last.Metadata.RunID == row.RunID) {
+		return c.nothing(row.ID)
+	}
+	seen := ""
+	if last.Metadata != nil {
+		seen = last.Metadata.RunID
+	}
+	return c.turn(row, row.RunID, v, &seen)
 }
 
 // nothing answers with a stream in which nothing happens: more answers are needed, or all were given before.
@@ -210,56 +215,66 @@ func resumeChat(c *request, in *chatStreamIn) error {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return c.turn(row, row.RunID, v, false)
+	return c.turn(row, row.RunID, v, nil)
 }
 
-// turn streams the turn that a run belongs to: whole, or from that run on as the continuation of what the client has.
-func (c *request) turn(row *cairn.Session, runID string, v aisdk.Version, continued bool) error {
-	first, err := c.firstRun(row.ID, runID)
+// turn streams the turn that a run belongs to: whole, or what follows the run that the client has seen last. If that is not
+// known it is the one before.
+func (c *request) turn(row *cairn.Session, runID string, v aisdk.Version, seen *string) error {
+	runs, err := c.turnOf(row.ID, runID)
 	if errors.Is(err, cairn.ErrNotFound) { // it is queued, and begins behind what there is
-		first, err = &cairn.Run{ID: runID, StartSequence: row.LogSequence}, nil
+		runs, err = []*cairn.Run{{ID: runID, StartSequence: row.LogSequence}}, nil
 	}
 	if err != nil {
 		return err
 	}
+	first := runs[0]
+	t := turnReader{eng: c.h.eng, session: row.ID, first: first.ID}
+	if seen != nil {
+		t.from = runID
+		if i := slices.IndexFunc(runs, func(r *cairn.Run) bool { return r.ID == *seen }); i >= 0 && i+1 < len(runs) {
+			t.from = runs[i+1].ID
+		}
+	}
+	t.enc = aisdk.New(v, row.ID, aisdk.TurnID(first.ID))
 	before := cairn.Cursor{Incarnation: row.Incarnation, Sequence: first.StartSequence}
 	return c.chatStream(func(ctx context.Context) iter.Seq2[[]byte, error] {
-		return func(yield func([]byte, error) bool) {
-			enc := aisdk.New(v, row.ID, aisdk.TurnID(first.ID))
-			t := turnReader{eng: c.h.eng, session: row.ID, enc: enc, first: first.ID, from: runID}
-			t.read(ctx, before, continued, yield)
-		}
+		return func(yield func([]byte, error) bool) { t.read(ctx, before, yield) }
 	})
 }
 
-// firstRun returns the run that began the turn of a run.
-func (c *request) firstRun(session, runID string) (*cairn.Run, error) {
-	for {
+// turnOf returns the runs of the turn of a run, up to that.
+func (c *request) turnOf(session, runID string) (runs []*cairn.Run, err error) {
+	for runID != "" {
 		run, err := c.h.eng.Run(c.ctx, session, runID)
 		if err != nil {
 			return nil, err
 		}
 		record, err := run.Record(c.ctx)
-		if err != nil || record.PreviousRunID == "" {
-			return record, err
+		if err != nil {
+			return nil, err
 		}
+		runs = append(runs, record)
 		runID = record.PreviousRunID
 	}
+	slices.Reverse(runs)
+	return runs, nil
 }
 
 // turnReader reads a turn from the log.
 type turnReader struct {
-	eng         *engine.Engine
-	session     string
-	enc         *aisdk.Encoder
-	first, from string // run ids: of the turn's beginning, and of what the stream is about
+	eng     *engine.Engine
+	session string
+	enc     *aisdk.Encoder
+	first   string // the turn's first run
+	from    string // the run that the stream begins with; empty for the first
 }
 
 // replayed is how many events are read at once of what a client has missed.
 const replayed = 1000
 
 // read yields the frames of a turn: what there is of it as a replay, then each event as it comes.
-func (t *turnReader) read(ctx context.Context, after cairn.Cursor, continued bool, yield func([]byte, error) bool) {
+func (t *turnReader) read(ctx context.Context, after cairn.Cursor, yield func([]byte, error) bool) {
 	var past []cairn.Event
 	began := false
 	for {
@@ -280,7 +295,7 @@ func (t *turnReader) read(ctx context.Context, after cairn.Cursor, continued boo
 			break
 		}
 	}
-	if continued {
+	if t.from != "" {
 		past = t.skip(past)
 	}
 	if frames := t.enc.Replay(past); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {

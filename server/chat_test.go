@@ -42,6 +42,17 @@ func (p *page) String() string {
 				if part.ErrorText != "" {
 					fmt.Fprintf(&b, " %q", part.ErrorText)
 				}
+			case part.Type == "data-question":
+				var q struct {
+					Prompt  string
+					Settled bool
+				}
+				if err := json.Unmarshal(part.Data, &q); err != nil {
+					panic(err)
+				}
+				if !q.Settled {
+					fmt.Fprintf(&b, " %s", q.Prompt)
+				}
 			case part.Type != "step-start":
 				b.WriteString(" " + part.Type)
 			}
@@ -87,6 +98,13 @@ func chatWorld(t *testing.T) *world {
 		cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
 			return fmt.Sprintf("paid %d", in.Cents), nil
 		}, cairn.RequireApproval()),
+		cairn.Func("book", "Books.", func(ctx context.Context, call *cairn.Call, _ none) (string, error) {
+			var day string
+			if err := call.Ask(ctx, "Which day?", nil, &day); err != nil {
+				return "", err
+			}
+			return "booked for " + day, nil
+		}),
 	}
 	hold := make(chan struct{})
 	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
@@ -96,6 +114,8 @@ func chatWorld(t *testing.T) *world {
 			return scripted.Text("That is that.")
 		case strings.Contains(said, "where"):
 			return scripted.Call("locate", none{})
+		case strings.Contains(said, "book"):
+			return scripted.Call("book", none{})
 		case strings.Contains(said, "look"):
 			return scripted.Call("look", none{})
 		case strings.Contains(said, "pay"):
@@ -149,6 +169,22 @@ ready, 2 posts`},
 user: "pay"
 assistant: "Let me pay. " pay({"cents":100}) approval-requested
 ready, 1 posts`},
+		{"question", 5, []string{"say=book"}, `
+user: "book"
+assistant: book({}) input-available Which day?
+ready, 1 posts`},
+		{"answer", 5, []string{"say=book", "answer=monday"}, `
+user: "book"
+assistant: book({}) output-available "booked for monday" "That is that."
+ready, 2 posts`},
+		{"answer that a worker was faster with", 5, []string{"say=book", "worker", "answer=monday"}, `
+user: "book"
+assistant: book({}) output-available "booked for monday" "That is that."
+ready, 2 posts`},
+		{"answer after a reload", 5, []string{"say=book", "reload", "idle", "answer=monday"}, `
+user: "book"
+assistant: book({}) output-available "booked for monday" "That is that."
+ready, 2 posts`},
 		{"another answer", 5, []string{"say=hi", "say=look", "regenerate"}, `
 user: "hi"
 assistant: "Hello."

@@ -15,9 +15,14 @@ type plain struct {
 }
 
 type start struct {
-	Type      string            `json:"type"`
-	MessageID string            `json:"messageId"`
-	Metadata  map[string]string `json:"messageMetadata"`
+	Type      string   `json:"type"`
+	MessageID string   `json:"messageId"`
+	Metadata  Metadata `json:"messageMetadata"`
+}
+
+type messageMetadata struct {
+	Type     string   `json:"type"`
+	Metadata Metadata `json:"messageMetadata"`
 }
 
 type piece struct {
@@ -57,11 +62,34 @@ type toolError struct {
 	Text   string `json:"errorText"`
 }
 
+// approvalRequest asks for a decision. Clients before version 7 leave out why.
 type approvalRequest struct {
-	Type       string `json:"type"`
-	ApprovalID string `json:"approvalId"`
-	CallID     string `json:"toolCallId"`
+	Type       string          `json:"type"`
+	ApprovalID string          `json:"approvalId"`
+	CallID     string          `json:"toolCallId"`
+	Reason     string          `json:"reason,omitempty"`
+	Descriptor json.RawMessage `json:"approvalDescriptor,omitempty"`
 }
+
+// asked is the data of a part that asks its user something which the client has no part for: a question of a tool, and an
+// approval for clients of version 5. It is answered with POST /chat/{id}/submit-tool-result.
+type asked struct {
+	// CallID is what the answer names, ToolCallID the call that asks.
+	CallID     string          `json:"callId"`
+	ToolCallID string          `json:"toolCallId"`
+	Tool       string          `json:"toolName"`
+	ApprovalID string          `json:"approvalId,omitempty"`
+	Prompt     string          `json:"prompt,omitempty"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	// Settled says that there is nothing to answer any more.
+	Settled bool `json:"settled,omitempty"`
+}
+
+// question and approval are the names of such parts.
+const (
+	question = "data-question"
+	approval = "data-approval"
+)
 
 type data struct {
 	Type string          `json:"type"`
@@ -69,16 +97,16 @@ type data struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// metadata is what a message carries beside its parts.
-type metadata struct {
+// ending is what the message of a turn carries beside its parts from its end on.
+type ending struct {
 	Status cairn.RunStatus `json:"status"`
 	Usage  *cairn.Usage    `json:"usage,omitempty"`
 }
 
 type finish struct {
-	Type     string   `json:"type"`
-	Reason   string   `json:"finishReason"`
-	Metadata metadata `json:"messageMetadata"`
+	Type     string `json:"type"`
+	Reason   string `json:"finishReason"`
+	Metadata ending `json:"messageMetadata"`
 }
 
 type failure struct {

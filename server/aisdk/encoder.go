@@ -62,9 +62,11 @@ type call struct {
 	tool      string
 	hidden    bool // how the agent ends its turn, not a tool
 	input     json.RawMessage
-	available bool // the client has the whole input
-	begun     int  // the attempt that showed it
-	settled   int  // the attempt that showed its result; 0 for none
+	available bool   // the client has the whole input
+	asked     *asked // what its user is asked in a data part, until that is settled
+	askedAs   string
+	begun     int // the attempt that showed it
+	settled   int // the attempt that showed its result; 0 for none
 }
 
 // New returns an encoder of a turn of a session, for a client of a version. turn is the id of the UI message that the turn
@@ -170,8 +172,13 @@ func (e *Encoder) Event(ev *cairn.Event) []byte {
 
 // own encodes an event of the session itself.
 func (e *Encoder) own(ev *cairn.Event) {
+	began := e.began
 	e.start(ev)
 	switch ev.Type {
+	case cairn.EventRunResumed:
+		if began {
+			e.emit(messageMetadata{"message-metadata", Metadata{RunID: ev.RunID}})
+		}
 	case cairn.EventStepStart:
 		e.endStep()
 		e.emit(plain{"start-step"})
@@ -206,7 +213,7 @@ func (e *Encoder) start(ev *cairn.Event) {
 		return
 	}
 	e.began = true
-	e.emit(start{"start", e.turn, map[string]string{"session_id": ev.SessionID, "run_id": ev.RunID}})
+	e.emit(start{"start", e.turn, Metadata{RunID: ev.RunID}})
 }
 
 func (e *Encoder) delta(kind part, words string) {
@@ -257,7 +264,7 @@ func (e *Encoder) takeBack() {
 // goes on with the same message.
 func (e *Encoder) end(ev *cairn.Event) {
 	e.endStep()
-	meta := metadata{Status: ev.Status, Usage: ev.Usage}
+	meta := ending{Status: ev.Status, Usage: ev.Usage}
 	switch ev.Status {
 	case cairn.RunCompleted:
 		e.rest()

@@ -47,6 +47,9 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			ev.CallID, ev.Text = f[1], f[2]
 		case cairn.EventToolArgStart:
 			ev.CallID, ev.Tool = f[1], f[2]
+		case "question": // of a tool call
+			ev.Type, ev.CallID, ev.ToolCallID, ev.Tool, ev.Prompt = cairn.EventToolPending, f[1], f[2], f[3], arg(4)
+			ev.Data = json.RawMessage("{}")
 		case cairn.EventToolEnd:
 			ev.CallID, ev.Tool, ev.Data, ev.IsError = f[1], f[2], json.RawMessage(f[3]), arg(4) == "error"
 		case cairn.EventToolStart, cairn.EventToolArgEnd, cairn.EventToolPending, cairn.EventToolApproval:
@@ -72,6 +75,7 @@ type client struct {
 	calls map[string]int
 	step  int // where the parts of the step under way begin
 	end   string
+	run   string // that it has seen last
 }
 
 func (c *client) take(frames []byte) {
@@ -107,8 +111,11 @@ func (c *client) chunk(m map[string]any) {
 	}
 	add := func(text string) int { c.lines = append(c.lines, text); return len(c.lines) - 1 }
 	switch kind {
-	case "start":
-		*c = client{t: c.t, open: map[string]int{}, calls: map[string]int{}}
+	case "start", "message-metadata":
+		if kind == "start" {
+			*c = client{t: c.t, open: map[string]int{}, calls: map[string]int{}}
+		}
+		c.run, _ = m["messageMetadata"].(map[string]any)["run_id"].(string)
 	case "start-step":
 		c.step = len(c.lines)
 	case "reset-step":
@@ -158,7 +165,12 @@ func (c *client) chunk(m map[string]any) {
 			c.t.Errorf("an unknown chunk: %s", kind)
 		}
 		raw, _ := json.Marshal(m["data"])
-		add(kind + " " + string(raw))
+		line := kind + " " + string(raw)
+		if i, again := c.calls[kind+id]; id != "" && again {
+			c.lines[i] = line
+		} else {
+			c.calls[kind+id] = add(line)
+		}
 	}
 }
 
@@ -254,10 +266,10 @@ func TestJoinAnywhere(t *testing.T) {
 			}
 			got := c.String()
 			if v == V5 {
-				got = strings.ReplaceAll(got, "\ndata-approval {\"approvalId\":\"a-c3\",\"toolCallId\":\"c3\",\"toolName\":\"pay\"}", "")
+				got = strings.ReplaceAll(got, "\ndata-approval {\"approvalId\":\"a-c3\",\"callId\":\"c3\",\"settled\":true,\"toolCallId\":\"c3\",\"toolName\":\"pay\"}", "")
 			}
-			if !cut && (got != shown || c.end != "[DONE]") {
-				t.Errorf("a client of version %d that joins after %d shows\n%s\n%s", v, n, got, c.end)
+			if !cut && (got != shown || c.end != "[DONE]" || c.run != "r3") {
+				t.Errorf("a client of version %d that joins after %d shows\n%s\n%s, run %s", v, n, got, c.end, c.run)
 			}
 		}
 	}
@@ -336,6 +348,43 @@ child tool_approval_request x2 pay {"cents":1}
 run_end suspended_awaiting_children`)))
 	if got, want := c.String(), "helper#c1 input {}\npay#x2 asks a-x2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A question of a tool is a data part, which is settled when the tool asks the next one or ends.
+func TestQuestions(t *testing.T) {
+	events := logOf(t, `run_start r1
+step_start 1
+tool_arg_start c1 book
+tool_start c1 book {}
+step_committed
+question q1 c1 book Which_day?
+run_end suspended_client_tool
+run_resumed r2 r1
+step_start 1
+question q2 c1 book Which_room?
+run_end suspended_client_tool
+run_resumed r3 r2
+step_start 1
+tool_end c1 book "booked"
+step_committed
+run_end completed`)
+	const want = `book#c1 output "booked"
+data-question {"callId":"q1","prompt":"Which day?","settled":true,"toolCallId":"c1","toolName":"book"}
+data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":"c1","toolName":"book"}`
+	for n := range len(events) + 1 {
+		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		e := New(V6, "s", "turn_r1")
+		c.take(e.Replay(events[:n]))
+		for i := n; i < len(events); i++ {
+			if frames := e.Event(&events[i]); len(frames) > 0 {
+				c.end = ""
+				c.take(frames)
+			}
+		}
+		if got := c.String(); got != want {
+			t.Errorf("a client that joins after %d shows\n%s", n, got)
+		}
 	}
 }
 

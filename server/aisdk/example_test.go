@@ -17,7 +17,7 @@ func ExampleNew() {
 	fmt.Print(string(enc.Replay(events)))
 	fmt.Print(string(enc.Event(&cairn.Event{Type: cairn.EventStepCommitted, SessionID: "s", RunID: "run-1", Step: 1})))
 	// Output:
-	// data: {"type":"start","messageId":"turn_run-1","messageMetadata":{"run_id":"run-1","session_id":"s"}}
+	// data: {"type":"start","messageId":"turn_run-1","messageMetadata":{"run_id":"run-1"}}
 	//
 	// data: {"type":"start-step"}
 	//

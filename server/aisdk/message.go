@@ -12,6 +12,14 @@ type Message struct {
 	ID    string `json:"id"`
 	Role  string `json:"role"`
 	Parts []Part `json:"parts"`
+	// Metadata is that of a turn.
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
+// Metadata is what the message of a turn carries beside its parts, as far as it is read back.
+type Metadata struct {
+	// RunID is the run that the client has seen last.
+	RunID string `json:"run_id,omitempty"`
 }
 
 // Part is a part of a message. A tool's has the type "tool-" with the tool's name.
@@ -28,6 +36,9 @@ type Part struct {
 	Output    json.RawMessage `json:"output,omitempty"`
 	ErrorText string          `json:"errorText,omitempty"`
 	Approval  *Approval       `json:"approval,omitempty"`
+	// ID and Data are of a part that clients have no form for.
+	ID   string          `json:"id,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 // Approval is what a part says of the decision that its call needs.
@@ -35,6 +46,9 @@ type Approval struct {
 	ID       string `json:"id"`
 	Approved *bool  `json:"approved,omitempty"`
 	Reason   string `json:"reason,omitempty"`
+	// RequestReason and Descriptor say why it is asked for.
+	RequestReason string          `json:"requestReason,omitempty"`
+	Descriptor    json.RawMessage `json:"descriptor,omitempty"`
 }
 
 // User returns a message of a user's as the engine takes it. It has the client's id, so that one that is posted twice can be
@@ -103,7 +117,7 @@ func Messages(list []cairn.Message, pending []cairn.PendingCall, turns map[strin
 			h.assistant(m)
 		case m.Role == cairn.RoleTool:
 			for _, r := range m.ToolResults() {
-				h.result(r)
+				h.result(m.RunID, r)
 			}
 		}
 	}
@@ -166,6 +180,7 @@ func (h *history) message(runID string) *Message {
 
 func (h *history) assistant(m *cairn.Message) {
 	out := h.message(m.RunID)
+	out.Metadata = &Metadata{RunID: m.RunID}
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {
@@ -185,11 +200,12 @@ func (h *history) assistant(m *cairn.Message) {
 	}
 }
 
-func (h *history) result(r *cairn.ToolResult) {
+func (h *history) result(runID string, r *cairn.ToolResult) {
 	at, ok := h.calls[r.CallID]
 	if !ok {
 		return
 	}
+	h.list[at.message].Metadata = &Metadata{RunID: runID}
 	p := &h.list[at.message].Parts[at.part]
 	if r.IsError {
 		p.State, p.ErrorText = "output-error", words(r.Output)
@@ -200,17 +216,28 @@ func (h *history) result(r *cairn.ToolResult) {
 
 // pending shows a call that waits. One of a sub-agent is shown with the last message.
 func (h *history) pending(c *cairn.PendingCall) {
-	at, ok := h.calls[c.ID]
+	id := c.ID
+	if c.Kind == cairn.CallQuestion {
+		id = c.ToolCallID
+	}
+	at, ok := h.calls[id]
 	if !ok {
 		if len(h.list) == 0 {
 			return
 		}
 		last := &h.list[len(h.list)-1]
 		at = place{len(h.list) - 1, len(last.Parts)}
-		last.Parts = append(last.Parts, Part{Type: "tool-" + c.Tool, CallID: c.ID, State: "input-available", Input: orNull(c.Input)})
+		last.Parts = append(last.Parts, Part{Type: "tool-" + c.Tool, CallID: id, State: "input-available", Input: orNull(c.Input)})
+		h.calls[id] = at
 	}
-	if c.Kind == cairn.CallApproval {
+	switch c.Kind {
+	case cairn.CallApproval:
 		p := &h.list[at.message].Parts[at.part]
-		p.State, p.Approval = "approval-requested", &Approval{ID: c.ApprovalID}
+		p.State = "approval-requested"
+		p.Approval = &Approval{ID: c.ApprovalID, RequestReason: c.Prompt, Descriptor: c.Payload}
+	case cairn.CallQuestion:
+		body, _ := json.Marshal(asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload}) // of JSON from the store
+		m := &h.list[at.message]
+		m.Parts = append(m.Parts, Part{Type: question, ID: c.ID, Data: body})
 	}
 }

@@ -8,16 +8,20 @@ import (
 
 // tool encodes what an event says of a tool call.
 func (e *Encoder) tool(ev *cairn.Event) {
-	if ev.CallID == "" {
+	id := ev.CallID
+	if ev.ToolCallID != "" {
+		id = ev.ToolCallID
+	}
+	if id == "" {
 		return
 	}
-	c := e.calls[ev.CallID]
+	c := e.calls[id]
 	if c == nil {
 		c = &call{tool: ev.Tool, hidden: ev.Tool == cairn.FinishTool, begun: e.step}
-		e.calls[ev.CallID] = c
+		e.calls[id] = c
 		if !c.hidden {
 			e.closePart()
-			e.emit(toolStart{"tool-input-start", ev.CallID, c.tool})
+			e.emit(toolStart{"tool-input-start", id, c.tool})
 		}
 	}
 	if c.hidden || c.settled != 0 {
@@ -33,11 +37,14 @@ func (e *Encoder) tool(ev *cairn.Event) {
 		c.input = ev.Data
 	case cairn.EventToolStart, cairn.EventToolPending:
 		c.input = ev.Data
-		e.input(ev.CallID, c)
+		e.input(id, c)
+		if ev.ToolCallID != "" {
+			e.ask(question, c, &asked{CallID: ev.CallID, ToolCallID: id, Tool: c.tool, Prompt: ev.Prompt, Payload: ev.Payload})
+		}
 	case cairn.EventToolApproval:
 		c.input = ev.Data
-		e.input(ev.CallID, c)
-		e.approval(ev)
+		e.input(id, c)
+		e.approval(ev, c)
 	case cairn.EventToolEnd:
 		e.result(ev, c)
 	}
@@ -58,22 +65,45 @@ func (e *Encoder) input(id string, c *call) {
 }
 
 // approval asks for a decision. Clients of version 5 know no approvals; they get a data part.
-func (e *Encoder) approval(ev *cairn.Event) {
-	if e.answered[ev.CallID] {
-		return
+func (e *Encoder) approval(ev *cairn.Event, c *call) {
+	switch {
+	case e.version < V6:
+		e.ask(approval, c, &asked{CallID: ev.CallID, ToolCallID: ev.CallID, Tool: c.tool, ApprovalID: ev.ApprovalID, Prompt: ev.Prompt, Payload: ev.Payload})
+	case !e.answered[ev.CallID]:
+		e.emit(approvalRequest{"tool-approval-request", ev.ApprovalID, ev.CallID, ev.Prompt, ev.Payload})
 	}
-	if e.version >= V6 {
-		e.emit(approvalRequest{"tool-approval-request", ev.ApprovalID, ev.CallID})
-		return
+}
+
+// ask shows a part that asks the user something. The one that the call asked before is settled by that.
+func (e *Encoder) ask(kind string, c *call, a *asked) {
+	e.closePart()
+	e.settle(c)
+	c.asked, c.askedAs = a, kind
+	e.data(kind, a)
+}
+
+// settle says that what a call asked its user is settled: a data part of the same id replaces the one before.
+func (e *Encoder) settle(c *call) {
+	if c.asked != nil {
+		c.asked.Settled = true
+		e.data(c.askedAs, c.asked)
+		c.asked = nil
 	}
-	body, _ := json.Marshal(map[string]string{"approvalId": ev.ApprovalID, "toolCallId": ev.CallID, "toolName": ev.Tool})
-	e.emit(data{"data-approval", ev.CallID, body})
+}
+
+func (e *Encoder) data(kind string, a *asked) {
+	body, err := json.Marshal(a)
+	if err != nil { // of JSON from the log
+		panic("aisdk: " + err.Error())
+	}
+	e.emit(data{kind, a.CallID, body})
 }
 
 // result settles a call. One that never began, because its arguments were wrong, is given its input first.
 func (e *Encoder) result(ev *cairn.Event, c *call) {
 	e.closePart()
 	e.input(ev.CallID, c)
+	e.settle(c)
 	c.settled = e.step
 	if ev.IsError {
 		e.emit(toolError{"tool-output-error", ev.CallID, words(ev.Data)})

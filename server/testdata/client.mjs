@@ -47,7 +47,7 @@ async function visit(id, todo) {
     });
     return chat;
   };
-  let chat = open([]);
+  let chat = open([]), worker = false;
   const idle = async () => {
     for (let quiet = 0; quiet < 5; ) {
       await wait(5);
@@ -59,6 +59,18 @@ async function visit(id, todo) {
     const [verb, arg] = what.split("=");
     switch (verb) {
       case "say": await chat.sendMessage({ text: arg }); break;
+      case "answer": { // of a question, for which the client has no form
+        const { callId } = chat.lastMessage.parts.find((p) => p.type === "data-question").data;
+        const body = JSON.stringify({ type: "answer", call_id: callId, value: arg });
+        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        if (worker) { // resumes the turn, and is done with it before the page hears of it
+          await fetch(`${url}/resume?session_id=${encodeURIComponent(id)}`, { method: "POST", headers });
+          await wait(100);
+        }
+        await chat.sendMessage();
+        break;
+      }
+      case "worker": worker = true; break;
       case "regenerate": await chat.regenerate(); break;
       case "edit": await chat.sendMessage({ text: arg, messageId: chat.messages[0].id }); break; // the first one
       case "ask": chat.sendMessage({ text: arg }); break; // without waiting for the answer
