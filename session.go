@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -373,7 +374,23 @@ type Result struct {
 // Result returns the outcome that the record holds.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.Suspended, Steps: r.Steps, Usage: r.Usage}
+		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.suspended(), Steps: r.Steps, Usage: r.Usage}
+}
+
+// suspended returns what the run waits for, with the deadlines of the calls that it opened: those were not known when the
+// record was written, since they count from the end of the run.
+func (r *Run) suspended() *Suspension {
+	if r.Suspended == nil || r.EndedAt.IsZero() {
+		return r.Suspended
+	}
+	out := *r.Suspended
+	out.Calls = slices.Clone(out.Calls)
+	for i := range out.Calls {
+		if c := &out.Calls[i]; c.Deadline.IsZero() && c.WaitAtMost > 0 {
+			c.Deadline = r.EndedAt.Add(c.WaitAtMost)
+		}
+	}
+	return &out
 }
 
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by

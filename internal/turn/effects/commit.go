@@ -480,6 +480,7 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 // ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
 // run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
 func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
+	run.EndedAt = l.Row.UpdatedAt // as the store has it
 	for _, ev := range journal.Pending(run.Steps, opened) {
 		l.Emit.Event(ev)
 	}
