@@ -203,15 +203,3 @@ func ExampleAnswerError() {
 	// Output:
 	// {"type":"client-tool-result","call_id":"call_2","error":"The user does not want to tell."} <nil>
 }
-
-func ExampleCall_Ask() {
-	refund := cairn.Func("refund", "Refunds an order.", func(ctx context.Context, call *cairn.Call, in Order) (string, error) {
-		var cents int
-		if err := call.Ask(ctx, "How many cents?", in, &cents); err != nil {
-			return "", err // while there is no answer, this suspends the run
-		}
-		return fmt.Sprintf("refunded %d cents", cents), nil
-	})
-	fmt.Println(refund.Name())
-	// Output: refund
-}
