@@ -135,12 +135,14 @@ func (w *write) encode(cmd *command) error {
 	}
 	w.conditions(cmd)
 	cmd.text("")
-	w.times(cmd)
 	for _, add := range [...]func(*write, *command) error{(*write).content, (*write).history, (*write).waiting} {
 		if err := add(w, cmd); err != nil {
 			return err
 		}
 	}
+	// Last: a server that is out of memory refuses a script at its first write, unless that frees memory, as leaving an
+	// index does.
+	w.times(cmd)
 	return nil
 }
 

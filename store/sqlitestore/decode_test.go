@@ -73,6 +73,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
 	want.session.TTL = 8 * time.Microsecond
+	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of rows that are hidden, which are read otherwise
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = micros(store.SweepAt(want.session.UpdatedAt, want.session))
 	err := s.writer.write(t.Context(), false, func(c *conn) error { return want.insert(c) })
@@ -105,6 +106,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	changed.Incarnation, changed.Kind = want.session.Incarnation, want.session.Kind
+	changed.Removal, changed.RemovedAt = "", time.Time{}
 	want = &record{key: before.key, session: &changed, checkpoints: 6, stop: ""}
 	want.waits(micros(want.session.NextDeadline))
 	want.sweep = before.sweep
@@ -151,6 +153,9 @@ func set(t *testing.T, v reflect.Value, n int64) {
 	switch x := v.Addr().Interface().(type) {
 	case *time.Time:
 		*x = time.UnixMicro(1_700_000_000_000_000 + n).UTC()
+		return
+	case **cairn.Event:
+		*x = &cairn.Event{Type: cairn.EventRewound, Sequence: n, Index: int(n) + 1, MessageCount: int(n) + 2, Version: n + 3}
 		return
 	}
 	switch v.Kind() {

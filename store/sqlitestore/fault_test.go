@@ -257,7 +257,7 @@ func TestCorruptData(t *testing.T) {
 			_, err := s.Read(ctx, "session", store.ToDrive(0))
 			return err
 		}},
-		{"queued turn", `UPDATE queue SET data = '{}'`, func(ctx context.Context, s *Store) error {
+		{"queued turn", `UPDATE queue SET data = '[]'`, func(ctx context.Context, s *Store) error {
 			_, err := store.Queue(ctx, s, "session")
 			return err
 		}},

@@ -59,10 +59,11 @@ func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
 		suspends bool
 	}
 	info, tool := user.InfoOf(t.c), t.c.Tool
+	hooks := t.l.Hooks() // now: an attempt that is abandoned may still run when the session is parked
 	u := user.Code{What: "the tool", Err: cairn.CodeToolPanic, Limit: tool.Timeout, Call: &info}
 	t.s.LetAsk(t.c)
 	out, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (returned, error) {
-		output, err := run(ctx, t.l.Hooks(), user.HandleOf(step, info), tool, info.Input)
+		output, err := run(ctx, hooks, user.HandleOf(step, info), tool, info.Input)
 		return returned{output, user.Is(err, cairn.ErrSuspended)}, err
 	})
 	return out.output, out.suspends, err

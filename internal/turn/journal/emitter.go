@@ -100,15 +100,19 @@ func (e *Emitter) Event(ev cairn.Event) {
 func (e *Emitter) Together(list []cairn.Event) {
 	now := e.g.Now()
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for i := range list {
 		ev := &list[i]
 		e.ids.put(ev)
 		ev.Time = e.clock.At(now)
 		e.add(ev)
 	}
-	if !e.armed {
+	flush := now.Sub(e.lastFlush) >= e.g.Coalesce
+	if !flush && !e.armed {
 		e.arm(now)
+	}
+	e.mu.Unlock()
+	if flush {
+		_ = e.write(e.ctx, now) // as in Event
 	}
 }
 
