@@ -24,6 +24,7 @@ func routes() []route {
 		answer("POST", "/sessions", "Create a session", http.StatusCreated, createSession),
 		answer("GET", "/sessions", "List sessions, newest first", http.StatusOK, listSessions),
 		answer("GET", "/sessions/{id}", "A session", http.StatusOK, getSession),
+		answer("PATCH", "/sessions/{id}", "Change a session's title, tags, metadata, expiry or user", http.StatusOK, patchSession),
 		answer("DELETE", "/sessions/{id}", "Delete a session with its tree", http.StatusNoContent, deleteSession),
 		answer("GET", "/sessions/{id}/snapshot", "The transcript with the cursor of the events that follow it", http.StatusOK, snapshot),
 		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),

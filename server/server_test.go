@@ -200,10 +200,13 @@ func TestTurn(t *testing.T) {
 		t.Errorf("it is %s", row.Status)
 	}
 	list := want[Messages](w, 200, "a", "GET", "/sessions/s/messages", nil)
+	if list.Total != len(list.Items) {
+		t.Errorf("%d of %d messages", len(list.Items), list.Total)
+	}
 	if text := list.Items[len(list.Items)-1]; text.Role != cairn.RoleAssistant {
 		t.Errorf("the last message is %+v", text)
 	}
-	if runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil); len(runs.Items) != 2 {
+	if runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil); len(runs.Items) != 2 || *runs.Total != 2 {
 		t.Errorf("got %d runs", len(runs.Items))
 	}
 	marks := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints?limit=1", nil)
@@ -218,6 +221,17 @@ func TestTurn(t *testing.T) {
 	if all := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?assistant_id=bot", nil); len(all.Items) != 2 {
 		t.Errorf("got %d sessions", len(all.Items))
 	}
+	named := want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s2", `{"title": "A refund", "metadata": {"plan": "pro"}, "tags": ["vip"]}`)
+	if named.Title != "A refund" || named.Metadata["plan"] != "pro" || len(named.Tags) != 1 {
+		t.Errorf("it is %+v", named)
+	}
+	if found := want[Page[cairn.Session]](w, 200, "a", "GET", "/sessions?search=refund", nil); len(found.Items) != 1 || found.Items[0].ID != "s2" {
+		t.Errorf("found %+v", found.Items)
+	}
+	if p := want[Problem](w, 400, "a", "PATCH", "/sessions/s2", `{"user_id": "eve"}`); p.Field != "user_id" {
+		t.Errorf("got %+v", p)
+	}
+	want[Problem](w, 400, "a", "PATCH", "/sessions/s2", `{}`)
 	w.do("a", "DELETE", "/sessions/s2", nil)
 	want[Problem](w, 404, "a", "GET", "/sessions/s2", nil)
 }
@@ -351,7 +365,7 @@ func TestQueue(t *testing.T) {
 	}
 	more.OnWaiting = "enqueue"
 	queued := want[Started](w, 202, "a", "POST", "/start", more)
-	if list := want[Page[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID {
+	if list := want[Page[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID || *list.Total != 1 {
 		t.Errorf("the queue is %+v", list)
 	}
 	want[none](w, 204, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)

@@ -18,6 +18,8 @@ type Page[T any] struct {
 	Items []T `json:"items"`
 	// Next is the cursor of the next page; empty after the last.
 	Next string `json:"next,omitempty"`
+	// Total is how many there are on all pages, where that is known without counting: of runs and queued turns.
+	Total *int `json:"total,omitempty"`
 }
 
 // paging is how a list is read: by cursor, or by the number of items before the page.
@@ -106,6 +108,7 @@ type listIn struct {
 	Status        []string  `query:"status"`
 	Tags          []string  `query:"tag"`
 	UserID        string    `query:"user_id"`
+	Search        string    `query:"search"`
 	CreatedAfter  time.Time `query:"created_after"`
 	CreatedBefore time.Time `query:"created_before"`
 	Limit         int       `query:"limit"`
@@ -115,7 +118,7 @@ type listIn struct {
 
 // listSessions lists the sessions of the principal, or those of any user if the policy lets it read all of them.
 func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
-	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, RootsOnly: true,
+	q := store.SessionQuery{UserID: in.UserID, Agent: in.Agent, Tags: in.Tags, Search: in.Search, RootsOnly: true,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
 	for _, s := range in.Status {
 		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
@@ -157,6 +160,30 @@ func getSession(c *request, in *idIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
+type patchIn struct {
+	ID string `path:"id" json:"-"`
+	// What is left out stays as it is.
+	Title *string   `json:"title,omitempty"`
+	Tags  *[]string `json:"tags,omitempty"`
+	// Metadata sets entries one by one; an empty value removes one.
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	ExpiresAt *time.Time        `json:"expires_at,omitempty"`
+	// UserID is for administrators.
+	UserID *string `json:"user_id,omitempty"`
+}
+
+func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
+	if _, err := c.open(in.ID, ActionChange); err != nil {
+		return nil, err
+	}
+	if in.UserID != nil && !c.principal.Is(RoleAdmin) {
+		return nil, cairn.Invalid("user_id", "is only for administrators")
+	}
+	row, err := c.h.eng.SetContext(c.ctx, in.ID, store.ContextChange{Title: in.Title, Tags: in.Tags, Metadata: in.Metadata,
+		ExpiresAt: in.ExpiresAt, UserID: in.UserID})
+	return public(row), err
+}
+
 func deleteSession(c *request, in *idIn) (none, error) {
 	row, err := c.open(in.ID, ActionChange)
 	if err != nil {
@@ -195,6 +222,15 @@ func shown(list []cairn.Message) []cairn.Message {
 	return out
 }
 
+// openOne opens a session to be read and returns its own row, which is not that of its tree's root if it is a sub-agent's.
+func (c *request) openOne(id string) (*cairn.Session, error) {
+	row, err := c.open(id, ActionRead)
+	if err == nil && row.ID != id {
+		row, err = c.h.eng.Session(c.ctx, id)
+	}
+	return row, err
+}
+
 type messagesIn struct {
 	ID string `path:"id"`
 	// From is the index of the first message.
@@ -207,6 +243,8 @@ type Messages struct {
 	Items []cairn.Message `json:"items"`
 	// Next is the index from which the next part is read; 0 after the last.
 	Next int `json:"next,omitempty"`
+	// Total is how many messages the session has, hidden ones included.
+	Total int `json:"total"`
 }
 
 func listMessages(c *request, in *messagesIn) (*Messages, error) {
@@ -217,14 +255,15 @@ func listMessages(c *request, in *messagesIn) (*Messages, error) {
 	if in.From < 0 {
 		return nil, cairn.Invalid("from", "is negative")
 	}
-	if _, err := c.open(in.ID, ActionRead); err != nil {
+	row, err := c.openOne(in.ID)
+	if err != nil {
 		return nil, err
 	}
 	list, err := c.h.eng.Messages(c.ctx, in.ID, in.From, p.limit)
 	if err != nil {
 		return nil, err
 	}
-	out := &Messages{Items: shown(list)}
+	out := &Messages{Items: shown(list), Total: row.MessageCount}
 	if len(list) == p.limit {
 		out.Next = in.From + len(list)
 	}
@@ -239,7 +278,18 @@ type pageIn struct {
 	Cursor string `query:"cursor"`
 }
 
-func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) { return of(c, in, c.h.eng.Runs) }
+func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) {
+	page, err := of(c, in, c.h.eng.Runs)
+	if err != nil {
+		return nil, err
+	}
+	row, err := c.h.eng.Session(c.ctx, in.ID)
+	if err != nil {
+		return nil, hidden(err, in.ID)
+	}
+	page.Total = &row.Turn
+	return page, nil
+}
 
 func listCheckpoints(c *request, in *pageIn) (*Page[cairn.Checkpoint], error) {
 	return of(c, in, c.h.eng.Checkpoints)
@@ -303,7 +353,11 @@ func listQueue(c *request, in *idIn) (*Page[store.QueuedTurn], error) {
 		return nil, err
 	}
 	turns, err := c.h.eng.Queue(c.ctx, row.ID)
-	return &Page[store.QueuedTurn]{Items: orEmpty(turns)}, err
+	for i := range turns {
+		turns[i].Messages = shown(turns[i].Messages)
+	}
+	total := len(turns)
+	return &Page[store.QueuedTurn]{Items: orEmpty(turns), Total: &total}, err
 }
 
 type queuedIn struct {
