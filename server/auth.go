@@ -132,7 +132,7 @@ func (c *request) openCall(root, callID string) (*cairn.Session, *cairn.PendingC
 		return nil, nil, hidden(err, root)
 	}
 	call, err := c.h.eng.Call(c.ctx, root, callID)
-	if err != nil { // whoever may see the session is told what is wrong with the call
+	if err != nil { // who may see the session learns what is wrong with the call
 		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, root); hidden != nil {
 			err = hidden
 		}

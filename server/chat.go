@@ -5,12 +5,10 @@ import (
 	"errors"
 	"iter"
 	"net/http"
-	"slices"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server/aisdk"
-	"github.com/cairn-agents/cairn/server/internal/sse"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -71,8 +69,7 @@ func version(major int) (aisdk.Version, error) {
 	return 0, cairn.Invalid("version", "%d is none of 5, 6, 7", major)
 }
 
-// say starts a turn with what the user said. If that takes the place of an earlier message of the user's, or its answer is to
-// be made again, the turn takes the place of the one that began with that. A message that is posted twice is said once.
+// say starts a turn with what the user said. A message that is posted twice is said once.
 func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	opts, err := in.Unready.options()
 	if err != nil {
@@ -85,6 +82,13 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if m.ID != "" && !validID(m.ID) {
 		return cairn.Invalid("messages", "the id of the last one has other than 128 visible ASCII characters")
 	}
+	input := cairn.Messages(m)
+	if err := input.Validate(); err != nil {
+		return err
+	}
+	if in.Trigger == regenerateMessage || in.MessageID != "" {
+		return c.sayAgain(in, &m, v, opts)
+	}
 	agent := in.Assistant
 	if names := c.h.eng.Agents(); agent == "" && len(names) == 1 {
 		agent = names[0]
@@ -93,30 +97,119 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if err != nil {
 		return err
 	}
+	posted, err := c.posted(row, m.ID)
+	if err != nil {
+		return err
+	}
+	if posted != nil {
+		return c.turn(row, posted, v, nil)
+	}
 	if in.Assistant == "" && row.Agent != "" {
 		agent = row.Agent
+	}
+	return c.execute(row, agent, input, v, opts)
+}
+
+// sayAgain starts a turn in the place of the one that began with an earlier message of the user's: with another message, or
+// with the same one if its answer is to be made again.
+func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts []engine.RunOption) error {
+	row, err := c.open(in.ID, ActionRun)
+	if err != nil {
+		return err
 	}
 	n, stored, err := c.find(row, m.ID)
 	if err != nil {
 		return err
 	}
-	switch again := in.Trigger == regenerateMessage; {
-	case (again || in.MessageID != "") && stored == nil:
+	if stored == nil {
 		return &cairn.Error{Code: cairn.CodeNotFound, Field: "messages", Message: "the session has no such message"}
-	case again: // with what was said then, whatever the client makes of it
-		m = cairn.User(stored.Parts...)
-		m.ID = stored.ID
-		opts = append(opts, engine.FromMessage(n))
-	case in.MessageID != "":
-		opts = append(opts, engine.FromMessage(n))
-	case stored != nil:
-		return c.turn(row, stored.RunID, v, nil)
 	}
-	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, cairn.Messages(m), opts...)
+	if in.Trigger == regenerateMessage { // with what was said then, whatever the client makes of it
+		*m = cairn.User(stored.Parts...)
+		m.ID = stored.ID
+	}
+	agent := in.Assistant
+	if agent == "" {
+		agent = row.Agent
+	}
+	return c.execute(row, agent, cairn.Messages(*m), v, append(opts, engine.FromMessage(n)))
+}
+
+// execute starts a turn and streams it.
+func (c *request) execute(row *cairn.Session, agent string, input cairn.Input, v aisdk.Version, opts []engine.RunOption) error {
+	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...)
 	if err != nil {
 		return err
 	}
-	return c.turn(row, run.ID(), v, nil)
+	if run.Turn() == 0 {
+		return c.turn(row, queued(row, run.ID()), v, nil)
+	}
+	runs, err := c.turnOf(row.ID, run.ID())
+	if err != nil {
+		return err
+	}
+	return c.turn(row, runs, v, nil)
+}
+
+// posted returns the runs of the turn that a message of the user's is part of, if that is the last turn or is queued: a
+// client posts again what it had no answer to.
+func (c *request) posted(row *cairn.Session, id string) ([]cairn.Run, error) {
+	if id == "" || row.RunID == "" {
+		return nil, nil
+	}
+	runs, err := c.turnOf(row.ID, row.RunID)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	for m, err := range c.messages(row, runs[0].FirstMessage, row.MessageCount) {
+		switch {
+		case err != nil:
+			return nil, err
+		case said(m, id):
+			return runs, nil
+		}
+	}
+	if row.Queued == 0 {
+		return nil, nil
+	}
+	turns, err := c.h.eng.Queue(c.ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range turns {
+		for k := range turns[i].Messages {
+			if said(&turns[i].Messages[k], id) {
+				return queued(row, turns[i].ID), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// said reports whether a message is what the user said in one of an id.
+func said(m *cairn.Message, id string) bool {
+	return m.ID == id && m.Role == cairn.RoleUser && !m.Hidden
+}
+
+// messages yields the messages of a session from an index up to another.
+func (c *request) messages(row *cairn.Session, from, to int) iter.Seq2[*cairn.Message, error] {
+	return func(yield func(*cairn.Message, error) bool) {
+		for from < to {
+			list, err := c.h.eng.Messages(c.ctx, row.ID, from, min(to-from, maxPage))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range list {
+				if !yield(&list[i], nil) {
+					return
+				}
+			}
+			if from += len(list); len(list) == 0 {
+				return
+			}
+		}
+	}
 }
 
 // find returns a message of the user's with its index, and nil if the session has none of that id. It looks from the end,
@@ -132,7 +225,7 @@ func (c *request) find(row *cairn.Session, id string) (int, *cairn.Message, erro
 			return 0, nil, err
 		}
 		for i := len(list) - 1; i >= 0; i-- {
-			if list[i].ID == id && list[i].Role == cairn.RoleUser && !list[i].Hidden {
+			if said(&list[i], id) {
 				return from + i, &list[i], nil
 			}
 		}
@@ -148,12 +241,12 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 	if err != nil {
 		return err
 	}
-	page, err := c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: row.ID})
+	calls, err := c.openCalls(row.ID)
 	if err != nil {
 		return err
 	}
-	for i := range page.Items {
-		call := &page.Items[i]
+	for i := range calls {
+		call := &calls[i]
 		s, ok := last.Answer(call.CallRef)
 		if !ok {
 			continue
@@ -181,7 +274,11 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 	if last.Metadata != nil {
 		seen = last.Metadata.RunID
 	}
-	return c.turn(row, row.RunID, v, &seen)
+	runs, err := c.turnOf(row.ID, row.RunID)
+	if err != nil {
+		return err
+	}
+	return c.turn(row, runs, v, &seen)
 }
 
 // nothing answers with a stream in which nothing happens: more answers are needed, or all were given before.
@@ -215,127 +312,11 @@ func resumeChat(c *request, in *chatStreamIn) error {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return c.turn(row, row.RunID, v, nil)
-}
-
-// turn streams the turn that a run belongs to: whole, or what follows the run that the client has seen last. If that is not
-// known it is the one before.
-func (c *request) turn(row *cairn.Session, runID string, v aisdk.Version, seen *string) error {
-	runs, err := c.turnOf(row.ID, runID)
-	if errors.Is(err, cairn.ErrNotFound) { // it is queued, and begins behind what there is
-		runs, err = []*cairn.Run{{ID: runID, StartSequence: row.LogSequence}}, nil
-	}
+	runs, err := c.turnOf(row.ID, row.RunID)
 	if err != nil {
 		return err
 	}
-	first := runs[0]
-	t := turnReader{eng: c.h.eng, session: row.ID, first: first.ID}
-	if seen != nil {
-		t.from = runID
-		if i := slices.IndexFunc(runs, func(r *cairn.Run) bool { return r.ID == *seen }); i >= 0 && i+1 < len(runs) {
-			t.from = runs[i+1].ID
-		}
-	}
-	t.enc = aisdk.New(v, row.ID, aisdk.TurnID(first.ID))
-	before := cairn.Cursor{Incarnation: row.Incarnation, Sequence: first.StartSequence}
-	return c.chatStream(func(ctx context.Context) iter.Seq2[[]byte, error] {
-		return func(yield func([]byte, error) bool) { t.read(ctx, before, yield) }
-	})
-}
-
-// turnOf returns the runs of the turn of a run, up to that.
-func (c *request) turnOf(session, runID string) (runs []*cairn.Run, err error) {
-	for runID != "" {
-		run, err := c.h.eng.Run(c.ctx, session, runID)
-		if err != nil {
-			return nil, err
-		}
-		record, err := run.Record(c.ctx)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, record)
-		runID = record.PreviousRunID
-	}
-	slices.Reverse(runs)
-	return runs, nil
-}
-
-// turnReader reads a turn from the log.
-type turnReader struct {
-	eng     *engine.Engine
-	session string
-	enc     *aisdk.Encoder
-	first   string // the turn's first run
-	from    string // the run that the stream begins with; empty for the first
-}
-
-// replayed is how many events are read at once of what a client has missed.
-const replayed = 1000
-
-// read yields the frames of a turn: what there is of it as a replay, then each event as it comes.
-func (t *turnReader) read(ctx context.Context, after cairn.Cursor, yield func([]byte, error) bool) {
-	var past []cairn.Event
-	began := false
-	for {
-		list, err := t.eng.History(ctx, t.session, after, replayed)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for i := range list {
-			if began = began || list[i].RunID == t.first; began {
-				past = append(past, list[i])
-			}
-		}
-		if len(list) > 0 {
-			after = list[len(list)-1].Cursor()
-		}
-		if len(list) < replayed {
-			break
-		}
-	}
-	if t.from != "" {
-		past = t.skip(past)
-	}
-	if frames := t.enc.Replay(past); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
-		return
-	}
-	for ev, err := range t.eng.Events(ctx, t.session, after) {
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if began = began || ev.RunID == t.first; !began {
-			continue
-		}
-		if t.enc.Taken(&ev) {
-			yield(nil, sse.ErrCut)
-			return
-		}
-		if frames := t.enc.Event(&ev); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
-			return
-		}
-	}
-}
-
-// skip takes out the events before the run that the stream is about.
-func (t *turnReader) skip(past []cairn.Event) []cairn.Event {
-	n := len(past)
-	for i := range past {
-		if past[i].SessionID == t.session && past[i].RunID == t.from {
-			n = i
-			break
-		}
-	}
-	t.enc.Skip(past[:n])
-	return past[n:]
-}
-
-// chatStream answers with a stream for a chat client.
-func (c *request) chatStream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
-	c.w.Header().Set(aisdk.Header, "v1")
-	return c.stream(frames)
+	return c.turn(row, runs, v, nil)
 }
 
 // Chat is a conversation as a chat client shows it.
@@ -354,7 +335,7 @@ func getChat(c *request, in *idIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: row.ID})
+	calls, err := c.openCalls(row.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -364,7 +345,7 @@ func getChat(c *request, in *idIn) (*Chat, error) {
 	}
 	messages := snap.Messages
 	streaming := snap.Session.Status == cairn.SessionActive
-	return &Chat{Messages: aisdk.Messages(shown(messages), page.Items, turns, streaming, snap.Session.RunID), Streaming: streaming}, nil
+	return &Chat{Messages: aisdk.Messages(shown(messages), calls, turns, streaming, snap.Session.RunID), Streaming: streaming}, nil
 }
 
 // turns maps each run of a session to the first one of its turn.

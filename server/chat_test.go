@@ -1,17 +1,20 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // page is what a page with the real client shows in the end.
@@ -127,7 +130,30 @@ func chatWorld(t *testing.T) *world {
 	})
 	w := newWorldOf(t, &Options{RequestsPerMinute: -1}, &cairn.Agent{Name: "bot", Model: model, Tools: tools})
 	w.aside.HandleFunc("GET /release", func(http.ResponseWriter, *http.Request) { close(hold) })
+	w.aside.HandleFunc("GET /trim", func(_ http.ResponseWriter, r *http.Request) { w.trim(r.FormValue("id"), r.FormValue("runs")) })
 	return w
+}
+
+// trim removes the events of a session's runs from the log: of all, or of all but the last.
+func (w *world) trim(session, runs string) {
+	ctx := context.Background()
+	row, err := w.eng.Session(ctx, session)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	before := row.LogSequence + 1
+	if runs == "former" {
+		last, err := w.eng.Runs(ctx, session, store.PageQuery{Newest: true, Limit: 1})
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		before = last.Items[0].StartSequence + 1
+	}
+	if err := w.st.EventLog().Trim(ctx, row.Log(), before); err != nil {
+		w.t.Error(err)
+	}
 }
 
 // Pages of each major version of the real client show what turns say and do, and send no more than they should; a page that
@@ -205,10 +231,42 @@ assistant: (Hm.) "Once upon a time."
 user: "hi"
 assistant: "Hello."
 ready, 2 posts`},
+		{"a stopped turn, trimmed, posted again", 5, []string{"ask=slowly", "until=Once", "interrupt", "idle", "trim=all", "again"}, `
+user: "slowly"
+assistant: (Hm.) "Once upon a time."
+ready, 2 posts`},
 		{"reload in the middle", 5, []string{"ask=slowly", "until=Once", "reload", "until=Once", "get=/release"}, `
 user: "slowly"
 assistant: (Hm.) "Once upon a time. The end."
 ready, 1 posts`},
+		{"text, posted again", 5, []string{"say=hi", "again"}, `
+user: "hi"
+assistant: "Hello."
+ready, 2 posts`},
+		{"text, trimmed, posted again", 5, []string{"say=hi", "trim=all", "again"}, `
+user: "hi"
+assistant: "Hello."
+ready, 2 posts`},
+		{"tool, trimmed, posted again", 5, []string{"say=look", "trim=all", "again"}, `
+user: "look"
+assistant: look({}) output-available "a tree" "That is that."
+ready, 2 posts`},
+		{"approval, trimmed, posted again", 6, []string{"say=pay", "approve", "trim=all", "again"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That is that."
+ready, 3 posts`},
+		{"approval, half of it trimmed, posted again", 6, []string{"say=pay", "approve", "trim=former", "again"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-available "paid 100" "That is that."
+ready, 3 posts`},
+		{"denial, trimmed, posted again", 6, []string{"say=pay", "deny=no", "trim=all", "again"}, `
+user: "pay"
+assistant: "Let me pay. " pay({"cents":100}) output-error "not approved by the user: no" "That is that."
+ready, 3 posts`},
+		{"tool of the page's, half of it trimmed, posted again", 5, []string{"say=where", "trim=former", "again"}, `
+user: "where"
+assistant: locate({}) output-available {"city":"Oslo"} "That is that."
+ready, 3 posts`},
 	}
 	for _, major := range []int{5, 6, 7} {
 		t.Run(fmt.Sprint(major), func(t *testing.T) {
@@ -237,5 +295,44 @@ ready, 1 posts`},
 				}
 			}
 		})
+	}
+}
+
+// A message that is posted twice while it is queued is queued once.
+func TestQueuedOnce(t *testing.T) {
+	w := chatWorld(t)
+	post := func(id, text string) {
+		w.t.Helper()
+		body := map[string]any{"id": "s", "on_busy": "enqueue", "messages": []aisdk.Message{{ID: id, Role: "user", Parts: []aisdk.Part{{Type: "text", Text: text}}}}}
+		data, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/chat", bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer a")
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+	}
+	post("m1", "slowly")
+	post("m1", "slowly")
+	post("m2", "hi")
+	post("m2", "hi")
+	if turns, err := w.eng.Queue(t.Context(), "s"); err != nil || len(turns) != 1 {
+		t.Errorf("queued are %+v, %v", turns, err)
+	}
+	w.do("a", "GET", "/release", nil)
+	for row := w.settled("s"); row.Turn < 2 || row.Queued > 0; row = w.settled("s") {
+		time.Sleep(time.Millisecond)
+	}
+	list, err := w.eng.Messages(t.Context(), "s", 0, 0)
+	if err != nil || len(list) != 4 {
+		t.Errorf("the session has %d messages, %v", len(list), err)
 	}
 }

@@ -106,14 +106,6 @@ func frame(ev *cairn.Event) ([]byte, error) {
 
 // stream answers with a stream of frames, which ends with them, with the client, or when the server is drained.
 func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
-	leave, err := c.h.users.stream(c.principal.User)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if c.h.ctx.Err() != nil {
-		return &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
-	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	defer context.AfterFunc(c.h.ctx, cancel)()

@@ -56,6 +56,22 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	}
 }
 
+// openCalls returns the open calls of a tree.
+func (c *request) openCalls(root string) ([]cairn.PendingCall, error) {
+	list := []cairn.PendingCall{}
+	q := store.CallQuery{RootID: root, Limit: 1000}
+	for {
+		page, err := c.h.eng.Inbox(c.ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, page.Items...)
+		if q.Cursor = page.Next; page.Next == "" {
+			return list, nil
+		}
+	}
+}
+
 type callIn struct {
 	Root string `path:"root" json:"-"`
 	Call string `path:"call" json:"-"`

@@ -38,7 +38,7 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.text }
 
-// problem says what a client is told of an error. The words of a failure within go to the log alone.
+// problem is what a client learns of an error. The words of a failure within go to the log alone.
 func (h *Handler) problem(r *http.Request, err error) Problem {
 	var known *httpError
 	var p Problem

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server/internal/sse"
 )
 
@@ -47,13 +48,22 @@ func answer[In, Out any](method, path, summary string, status int, do func(*requ
 		}}
 }
 
-// stream is a route that answers with a stream of events.
+// stream is a route that answers with a stream of events. A user who may not have another one is refused before anything is
+// done.
 func stream[In any](method, path, summary string, do func(*request, *In) error) route {
 	return route{Method: method, Path: path, Summary: summary, In: reflect.TypeFor[In](), Status: http.StatusOK,
 		serve: func(c *request) error {
 			in, err := bind[In](c)
 			if err != nil {
 				return err
+			}
+			leave, err := c.h.users.stream(c.principal.User)
+			if err != nil {
+				return err
+			}
+			defer leave()
+			if c.h.ctx.Err() != nil {
+				return &cairn.Error{Code: cairn.CodeClosed, Message: "the server is being stopped"}
 			}
 			return do(c, in)
 		}}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/store"
 )
 
 // Input is what a user says.
@@ -134,6 +133,9 @@ func start(c *request, in *startIn) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := input.Validate(); err != nil {
+		return nil, err
+	}
 	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
 	if err != nil {
 		return nil, err
@@ -232,8 +234,7 @@ func status(c *request, in *sessionIn) (*Status, error) {
 	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
 		return nil, err
 	}
-	page, err := c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: row.ID})
-	out.Calls = orEmpty(page.Items)
+	out.Calls, err = c.openCalls(row.ID)
 	return out, err
 }
 

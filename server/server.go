@@ -20,7 +20,7 @@ type Options struct {
 	AllowUnauthenticated bool
 	// Policy decides who may do what; nil means [OwnSessions].
 	Policy Policy
-	// Logger hears of failures that a client is not told the reason of; nil is silent.
+	// Logger gets the failures whose reason clients do not learn; nil is silent.
 	Logger *slog.Logger
 	// Origins are the origins of pages, as "https://app.example.com", that may call the server from another host's browser
 	// tab; without any, only pages of the server's own host may.

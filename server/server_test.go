@@ -1,12 +1,12 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,11 +14,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -30,6 +30,7 @@ type payment struct {
 // world is a server with two users, a reviewer and an administrator, on sessions in memory.
 type world struct {
 	t   *testing.T
+	st  *memstore.Store
 	eng *engine.Engine
 	h   *Handler
 	url string
@@ -44,6 +45,9 @@ func newWorld(t *testing.T, opts *Options) *world {
 	}, cairn.RequireApproval())
 	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
+		if last.Role == cairn.RoleUser && last.Text() == "pay often" {
+			return scripted.Reply(slices.Repeat([]scripted.Step{scripted.Call("pay", payment{100})}, 120)...)
+		}
 		if last.Role == cairn.RoleUser && strings.Contains(last.Text(), "pay") {
 			return scripted.Call("pay", payment{100})
 		}
@@ -78,7 +82,7 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 	srv := httptest.NewServer(aside)
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain) // else Close waits for streams
-	return &world{t, eng, h, srv.URL, aside}
+	return &world{t, st, eng, h, srv.URL, aside}
 }
 
 // do makes a request and returns its answer with the body read.
@@ -278,7 +282,7 @@ func TestEveryRouteIsAuthorised(t *testing.T) {
 	w := newWorld(t, nil)
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
 	before := w.settled("s")
-	calls, err := w.eng.Inbox(t.Context(), callsOf("s"))
+	calls, err := w.eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
 	if err != nil || len(calls.Items) != 1 {
 		t.Fatalf("got %+v, %v", calls, err)
 	}
@@ -377,6 +381,28 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// However many calls wait, each is shown, and can be answered.
+func TestManyOpenCalls(t *testing.T) {
+	w := newWorld(t, nil)
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay often"}})
+	w.settled("s")
+	calls := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	if len(calls) != 120 {
+		t.Fatalf("%d calls are shown", len(calls))
+	}
+	answer := aisdk.Message{Role: "assistant", Parts: []aisdk.Part{}}
+	for _, c := range calls {
+		yes := true
+		answer.Parts = append(answer.Parts, aisdk.Part{Type: "tool-pay", CallID: c.ID, Approval: &aisdk.Approval{ID: c.ApprovalID, Approved: &yes}})
+	}
+	if res, data := w.do("a", "POST", "/chat", chatIn{ID: "s", Messages: []aisdk.Message{answer}}); res.StatusCode != 200 {
+		t.Fatalf("%d %s", res.StatusCode, data)
+	}
+	if row := w.settled("s"); row.Status != cairn.SessionCompleted || row.Usage.ToolCalls != 120 {
+		t.Errorf("it is %s after %d calls", row.Status, row.Usage.ToolCalls)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	w := newWorld(t, &Options{MaxBody: 2000})
 	for _, c := range []struct {
@@ -398,6 +424,14 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/start", `{`, 400, "body"},
 		{"POST", "/start", strings.Repeat("[", 200) + strings.Repeat("]", 200), 400, "body"},
 		{"POST", "/start", `{"input":{"text":"` + strings.Repeat("x", 3000) + `"}}`, 413, "body"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"files":[{"name":"a","url":"https://x"}]}}`, 400, "input.file.media_type"},
+		{"POST", "/chat", `{"id":"s","messages":[]}`, 400, "messages"},
+		{"POST", "/chat", `{"id":"s","version":4,"messages":[{"role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 400, "version"},
+		{"POST", "/chat", `{"id":"s","messages":[{"role":"user","parts":[]}]}`, 400, "messages"},
+		{"POST", "/chat", `{"id":"s","messages":[{"role":"user","parts":[{"type":"file","filename":"a","url":"https://x"}]}]}`, 400, "input.file.media_type"},
+		{"POST", "/chat", `{"id":"s","messages":[{"id":"\n","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 400, "messages"},
+		{"POST", "/chat", `{"id":"s","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 404, "session_id"},
+		{"POST", "/chat", `{"id":"s","messageId":"m","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 404, "session_id"},
 		{"GET", "/sessions?limit=101", nil, 400, "limit"},
 		{"GET", "/sessions?limit=x", nil, 400, "limit"},
 		{"GET", "/sessions?limit=1&limit=2", nil, 400, "limit"},
@@ -421,7 +455,7 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want status %d and field %q", c.method, c.path, res.StatusCode, data, c.status, c.field)
 		}
 	}
-	if page, err := w.eng.Sessions(t.Context(), anySession()); err != nil || len(page.Items) > 0 {
+	if page, err := w.eng.Sessions(t.Context(), store.SessionQuery{}); err != nil || len(page.Items) > 0 {
 		t.Errorf("bad requests left %+v, %v", page.Items, err)
 	}
 	req, _ := http.NewRequest("POST", w.url+"/start", strings.NewReader(`{"agent":"bot","input":{"text":"hi"}}`))
@@ -476,157 +510,10 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// stream opens a stream and returns its lines as they come.
-func (w *world) stream(token, path, last string) (*http.Response, *bufio.Scanner) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
-	w.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, "GET", w.url+path, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if last != "" {
-		req.Header.Set("Last-Event-ID", last)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { res.Body.Close() })
-	return res, bufio.NewScanner(res.Body)
-}
-
-// all reads a stream to its end.
-func (w *world) all(token, path, last string) (string, int) {
-	w.t.Helper()
-	res, _ := w.stream(token, path, last)
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatalf("%s after %q: %v", path, last, err)
-	}
-	return string(data), res.StatusCode
-}
-
-// The stream of a run is, for every event in it, what comes up to that and what follows it, byte for byte.
-func TestStreamResumesAnywhere(t *testing.T) {
-	w := newWorld(t, nil)
-	for i := range 3 {
-		want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: fmt.Sprint("turn ", i)}})
-		w.settled("s")
-	}
-	runs := want[Page[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil)
-	path := "/sse?session_id=s&run_id=" + runs.Items[1].ID
-	whole, _ := w.all("a", path, "")
-	frames := strings.SplitAfter(whole, "\n\n")
-	frames = frames[:len(frames)-1]
-	if len(frames) < 5 || !strings.Contains(frames[len(frames)-1], "event: run_end\n") {
-		t.Fatalf("the run's events are %s", whole)
-	}
-	for i, f := range frames {
-		id, _, _ := strings.Cut(strings.TrimPrefix(f, "id: "), "\n")
-		rest, status := w.all("a", path, id)
-		if got := strings.Join(frames[:i+1], "") + rest; got != whole {
-			t.Errorf("resumed after %s: %s", id, rest)
-		}
-		if last := i == len(frames)-1; last != (status == 204) {
-			t.Errorf("resumed after %s: status %d", id, status)
-		}
-	}
-	if only, _ := w.all("a", path+"&type=text_delta", ""); strings.Count(only, "event: ") != strings.Count(only, "event: text_delta\n") || only == "" {
-		t.Errorf("of one type: %s", only)
-	}
-}
-
-// The stream of a session shows every turn, whoever began it, carries comments while nothing happens, and is cut when the
-// server is drained.
-func TestSessionStream(t *testing.T) {
-	w := newWorld(t, &Options{KeepAlive: 20 * time.Millisecond})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
-	res, lines := w.stream("a", "/sse?session_id=s", "")
-	if h := res.Header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || !strings.Contains(h.Get("Cache-Control"), "no-transform") {
-		t.Errorf("the headers are %v", h)
-	}
-	until := func(line string) {
-		t.Helper()
-		for lines.Scan() {
-			if lines.Text() == line {
-				return
-			}
-		}
-		t.Fatalf("the stream ended before %q: %v", line, lines.Err())
-	}
-	until(": keep-alive")
-	for range 2 {
-		if _, err := w.eng.Execute(t.Context(), "s", "bot", cairn.Text("hi")); err != nil {
-			t.Fatal(err)
-		}
-		until("event: run_start")
-		until("event: run_end")
-	}
-	w.h.Drain()
-	for lines.Scan() {
-	}
-	if lines.Err() == nil {
-		t.Error("the stream was closed as if it were whole")
-	}
-	if res, _ := w.do("a", "GET", "/sse?session_id=s", nil); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
-		t.Errorf("a drained server: %d", res.StatusCode)
-	}
-	if res, _ := w.do("", "GET", "/readyz", nil); res.StatusCode != 503 {
-		t.Errorf("a drained server is ready: %d", res.StatusCode)
-	}
-	if res, _ := w.do("", "GET", "/healthz", nil); res.StatusCode != 200 {
-		t.Errorf("a drained server is not alive: %d", res.StatusCode)
-	}
-}
-
-// A session that is deleted under an open stream ends it; after that there is nothing to resume.
-func TestStreamOfDeleted(t *testing.T) {
-	w := newWorld(t, nil)
-	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}})
-	w.settled("s")
-	_, lines := w.stream("a", "/sse?session_id=s", "")
-	for lines.Scan() && lines.Text() != "event: run_end" {
-	}
-	if res, data := w.do("a", "DELETE", "/sessions/s", nil); res.StatusCode != 204 {
-		t.Fatalf("status %d: %s", res.StatusCode, data)
-	}
-	deleted := false
-	for lines.Scan() {
-		deleted = deleted || lines.Text() == "event: session_deleted"
-	}
-	if !deleted {
-		t.Error("the stream does not say that the session was deleted")
-	}
-	want[Problem](w, 404, "a", "GET", "/sse?session_id=s", nil)
-}
-
-func TestStreamsPerUser(t *testing.T) {
-	w := newWorld(t, &Options{StreamsPerUser: 2})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
-	var open []*http.Response
-	for range 2 {
-		res, _ := w.stream("a", "/sse?session_id=s", "")
-		open = append(open, res)
-	}
-	if p := want[Problem](w, 429, "a", "GET", "/sse?session_id=s", nil); p.Code != "too_many_streams" {
-		t.Errorf("got %+v", p)
-	}
-	open[0].Body.Close()
-	for range 200 { // the server hears of it soon
-		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode == 200 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("a stream that its client left counts for ever")
-}
-
-// What fails within the server is told to its log, not to its client.
+// The reason of a failure within the server is in its log, not in its answer.
 func TestFailuresWithin(t *testing.T) {
 	var log bytes.Buffer
-	w := newWorld(t, &Options{Logger: newLogger(&log), Authenticate: func(*http.Request) (*Principal, error) {
+	w := newWorld(t, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Authenticate: func(*http.Request) (*Principal, error) {
 		return nil, fmt.Errorf("the password of the directory is hunter2")
 	}})
 	p := want[Problem](w, 503, "a", "GET", "/sessions", nil)

@@ -261,7 +261,7 @@ func (e *Encoder) takeBack() {
 }
 
 // end ends the message as its run did. A turn that waits for its client ends the stream as well; the one that resumes it
-// goes on with the same message.
+// continues the same message.
 func (e *Encoder) end(ev *cairn.Event) {
 	e.endStep()
 	meta := ending{Status: ev.Status, Usage: ev.Usage}
@@ -293,7 +293,7 @@ func (e *Encoder) rest() {
 	}
 }
 
-// failed is what a client is told of a failure: no more than its code, since the words may be of a provider or a database.
+// failed is what a client learns of a failure: no more than its code, since the words may be of a provider or a database.
 func (e *Encoder) failed(ev *cairn.Event) string {
 	if ev.Error == nil {
 		return "the turn failed"

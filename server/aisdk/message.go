@@ -51,8 +51,8 @@ type Approval struct {
 	Descriptor    json.RawMessage `json:"descriptor,omitempty"`
 }
 
-// User returns a message of a user's as the engine takes it. It has the client's id, so that one that is posted twice can be
-// told.
+// User returns a message of a user's as the engine takes it. It has the client's id, so that one that is posted twice is
+// known.
 func (m *Message) User() (cairn.Message, error) {
 	var parts []cairn.Part
 	for i := range m.Parts {

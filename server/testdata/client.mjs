@@ -72,6 +72,14 @@ async function visit(id, todo) {
       }
       case "worker": worker = true; break;
       case "regenerate": await chat.regenerate(); break;
+      case "again": { // the last message is posted once more, and the answer is read anew
+        const messages = chat.messages.slice(0, chat.messages.findLastIndex((m) => m.role === "user") + 1);
+        const stream = await chat.transport.sendMessages({ chatId: id, messages, trigger: "submit-message" });
+        let answer;
+        for await (const m of ai.readUIMessageStream({ stream })) answer = m;
+        chat.messages = [...messages, answer];
+        break;
+      }
       case "edit": await chat.sendMessage({ text: arg, messageId: chat.messages[0].id }); break; // the first one
       case "ask": chat.sendMessage({ text: arg }); break; // without waiting for the answer
       case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true }); break;
@@ -87,6 +95,7 @@ async function visit(id, todo) {
       }
       case "interrupt": await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers }); break;
       case "get": await fetch(`${url}${arg}`, { headers }); break;
+      case "trim": await fetch(`${url}/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers }); break;
       case "idle": await idle(); break;
       default: throw new Error(`no such verb: ${verb}`);
     }

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server/aisdk"
+	"github.com/cairn-agents/cairn/server/internal/sse"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// turnOf returns the runs of the turn of a run, in their order up to that run. It is near the end of the list.
+func (c *request) turnOf(session, runID string) (turn []cairn.Run, err error) {
+	q := store.PageQuery{Newest: true, Limit: 20}
+	for {
+		page, err := c.h.eng.Runs(c.ctx, session, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if r := &page.Items[i]; r.ID == runID {
+				turn = append(turn, *r)
+				runID = r.PreviousRunID
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" || len(turn) > 0 && runID == "" {
+			slices.Reverse(turn)
+			return turn, nil
+		}
+	}
+}
+
+// queued returns the turn of a run that is to begin behind what a session has.
+func queued(row *cairn.Session, runID string) []cairn.Run {
+	return []cairn.Run{{ID: runID, StartSequence: row.LogSequence}}
+}
+
+// turn streams a turn, of which runs are those that have begun: whole, or what follows the run that the client has seen last.
+// If that is not known it is the one before the last.
+func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, seen *string) error {
+	if len(runs) == 0 {
+		return &cairn.Error{Code: cairn.CodeNotFound, Field: "id", Message: "the session has no turn"}
+	}
+	t := turnReader{eng: c.h.eng, session: row.ID, first: runs[0].ID, enc: aisdk.New(v, row.ID, aisdk.TurnID(runs[0].ID))}
+	if seen != nil {
+		t.from = runs[len(runs)-1].ID
+		if i := slices.IndexFunc(runs, func(r cairn.Run) bool { return r.ID == *seen }); i >= 0 && i+1 < len(runs) {
+			t.from = runs[i+1].ID
+		}
+	}
+	if err := c.past(&t, row, runs); err != nil {
+		return err
+	}
+	return c.chatStream(func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) { t.read(ctx, yield) }
+	})
+}
+
+// past reads what there is of a turn. What the log no longer has of it is made from the transcript.
+func (c *request) past(t *turnReader, row *cairn.Session, runs []cairn.Run) error {
+	for n := range runs {
+		t.after = cairn.Cursor{Incarnation: row.Incarnation, Sequence: runs[n].StartSequence}
+		t.past, t.began = nil, n > 0
+		err := t.history(c.ctx)
+		if err == nil && n > 0 {
+			t.past, err = c.trimmed(row, runs[:n], runs[n].FirstMessage, t.past)
+		}
+		if !errors.Is(err, cairn.ErrTrimmed) {
+			return err
+		}
+	}
+	var err error
+	t.past, err = c.trimmed(row, runs, row.MessageCount, []cairn.Event{aisdk.End(&runs[len(runs)-1])})
+	return err
+}
+
+// trimmed returns the events of runs as the transcript has them, up to the message before an index, with those that follow.
+func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []cairn.Event) ([]cairn.Event, error) {
+	var list []cairn.Message
+	for m, err := range c.messages(row, runs[0].FirstMessage, to) {
+		if err != nil {
+			return nil, err
+		}
+		if !m.Hidden {
+			list = append(list, m.Public())
+		}
+	}
+	return append(aisdk.Events(row.ID, runs, list), rest...), nil
+}
+
+// turnReader reads a turn from the log.
+type turnReader struct {
+	eng     *engine.Engine
+	session string
+	enc     *aisdk.Encoder
+	first   string // the turn's first run
+	from    string // the run that the stream begins with; empty for the first
+
+	began bool          // the turn's first event was read, or trimmed
+	past  []cairn.Event // what there was when the client joined
+	after cairn.Cursor  // behind what was read
+}
+
+// replayed is how many events are read at once of what a client has missed.
+const replayed = 1000
+
+// history reads the events that there are.
+func (t *turnReader) history(ctx context.Context) error {
+	for {
+		list, err := t.eng.History(ctx, t.session, t.after, replayed)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if t.mine(&list[i]) {
+				t.past = append(t.past, list[i])
+			}
+		}
+		if len(list) > 0 {
+			t.after = list[len(list)-1].Cursor()
+		}
+		if len(list) < replayed {
+			return nil
+		}
+	}
+}
+
+// mine reports whether an event is of the turn, or of what goes with it.
+func (t *turnReader) mine(ev *cairn.Event) bool {
+	t.began = t.began || ev.RunID == t.first
+	return t.began
+}
+
+// read yields the frames of a turn: what there was of it as a replay, then each event as it comes.
+func (t *turnReader) read(ctx context.Context, yield func([]byte, error) bool) {
+	past := t.past
+	t.past = nil
+	if t.from != "" {
+		past = t.skip(past)
+	}
+	if frames := t.enc.Replay(past); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
+		return
+	}
+	for ev, err := range t.eng.Events(ctx, t.session, t.after) {
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if !t.mine(&ev) {
+			continue
+		}
+		if t.enc.Taken(&ev) {
+			yield(nil, sse.ErrCut)
+			return
+		}
+		if frames := t.enc.Event(&ev); len(frames) > 0 && !yield(frames, nil) || t.enc.Done() {
+			return
+		}
+	}
+}
+
+// skip takes out the events before the run that the stream is about.
+func (t *turnReader) skip(past []cairn.Event) []cairn.Event {
+	n := len(past)
+	for i := range past {
+		if past[i].SessionID == t.session && past[i].RunID == t.from {
+			n = i
+			break
+		}
+	}
+	t.enc.Skip(past[:n])
+	return past[n:]
+}
+
+// chatStream answers with a stream for a chat client.
+func (c *request) chatStream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
+	c.w.Header().Set(aisdk.Header, "v1")
+	return c.stream(frames)
+}
