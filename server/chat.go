@@ -292,14 +292,15 @@ func (c *request) nothing(root string) error {
 	})
 }
 
-type chatStreamIn struct {
+// showIn names a conversation, and who shows it.
+type showIn struct {
 	ID string `path:"id"`
 	// Version is the major version of the client; 0 means 6.
 	Version int `query:"version"`
 }
 
 // resumeChat streams the turn that is under way, from its beginning; without one there is nothing to resume.
-func resumeChat(c *request, in *chatStreamIn) error {
+func resumeChat(c *request, in *showIn) error {
 	v, err := version(in.Version)
 	if err != nil {
 		return err
@@ -326,7 +327,11 @@ type Chat struct {
 	Streaming bool `json:"streaming"`
 }
 
-func getChat(c *request, in *idIn) (*Chat, error) {
+func getChat(c *request, in *showIn) (*Chat, error) {
+	v, err := version(in.Version)
+	if err != nil {
+		return nil, err
+	}
 	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
@@ -345,7 +350,7 @@ func getChat(c *request, in *idIn) (*Chat, error) {
 	}
 	messages := snap.Messages
 	streaming := snap.Session.Status == cairn.SessionActive
-	return &Chat{Messages: aisdk.Messages(shown(messages), calls, turns, streaming, snap.Session.RunID), Streaming: streaming}, nil
+	return &Chat{Messages: aisdk.Messages(v, shown(messages), calls, turns, streaming, snap.Session.RunID), Streaming: streaming}, nil
 }
 
 // turns maps each run of a session to the first one of its turn.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,14 @@ func (p *page) String() string {
 				if !q.Settled {
 					fmt.Fprintf(&b, " %s", q.Prompt)
 				}
+			case part.Type == "steering-message":
+				fmt.Fprintf(&b, " [%s]", part.Parts[0].Text)
+			case part.Type == "data-steering":
+				var m aisdk.Part
+				if err := json.Unmarshal(part.Data, &m); err != nil {
+					panic(err)
+				}
+				fmt.Fprintf(&b, " [%s]", m.Parts[0].Text)
 			case part.Type != "step-start":
 				b.WriteString(" " + part.Type)
 			}
@@ -109,7 +118,16 @@ func chatWorld(t *testing.T) *world {
 			return "booked for " + day, nil
 		}),
 	}
-	hold := make(chan struct{})
+	var mu sync.Mutex
+	gates := map[string]chan struct{}{}
+	gate := func(name string) chan struct{} {
+		mu.Lock()
+		defer mu.Unlock()
+		if gates[name] == nil {
+			gates[name] = make(chan struct{})
+		}
+		return gates[name]
+	}
 	model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
 		switch said := last.Text(); {
@@ -119,17 +137,19 @@ func chatWorld(t *testing.T) *world {
 			return scripted.Call("locate", none{})
 		case strings.Contains(said, "book"):
 			return scripted.Call("book", none{})
+		case strings.Contains(said, "slowly look"):
+			return scripted.Reply(scripted.Text("Let me see."), scripted.Gate(gate(said)), scripted.Call("look", none{}))
 		case strings.Contains(said, "look"):
 			return scripted.Call("look", none{})
 		case strings.Contains(said, "pay"):
 			return scripted.Reply(scripted.Text("Let me pay. "), scripted.Call("pay", payment{100}))
 		case strings.Contains(said, "slowly"):
-			return scripted.Reply(scripted.Thinking("Hm."), scripted.Text("Once upon a time."), scripted.Gate(hold), scripted.Text(" The end."))
+			return scripted.Reply(scripted.Thinking("Hm."), scripted.Text("Once upon a time."), scripted.Gate(gate(said)), scripted.Text(" The end."))
 		}
 		return scripted.Text("Hello.")
 	})
 	w := newWorldOf(t, &Options{RequestsPerMinute: -1}, &cairn.Agent{Name: "bot", Model: model, Tools: tools})
-	w.aside.HandleFunc("GET /release", func(http.ResponseWriter, *http.Request) { close(hold) })
+	w.aside.HandleFunc("GET /release", func(_ http.ResponseWriter, r *http.Request) { close(gate(r.FormValue("what"))) })
 	w.aside.HandleFunc("GET /trim", func(_ http.ResponseWriter, r *http.Request) { w.trim(r.FormValue("id"), r.FormValue("runs")) })
 	return w
 }
@@ -235,7 +255,19 @@ ready, 2 posts`},
 user: "slowly"
 assistant: (Hm.) "Once upon a time."
 ready, 2 posts`},
-		{"reload in the middle", 5, []string{"ask=slowly", "until=Once", "reload", "until=Once", "get=/release"}, `
+		{"steering", 5, []string{"ask=slowly look, steered", "until=Let", "steer=faster", "release=slowly look, steered", "idle"}, `
+user: "slowly look, steered"
+assistant: "Let me see." look({}) output-available "a tree" [faster] "Hello."
+ready, 1 posts`},
+		{"steering of a page that is reloaded", 5, []string{"ask=slowly look, reloaded", "until=Let", "steer=faster", "reload", "until=Let", "release=slowly look, reloaded", "idle"}, `
+user: "slowly look, reloaded"
+assistant: "Let me see." look({}) output-available "a tree" [faster] "Hello."
+ready, 1 posts`},
+		{"a steered turn, trimmed, posted again", 5, []string{"ask=slowly look, trimmed", "until=Let", "steer=faster", "release=slowly look, trimmed", "idle", "trim=all", "again"}, `
+user: "slowly look, trimmed"
+assistant: "Let me see." look({}) output-available "a tree" [faster] "Hello."
+ready, 2 posts`},
+		{"reload in the middle", 5, []string{"ask=slowly", "until=Once", "reload", "until=Once", "release=slowly"}, `
 user: "slowly"
 assistant: (Hm.) "Once upon a time. The end."
 ready, 1 posts`},
@@ -327,7 +359,7 @@ func TestQueuedOnce(t *testing.T) {
 	if turns, err := w.eng.Queue(t.Context(), "s"); err != nil || len(turns) != 1 {
 		t.Errorf("queued are %+v, %v", turns, err)
 	}
-	w.do("a", "GET", "/release", nil)
+	w.do("a", "GET", "/release?what=slowly", nil)
 	for row := w.settled("s"); row.Turn < 2 || row.Queued > 0; row = w.settled("s") {
 		time.Sleep(time.Millisecond)
 	}

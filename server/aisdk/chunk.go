@@ -97,6 +97,13 @@ type data struct {
 	Data json.RawMessage `json:"data"`
 }
 
+// steeringMessage is a user's message that joined a turn under way.
+type steeringMessage struct {
+	Type  string `json:"type"`
+	ID    string `json:"id"`
+	Parts []Part `json:"parts"`
+}
+
 // ending is what the message of a turn carries beside its parts from its end on.
 type ending struct {
 	Status cairn.RunStatus `json:"status"`

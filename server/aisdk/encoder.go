@@ -194,6 +194,8 @@ func (e *Encoder) own(ev *cairn.Event) {
 		e.delta(inReason, ev.Text)
 	case cairn.EventThinkingEnd:
 		e.closePart()
+	case cairn.EventUserMessage:
+		e.said(ev)
 	case cairn.EventCustom:
 		e.closePart()
 		e.emit(data{"data-" + dataName(ev.Name), "", orNull(ev.Data)})
@@ -214,6 +216,32 @@ func (e *Encoder) start(ev *cairn.Event) {
 	}
 	e.began = true
 	e.emit(start{"start", e.turn, Metadata{RunID: ev.RunID}})
+}
+
+// said shows a message of the user's that joined the turn. Those that it began with are messages of their own.
+func (e *Encoder) said(ev *cairn.Event) {
+	if e.step == 0 {
+		return
+	}
+	e.closePart()
+	text := ev.Text
+	if ev.Truncated {
+		text += "…"
+	}
+	parts := []Part{}
+	if text != "" {
+		parts = append(parts, Part{Type: "text", Text: text})
+	}
+	for _, f := range ev.Files {
+		if f.URL != "" {
+			parts = append(parts, Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: f.URL})
+		}
+	}
+	if p := steering(e.version, ev.MessageID, parts); e.version >= V7 {
+		e.emit(steeringMessage{p.Type, p.ID, p.Parts})
+	} else {
+		e.emit(data{p.Type, p.ID, p.Data})
+	}
 }
 
 func (e *Encoder) delta(kind part, words string) {

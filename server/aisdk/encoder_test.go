@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
 // log is a log as a test writes it: one event per line, with the words that its kind needs.
@@ -160,6 +164,8 @@ func (c *client) chunk(m map[string]any) {
 		c.end = str("finishReason")
 	case "error":
 		c.end = str("errorText")
+	case "steering-message":
+		add(kind + " " + id)
 	default:
 		if !strings.HasPrefix(kind, "data-") {
 			c.t.Errorf("an unknown chunk: %s", kind)
@@ -351,9 +357,7 @@ run_end suspended_awaiting_children`)))
 	}
 }
 
-// A question of a tool is a data part, which is settled when the tool asks the next one or ends.
-func TestQuestions(t *testing.T) {
-	events := logOf(t, `run_start r1
+const questions = `run_start r1
 step_start 1
 tool_arg_start c1 book
 tool_start c1 book {}
@@ -368,7 +372,11 @@ run_resumed r3 r2
 step_start 1
 tool_end c1 book "booked"
 step_committed
-run_end completed`)
+run_end completed`
+
+// A question of a tool is a data part, which is settled when the tool asks the next one or ends.
+func TestQuestions(t *testing.T) {
+	events := logOf(t, questions)
 	const want = `book#c1 output "booked"
 data-question {"callId":"q1","prompt":"Which day?","settled":true,"toolCallId":"c1","toolName":"book"}
 data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":"c1","toolName":"book"}`
@@ -388,27 +396,38 @@ data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":
 	}
 }
 
+// hostile returns a log that no engine would write, with an event for each byte.
+func hostile(text []byte) []cairn.Event {
+	types := []cairn.EventType{cairn.EventRunStart, cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking, cairn.EventThinkingEnd,
+		cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
+		cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
+		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage}
+	ends := []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool, "later"}
+	var events []cairn.Event
+	for i, b := range text {
+		ev := cairn.Event{Type: types[int(b)%len(types)], SessionID: "s", RunID: "r", Step: int(b) / 64, Text: string(text[i:min(len(text), i+3)]),
+			CallID: fmt.Sprint("c", b%3), Tool: "look", Name: string(text[max(0, i-8):i]), Status: ends[int(b)%len(ends)]}
+		switch {
+		case b%5 == 0:
+			ev.Data = json.RawMessage(`{"a":"b"}`)
+		case b%7 == 0:
+			ev.Files = []cairn.FileRef{{Name: "f", MediaType: "image/png", URL: "https://example.com/f.png"}, {MediaType: "text/plain"}}
+		case b%11 == 0:
+			ev.ToolCallID, ev.Prompt, ev.Payload = "c0", "Which?", json.RawMessage("null")
+		}
+		if b == 200 {
+			ev.SessionID = "child"
+		}
+		events = append(events, ev)
+	}
+	return events
+}
+
 // What a hostile log holds becomes well-formed chunks, or none.
 func FuzzEncoder(f *testing.F) {
 	f.Add([]byte(turn), 3)
 	f.Fuzz(func(t *testing.T, text []byte, v int) {
-		text = text[:min(len(text), 300)]
-		var events []cairn.Event
-		types := []cairn.EventType{cairn.EventRunStart, cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking, cairn.EventThinkingEnd,
-			cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
-			cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
-			cairn.EventRunResumed, cairn.EventRunEnd}
-		for i, b := range text {
-			ev := cairn.Event{Type: types[int(b)%len(types)], SessionID: "s", RunID: "r", Step: int(b) / 64, Text: string(text[i:min(len(text), i+3)]),
-				CallID: fmt.Sprint("c", b%3), Tool: "look", Name: string(text[max(0, i-8):i])}
-			if b%5 == 0 {
-				ev.Data = json.RawMessage(`{"a":"b"}`)
-			}
-			if b == 200 {
-				ev.SessionID = "child"
-			}
-			events = append(events, ev)
-		}
+		events := hostile(text[:min(len(text), 300)])
 		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
 		e := New(Version(5+((v%3)+3)%3), "s", "turn_r")
 		c.take(e.Replay(events[:len(events)/2]))
@@ -422,4 +441,47 @@ func FuzzEncoder(f *testing.F) {
 			c.take(e.Event(&events[i]))
 		}
 	})
+}
+
+// Each chunk is one that the client of its version knows, by that client's own schema.
+func TestChunksAreValid(t *testing.T) {
+	logs := [][]cairn.Event{logOf(t, turn), logOf(t, questions)}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		text := make([]byte, 40)
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		logs = append(logs, hostile(text))
+	}
+	for _, v := range []Version{V5, V6, V7} {
+		t.Run(fmt.Sprint(int(v)), func(t *testing.T) {
+			t.Parallel()
+			var chunks bytes.Buffer
+			chunk := func(frames []byte) {
+				for line := range strings.Lines(string(frames)) {
+					if body, ok := strings.CutPrefix(line, "data: {"); ok {
+						chunks.WriteString("{" + body)
+					}
+				}
+			}
+			chunk(Nothing(true))
+			chunk(Nothing(false))
+			for _, events := range logs {
+				half := len(events) / 2
+				e := New(v, "s", "turn_r")
+				chunk(e.Replay(events[:half]))
+				for i := half; i < len(events); i++ {
+					chunk(e.Event(&events[i]))
+				}
+			}
+			file := filepath.Join(t.TempDir(), "chunks")
+			if err := os.WriteFile(file, chunks.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if refused := testenv.Node(t, "testdata/validate.mjs", fmt.Sprint(int(v)), file); len(refused) > 0 {
+				t.Errorf("refused are\n%.2000s", refused)
+			}
+		})
+	}
 }

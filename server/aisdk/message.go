@@ -36,9 +36,10 @@ type Part struct {
 	Output    json.RawMessage `json:"output,omitempty"`
 	ErrorText string          `json:"errorText,omitempty"`
 	Approval  *Approval       `json:"approval,omitempty"`
-	// ID and Data are of a part that clients have no form for.
-	ID   string          `json:"id,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
+	// ID and Data are of a part that clients have no form for, ID and Parts of a message that joined the turn.
+	ID    string          `json:"id,omitempty"`
+	Data  json.RawMessage `json:"data,omitempty"`
+	Parts []Part          `json:"parts,omitempty"`
 }
 
 // Approval is what a part says of the decision that its call needs.
@@ -105,14 +106,17 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 // Messages returns a transcript as clients show it. pending are the calls that wait for an answer, turns maps each run to the
 // first one of its turn. If a turn is under way it is left out but for what its user said: its stream shows it from its
 // beginning.
-func Messages(list []cairn.Message, pending []cairn.PendingCall, turns map[string]string, underWay bool, runID string) []Message {
-	h := history{turns: turns, calls: map[string]place{}}
+func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, turns map[string]string, underWay bool, runID string) []Message {
+	h := history{version: v, turns: turns, calls: map[string]place{}}
+	shown := false // what is left out has begun to reply
 	for i := range list {
 		m := &list[i]
+		left := underWay && h.turn(m.RunID) == h.turn(runID)
 		switch {
+		case left && (shown || m.Role != cairn.RoleUser):
+			shown = true
 		case m.Role == cairn.RoleUser:
 			h.user(m)
-		case underWay && h.turn(m.RunID) == h.turn(runID):
 		case m.Role == cairn.RoleAssistant:
 			h.assistant(m)
 		case m.Role == cairn.RoleTool:
@@ -131,9 +135,10 @@ func Messages(list []cairn.Message, pending []cairn.PendingCall, turns map[strin
 
 // history is a transcript on its way to what clients show.
 type history struct {
-	turns map[string]string
-	list  []Message
-	calls map[string]place
+	version Version
+	turns   map[string]string
+	list    []Message
+	calls   map[string]place
 }
 
 // place is where the part of a call is.
@@ -157,7 +162,23 @@ func (h *history) user(m *cairn.Message) {
 			out.Parts = append(out.Parts, file(p.File))
 		}
 	}
+	if n := len(h.list); n > 0 && h.list[n-1].ID == TurnID(h.turn(m.RunID)) { // it joined the turn
+		h.list[n-1].Parts = append(h.list[n-1].Parts, steering(h.version, m.ID, out.Parts))
+		return
+	}
 	h.list = append(h.list, out)
+}
+
+// steering returns the part that shows a user's message which joined a turn. Clients before version 7 get a data part.
+func steering(v Version, id string, parts []Part) Part {
+	if v >= V7 {
+		return Part{Type: "steering-message", ID: id, Parts: parts}
+	}
+	body, err := json.Marshal(map[string][]Part{"parts": parts})
+	if err != nil { // of JSON from the log or the store
+		panic("aisdk: " + err.Error())
+	}
+	return Part{Type: "data-steering", ID: id, Data: body}
 }
 
 func file(f *cairn.File) Part {

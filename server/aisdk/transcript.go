@@ -18,13 +18,19 @@ func Events(session string, runs []cairn.Run, messages []cairn.Message) []cairn.
 		}
 		steps := 0
 		for i := range messages {
-			if m := &messages[i]; m.RunID == runs[n].ID && m.Role != cairn.RoleUser {
-				if m.Role == cairn.RoleAssistant {
-					steps++
-					add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
-				}
-				parts(m, add)
+			m := &messages[i]
+			if m.RunID != runs[n].ID {
+				continue
 			}
+			switch m.Role {
+			case cairn.RoleUser:
+				add(joined(m))
+				continue
+			case cairn.RoleAssistant:
+				steps++
+				add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
+			}
+			parts(m, add)
 		}
 		if steps > 0 {
 			add(cairn.Event{Type: cairn.EventStepCommitted, Step: steps})
@@ -34,6 +40,17 @@ func Events(session string, runs []cairn.Run, messages []cairn.Message) []cairn.
 		}
 	}
 	return list
+}
+
+// joined returns the event of a user's message.
+func joined(m *cairn.Message) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventUserMessage, MessageID: m.ID, Text: m.Text()}
+	for i := range m.Parts {
+		if f := m.Parts[i].File; f != nil {
+			ev.Files = append(ev.Files, cairn.FileRef{Part: i, Name: f.Name, MediaType: f.MediaType, URL: f.URL})
+		}
+	}
+	return ev
 }
 
 // parts adds the events that a message's parts stand for.

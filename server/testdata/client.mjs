@@ -85,16 +85,24 @@ async function visit(id, todo) {
       case "approve": await chat.addToolApprovalResponse({ id: approval(), approved: true }); break;
       case "deny": await chat.addToolApprovalResponse({ id: approval(), approved: false, reason: arg }); break;
       case "until": // the page shows a text
-        while (!JSON.stringify(chat.messages).includes(arg)) await wait(2);
+        for (let n = 0; !JSON.stringify(chat.messages).includes(arg); n++) {
+          if (n > 5000) throw new Error(`${id}: the page never shows ${arg}`);
+          await wait(2);
+        }
         break;
       case "reload": { // first the history, then the stream of the turn under way
-        const history = await (await fetch(`${url}/chat/${id}`, { headers })).json();
+        const history = await (await fetch(`${url}/chat/${id}?version=${major}`, { headers })).json();
         chat = open(history.messages);
         chat.resumeStream();
         break;
       }
       case "interrupt": await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers }); break;
-      case "get": await fetch(`${url}${arg}`, { headers }); break;
+      case "release": await fetch(`${url}/release?what=${encodeURIComponent(arg)}`, { headers }); break;
+      case "steer": {
+        const body = JSON.stringify({ session_id: id, on_busy: "steer", input: { text: arg } });
+        await fetch(`${url}/start`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        break;
+      }
       case "trim": await fetch(`${url}/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers }); break;
       case "idle": await idle(); break;
       default: throw new Error(`no such verb: ${verb}`);
