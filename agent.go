@@ -35,9 +35,10 @@ type Agent struct {
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
 	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
 	Tools []Tool
-	// ShowToolErrors puts the text of every error of a tool on the event log, which the user in front of the
-	// conversation may read. By default the log says only that the tool failed, unless its error is an *Error, whose
-	// message is taken to be meant for others. The model reads all of them.
+	// ShowToolErrors puts the text of every error of a call on the event log, which the user in front of the
+	// conversation may read. By default the log says only that the tool failed, unless the error of the tool, or of the
+	// hook that was against the call, is an *Error, whose message is taken to be meant for others; that of a panic, and
+	// why an agent failed that was consulted, is not. The model reads all of them.
 	ShowToolErrors bool
 	// ErrorText makes the text of an error of a tool's function: what the model reads, and what the transcript and the event
 	// log keep of it. nil means the error's own text. A tool may have its own, see [ErrorText].

@@ -3,6 +3,7 @@ package cairn
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -190,6 +191,15 @@ func (e *Error) Is(target error) bool {
 
 // Retryable reports whether the call may succeed when made again.
 func (e *Error) Retryable() bool { return e.Code.Retryable() }
+
+// Public returns the error as the user of a conversation may read it: its code, RetryAfter, and words that the code alone
+// decides. The words of a provider, a database or a hook may name what is none of the user's business. It is nil for nil.
+func (e *Error) Public() *Error {
+	if e == nil {
+		return nil
+	}
+	return &Error{Code: e.Code, Message: strings.ReplaceAll(string(e.Code), "_", " "), RetryAfter: e.RetryAfter}
+}
 
 // AsError returns err as an *Error, wrapping a foreign one as CodeInternal. It returns nil for nil.
 func AsError(err error) *Error {

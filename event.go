@@ -135,11 +135,12 @@ type Event struct {
 	Incarnation string `json:"-"`
 }
 
-// Public returns the event as the user of a conversation may read it: without the text of hidden context, and without what
-// was set in the session's context. Errors of tools that are private are not on the log, see [Agent.ShowToolErrors]. A
-// public event says what its type, its place and its cursor say.
+// Public returns the event as the user of a conversation may read it: without the text of hidden context, without what was
+// set in the session's context, and with [Error.Public] for why a run failed or a step was discarded. Errors of tools that
+// are private are not on the log, see [Agent.ShowToolErrors]. A public event says what its type, its place and its cursor say.
 func (e *Event) Public() Event {
 	out := *e
+	out.Error = e.Error.Public()
 	switch e.Type {
 	case EventContextAdded:
 		out.Text, out.Truncated, out.Files = "", false, nil

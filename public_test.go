@@ -1,9 +1,11 @@
 package cairn_test
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/sample"
@@ -48,5 +50,29 @@ func TestPublicEvent(t *testing.T) {
 		if got := left(ev, ev.Public()); !slices.Equal(got, want) {
 			t.Errorf("a public %s lacks %v, want %v", kind, got, want)
 		}
+	}
+}
+
+// What a run failed with is in the words of its code: those of a provider may have secrets in them.
+func TestPublicErrors(t *testing.T) {
+	t.Parallel()
+	const secret = "password=hunter2"
+	why := func() *cairn.Error {
+		return &cairn.Error{Code: cairn.CodeModelRequest, Message: secret, Field: secret, Details: []string{secret}, RetryAfter: time.Second,
+			Calls: []cairn.CallRef{{Prompt: secret}}, Cause: errors.New(secret)}
+	}
+	ev, run, result := cairn.Event{Type: cairn.EventRunEnd, Error: why()}, cairn.Run{Error: why()}, cairn.Result{Error: why()}
+	want := &cairn.Error{Code: cairn.CodeModelRequest, Message: "model request", RetryAfter: time.Second}
+	for name, got := range map[string]*cairn.Error{"event": ev.Public().Error, "run": run.Public().Error, "result": result.Public().Error} {
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("the error of a public %s is %+v, want %+v", name, got, want)
+		}
+	}
+	if ev.Error.Message != secret || run.Error.Message != secret || result.Error.Message != secret {
+		t.Error("what was made public has changed")
+	}
+	ev.Error = nil
+	if ev.Public().Error != nil {
+		t.Error("an event without an error has one in public")
 	}
 }

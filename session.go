@@ -339,6 +339,13 @@ type Run struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
 
+// Public returns the record as the user of the conversation may see it: with [Error.Public] for why the run failed.
+func (r *Run) Public() Run {
+	out := *r
+	out.Error = r.Error.Public()
+	return out
+}
+
 // RunOrigin is where a session was when one of its runs began.
 type RunOrigin struct {
 	CheckpointID  string `json:"checkpoint_id,omitempty"`
@@ -369,6 +376,13 @@ type Result struct {
 	Suspended *Suspension `json:"suspended,omitempty"`
 	Steps     int         `json:"steps"`
 	Usage     Usage       `json:"usage"`
+}
+
+// Public returns the outcome as the user of the conversation may see it: with [Error.Public] for why the run failed.
+func (r *Result) Public() Result {
+	out := *r
+	out.Error = r.Error.Public()
+	return out
 }
 
 // Result returns the outcome that the record holds.

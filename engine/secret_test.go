@@ -49,6 +49,53 @@ func TestErrorsOfToolsStayPrivate(t *testing.T) {
 	}
 }
 
+// TestErrorsAgainstCallsStayPrivate refuses calls by hooks, and consults an agent that fails.
+func TestErrorsAgainstCallsStayPrivate(t *testing.T) {
+	const secret = "hunter2"
+	raw := errors.New("dial db: password=" + secret)
+	refuse := func(err error) *cairn.Hooks {
+		return &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { return err }}
+	}
+	for name, c := range map[string]struct {
+		tool    string
+		hooks   *cairn.Hooks
+		show    bool
+		visible bool
+	}{
+		"a hook":             {"look", refuse(raw), false, false},
+		"a hook, shown":      {"look", refuse(raw), true, true},
+		"a hook's own":       {"look", refuse(cairn.Errorf(cairn.CodeDenied, "hunter2 is not yours")), false, true},
+		"a hook that panics": {"look", &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { panic(raw) }}, false, false},
+		"a hook of agents":   {"child", &cairn.Hooks{BeforeSubAgent: func(context.Context, *cairn.Call, string) error { return raw }}, false, false},
+		"an agent":           {"child", nil, false, false},
+		"an agent, shown":    {"child", nil, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := &cairn.Agent{Name: "child", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "key hunter2")))}
+			args := map[string]any{"look": in{"x"}, "child": map[string]string{"input": "x"}}
+			agent := bot(scripted.New(scripted.Call(c.tool, args[c.tool]), scripted.Text("done")), echo("look"), cairn.SubAgent(child))
+			agent.ShowToolErrors, agent.Hooks = c.show, c.hooks
+			st := tapOn(nil)
+			eng := open(t, st, agent)
+			turn(t, eng, "s", "go")
+			list := messages(t, st, "s")
+			if raw, _ := json.Marshal(list); !strings.Contains(string(raw), secret) {
+				t.Errorf("the model does not read the error: %s", raw)
+			}
+			var shown []any
+			for i := range list {
+				shown = append(shown, list[i].Public())
+			}
+			for _, ev := range history(t, st, "s") {
+				shown = append(shown, ev.Public())
+			}
+			if raw, _ := json.Marshal(shown); strings.Contains(string(raw), secret) != c.visible {
+				t.Errorf("the user is shown the error: %t, want %t: %s", !c.visible, c.visible, raw)
+			}
+		})
+	}
+}
+
 // TestSnapshotAsJSON encodes what a reader is given: it has no lease and nothing that only the model reads.
 func TestSnapshotAsJSON(t *testing.T) {
 	st := tapOn(nil)

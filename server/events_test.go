@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
 
@@ -176,5 +178,43 @@ func TestNoTurnWhileDraining(t *testing.T) {
 	want[Problem](w, 503, "a", "POST", "/chat", said)
 	if row, err := w.eng.Session(t.Context(), "s"); err != nil || row.Turn != 0 {
 		t.Errorf("the session is %+v, %v", row, err)
+	}
+}
+
+// What a provider said of a failed call, and what a sub-agent failed of, is on the log and not in what a client is given.
+func TestErrorsOfRunsStayPrivate(t *testing.T) {
+	const secret = "hunter2"
+	failed := func() *cairn.Error {
+		return cairn.Errorf(cairn.CodeModelRequest, "key %s is of another tenant", secret)
+	}
+	child := &cairn.Agent{Name: "child", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Fail(failed()) })}
+	asked := 0
+	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.SubAgent(child)}, Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		if asked++; asked == 1 {
+			return scripted.Call("child", map[string]string{"input": "look"})
+		}
+		return scripted.Fail(failed())
+	})})
+	run := want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "go"}})
+	events, _ := w.all("a", "/sse?session_id=s&run_id="+run.RunID, "")
+	log, err := w.eng.History(t.Context(), "s", cairn.Cursor{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, _ := json.Marshal(log); !strings.Contains(string(raw), secret) {
+		t.Fatalf("the log has not why the turn failed: %s", raw)
+	}
+	if !strings.Contains(events, `"code":"model_request"`) {
+		t.Errorf("the code is not in %s", events)
+	}
+	for _, path := range []string{"/sessions/s", "/sessions/s/runs", "/sessions/s/messages", "/sessions/s/snapshot", "/status?session_id=s", "/chat/s"} {
+		res, body := w.do("a", "GET", path, nil)
+		if res.StatusCode != 200 {
+			t.Errorf("%s: %d: %s", path, res.StatusCode, body)
+		}
+		events += string(body)
+	}
+	if i := strings.Index(events, secret); i >= 0 {
+		t.Errorf("a client is given …%s…", events[max(0, i-300):i+20])
 	}
 }

@@ -287,6 +287,9 @@ func listRuns(c *request, in *pageIn) (*Page[cairn.Run], error) {
 	if err != nil {
 		return nil, hidden(err, in.ID)
 	}
+	for i := range page.Items {
+		page.Items[i] = page.Items[i].Public()
+	}
 	page.Total = &row.Turn
 	return page, nil
 }

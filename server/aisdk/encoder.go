@@ -8,7 +8,6 @@ package aisdk
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server/internal/sse"
@@ -326,7 +325,7 @@ func (e *Encoder) failed(ev *cairn.Event) string {
 	if ev.Error == nil {
 		return "the turn failed"
 	}
-	return "the turn failed: " + strings.ReplaceAll(string(ev.Error.Code), "_", " ")
+	return "the turn failed: " + ev.Error.Public().Message
 }
 
 func (e *Encoder) partID() string {

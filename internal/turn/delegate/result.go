@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-// Result returns what a call comes to whose agent's run has ended.
+// Result returns what a call comes to whose agent's run has ended. Why it failed is private, as an error of a tool is: it may
+// be in the words of a provider.
 func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult {
 	switch {
 	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
@@ -17,7 +18,9 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 		text, _ := json.Marshal(run.Text) // a string always encodes
 		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
 	case run.Error != nil:
-		return transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
+		r := transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
+		r.Private = true
+		return r
 	}
 	return transcript.Failed(use, cairn.CodeStopped, "agent "+agent+" was stopped before it came to an end")
 }

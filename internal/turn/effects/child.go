@@ -12,7 +12,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
-	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -144,7 +143,7 @@ func (v *visit) open() (*cairn.ToolResult, error) {
 		return user.CallHook(v.c, h.BeforeTool)
 	})
 	if err != nil {
-		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
+		return vetoed(v.c.Use, err), nil
 	}
 	return nil, nil
 }
@@ -166,7 +165,7 @@ func (v *visit) begin(agent string) (*cairn.ToolResult, error) {
 		return user.CallHook(v.c, func(ctx context.Context, call *cairn.Call) error { return h.BeforeSubAgent(ctx, call, agent) })
 	})
 	if err != nil {
-		return transcript.Failed(v.c.Use, cairn.CodeHook, err.Error()), nil
+		return vetoed(v.c.Use, err), nil
 	}
 	v.start()
 	v.l.Emit.Event(journal.Consults(v.l.Step, v.c, v.agent, v.child))

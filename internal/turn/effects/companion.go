@@ -134,7 +134,7 @@ func (v *visit) status(row *cairn.Session) (companionStatus, error) {
 	case cairn.RunCompleted:
 		s.Answer = delegate.Result(v.c.Use, row.Agent, run).Output
 	case cairn.RunFailed:
-		s.Error = run.Error.Message
+		s.Error = run.Error.Public().Message // the result is shown
 	}
 	return s, nil
 }

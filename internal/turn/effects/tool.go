@@ -250,7 +250,7 @@ func (t *trial) execute() *cairn.ToolResult {
 		return user.CallHook(c, h.BeforeTool)
 	})
 	if err != nil {
-		return transcript.Failed(c.Use, cairn.CodeHook, err.Error())
+		return vetoed(c.Use, err)
 	}
 	if c.Tool.Wait.Kind == cairn.CallClientTool {
 		t.waits = cairn.CallClientTool
@@ -285,6 +285,14 @@ func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
 	}
 	r := transcript.Failed(use, code, err.Error())
 	r.Private = !known || code == cairn.CodeToolPanic
+	return r
+}
+
+// vetoed turns the error of a hook that is against a call into the call's result.
+func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
+	r := failure(use, err)
+	r.Private = r.Private || r.Code == cairn.CodeHook // a panic
+	r.Code = cairn.CodeHook
 	return r
 }
 
