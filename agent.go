@@ -35,6 +35,8 @@ type Agent struct {
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
 	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
 	Tools []Tool
+	// Toolsets give the agent further tools, which are asked for when a turn begins: those of MCP servers, for example.
+	Toolsets []Toolset
 	// ShowToolErrors puts the text of every error of a call on the event log, which the user in front of the
 	// conversation may read. By default the log says only that the tool failed, unless the error of the tool, or of the
 	// hook that was against the call, is an *Error, whose message is taken to be meant for others; that of a panic, and
@@ -150,15 +152,34 @@ func (a *Agent) Validate() error {
 		if err := t.validate(); err != nil {
 			return bad(field, "%v", err)
 		}
-		if !describesObject(t.def.Input.JSON()) {
-			return bad(field, "the input must be an object: a struct or a map with string keys")
-		}
 		if seen[t.def.Name] {
 			return bad(field, "is defined twice")
 		}
 		seen[t.def.Name] = true
 	}
+	if err := a.validateToolsets(bad); err != nil {
+		return err
+	}
 	return a.validateCompanions(bad)
+}
+
+func (a *Agent) validateToolsets(bad func(field, format string, args ...any) error) error {
+	seen := map[string]bool{}
+	for i, ts := range a.Toolsets {
+		field := fmt.Sprintf("toolsets[%d]", i)
+		if ts == nil {
+			return bad(field, "is nil")
+		}
+		name := ts.Name()
+		if problem := ids.Check(name); problem != "" {
+			return bad(field, "the name %s", problem)
+		}
+		if seen[name] {
+			return bad(field, "the name %q is taken", name)
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 // validateModels checks the models, and asks those that know whether they can be asked.

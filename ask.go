@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"reflect"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
@@ -73,6 +74,31 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 		return Errorf(CodeTool, "the answer to the question %q does not decode: %w", prompt, err)
 	}
 	return nil
+}
+
+// Connect asks the user to connect an account at an address, which they open in a browser; prompt says for what. It is a
+// question as of [Call.Ask] whose pending call has [CallConnect], and in its payload the member "url". What the answer says is
+// of no meaning: it says that the user has been there.
+func (c *Call) Connect(ctx context.Context, prompt, address string, opts ...ToolOption) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	q, err := questionOf(opts)
+	if err != nil {
+		return err
+	}
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return Invalid("address", "is not one that a browser can open")
+	}
+	if prompt == "" {
+		return Invalid("prompt", "is empty")
+	}
+	if err := setPrompt(q, prompt, map[string]string{"url": address}); err != nil {
+		return err
+	}
+	q.Kind = string(CallConnect)
+	_, err = c.env.Ask(*q)
+	return err
 }
 
 // questionOf returns a question with what options say.

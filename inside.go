@@ -10,6 +10,9 @@ func init() { bridge.Cairn = inside{} }
 // Tool returns what a tool consists of.
 func (inside) Tool(t *Tool) *definition { return &t.def }
 
+// Check reports what is wrong with the definition of a tool.
+func (inside) Check(t *Tool) error { return t.validate() }
+
 // New makes a tool of a definition.
 func (inside) New(def definition) Tool { return Tool{def} }
 

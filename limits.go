@@ -75,6 +75,11 @@ func (m *Message) Validate() error {
 			return err
 		}
 	}
+	for name, raw := range m.Pinned {
+		if err := cmp.Or(CheckText("pinned", name), CheckJSON("pinned", raw)); err != nil {
+			return err
+		}
+	}
 	for i := range m.Parts {
 		if err := m.Parts[i].validate(); err != nil {
 			return err
@@ -87,9 +92,12 @@ func (m *Message) Validate() error {
 	return nil
 }
 
-// Size returns how many bytes of content the message's parts hold.
+// Size returns how many bytes of content the message's parts hold, and what is pinned with it.
 func (m *Message) Size() int {
 	total := 0
+	for _, raw := range m.Pinned {
+		total += len(raw)
+	}
 	for i := range m.Parts {
 		total += m.Parts[i].size()
 	}
@@ -228,6 +236,9 @@ func (c *PendingCall) Validate() error {
 	err := cmp.Or(c.CallRef.validate(), CheckText("call.user_id", c.UserID), CheckText("call.agent", c.Agent), CheckText("call.run_id", c.RunID),
 		CheckText("call.step_id", c.StepID), CheckJSON("call.schema", c.Schema), CheckText("call.status", string(c.Status)),
 		CheckText("call.claimed_by", c.ClaimedBy), checkTime("call.claimed_until", c.ClaimedUntil))
+	for _, raw := range c.Kept {
+		err = cmp.Or(err, CheckJSON("call.kept", raw))
+	}
 	if a := c.Answer; a != nil {
 		err = cmp.Or(err, CheckText("call.answer.verdict", string(a.Kind)), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
 			CheckText("call.answer.reviewer", a.Reviewer), checkTime("call.answer.at", a.At))

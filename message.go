@@ -34,6 +34,9 @@ type Message struct {
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
 	// [ToolSwitch].
 	Tools map[string]bool `json:"tools,omitempty"`
+	// Pinned is what toolsets of the agent offer from this message on, by their names. Only hidden messages have it; see
+	// [Toolset].
+	Pinned map[string]json.RawMessage `json:"pinned,omitempty"`
 	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and
 	// hooks say.
 	Origin Origin `json:"origin,omitempty"`
@@ -206,9 +209,10 @@ func (m *Message) ToolUses() []*ToolUse {
 }
 
 // Public returns the message as the user of a conversation may read it: with "the tool failed" for errors of tools that
-// are private, and without what a model's provider wants back. Of a PartProvider its sources are left, if it has any.
+// are private, and without what a model's provider wants back and what toolsets have pinned. Of a PartProvider its sources are left, if it has any.
 func (m *Message) Public() Message {
 	out := *m
+	out.Pinned = nil
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -263,6 +267,9 @@ func (in Input) Validate() error {
 		}
 		if len(m.Tools) > 0 {
 			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
+		}
+		if len(m.Pinned) > 0 {
+			return Invalid(at+".pinned", "an input pins no tools")
 		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")

@@ -18,7 +18,13 @@ const (
 	CallApproval CallKind = "approval"
 	// CallQuestion waits for the answer to a question that a tool asked with [Call.Ask].
 	CallQuestion CallKind = "question"
+	// CallConnect waits for the user to connect an account, at an address that a tool asked them to open with
+	// [Call.Connect].
+	CallConnect CallKind = "connect"
 )
+
+// Asked reports whether a tool asks with calls of the kind, which are answered with [Answer]: CallQuestion and CallConnect.
+func (k CallKind) Asked() bool { return k == CallQuestion || k == CallConnect }
 
 // CallStatus is how far a pending call is.
 type CallStatus string
@@ -82,6 +88,8 @@ type PendingCall struct {
 	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
 	// Trail is everything that was decided about the call, oldest first. Only Cairn writes it.
 	Trail []Decision `json:"trail,omitempty"`
+	// Kept is what the tool has done [Once] since its question before. It is for the tool: verbs of the engine leave it out.
+	Kept []json.RawMessage `json:"kept,omitempty"`
 	// Version counts the writes of the row.
 	Version   int64     `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
@@ -201,12 +209,12 @@ func Deny(c CallRef, reason string) Submission {
 }
 
 // Answer gives the result of a client tool, or the answer to a question if the call is of [CallQuestion], encoded as
-// JSON.
+// JSON. The answer to a call of [CallConnect] can be any value.
 func Answer(c CallRef, value any) Submission {
 	s := Submission{Type: SubmitResult, CallID: c.ID}
 	raw, err := json.Marshal(value)
 	s.err = err
-	if c.Kind == CallQuestion {
+	if c.Kind.Asked() {
 		s.Type, s.Value = SubmitAnswer, raw
 	} else {
 		s.Result = raw
@@ -218,7 +226,7 @@ func Answer(c CallRef, value any) Submission {
 // Ask returns an ErrDenied error with the message.
 func AnswerError(c CallRef, message string) Submission {
 	s := Submission{Type: SubmitResult, CallID: c.ID, Error: message}
-	if c.Kind == CallQuestion {
+	if c.Kind.Asked() {
 		s.Type = SubmitAnswer
 	}
 	return s

@@ -64,6 +64,9 @@ func (d *desk) Ask(q define.Question) (json.RawMessage, error) {
 	return d.answer, nil
 }
 
+func (d *desk) Kept() (json.RawMessage, error) { return nil, nil }
+func (d *desk) Keep(json.RawMessage) error     { return nil }
+
 func newDesk(state string) (*desk, *cairn.Step) {
 	d := &desk{state: json.RawMessage(state), usage: map[string]float64{}}
 	return d, define.NewStep(cairn.Step{SessionID: "session", RunID: "run", Number: 2}, d)

@@ -147,5 +147,8 @@ func (t Tool) validate() error {
 	if err := t.def.Cache.validate(t); err != nil {
 		return err
 	}
+	if !describesObject(t.def.Input.JSON()) {
+		return errors.New("the input must be an object: a struct or a map with string keys")
+	}
 	return t.validateWait()
 }

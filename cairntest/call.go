@@ -2,6 +2,7 @@ package cairntest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,8 +69,12 @@ func (c *Call) Answer(value any) {
 	if err != nil {
 		panic(fmt.Sprintf("cairntest: the answer: %v", err))
 	}
+	var kept []json.RawMessage
+	if q := c.scope.Asked(); q != nil {
+		kept = q.Kept
+	}
 	c.scope.Discard()
-	c.answers = append(c.answers, &cairn.PendingCall{CallRef: cairn.CallRef{Kind: cairn.CallQuestion}, Number: len(c.answers) + 1,
+	c.answers = append(c.answers, &cairn.PendingCall{CallRef: cairn.CallRef{Kind: cairn.CallQuestion}, Number: len(c.answers) + 1, Kept: kept,
 		Status: cairn.CallAnswered, Answer: &cairn.CallAnswer{Kind: cairn.DecisionResult, Value: raw}})
 	c.pass()
 }
@@ -81,7 +86,7 @@ func (c *Call) Asked() *cairn.CallRef {
 	if q == nil {
 		return nil
 	}
-	return &cairn.CallRef{Kind: cairn.CallQuestion, Tool: c.Tool, ToolCallID: c.ID, Input: c.Input, Prompt: q.Prompt, Payload: q.Payload,
+	return &cairn.CallRef{Kind: cmp.Or(cairn.CallKind(q.Kind), cairn.CallQuestion), Tool: c.Tool, ToolCallID: c.ID, Input: c.Input, Prompt: q.Prompt, Payload: q.Payload,
 		Reviewers: q.Reviewers, Quorum: cairn.Quorum(q.Quorum), WaitAtMost: q.AtMost}
 }
 

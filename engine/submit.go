@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -36,7 +37,8 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 			c.Messages = append(c.Messages, m)
 			c.Publish = &cairn.Event{Type: cairn.EventContextAdded}
 		}
-		receipt.Call = &next
+		shown := next
+		shown.Kept, receipt.Call = nil, &shown
 		return next, err
 	})
 	if errors.Is(err, cairn.ErrNotFound) {
@@ -62,12 +64,12 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 // row.
 func (e *Engine) changeCall(ctx context.Context, root, callID string,
 	change func(cairn.PendingCall, *store.Commit, time.Time) (cairn.PendingCall, error)) (*cairn.Session, error) {
-	call, err := e.Call(ctx, root, callID)
+	call, err := e.call(ctx, root, callID)
 	if err != nil {
 		return nil, err
 	}
 	return e.runs.Change(ctx, call.SessionID, func(row *cairn.Session) (*store.Commit, error) {
-		call, err := e.Call(ctx, root, callID) // no older than row
+		call, err := e.call(ctx, root, callID) // no older than row
 		if err != nil {
 			return nil, err
 		}
@@ -100,11 +102,27 @@ func (e *Engine) Inbox(ctx context.Context, q store.CallQuery) (store.Page[cairn
 	if len(q.Statuses) == 0 {
 		q.Statuses = []cairn.CallStatus{cairn.CallOpen}
 	}
-	return e.store.Calls(ctx, q)
+	page, err := e.store.Calls(ctx, q)
+	page.Items = slices.Clone(page.Items) // a store may share what it returns
+	for i := range page.Items {
+		page.Items[i].Kept = nil
+	}
+	return page, err
 }
 
 // Call returns a pending call of a session tree, with its audit trail. The error is ErrNotFound if there is no such call.
 func (e *Engine) Call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
+	call, err := e.call(ctx, root, callID)
+	if err != nil {
+		return nil, err
+	}
+	shown := *call
+	shown.Kept = nil
+	return &shown, nil
+}
+
+// call returns a pending call with what its tool has kept.
+func (e *Engine) call(ctx context.Context, root, callID string) (*cairn.PendingCall, error) {
 	if err := cairn.CheckSessionID(root); err != nil {
 		return nil, err
 	}
@@ -136,5 +154,5 @@ func (e *Engine) changeClaim(ctx context.Context, root, callID string, change fu
 	if err != nil {
 		return nil, err
 	}
-	return store.FindCall(ctx, e.store, root, callID)
+	return e.Call(ctx, root, callID)
 }

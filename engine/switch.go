@@ -17,7 +17,8 @@ import (
 // wait for approval too. What was switched is part of the transcript: a branch has it, a rewind takes it back.
 //
 // The error is ErrNotFound if there is no such session, and ErrInvalid, with nothing switched, if no tool is named, for
-// cairn.FinishTool, and, if the session's agent is one of this engine's, for a name that is not that of one of its tools.
+// cairn.FinishTool, and, if the session's agent is one of this engine's, for a name that is not that of one of its
+// tools; an agent with toolsets may have a tool of any name.
 func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bool) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err

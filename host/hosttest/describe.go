@@ -177,7 +177,7 @@ func callLine(c *cairn.PendingCall) string {
 	if c.ApprovalID != "" {
 		fmt.Fprintf(&b, ", %s", c.ApprovalID)
 	}
-	if c.Kind == cairn.CallQuestion {
+	if c.Kind.Asked() {
 		fmt.Fprintf(&b, ", question %d of %s", c.Number, c.ToolCallID)
 	}
 	fmt.Fprintf(&b, ", input %s", c.Input)

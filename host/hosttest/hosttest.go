@@ -111,6 +111,7 @@ var scenarios = slices.Concat(
 	turnsThatSteer,
 	caches,
 	asides,
+	toolsets,
 	returns,
 	changes,
 	endings,

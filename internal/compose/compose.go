@@ -41,6 +41,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if len(m.Tools) > 0 {
 		w.value("tools", m.Tools)
 	}
+	if len(m.Pinned) > 0 {
+		w.value("pinned", m.Pinned)
+	}
 	if m.Origin != "" {
 		w.text("origin", string(m.Origin))
 	}

@@ -13,6 +13,7 @@ import (
 type access interface {
 	Tool(t *cairn.Tool) *definition
 	New(def definition) cairn.Tool
+	Check(t *cairn.Tool) error
 	NewStep(s cairn.Step, env Env) *cairn.Step
 	Env(s *cairn.Step) Env
 	Durability(d cairn.Durability) bridge.Durability

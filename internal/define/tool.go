@@ -110,8 +110,8 @@ func (t *Tool) Pending(kind cairn.CallKind, q *Question) cairn.PendingCall {
 	switch {
 	case kind == cairn.CallApproval:
 		c.Schema, c.NoEdits = t.Input.JSON(), w.NoEdits
-	case kind == cairn.CallQuestion:
-		c.Schema = q.Schema
+	case kind.Asked():
+		c.Schema, c.Kept = q.Schema, q.Kept
 		if q.Assigned {
 			c.Reviewers, c.Quorum = slices.Clone(q.Reviewers), cairn.Quorum(q.Quorum)
 		}

@@ -56,6 +56,7 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 // answers is the type of the submissions that answer calls of a kind.
 var answers = map[cairn.CallKind]cairn.SubmissionType{
 	cairn.CallClientTool: cairn.SubmitResult, cairn.CallApproval: cairn.SubmitApproval, cairn.CallQuestion: cairn.SubmitAnswer,
+	cairn.CallConnect: cairn.SubmitAnswer,
 }
 
 // mayAnswer reports why a reviewer may not answer a call.
@@ -135,7 +136,7 @@ func note(c *cairn.PendingCall, d cairn.Decision) {
 func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
 	d := cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text}
-	together := c.Kind == cairn.CallQuestion && c.Quorum != cairn.AnyReviewer
+	together := c.Kind.Asked() && c.Quorum != cairn.AnyReviewer
 	if together {
 		d.Value = a.Value
 	}
@@ -213,7 +214,7 @@ func decideLate(c cairn.PendingCall, s *cairn.Submission, id string, now time.Ti
 func LateText(c *cairn.PendingCall, s *cairn.Submission) string {
 	a := answerOf(s, time.Time{})
 	head := fmt.Sprintf("After its deadline the call %s of %s was ", c.ID, c.Tool)
-	if c.Kind == cairn.CallQuestion {
+	if c.Kind.Asked() {
 		head = fmt.Sprintf("After its deadline the question %q of call %s of %s was ", limits.Words(c.Prompt), c.ToolCallID, c.Tool)
 	}
 	switch a.Kind {
@@ -337,7 +338,7 @@ func Result(c *cairn.PendingCall) *cairn.ToolResult {
 		raw, _ := json.Marshal(text) // a string always encodes
 		return &cairn.ToolResult{CallID: c.ID, Tool: c.Tool, Output: raw, IsError: true, Code: code}
 	}
-	if c.Kind == cairn.CallQuestion {
+	if c.Kind.Asked() {
 		return nil
 	}
 	switch a := c.Answer; a.Kind {

@@ -238,7 +238,7 @@ func (h *history) result(runID string, r *cairn.ToolResult) {
 // pending shows a call that waits. One of a sub-agent is shown with the last message.
 func (h *history) pending(c *cairn.PendingCall) {
 	id := c.ID
-	if c.Kind == cairn.CallQuestion {
+	if c.Kind.Asked() {
 		id = c.ToolCallID
 	}
 	at, ok := h.calls[id]
@@ -256,7 +256,7 @@ func (h *history) pending(c *cairn.PendingCall) {
 		p := &h.list[at.message].Parts[at.part]
 		p.State = "approval-requested"
 		p.Approval = &Approval{ID: c.ApprovalID, RequestReason: c.Prompt, Descriptor: c.Payload}
-	case cairn.CallQuestion:
+	case cairn.CallQuestion, cairn.CallConnect:
 		body, _ := json.Marshal(asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload}) // of JSON from the store
 		m := &h.list[at.message]
 		m.Parts = append(m.Parts, Part{Type: question, ID: c.ID, Data: body})

@@ -104,8 +104,8 @@ func callFields(h *harness) {
 			ToolCallID: "tool call", Input: json.RawMessage(`{"a":[1,"é"]}`), Prompt: "How many?", Payload: json.RawMessage(`{"of":["x"]}`),
 			NoEdits: true, Reviewers: []string{"ann", "bob"}, Quorum: cairn.AllReviewers, WaitAtMost: time.Hour, Deadline: at(1)},
 		UserID: "wrong", Agent: "wrong", RunID: "run", StepID: "step", Number: 2, Schema: json.RawMessage(`{"type":"string"}`), Status: cairn.CallOpen,
-		Answer:    &cairn.CallAnswer{Kind: cairn.DecisionDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
-		ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n", Value: json.RawMessage(`[2]`)}},
+		Answer: &cairn.CallAnswer{Kind: cairn.DecisionDenied, Value: json.RawMessage(`null`), Text: "no", Reviewer: "ann", At: at(2)},
+		Kept:   []json.RawMessage{json.RawMessage(`{"k":1}`), json.RawMessage(`2`)}, ClaimedBy: "ann", ClaimedUntil: at(3), Trail: []cairn.Decision{{ID: "s", Step: "step", Kind: cairn.DecisionClaimed, Reviewer: "ann", At: at(4), Notes: "n", Value: json.RawMessage(`[2]`)}},
 		Version: 99, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(2, 0)}
 	s := h.write("child", store.CallWrite{Call: given})
 	want := given

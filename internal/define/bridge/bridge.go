@@ -70,6 +70,8 @@ type Wait[Call any, CallKind, Quorum ~string] struct {
 
 // Question is what a person is asked, by a tool or by the rule of an approval.
 type Question struct {
+	// Kind is that of the pending call: empty for a question, else "connect".
+	Kind    string
 	Prompt  string
 	Payload json.RawMessage
 	// Schema is that of the answer; empty for any.
@@ -80,6 +82,8 @@ type Question struct {
 	Assigned  bool
 	// AtMost is how long the answer is waited for; 0 means for ever.
 	AtMost time.Duration
+	// Kept is what the tool has done once since its question before.
+	Kept []json.RawMessage
 }
 
 // Env stands behind a handle: the side of the loop.
@@ -104,6 +108,10 @@ type Env[Op, Message any] interface {
 	Exec(dialect, tool, sql string, args []any) error
 	// Ask returns the answer to a tool's next question, or the error that suspends the call.
 	Ask(Question) (json.RawMessage, error)
+	// Kept returns what an earlier pass of the tool's function did once at this place; nil for nothing.
+	Kept() (json.RawMessage, error)
+	// Keep adds what the function has done once to its next question.
+	Keep(json.RawMessage) error
 	// Checkpoint asks for a commit at the end of the step, whatever the agent's durability.
 	Checkpoint()
 }

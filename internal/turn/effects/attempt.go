@@ -32,7 +32,7 @@ func (t *trial) invoke() *cairn.ToolResult {
 		case err != nil && t.work.Err() != nil:
 			return nil
 		case asked != nil && suspends:
-			t.waits, t.asked = cairn.CallQuestion, asked
+			t.waits, t.asked = kindOf(asked), asked
 			t.s.Discard()
 			return nil
 		case asked != nil:

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 	}
 	var r *reply
 	for n := 0; ; n++ {
-		r = &reply{step: number, agent: a, live: l, logger: fx.Logger}
+		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger}
 		err := fx.stream(ctx, a, l, r, s, req)
 		if err == nil {
 			break
@@ -191,6 +192,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	if err := stepContext(ctx, l, s, to, fx.HookTimeout); err != nil {
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
+	to.Context = append(to.Context, fx.offers(ctx, a, l)...)
 	to.Context = append(to.Context, heard...)
 	messages := l.Transcript()
 	if l.Damaged {
@@ -202,6 +204,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	req.Messages = append(messages, to.Context...)
 	req.Tools = define.Specs(req.Tools, a.Tools)
 	req.Tools = define.Specs(req.Tools, fx.Given(a))
+	req.Tools = define.Specs(req.Tools, l.Offered(to.Context))
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
@@ -250,7 +253,7 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
 // away answer to says nothing but that somebody was given it.
 func (r *reply) callID(provider, tool string) string {
-	if t := define.ToolOf(r.agent.Tools, tool); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) {
+	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}

@@ -18,15 +18,16 @@ import (
 
 // reply gathers the chunks of a model's answer into a message, and says which event each of them is.
 type reply struct {
-	step   int
-	agent  *cairn.Agent
-	live   *session.Live
-	logger *slog.Logger
-	parts  []*part
-	usage  cairn.Usage
-	ended  bool
-	said   bool // something was emitted
-	size   int  // of everything so far, in bytes
+	step    int
+	agent   *cairn.Agent
+	live    *session.Live
+	offered []cairn.Tool // by the agent's toolsets
+	logger  *slog.Logger
+	parts   []*part
+	usage   cairn.Usage
+	ended   bool
+	said    bool // something was emitted
+	size    int  // of everything so far, in bytes
 	// deaf are the hooks that hear no more of it, by their place.
 	deaf map[int]bool
 

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -26,12 +27,17 @@ func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, aske
 	switch kind {
 	case cairn.CallApproval:
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
-	case cairn.CallQuestion:
+	case cairn.CallQuestion, cairn.CallConnect:
 		row.Number, row.ToolCallID, row.Input = len(c.Asked)+1, c.Use.CallID, c.Input()
 		// The run is in it because what a dead run asked under a provider's id is not in the transcript.
 		row.ID = ids.Derive("question", l.Row.Secret, l.Row.ID, row.StepID, c.Use.CallID, strconv.Itoa(row.Number))
 	}
 	return &row
+}
+
+// kindOf returns the kind of the call that waits for the answer to a question.
+func kindOf(q *define.Question) cairn.CallKind {
+	return cmp.Or(cairn.CallKind(q.Kind), cairn.CallQuestion)
 }
 
 // asksFirst returns what a reviewer is asked before the tool of a call may run; nil if it may.

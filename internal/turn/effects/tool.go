@@ -185,7 +185,7 @@ func answered(c *step.Call) *cairn.ToolResult {
 		if row.Status != cairn.CallDropped { // by the next turn
 			continue
 		}
-		if row.Kind == cairn.CallQuestion { // which its tool has asked
+		if row.Kind.Asked() { // which its tool has asked
 			return transcript.Stopped(c.Use)
 		}
 		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
@@ -261,7 +261,7 @@ func (t *trial) execute() *cairn.ToolResult {
 
 func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	var names []string
-	for _, t := range a.Tools {
+	for _, t := range slices.Concat(a.Tools, l.Offered(l.Step.Reply.Context)) {
 		if !l.Index.Off(t.Name()) {
 			names = append(names, t.Name())
 		}

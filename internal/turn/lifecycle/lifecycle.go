@@ -114,7 +114,8 @@ func (r *Runs) RequestStop(id string, stop cairn.Stop) { r.Cache.RequestStop(id,
 // Abandoned returns how many calls of user code were abandoned and have not returned yet.
 func (r *Runs) Abandoned() int { return r.User.Abandoned() }
 
-// HasTool reports whether an agent has or is given a tool of some name.
+// HasTool reports whether an agent has or is given a tool of some name. What toolsets offer is a session's matter, so an agent
+// with toolsets may have any.
 func (r *Runs) HasTool(a *cairn.Agent, name string) bool {
-	return session.Named(name, a.Tools, r.Given(a))
+	return len(a.Toolsets) > 0 || session.Named(name, a.Tools, r.Given(a))
 }

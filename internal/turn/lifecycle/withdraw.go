@@ -33,7 +33,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 				continue
 			}
 			w := store.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
-			if row.Kind == cairn.CallQuestion { // which its tool has asked
+			if row.Kind.Asked() { // which its tool has asked
 				result = transcript.Stopped(use)
 			} else if row.Status == cairn.CallAnswered {
 				if told := inbox.Result(row); told != nil {

@@ -121,6 +121,7 @@ func (c *Cache) Get(id string) *Live {
 func (c *Cache) Park(l *Live) {
 	l.Drives("")
 	l.Agent, l.Given, l.hooks = nil, nil, nil
+	l.offered = offered{}
 	l.Run, l.CallHooks, l.Emit, l.Sink, l.Step, l.Judged, l.Deferred = nil, nil, nil, nil, nil, nil, Deferred{}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,6 +52,7 @@ type Live struct {
 
 	Agent     *cairn.Agent // whose run drives the session, whatever is registered since
 	Given     []cairn.Tool // what the agent has beside its own tools
+	offered   offered      // by its toolsets
 	CallHooks *cairn.Hooks // of the call that began the run
 	hooks     user.Hooks   // the engine's, the agent's and the call's
 	Emit      *journal.Emitter
@@ -144,7 +145,7 @@ func (l *Live) Info(step int) cairn.Step {
 func (l *Live) Hooks() user.Hooks { return l.hooks }
 
 // HasTool implements user.Session.
-func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Given) }
+func (l *Live) HasTool(name string) bool { return Named(name, l.Agent.Tools, l.Given, l.Offered(nil)) }
 
 // View implements user.Session.
 func (l *Live) View(on ...*step.Writes) (json.RawMessage, error) {
@@ -233,6 +234,7 @@ func (l *Live) Now(here time.Time) time.Time { return l.clock.At(here) }
 // call that began the run.
 func (l *Live) Runs(a *cairn.Agent, given []cairn.Tool, engine []*cairn.Hooks, call *cairn.Hooks) {
 	l.Agent, l.Given, l.CallHooks, l.hooks = a, given, call, user.HooksOf(engine, a, call)
+	l.offered = offered{}
 }
 
 // Stopped is the cause with which a run's work is cancelled on request.

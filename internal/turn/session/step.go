@@ -134,7 +134,11 @@ func (l *Live) Refused(m *cairn.Message) (list []string) {
 
 // NewStep returns a step of the session's run without facts.
 func (l *Live) NewStep(number int) *step.Step {
-	return step.New(l.Row.RunID, number, l.Agent.Tools, l.Given)
+	st := step.New(l.Row.RunID, number, l.Agent.Tools, l.Given)
+	if len(l.Agent.Toolsets) > 0 {
+		st.Offered = l.Offered
+	}
+	return st
 }
 
 // Restore makes what was staged of the next step the step under way.

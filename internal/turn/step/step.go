@@ -32,6 +32,9 @@ type Step struct {
 	Inherited bool
 
 	tools [2][]cairn.Tool
+	// Offered returns the tools of the agent's toolsets, given the messages that were put before the model for the step; nil
+	// if it has none.
+	Offered func(context []cairn.Message) []cairn.Tool
 }
 
 // Call is a call of a step: what its facts come to.
@@ -145,12 +148,16 @@ func (s *Step) setCalls() {
 	if n == 0 {
 		return
 	}
+	var offered []cairn.Tool
+	if s.Offered != nil {
+		offered = s.Offered(s.Reply.Context)
+	}
 	s.Calls = make([]*Call, 0, n)
 	for i := range s.Reply.Message.Parts {
 		if p := &s.Reply.Message.Parts[i]; p.Type == cairn.PartToolUse {
 			c := &Call{Use: p.ToolUse, Off: slices.Contains(s.Reply.Refused, p.ToolUse.CallID)}
 			if !c.Off {
-				c.Tool = s.tool(p.ToolUse.Tool)
+				c.Tool = s.tool(p.ToolUse.Tool, offered)
 			}
 			s.Calls = append(s.Calls, c)
 		}
@@ -158,8 +165,8 @@ func (s *Step) setCalls() {
 }
 
 // tool returns the agent's tool of a name, or nil.
-func (s *Step) tool(name string) *define.Tool {
-	for _, list := range s.tools {
+func (s *Step) tool(name string, offered []cairn.Tool) *define.Tool {
+	for _, list := range [][]cairn.Tool{s.tools[0], s.tools[1], offered} {
 		if t := define.ToolOf(list, name); t != nil {
 			return t
 		}
@@ -230,7 +237,7 @@ func (s *Step) WouldDelegate(r *Reply) bool {
 		if p.Type != cairn.PartToolUse || slices.Contains(r.Refused, p.ToolUse.CallID) {
 			return false
 		}
-		t := s.tool(p.ToolUse.Tool)
+		t := s.tool(p.ToolUse.Tool, nil) // a toolset offers none that do
 		return t != nil && (t.Delegates())
 	})
 }
@@ -382,7 +389,7 @@ func (c *Call) Continues() bool { return len(c.Asked) > 0 && c.Asked[0].Version 
 
 // attach makes a row that of the call, or of one of its questions.
 func (c *Call) attach(row *cairn.PendingCall) {
-	if row.Kind != cairn.CallQuestion {
+	if !row.Kind.Asked() {
 		c.Row = row
 		return
 	}

@@ -1,13 +1,15 @@
 package transcript
 
 import (
+	"encoding/json"
 	"maps"
 
 	"github.com/cairn-agents/cairn"
 )
 
 // Index is what a driver of a session needs to know of its whole transcript, kept up to date message by message: which call
-// ids are taken, which tools are off, which companions are at work in the background, whether reviewers edited arguments. The zero value is that of an empty
+// ids are taken, which tools are off, which companions are at work in the background, whether reviewers edited arguments,
+// what toolsets offer. The zero value is that of an empty
 // transcript. Adding messages once more, in their order, changes nothing.
 type Index struct {
 	calls map[string]struct{}
@@ -15,12 +17,20 @@ type Index struct {
 	away  map[string]struct{}
 	// edited says that some result has the arguments that its tool ran with.
 	edited bool
+	// pinned is what toolsets offer.
+	pinned map[string]json.RawMessage
 }
 
 // Add takes in the next message.
 func (x *Index) Add(m *cairn.Message) {
 	if m.Hidden {
 		x.addSwitches(m.Tools)
+		if len(m.Pinned) > 0 {
+			if x.pinned == nil {
+				x.pinned = map[string]json.RawMessage{}
+			}
+			maps.Copy(x.pinned, m.Pinned)
+		}
 		if m.Origin == cairn.OriginCompanion {
 			delete(x.away, m.ChildID)
 		}
@@ -73,9 +83,12 @@ func (x *Index) Off(tool string) bool {
 // changed.
 func (x *Index) Away() map[string]struct{} { return x.away }
 
+// Pinned returns what toolsets of the agent offer, by their names. It is not to be changed.
+func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
+
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited, maps.Clone(x.pinned)}
 }
 
 // Edited reports whether some result has the arguments that its tool ran with, so that the model is to be told.

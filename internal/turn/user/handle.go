@@ -82,6 +82,18 @@ func (h *handle) Ask(q define.Question) (answer json.RawMessage, err error) {
 	return answer, err
 }
 
+func (h *handle) Kept() (raw json.RawMessage, err error) {
+	err = h.use(func(s *Scope) error {
+		raw, err = s.Kept()
+		return err
+	})
+	return raw, err
+}
+
+func (h *handle) Keep(raw json.RawMessage) error {
+	return h.use(func(s *Scope) error { return s.Keep(raw) })
+}
+
 func (h *handle) SwitchTools(tools map[string]bool) error {
 	return h.use(func(s *Scope) error { return s.SwitchTools(tools) })
 }

@@ -68,6 +68,8 @@ func Missing(kind cairn.CallKind) string {
 		return "approval"
 	case cairn.CallQuestion:
 		return "an answer"
+	case cairn.CallConnect:
+		return "a connection"
 	}
 	return "a result"
 }

@@ -59,7 +59,7 @@ func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 			return cairn.AnswerError(c, *cmd.Error).By(cmd.Reviewer)
 		}
 		s := cairn.Submission{Type: cairn.SubmitResult, CallID: c.ID, Reviewer: cmd.Reviewer}
-		if c.Kind == cairn.CallQuestion {
+		if c.Kind.Asked() {
 			s.Type, s.Value = cairn.SubmitAnswer, []byte(*cmd.Result)
 		} else {
 			s.Result = []byte(*cmd.Result)
@@ -73,7 +73,7 @@ func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		var receipt cairn.Receipt
 		call, err := calls.Find(ctx, eng, id)
-		if err == nil && call.Kind != kind && !(call.Kind == cairn.CallQuestion && kind == cairn.CallClientTool) {
+		if err == nil && call.Kind != kind && !(call.Kind.Asked() && kind == cairn.CallClientTool) {
 			err = cairn.Invalid("call", "%q waits for %s", call.ID, calls.Missing(call.Kind))
 		}
 		switch {

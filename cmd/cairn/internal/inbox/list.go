@@ -32,8 +32,8 @@ func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
 	switch {
 	case cmd.Limit < 1 || cmd.Limit > 1000:
 		return cli.Misuse("--limit: %d is not between 1 and 1000", cmd.Limit)
-	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool && q.Kind != cairn.CallQuestion:
-		return cli.Misuse("--kind: %q is none of %s, %s and %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion)
+	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool && !q.Kind.Asked():
+		return cli.Misuse("--kind: %q is none of %s, %s, %s and %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion, cairn.CallConnect)
 	}
 	if cmd.All {
 		q.Statuses = calls.EveryStatus

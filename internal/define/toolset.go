@@ -1,0 +1,65 @@
+package define
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Offered returns the tools of an agent's toolsets, by what is pinned of each, and why some are left out. taken are the names
+// that the agent has beside its own tools.
+func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessage) (tools []cairn.Tool, problems []error) {
+	taken := map[string]bool{}
+	for _, list := range [][]cairn.Tool{a.Tools, given} {
+		for i := range list {
+			taken[list[i].Name()] = true
+		}
+	}
+	for _, ts := range a.Toolsets {
+		raw, ok := pinned[ts.Name()]
+		if !ok {
+			continue
+		}
+		list, err := toolsOf(ts, raw)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("toolset %q: %w", ts.Name(), err))
+		}
+		for i := range list {
+			t := &list[i]
+			switch err := inside.Check(t); {
+			case err != nil:
+			case taken[t.Name()]:
+				err = fmt.Errorf("the name is taken")
+			case Of(t).Cache != nil || Of(t).Delegates():
+				err = fmt.Errorf("a toolset offers no cached tools and no agents")
+			default:
+				taken[t.Name()] = true
+				tools = append(tools, *t)
+				continue
+			}
+			problems = append(problems, fmt.Errorf("toolset %q: tool %q: %w", ts.Name(), t.Name(), err))
+		}
+	}
+	return tools, problems
+}
+
+// toolsOf has a toolset make its tools. A panic is its error.
+func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			list, err = nil, fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return ts.Tools(pinned)
+}
+
+// Ask asks a person what q says and returns the answer: [cairn.Call.Ask] for schemas that are not known when the program is
+// written. The error is ErrSuspended while there is no answer.
+func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {
+	env := inside.Env(call.Step)
+	if env == nil {
+		return nil, cairn.Invalid("call", "is not that of a running tool")
+	}
+	return env.Ask(q)
+}
