@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cairn-agents/cairn v0.0.0
+	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
 )
@@ -23,6 +24,7 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
@@ -31,6 +33,7 @@ require (
 
 replace (
 	github.com/cairn-agents/cairn => ..
+	github.com/cairn-agents/cairn/server => ../server
 	github.com/cairn-agents/cairn/store/pgstore => ../store/pgstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../store/sqlitestore
 )

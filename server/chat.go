@@ -325,6 +325,8 @@ type Chat struct {
 	Messages []aisdk.Message `json:"messages"`
 	// Streaming says that a turn is under way, which is not among the messages: the client resumes its stream.
 	Streaming bool `json:"streaming"`
+	// Cursor is the place in the log that the messages belong to: what happens then is behind it, see GET /sse.
+	Cursor string `json:"cursor"`
 }
 
 func getChat(c *request, in *showIn) (*Chat, error) {
@@ -348,9 +350,9 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages := snap.Messages
 	streaming := snap.Session.Status == cairn.SessionActive
-	return &Chat{Messages: aisdk.Messages(v, shown(messages), calls, turns, streaming, snap.Session.RunID), Streaming: streaming}, nil
+	messages := aisdk.Messages(v, shown(snap.Messages), calls, turns, streaming, snap.Session.RunID)
+	return &Chat{Messages: messages, Streaming: streaming, Cursor: snap.Cursor().String()}, nil
 }
 
 // turns maps each run of a session to the first one of its turn.

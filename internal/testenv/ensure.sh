@@ -28,9 +28,14 @@ node_js() {
 	command -v node >/dev/null && command -v npm >/dev/null
 }
 
-# The clients that servers are tested with come from npm, into a directory that package testenv knows as well. Its number
-# changes with what is in clients.
-clients=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/clients-1
+chromium_browser() {
+	command -v chromium >/dev/null || command -v google-chrome >/dev/null
+}
+
+# The clients that servers are tested with come from npm, into a directory that package testenv knows as well: it is named
+# after what is locked.
+here=$(cd "$(dirname "$0")" && pwd)
+clients=${XDG_CACHE_HOME:-$HOME/.cache}/cairn/clients-$(sha256sum "$here/clients/package-lock.json" | cut -c1-12)
 npm_clients() {
 	[ -e "$clients/installed" ]
 }
@@ -50,6 +55,7 @@ require c_compiler "a C compiler, for the race detector" gcc libc6-dev
 require postgres "a PostgreSQL server" postgresql
 require redis_server "a Redis server" redis-server
 require node_js "Node.js with npm, for the clients of the server" nodejs npm
+require chromium_browser "a Chromium, for pages with the clients of the server" chromium
 if ! npm_clients; then
 	installing="$installing clients"
 	echo "testenv: the clients of the server: missing, installing them by npm" >&2
@@ -85,7 +91,6 @@ fi
 for what in $installing; do
 	case $what in
 	clients)
-		here=$(cd "$(dirname "$0")" && pwd)
 		rm -rf "$clients" && mkdir -p "$clients" && cp "$here"/clients/*.json "$clients"
 		(cd "$clients" && npm ci --no-audit --no-fund >&2) && touch "$clients/installed"
 		;;

@@ -2,14 +2,35 @@ package testenv
 
 import (
 	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
+//go:embed clients/package-lock.json
+var locked []byte
+
 // clientsDir is where ensure.sh installs the clients of directory clients, in the user's cache directory.
-const clientsDir = "cairn/clients-1"
+func clientsDir() string {
+	sum := sha256.Sum256(locked)
+	return filepath.Join("cairn", "clients-"+hex.EncodeToString(sum[:6]))
+}
+
+// Chromium returns the path of a Chromium, for a script that drives it.
+func Chromium(tb testing.TB) string {
+	tb.Helper()
+	for _, name := range []string{"chromium", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	tb.Fatal("Chromium is missing, which make test installs")
+	return ""
+}
 
 // Node runs a script with Node.js, beside the clients, and returns what it prints. The script is an ES module. It is
 // stopped when the test ends.
@@ -19,7 +40,7 @@ func Node(tb testing.TB, script string, args ...string) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	modules := filepath.Join(cache, clientsDir, "node_modules")
+	modules := filepath.Join(cache, clientsDir(), "node_modules")
 	if _, err := os.Stat(modules); err != nil {
 		tb.Fatalf("the clients are missing, which make test installs: %v", err)
 	}
