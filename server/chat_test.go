@@ -360,7 +360,7 @@ func TestQueuedOnce(t *testing.T) {
 		t.Errorf("queued are %+v, %v", turns, err)
 	}
 	w.do("a", "GET", "/release?what=slowly", nil)
-	for row := w.settled("s"); row.Turn < 2 || row.Queued > 0; row = w.settled("s") {
+	for row := w.settled("s"); row.Turn < 2 || row.Status != cairn.SessionCompleted; row = w.settled("s") {
 		time.Sleep(time.Millisecond)
 	}
 	list, err := w.eng.Messages(t.Context(), "s", 0, 0)
