@@ -35,6 +35,7 @@ var floors = []floor{
 	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},
 	{"tests", []string{"cairntest"}, []string{"nouns", "leaves", "store", "backends", "loop", "engine"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "contract", "loop", "engine"}},
+	{"capabilities", []string{"mcp"}, []string{"nouns", "leaves", "store", "engine"}},
 	{"contract", []string{"host"}, []string{"nouns"}},
 	{"top", []string{"cmd/*", "bench", "examples"}, []string{everything}},
 	{"nouns", []string{"."}, []string{"leaves"}},

@@ -54,6 +54,16 @@ func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err e
 	return ts.Tools(pinned)
 }
 
+// AddContext records a message for the commit of a call's step: [cairn.Step.AddContext] for messages that are not text alone.
+func AddContext(call *cairn.Call, m cairn.Message) error {
+	env := inside.Env(call.Step)
+	if env == nil {
+		return cairn.Invalid("call", "is not that of a running tool")
+	}
+	env.AddContext(m)
+	return nil
+}
+
 // Ask asks a person what q says and returns the answer: [cairn.Call.Ask] for schemas that are not known when the program is
 // written. The error is ErrSuspended while there is no answer.
 func Ask(call *cairn.Call, q Question) (json.RawMessage, error) {

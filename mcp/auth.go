@@ -1,0 +1,93 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/auth/extauth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Auth authorises requests to a server over HTTP: [ClientCredentials], or a [Connection] of a [Connector].
+type Auth interface {
+	// bind says which server the authorisation is for.
+	bind(server, address string) error
+	// perUser reports whether each user is authorised separately.
+	perUser() bool
+	// handler returns what authorises the requests for a user.
+	handler(user string) (auth.OAuthHandler, error)
+	// connect asks the user of a call to authorise it.
+	connect(ctx context.Context, call *cairn.Call) error
+}
+
+// errConnect says that the user has to connect an account first.
+var errConnect = errors.New("the user has not connected an account")
+
+func needsConnect(err error) bool { return errors.Is(err, errConnect) }
+
+// ClientCredentials authorise this program itself, by the grant of that name: one token for all users, which is asked for
+// when the server demands it, and again when it has expired.
+type ClientCredentials struct {
+	ID     string
+	Secret string
+	// Issuer is the authorisation server that the credentials are for. If it is set they go to no other one, whichever the MCP
+	// server names. Default: the one that the MCP server names.
+	Issuer string
+	// HTTPClient makes the requests for tokens. Default: http.DefaultClient.
+	HTTPClient *http.Client
+
+	mu      sync.Mutex
+	current auth.OAuthHandler
+}
+
+func (c *ClientCredentials) bind(server, _ string) error {
+	if c.ID == "" || c.Secret == "" {
+		return cairn.Invalid("auth", "MCP server %q: client credentials have an ID and a Secret", server)
+	}
+	return nil
+}
+
+func (c *ClientCredentials) perUser() bool { return false }
+
+func (c *ClientCredentials) connect(context.Context, *cairn.Call) error { return errConnect }
+
+func (c *ClientCredentials) handler(string) (auth.OAuthHandler, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		return c.current, nil
+	}
+	h, err := extauth.NewClientCredentialsHandler(&extauth.ClientCredentialsHandlerConfig{
+		Credentials: &oauthex.ClientCredentials{ClientID: c.ID, ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: c.Secret}, Issuer: c.Issuer},
+		HTTPClient:  c.HTTPClient,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.current = &serial{OAuthHandler: h}
+	return c.current, nil
+}
+
+// serial lets one goroutine at a time use a handler.
+type serial struct {
+	auth.OAuthHandler
+	mu sync.Mutex
+}
+
+func (s *serial) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.OAuthHandler.TokenSource(ctx)
+}
+
+func (s *serial) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.OAuthHandler.Authorize(ctx, req, resp)
+}

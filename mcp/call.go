@@ -1,0 +1,209 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+)
+
+// MetaIdempotencyKey is the member of a request's _meta that has the call's idempotency key: a server that sees it again is
+// asked the same again, because it is not known whether its answer was kept.
+const MetaIdempotencyKey = "io.github.cairn-agents/idempotencyKey"
+
+// maxRounds is how often a server may ask for something in one call, maxBusy how often it may ask to be called later.
+const (
+	maxRounds = 32
+	maxBusy   = 3
+)
+
+// call calls a server's tool. What the server wants to know of the user suspends the call: each request is made once, what the
+// server says is kept with the question, and the next request has the answers and the server's state.
+func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, arguments json.RawMessage) (json.RawMessage, error) {
+	params := &sdk.CallToolParams{Name: remote, Arguments: arguments}
+	for round := range maxRounds {
+		r, err := cairn.Once(ctx, call, func(ctx context.Context) (*result, error) {
+			params.Meta = sdk.Meta{MetaIdempotencyKey: fmt.Sprintf("%s/%d", call.IdempotencyKey(), round)}
+			return s.patient(ctx, call.UserID, params)
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case r.Type == mustConnect:
+			if err := s.opts.Auth.connect(ctx, call); err != nil {
+				return nil, err
+			}
+			continue
+		case r.Type == complete:
+			return s.finish(call, r)
+		}
+		params.RequestState, params.InputResponses = r.State, sdk.InputResponseMap{}
+		for _, id := range slices.Sorted(maps.Keys(r.Requests)) {
+			answer, err := s.ask(call, r.Requests[id].Method, r.Requests[id].Params)
+			if err != nil {
+				return nil, err
+			}
+			params.InputResponses[id] = answer
+		}
+	}
+	return nil, fmt.Errorf("MCP server %q asks without end", s.name)
+}
+
+// finish returns what a call came to. Files of the result are in a message after it.
+func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
+	out, files, err := r.output(s.opts.MaxResult)
+	if err != nil || len(files) == 0 {
+		return out, err
+	}
+	m := cairn.Context(fmt.Sprintf("Files in the result of %s (call %s):", call.Tool, call.ID))
+	for _, f := range files {
+		m.Parts = append(m.Parts, cairn.FilePart(f))
+	}
+	return out, define.AddContext(call, m)
+}
+
+// patient makes a request, and makes it again a little later as long as the server says only that it is busy.
+func (s *Server) patient(ctx context.Context, user string, params *sdk.CallToolParams) (*result, error) {
+	for busy := 0; ; busy++ {
+		r, err := s.send(ctx, user, params)
+		if err != nil || r.Type != inputRequired || len(r.Requests) > 0 {
+			return r, err
+		}
+		if busy == maxBusy {
+			return nil, fmt.Errorf("MCP server %q is busy", s.name)
+		}
+		params.RequestState = r.State
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second << busy):
+		}
+	}
+}
+
+// send makes one request.
+func (s *Server) send(ctx context.Context, user string, params *sdk.CallToolParams) (*result, error) {
+	l, err := s.link(user)
+	if err != nil {
+		return nil, err
+	}
+	res, err := l.callTool(ctx, params)
+	var refused *jsonrpc.Error
+	switch {
+	case needsConnect(err):
+		return &result{Type: mustConnect}, nil
+	case context.Cause(ctx) != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("MCP server %q refuses the call: %s (%d)", s.name, clean(refused.Message, maxDescription), refused.Code)
+	case err != nil:
+		return nil, fmt.Errorf("MCP server %q: %w", s.name, err)
+	}
+	raw, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	return decodeResult(raw)
+}
+
+// elicitation is what a server asks of the user.
+type elicitation struct {
+	Mode    string          `json:"mode"`
+	Message string          `json:"message"`
+	Schema  json.RawMessage `json:"requestedSchema"`
+	URL     string          `json:"url"`
+}
+
+// asked is the payload of the question that an elicitation becomes.
+type asked struct {
+	Server string `json:"server"`
+	// URL is where the user does what the server asks for; the answer says only that they have.
+	URL string `json:"url,omitempty"`
+}
+
+const methodElicit = "elicitation/create"
+
+// ask asks the user what a server wants to know.
+func (s *Server) ask(call *cairn.Call, method string, raw json.RawMessage) (*sdk.ElicitResult, error) {
+	if method != methodElicit {
+		return nil, fmt.Errorf("MCP server %q asks for %q, which is not offered", s.name, clean(method, 64))
+	}
+	q, err := s.question(raw)
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q asks what cannot be asked: %w", s.name, err)
+	}
+	value, err := define.Ask(call, *q)
+	var e *cairn.Error
+	switch {
+	case errors.Is(err, cairn.ErrDenied):
+		return &sdk.ElicitResult{Action: "decline"}, nil
+	case errors.As(err, &e) && e.Code == cairn.CodeTimeout:
+		return &sdk.ElicitResult{Action: "cancel"}, nil
+	case err != nil:
+		return nil, err
+	}
+	answer := &sdk.ElicitResult{Action: "accept"}
+	if q.Schema != nil {
+		if err := json.Unmarshal(value, &answer.Content); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+// question makes the question of an elicitation.
+func (s *Server) question(raw json.RawMessage) (*define.Question, error) {
+	var e elicitation
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return nil, err
+	}
+	q := &define.Question{Prompt: clean(e.Message, maxDescription)}
+	payload := asked{Server: s.name}
+	if q.Prompt == "" {
+		q.Prompt = s.name + " asks."
+	}
+	switch {
+	case e.Mode == "url" || e.Mode == "" && e.URL != "":
+		u, err := url.Parse(e.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(e.URL) > 8<<10 {
+			return nil, errors.New("the address is not one that a browser can open")
+		}
+		payload.URL = u.String()
+	case (e.Mode == "form" || e.Mode == "") && (len(e.Schema) == 0 || string(e.Schema) == "null"): // yes or no
+	case e.Mode == "form" || e.Mode == "":
+		if err := checkSchema(e.Schema); err != nil {
+			return nil, err
+		}
+		q.Schema = e.Schema
+	default:
+		return nil, fmt.Errorf("in the mode %q", clean(e.Mode, 64))
+	}
+	var err error
+	q.Payload, err = json.Marshal(payload)
+	return q, err
+}
+
+// connecting is the tool that stands for a server whose tools are not known before the user has connected an account.
+func (s *Server) connecting() cairn.Tool {
+	return cairn.RawFunc(s.opts.Prefix+connectTool, "Asks the user to connect an account with "+s.name+", so that its tools can be used.",
+		json.RawMessage(`{"type":"object","additionalProperties":false}`),
+		func(ctx context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
+			if s.opts.Auth == nil {
+				return nil, fmt.Errorf("MCP server %q has no way to connect", s.name)
+			}
+			if err := s.opts.Auth.connect(ctx, call); err != nil {
+				return nil, err
+			}
+			return json.RawMessage(`"Connected. The tools are there from the next message of the user on."`), nil
+		})
+}

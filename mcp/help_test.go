@@ -1,0 +1,245 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// The test's program is a server too, so that there is one to start and to kill.
+func TestMain(m *testing.M) {
+	switch os.Getenv("MCP_TEST") {
+	case "server":
+		if err := bench(os.Getenv("MCP_TEST_DIR")).Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(0)
+	case "silent": // reads and never answers
+		_, _ = os.Stdin.WriteTo(devNull{})
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type devNull struct{}
+
+func (devNull) Write(p []byte) (int, error) { return len(p), nil }
+
+type none struct{}
+
+type text struct {
+	Text string `json:"text"`
+}
+
+// note appends a line to a file in a directory, so that a test can count what a server did, in whichever process.
+func note(dir, file, line string) {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(line + "\n")
+	}
+	if err != nil {
+		panic(err)
+	}
+	f.Close()
+}
+
+// notes returns the lines of such a file.
+func notes(dir, file string) []string {
+	raw, _ := os.ReadFile(filepath.Join(dir, file))
+	return strings.Fields(string(raw))
+}
+
+// bench is a server with a tool for each thing that a test wants of one.
+func bench(dir string) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
+	sdk.AddTool(s, &sdk.Tool{Name: "echo", Description: "Says it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+		note(dir, "echo", in.Text)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "you said " + in.Text}}}, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "pid"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strconv.Itoa(os.Getpid())}}}, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "die"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+		os.Exit(1)
+		return nil, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "fail"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+		return nil, nil, fmt.Errorf("out of paper")
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "hang"}, func(ctx context.Context, _ *sdk.CallToolRequest, _ none) (*sdk.CallToolResult, any, error) {
+		note(dir, "hang", "begun")
+		<-ctx.Done()
+		note(dir, "hang", "cancelled")
+		return nil, nil, ctx.Err()
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "weather"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, map[string]int, error) {
+		return nil, map[string]int{"degrees": 21}, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "draw"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{
+			&sdk.TextContent{Text: "a drawing"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte("png!")},
+			&sdk.ResourceLink{URI: "file:///a", Name: "a"}, &sdk.AudioContent{MIMEType: "audio/wav", Data: []byte("wav!")},
+			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///b", MIMEType: "text/plain", Text: "inside"}},
+		}}, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "huge"}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
+		Bytes int `json:"bytes"`
+	}) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strings.Repeat("x", in.Bytes)}}}, nil, nil
+	})
+	sdk.AddTool(s, &sdk.Tool{Name: "deploy"}, func(_ context.Context, req *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+		key, _ := req.Params.Meta[mcp.MetaIdempotencyKey].(string)
+		if req.Params.RequestState == "" {
+			note(dir, "prepared", key)
+			return &sdk.CallToolResult{RequestState: "state of " + in.Text, InputRequests: sdk.InputRequestMap{
+				"a-where": &sdk.ElicitParams{Mode: "form", Message: "Where to?", RequestedSchema: json.RawMessage(
+					`{"type":"object","properties":{"region":{"type":"string","enum":["eu","us"]}},"required":["region"]}`)},
+				"b-sign": &sdk.ElicitParams{Mode: "url", Message: "Sign here.", URL: "https://example.com/sign", ElicitationID: "e1"},
+			}}, nil, nil
+		}
+		where, _ := req.Params.InputResponses["a-where"].(*sdk.ElicitResult)
+		sign, _ := req.Params.InputResponses["b-sign"].(*sdk.ElicitResult)
+		note(dir, "deployed", key)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("deployed with %q to %v, %s, %s",
+			req.Params.RequestState, where.Content["region"], where.Action, sign.Action)}}}, nil, nil
+	})
+	return s
+}
+
+// command returns the server that this program is.
+func command(t *testing.T, what, dir string, opts mcp.Options) *mcp.Server {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Env = append(opts.Env, "MCP_TEST="+what, "MCP_TEST_DIR="+dir)
+	s, err := mcp.Command("bench", []string{self}, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// asks is a reply that calls a tool.
+func asks(tool string, input any) scripted.Step { return scripted.Call(tool, input) }
+
+// talk is a session with an agent that has toolsets.
+type talk struct {
+	*testing.T
+	eng  *engine.Engine
+	st   store.Store
+	sent [][]cairn.ToolSpec // the tools of each request
+	had  [][]cairn.Message  // its messages
+	at   atomic.Int32
+}
+
+// newTalk begins one whose model plays a script.
+func newTalk(t *testing.T, toolsets []cairn.Toolset, steps ...scripted.Step) *talk {
+	return newTalkIn(t, memstore.New(nil), toolsets, steps...)
+}
+
+func newTalkIn(t *testing.T, st store.Store, toolsets []cairn.Toolset, steps ...scripted.Step) *talk {
+	t.Helper()
+	k := &talk{T: t, st: st}
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		k.sent, k.had = append(k.sent, req.Tools), append(k.had, req.Messages)
+		if n := int(k.at.Add(1)); n <= len(steps) {
+			return steps[n-1]
+		}
+		return scripted.Text("done")
+	})
+	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model, Toolsets: toolsets}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	k.eng = eng
+	return k
+}
+
+// turn has a turn, and returns what it came to.
+func (k *talk) turn(text string) *cairn.Result {
+	k.Helper()
+	run, err := k.eng.Execute(k.Context(), "s", "bot", cairn.Text(text))
+	return k.outcome(run, err)
+}
+
+func (k *talk) outcome(run *engine.Run, err error) *cairn.Result {
+	k.Helper()
+	if err != nil {
+		k.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(k.Context(), time.Minute)
+	defer cancel()
+	res, err := run.Wait(ctx)
+	if err != nil {
+		k.Fatal(err)
+	}
+	return res
+}
+
+// answer answers the open call, and resumes the run.
+func (k *talk) answer(call cairn.CallRef, value any) *cairn.Result {
+	k.Helper()
+	s := cairn.Answer(call, value)
+	if call.Kind == cairn.CallApproval {
+		s = cairn.Approve(call)
+	}
+	if _, err := k.eng.Submit(k.Context(), "s", s); err != nil {
+		k.Fatal(err)
+	}
+	return k.outcome(k.eng.Resume(k.Context(), "s"))
+}
+
+// results returns what the calls of tools came to, in order.
+func (k *talk) results() (list []cairn.ToolResult) {
+	k.Helper()
+	all, err := store.Messages(k.Context(), k.st, "s", 0, 1000)
+	if err != nil {
+		k.Fatal(err)
+	}
+	for i := range all {
+		for _, r := range all[i].ToolResults() {
+			list = append(list, *r)
+		}
+	}
+	return list
+}
+
+// last returns the last of them as text.
+func (k *talk) last() string {
+	k.Helper()
+	list := k.results()
+	if len(list) == 0 {
+		k.Fatal("no tool was called")
+	}
+	return string(list[len(list)-1].Output)
+}
+
+// offered returns the names of the tools of the n-th request.
+func (k *talk) offered(n int) string {
+	k.Helper()
+	var names []string
+	for _, t := range k.sent[n] {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, " ")
+}

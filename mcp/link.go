@@ -1,0 +1,297 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// link speaks to a server for one user, or for all. It connects when it is needed and once more when the connection is lost.
+type link struct {
+	s    *Server
+	user string
+	used time.Time // the server's mutex guards it
+
+	mu      sync.Mutex
+	session *sdk.ClientSession
+	dialing chan struct{} // closed when a connection is made or has failed; nil if none is being made
+	failed  error         // why the last one failed
+	known   *toolList
+	stale   bool          // the server has said that its list has changed
+	listing chan struct{} // closed when a list is there or has failed
+	unlist  error         // why it has failed
+	retry   time.Time     // before which no list is waited for
+}
+
+// dialer makes transports to a server.
+type dialer interface {
+	transport(ctx context.Context, user string) (sdk.Transport, error)
+}
+
+// implementation is how this client introduces itself.
+var implementation = &sdk.Implementation{Name: "cairn", Version: "1"}
+
+// connect returns the session with the server, which it makes if there is none. It waits for it as long as ctx lasts; what is
+// begun is not given up with it.
+func (l *link) connect(ctx context.Context) (*sdk.ClientSession, error) {
+	for try := 0; ; try++ {
+		l.mu.Lock()
+		if l.session != nil {
+			defer l.mu.Unlock()
+			return l.session, nil
+		}
+		if try > 0 && l.dialing == nil {
+			defer l.mu.Unlock()
+			return nil, l.failed
+		}
+		if l.dialing == nil {
+			if err := l.begin(&l.dialing, l.dialNow); err != nil {
+				l.mu.Unlock()
+				return nil, err
+			}
+		}
+		done := l.dialing
+		l.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// begin does something in a goroutine that the server's Close waits for, and closes a channel after it. The mutex is held.
+func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.s.closed {
+		return cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.s.name)
+	}
+	ch := make(chan struct{})
+	*done = ch
+	l.s.start(func() {
+		ctx, cancel := context.WithTimeout(l.s.ctx, l.s.opts.Timeout)
+		defer cancel()
+		do(ctx)
+		l.mu.Lock()
+		*done = nil
+		l.mu.Unlock()
+		close(ch)
+	})
+	return nil
+}
+
+// dialNow makes a connection.
+func (l *link) dialNow(ctx context.Context) {
+	session, err := l.dial(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session, l.failed = session, err
+}
+
+func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
+	t, err := l.s.dial.transport(l.s.ctx, l.user)
+	if err != nil {
+		return nil, err
+	}
+	client := sdk.NewClient(implementation, &sdk.ClientOptions{
+		// The user is asked by a pending call, which may outlast this process.
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		Capabilities: &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{
+			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}},
+		// A server of an older revision asks in the middle of the call, which cannot be continued by another process.
+		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return nil, errors.New("this client answers elicitation from revision 2026-07-28 on")
+		},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+	})
+	session, err := client.Connect(ctx, t, nil)
+	if err != nil {
+		return nil, fmt.Errorf("no connection: %w", err)
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.s.closed {
+		l.s.mu.Unlock()
+		_ = session.Close() // it is given up whatever that says
+		l.s.mu.Lock()
+		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.s.name)
+	}
+	l.s.start(func() { // until the connection is lost
+		err := session.Wait()
+		if l.lost(session) && l.s.ctx.Err() == nil {
+			l.s.opts.Logger.Warn("the connection to an MCP server is lost", "server", l.s.name, "error", err)
+		}
+	})
+	return session, nil
+}
+
+// lost gives up a session, and reports whether it was the current one.
+func (l *link) lost(session *sdk.ClientSession) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != session {
+		return false
+	}
+	l.session, l.stale = nil, true
+	return true
+}
+
+// drop closes a session that is of no use any more.
+func (l *link) drop(session *sdk.ClientSession) {
+	if !l.lost(session) {
+		return
+	}
+	l.s.mu.Lock()
+	open := !l.s.closed
+	if open {
+		l.s.start(func() { _ = session.Close() })
+	}
+	l.s.mu.Unlock()
+	if !open {
+		_ = session.Close()
+	}
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	session := l.session
+	l.session = nil
+	l.mu.Unlock()
+	if session != nil {
+		_ = session.Close() // it is given up whatever that says
+	}
+}
+
+// changed notes that the server's list is another one by now.
+func (l *link) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = true
+}
+
+// sent reports whether a request may have reached the server before it failed.
+func sent(err error) bool {
+	var op *net.OpError
+	return !(errors.As(err, &op) && op.Op == "dial")
+}
+
+// callTool calls a tool, on a new connection if the one there was is lost. A request that may have reached the server is not
+// repeated.
+func (l *link) callTool(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
+	for try := 0; ; try++ {
+		session, err := l.connect(ctx)
+		if err == nil {
+			var res *sdk.CallToolResult
+			if res, err = session.CallTool(ctx, params); err == nil {
+				return res, nil
+			}
+			var refused *jsonrpc.Error
+			if errors.As(err, &refused) || ctx.Err() != nil || needsConnect(err) {
+				return nil, err
+			}
+			l.drop(session)
+			if sent(err) {
+				return nil, fmt.Errorf("the connection was lost; the call may have had effects: %w", err)
+			}
+		}
+		if needsConnect(err) || errors.Is(err, cairn.ErrClosed) || try == 3 {
+			return nil, err
+		}
+		select { // it may be starting again
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Duration(100<<try) * time.Millisecond):
+		}
+	}
+}
+
+// fresh is how long a turn waits for a list that is known but may have changed.
+const fresh = 100 * time.Millisecond
+
+// pause is how long no turn waits for a server whose list could not be had.
+const pause = 10 * time.Second
+
+// list returns the server's tools; nil if they are not known in time. patient says that the session has a list already.
+func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
+	l.mu.Lock()
+	if l.known != nil && !l.stale && time.Now().Before(l.known.until) {
+		defer l.mu.Unlock()
+		return l.known, nil
+	}
+	if l.listing == nil {
+		if err := l.begin(&l.listing, l.listNow); err != nil {
+			l.mu.Unlock()
+			return nil, err
+		}
+	}
+	done, wait := l.listing, l.s.opts.ListTimeout
+	if known || l.known != nil {
+		wait = fresh
+	}
+	if time.Now().Before(l.retry) {
+		wait = fresh
+	}
+	l.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.known != nil:
+		return l.known, nil
+	case l.listing == nil && l.unlist != nil:
+		return nil, fmt.Errorf("MCP server %q: its tools cannot be listed: %w", l.s.name, l.unlist)
+	}
+	l.retry = time.Now().Add(pause)
+	return nil, nil
+}
+
+// listNow lists the server's tools.
+func (l *link) listNow(ctx context.Context) {
+	l.mu.Lock()
+	l.stale = false
+	l.mu.Unlock()
+	list, err := l.fetchNow(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unlist = err
+	if err != nil {
+		l.stale, l.retry = true, time.Now().Add(pause)
+		l.s.opts.Logger.Warn("the tools of an MCP server cannot be listed", "server", l.s.name, "error", err)
+		return
+	}
+	l.known, l.retry = list, time.Time{}
+}
+
+func (l *link) fetchNow(ctx context.Context) (*toolList, error) {
+	for try := 0; ; try++ {
+		session, err := l.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list, err := l.s.fetch(ctx, session)
+		var refused *jsonrpc.Error
+		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || needsConnect(err) {
+			return list, err
+		}
+		l.drop(session)
+		if try == 1 {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// offer is what a session has of a server, as it is pinned. The list that a model is sent stays what it was when the session
+// saw the server first, since the provider's cached prefix begins with it; what has come since is called through a tool that
+// was in the list from the start.
+type offer struct {
+	// Base are the tools of the list.
+	Base []toolSpec `json:"base,omitempty"`
+	// Gone are the names of those in it that are not there any more, or not as they were.
+	Gone []string `json:"gone,omitempty"`
+	// Added are tools that have come since, and those in Gone that have changed.
+	Added []toolSpec `json:"added,omitempty"`
+	// Through says that the list has the tool that calls the others.
+	Through bool `json:"through,omitempty"`
+	// Connect says that the list is the tool that asks the user to connect an account.
+	Connect bool `json:"connect,omitempty"`
+}
+
+// The names of the tools that are not the server's, after its prefix.
+const (
+	callTool    = "call_new_tool"
+	connectTool = "connect"
+)
+
+// next returns what is to be pinned now that a list is known, and what the model is to know of it; no note if nothing has
+// changed.
+func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
+	tools := fit(s, list.tools)
+	if before == nil || before.Connect || !before.Through {
+		if before != nil && !before.Connect && slices.EqualFunc(before.Base, tools, func(a, b toolSpec) bool { return a.same(&b) }) {
+			return before, ""
+		}
+		now = &offer{Base: tools, Through: list.changes && len(tools) > 0}
+		if len(tools) == 0 && before == nil {
+			return now, ""
+		}
+		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, names(tools))
+	}
+	now = &offer{Base: before.Base, Through: true}
+	for _, t := range before.Base {
+		if !slices.ContainsFunc(tools, func(o toolSpec) bool { return t.same(&o) }) {
+			now.Gone = append(now.Gone, t.Name)
+		}
+	}
+	for _, t := range tools {
+		if !slices.ContainsFunc(before.Base, func(o toolSpec) bool { return t.same(&o) }) {
+			now.Added = append(now.Added, t)
+		}
+	}
+	if slices.Equal(before.Gone, now.Gone) && slices.EqualFunc(before.Added, now.Added, func(a, b toolSpec) bool { return a.same(&b) }) {
+		return before, ""
+	}
+	return now, s.changes(before, now)
+}
+
+// changes says in words what is different for the model.
+func (s *Server) changes(before, now *offer) string {
+	lines := []string{fmt.Sprintf("The tools of %s have changed.", s.name)}
+	for _, t := range now.Base {
+		was, is := slices.Contains(before.Gone, t.Name), slices.Contains(now.Gone, t.Name)
+		switch {
+		case is && !was && slices.ContainsFunc(now.Added, func(o toolSpec) bool { return o.Name == t.Name }):
+			lines = append(lines, fmt.Sprintf("%s is not as it was.", t.Name))
+		case is && !was:
+			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+		case was && !is:
+			lines = append(lines, fmt.Sprintf("%s is available again, as it was at first.", t.Name))
+		}
+	}
+	for _, t := range before.Added {
+		if !slices.ContainsFunc(now.Added, func(o toolSpec) bool { return o.Name == t.Name }) && !slices.ContainsFunc(now.Base, func(o toolSpec) bool { return o.Name == t.Name }) {
+			lines = append(lines, fmt.Sprintf("%s is not available any more.", t.Name))
+		}
+	}
+	for _, t := range now.Added {
+		if slices.ContainsFunc(before.Added, func(o toolSpec) bool { return t.same(&o) }) {
+			continue
+		}
+		text, _ := json.Marshal(t.Description) // a string encodes
+		lines = append(lines, fmt.Sprintf("Call %s with %s%s. Its description: %s. The schema of its arguments: %s", t.Name, s.opts.Prefix, callTool, text, t.Schema))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// fit keeps as many tools of a list as can be pinned.
+func fit(s *Server, tools []toolSpec) []toolSpec {
+	total := 0
+	for i := range tools {
+		if total += len(tools[i].Schema) + len(tools[i].Description) + 4*maxName; total > cairn.MaxPinnedBytes/4 {
+			s.opts.Logger.Warn("tools of an MCP server are left out: the list is too large", "server", s.name, "tools", len(tools), "kept", i)
+			return tools[:i]
+		}
+	}
+	return tools
+}
+
+func names(tools []toolSpec) string {
+	list := make([]string, len(tools))
+	for i := range tools {
+		list[i] = tools[i].Name
+	}
+	return strings.Join(list, ", ")
+}
+
+// Tools implements [cairn.Toolset].
+func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
+	var o offer
+	if err := json.Unmarshal(pinned, &o); err != nil {
+		return nil, err
+	}
+	if o.Connect {
+		return []cairn.Tool{s.connecting()}, nil
+	}
+	var list []cairn.Tool
+	for _, t := range o.Base {
+		if slices.Contains(o.Gone, t.Name) {
+			list = append(list, s.gone(&t))
+		} else {
+			list = append(list, s.tool(&t))
+		}
+	}
+	if o.Through {
+		list = append(list, s.through(o.Added))
+	}
+	return list, nil
+}
+
+// tool makes a server's tool one of an agent.
+func (s *Server) tool(t *toolSpec) cairn.Tool {
+	spec := *t
+	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
+	if matches(s.opts.Approve, spec.Remote) {
+		opts = append(opts, cairn.RequireApproval())
+	}
+	return cairn.RawFunc(spec.Name, spec.Description, spec.Schema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+		return s.call(ctx, call, spec.Remote, input)
+	}, opts...)
+}
+
+// gone is what stands in the list for a tool that is not there any more, or not as it was.
+func (s *Server) gone(t *toolSpec) cairn.Tool {
+	return cairn.RawFunc(t.Name, t.Description, t.Schema, func(context.Context, *cairn.Call, json.RawMessage) (json.RawMessage, error) {
+		return nil, cairn.Errorf(cairn.CodeUnknownTool, "the tool has changed or is not there any more, as was said before")
+	})
+}
+
+// newCall is what the tool is given through which tools are called that came later.
+type newCall struct {
+	Tool      string          `json:"tool" jsonschema:"The tool's name."`
+	Arguments json.RawMessage `json:"arguments" jsonschema:"Its arguments, an object as its schema says."`
+}
+
+var newCallSchema = json.RawMessage(`{"type":"object","properties":{"tool":{"type":"string","description":"The tool's name."},` +
+	`"arguments":{"type":"object","description":"Its arguments, as its schema says."}},"required":["tool","arguments"],"additionalProperties":false}`)
+
+// through is the tool that calls those that came later.
+func (s *Server) through(added []toolSpec) cairn.Tool {
+	find := func(name string) *toolSpec {
+		if i := slices.IndexFunc(added, func(t toolSpec) bool { return t.Name == name }); i >= 0 {
+			return &added[i]
+		}
+		return nil
+	}
+	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
+	if len(s.opts.Approve) > 0 {
+		opts = append(opts, cairn.RequireApprovalIf(func(_ context.Context, _ *cairn.Call, in newCall) (*cairn.Prompt, error) {
+			t := find(in.Tool)
+			if t == nil || !matches(s.opts.Approve, t.Remote) {
+				return nil, nil
+			}
+			return &cairn.Prompt{Text: fmt.Sprintf("Call %s of %s?", t.Name, s.name)}, nil
+		}))
+	}
+	description := fmt.Sprintf("Calls a tool of %s that was added or changed in the course of the conversation, once you have been given its name and schema. Call other tools as usual.", s.name)
+	return cairn.RawFunc(s.opts.Prefix+callTool, description, newCallSchema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+		var in newCall
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, cairn.Errorf(cairn.CodeArguments, "arguments do not decode: %w", err)
+		}
+		t := find(in.Tool)
+		if t == nil {
+			return nil, cairn.Errorf(cairn.CodeUnknownTool, "no tool of that name was added; those that were: %s", names(added))
+		}
+		form, err := schema.Parse(t.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if list := form.Validate(in.Arguments); len(list) > 0 {
+			return nil, cairn.Errorf(cairn.CodeArguments, "arguments violate the schema: %s", strings.Join(list, "; "))
+		}
+		return s.call(ctx, call, t.Remote, in.Arguments)
+	}, opts...)
+}

@@ -1,0 +1,118 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// Bounds of a server's schemas: how many parts one may have with its references followed, and how deep they may be nested.
+const (
+	maxParts = 20_000
+	maxNest  = 64
+)
+
+// checkSchema returns why a server's schema of arguments cannot be used. One is not used that takes forever to check values
+// against: references that lead to themselves without going into the value, and few that stand for very many parts.
+func checkSchema(raw json.RawMessage) error {
+	if len(raw) > maxSchema {
+		return fmt.Errorf("its schema has more than %d KiB", maxSchema>>10)
+	}
+	if err := cairn.CheckJSON("schema", raw); err != nil {
+		return err
+	}
+	var root any
+	if err := json.Unmarshal(raw, &root); err != nil {
+		return fmt.Errorf("its schema does not decode: %w", err)
+	}
+	object, ok := root.(map[string]any)
+	if !ok || object["type"] != "object" {
+		return fmt.Errorf("its schema does not describe an object")
+	}
+	m := measure{root: root, sizes: map[string]int{}}
+	if _, err := m.size(root, 0); err != nil {
+		return fmt.Errorf("its schema: %w", err)
+	}
+	if _, err := schema.Parse(raw); err != nil {
+		return fmt.Errorf("its %w", err)
+	}
+	return nil
+}
+
+// measure finds out how many parts a schema has with its references followed.
+type measure struct {
+	root  any
+	sizes map[string]int // of what references lead to; -1 for one that is being measured
+}
+
+func (m *measure) size(v any, depth int) (int, error) {
+	if depth > maxNest {
+		return 0, fmt.Errorf("is nested more than %d deep", maxNest)
+	}
+	total := 1
+	add := func(v any) error {
+		n, err := m.size(v, depth+1)
+		if total += n; err == nil && total > maxParts {
+			err = fmt.Errorf("has more than %d parts", maxParts)
+		}
+		return err
+	}
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			if err := add(v[i]); err != nil {
+				return 0, err
+			}
+		}
+	case map[string]any:
+		for _, key := range []string{"$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor"} {
+			if _, there := v[key].(string); there && !(key == "$id" && depth == 0) {
+				return 0, fmt.Errorf("has %s, which is not supported", key)
+			}
+		}
+		if ref, ok := v["$ref"].(string); ok {
+			n, err := m.refer(ref, depth)
+			if total += n; err != nil {
+				return 0, err
+			}
+		}
+		for _, part := range v {
+			if err := add(part); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return total, nil
+}
+
+// refer measures what a reference leads to.
+func (m *measure) refer(ref string, depth int) (int, error) {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return 0, fmt.Errorf("refers to another document")
+	}
+	switch n := m.sizes[ref]; {
+	case n < 0:
+		return 0, fmt.Errorf("refers to itself")
+	case n > 0:
+		return n, nil
+	}
+	target := m.root
+	for _, name := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
+		if path == "" {
+			break
+		}
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+		object, ok := target.(map[string]any)
+		if target = object[name]; !ok || target == nil {
+			return 0, fmt.Errorf("refers to what is not there")
+		}
+	}
+	m.sizes[ref] = -1
+	n, err := m.size(target, depth+1)
+	m.sizes[ref] = n
+	return n, err
+}

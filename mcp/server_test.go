@@ -1,0 +1,249 @@
+package mcp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// served is a server over HTTP.
+func served(t *testing.T, s *sdk.Server, opts mcp.Options) *mcp.Server {
+	t.Helper()
+	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
+	c, err := mcp.URL("bench", web.URL, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); web.CloseClientConnections(); web.Close() })
+	return c
+}
+
+func TestToolsOfAServer(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T, dir string) *mcp.Server{
+		"a command": func(t *testing.T, dir string) *mcp.Server { return command(t, "server", dir, mcp.Options{}) },
+		"HTTP":      func(t *testing.T, dir string) *mcp.Server { return served(t, bench(dir), mcp.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newTalk(t, []cairn.Toolset{open(t, t.TempDir())}, asks("bench_echo", text{"hello"}), asks("bench_weather", none{}), asks("bench_draw", none{}),
+				asks("bench_fail", none{}), asks("bench_echo", none{}), asks("bench_huge", map[string]int{"bytes": 2 << 20}))
+			k.turn("go")
+			want := []string{`"you said hello"`, `{"degrees":21}`, `[{"type":"text","text":"a drawing"},` +
+				`{"type":"image","media_type":"image/png","note":"in the message after this result"},` +
+				`{"type":"resource_link","uri":"file:///a","name":"a"},` +
+				`{"type":"audio","media_type":"audio/wav","note":"left out: not an image or a PDF"},` +
+				`{"type":"resource","uri":"file:///b","media_type":"text/plain","text":"inside"}]`,
+				`"out of paper"`, "", `"the server's result has more than 1048576 bytes; ask for less"`}
+			for i, r := range k.results() {
+				switch {
+				case i == 4:
+					if r.Code != cairn.CodeArguments {
+						t.Errorf("wrong arguments: %s %s", r.Code, r.Output)
+					}
+				case string(r.Output) != want[i]:
+					t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])
+				}
+			}
+			files := 0
+			for _, m := range k.had[3] {
+				for _, p := range m.Parts {
+					if p.File != nil && string(p.File.Data) == "png!" && p.File.MediaType == "image/png" && m.Hidden {
+						files++
+					}
+				}
+			}
+			if files != 1 {
+				t.Errorf("the model was shown %d images", files)
+			}
+		})
+	}
+}
+
+func TestAllowedAndApproved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := command(t, "server", dir, mcp.Options{NoPrefix: true, Allow: []string{"e*", "pid"}, Approve: []string{"echo"}})
+	k := newTalk(t, []cairn.Toolset{s}, asks("echo", text{"hello"}), asks("weather", none{}))
+	res := k.turn("go")
+	if res.Suspended == nil || res.Suspended.Calls[0].Kind != cairn.CallApproval || len(notes(dir, "echo")) != 0 {
+		t.Fatalf("the call was not held: %+v", res)
+	}
+	if got := k.offered(0); got != "echo pid call_new_tool" {
+		t.Errorf("the model has the tools %s", got)
+	}
+	k.answer(res.Suspended.Calls[0], nil)
+	if r := k.results(); string(r[0].Output) != `"you said hello"` || r[1].Code != cairn.CodeUnknownTool {
+		t.Errorf("the calls came to %+v", r)
+	}
+}
+
+// A tool that asks of the user suspends the run. Each of its requests is made once.
+func TestElicitation(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := newTalk(t, []cairn.Toolset{command(t, "server", dir, mcp.Options{})}, asks("bench_deploy", text{"app"}))
+	res := k.turn("deploy it")
+	where := res.Suspended.Calls[0]
+	if where.Kind != cairn.CallQuestion || where.Prompt != "Where to?" || string(where.Payload) != `{"server":"bench"}` {
+		t.Fatalf("the first question is %+v", where)
+	}
+	if _, err := k.eng.Submit(t.Context(), "s", cairn.Answer(where, map[string]string{"region": "moon"})); err == nil {
+		t.Error("an answer against the server's schema was taken")
+	}
+	res = k.answer(where, map[string]string{"region": "eu"})
+	sign := res.Suspended.Calls[0]
+	if sign.Prompt != "Sign here." || string(sign.Payload) != `{"server":"bench","url":"https://example.com/sign"}` {
+		t.Fatalf("the second question is %+v", sign)
+	}
+	k.answer(sign, true)
+	if want := `"deployed with \"state of app\" to eu, accept, accept"`; k.last() != want {
+		t.Errorf("the call came to %s, want %s", k.last(), want)
+	}
+	first, second := notes(dir, "prepared"), notes(dir, "deployed")
+	if len(first) != 1 || len(second) != 1 || first[0] == second[0] {
+		t.Errorf("the requests had the keys %v and %v", first, second)
+	}
+}
+
+func TestDeclinedElicitation(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t, []cairn.Toolset{command(t, "server", t.TempDir(), mcp.Options{})}, asks("bench_deploy", text{"app"}))
+	res := k.turn("deploy it")
+	if _, err := k.eng.Submit(t.Context(), "s", cairn.AnswerError(res.Suspended.Calls[0], "no")); err != nil {
+		t.Fatal(err)
+	}
+	res = k.outcome(k.eng.Resume(t.Context(), "s"))
+	k.answer(res.Suspended.Calls[0], true)
+	if want := `"deployed with \"state of app\" to \u003cnil\u003e, decline, accept"`; k.last() != want {
+		t.Errorf("the call came to %s, want %s", k.last(), want)
+	}
+}
+
+// A server that dies takes a call with it, and is there again for the next one.
+func TestServerDies(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t, []cairn.Toolset{command(t, "server", t.TempDir(), mcp.Options{})}, asks("bench_pid", none{}), asks("bench_die", none{}), asks("bench_pid", none{}))
+	k.turn("go")
+	r := k.results()
+	if !r[1].IsError || !strings.Contains(string(r[1].Output), "may have had effects") {
+		t.Errorf("the call that the server died of came to %s", r[1].Output)
+	}
+	if r[2].IsError || string(r[2].Output) == string(r[0].Output) {
+		t.Errorf("before and after it died the server is %s and %s", r[0].Output, r[2].Output)
+	}
+}
+
+// A stop of the run cancels the request.
+func TestStopCancels(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := newTalk(t, []cairn.Toolset{command(t, "server", dir, mcp.Options{})}, asks("bench_hang", none{}))
+	run, err := k.eng.Execute(t.Context(), "s", "bot", cairn.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the call has begun", func() bool { return len(notes(dir, "hang")) == 1 })
+	if err := k.eng.Interrupt(t.Context(), "s", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the server has heard of it", func() bool { return len(notes(dir, "hang")) == 2 })
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t, []cairn.Toolset{command(t, "server", t.TempDir(), mcp.Options{Timeout: 500 * time.Millisecond})}, asks("bench_hang", none{}))
+	k.turn("go")
+	if r := k.results()[0]; r.Code != cairn.CodeTimeout {
+		t.Errorf("the call came to %s %s", r.Code, r.Output)
+	}
+}
+
+// A server that does not answer costs a turn the time that the options say, once, and those that do not call it nothing.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	s := command(t, "silent", t.TempDir(), mcp.Options{ListTimeout: 300 * time.Millisecond})
+	k := newTalk(t, []cairn.Toolset{s})
+	began := time.Now()
+	k.turn("one")
+	if took := time.Since(began); took < 300*time.Millisecond || took > 20*time.Second {
+		t.Errorf("the first turn took %s", took)
+	}
+	k.turn("two")
+	if len(k.sent) != 2 || len(k.sent[0])+len(k.sent[1]) != 0 {
+		t.Errorf("the requests had tools: %v", k.sent)
+	}
+}
+
+// What a server changes is for the next turn. The list of tools that the model is sent stays what it was.
+func TestChangedList(t *testing.T) {
+	t.Parallel()
+	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
+	add := func(name, description string) {
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: description}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " " + description}}}, nil, nil
+		})
+	}
+	add("keep", "Keeps.")
+	add("change", "Changes.")
+	add("remove", "Removes.")
+	k := newTalk(t, []cairn.Toolset{served(t, s, mcp.Options{Approve: []string{"add*"}})},
+		asks("bench_keep", none{}), scripted.Text("So far."), asks("bench_change", none{}),
+		asks("bench_call_new_tool", map[string]any{"tool": "bench_change", "arguments": none{}}), asks("bench_remove", none{}),
+		asks("bench_call_new_tool", map[string]any{"tool": "bench_nothing", "arguments": none{}}),
+		asks("bench_call_new_tool", map[string]any{"tool": "bench_added", "arguments": map[string]int{"wrong": 1}}))
+	k.turn("one")
+	add("change", "Has changed.")
+	add("added", "Is new.")
+	s.RemoveTools("remove")
+	res := k.turn("two")
+	if res.Suspended == nil || res.Suspended.Calls[0].Prompt != "Call bench_added of bench?" {
+		t.Fatalf("the new tool was not held: %+v", res)
+	}
+	k.answer(res.Suspended.Calls[0], nil)
+	for i := range k.sent {
+		if got := k.offered(i); got != "bench_change bench_keep bench_remove bench_call_new_tool" || string(k.sent[i][0].Description) != "Changes." {
+			t.Errorf("request %d has the tools %s", i, got)
+		}
+	}
+	want := []string{"keep Keeps.", "has changed", "change Has changed.", "has changed", "those that were: bench_added, bench_change", "violate the schema"}
+	for i, r := range k.results() {
+		if !strings.Contains(string(r.Output), want[i]) {
+			t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])
+		}
+	}
+	var said string
+	for _, m := range k.had[len(k.had)-1] {
+		if m.Hidden {
+			said += m.Text() + "\n"
+		}
+	}
+	for _, line := range []string{"The tools of bench are there: bench_change, bench_keep, bench_remove.", "bench_change is not as it was.",
+		"bench_remove is not available any more.", "Call bench_added with bench_call_new_tool. Its description: \"Is new.\""} {
+		if !strings.Contains(said, line) {
+			t.Errorf("the model was not informed that %q, but that %s", line, said)
+		}
+	}
+}
+
+// until waits for something that another process does.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so that %s", what)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxMessage is how large a message of a server may be, in bytes. A larger one ends the connection.
+const maxMessage = 16 << 20
+
+// commandDialer starts a command for each connection.
+type commandDialer struct {
+	name    string
+	command []string
+	opts    *Options
+}
+
+// inherited are the variables of this process that a command is given.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+	"SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT", "COMSPEC"}
+
+func (d *commandDialer) transport(context.Context, string) (sdk.Transport, error) {
+	cmd := exec.Command(d.command[0], d.command[1:]...)
+	cmd.Dir = d.opts.Dir
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Env = append(cmd.Env, d.opts.Env...)
+	cmd.Stderr = &logWriter{d: d}
+	cmd.WaitDelay = time.Second // a child of the command may keep its standard error open
+	return &sdk.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}, nil
+}
+
+// logWriter logs the lines of a command's standard error.
+type logWriter struct {
+	d    *commandDialer
+	rest []byte
+}
+
+func (w *logWriter) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	for {
+		n, line, err := bufio.ScanLines(w.rest, len(w.rest) > 4<<10)
+		if n == 0 || err != nil {
+			return len(p), err
+		}
+		w.d.opts.Logger.Info("an MCP server says", "server", w.d.name, "line", clean(string(line), 4<<10))
+		w.rest = w.rest[n:]
+	}
+}
+
+// httpDialer speaks streamable HTTP.
+type httpDialer struct {
+	address string
+	opts    *Options
+}
+
+func (d *httpDialer) transport(_ context.Context, user string) (sdk.Transport, error) {
+	client := http.Client{}
+	if d.opts.HTTPClient != nil {
+		client = *d.opts.HTTPClient
+	}
+	inner := client.Transport
+	if inner == nil {
+		inner = http.DefaultTransport
+	}
+	client.Transport = &bounded{inner, d.opts.Header}
+	// What is sent to the server, with the user's token, is not for where it sends us.
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme || len(via) > 5 {
+			return fmt.Errorf("the server redirects to %s", req.URL.Host)
+		}
+		return nil
+	}
+	t := &sdk.StreamableClientTransport{Endpoint: d.address, HTTPClient: &client, MaxRetries: 2, MaxEventSize: maxMessage}
+	if d.opts.Auth != nil {
+		var h auth.OAuthHandler
+		h, err := d.opts.Auth.handler(user)
+		if err != nil {
+			return nil, err
+		}
+		t.OAuthHandler = h
+	}
+	return t, nil
+}
+
+// bounded adds the header of a server's requests, and bounds answers that come in one piece.
+type bounded struct {
+	http.RoundTripper
+	header http.Header
+}
+
+func (t *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if len(t.header) > 0 {
+		req = req.Clone(req.Context())
+		for name, values := range t.header {
+			req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+		}
+	}
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		resp.Body = &boundedBody{resp.Body, maxMessage}
+	}
+	return resp, err
+}
+
+var errLarge = errors.New("the server's answer has more than 16 MiB")
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errLarge
+	}
+	return n, err
+}
