@@ -7,6 +7,6 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/google/jsonschema-go v0.4.3 // indirect
+require github.com/google/jsonschema-go v0.4.3
 
 replace github.com/cairn-agents/cairn => ..

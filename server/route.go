@@ -26,7 +26,8 @@ type route struct {
 	Summary      string
 	// In and Out are what the request is read into and what its answer is; Out is nil for a stream and for none.
 	In, Out reflect.Type
-	Status  int // of a success
+	Frames  reflect.Type // what the events of a stream carry
+	Status  int          // of a success
 	serve   func(*request) error
 	// anonymous routes need no principal.
 	anonymous bool
@@ -50,8 +51,8 @@ func answer[In, Out any](method, path, summary string, status int, do func(*requ
 
 // stream is a route that answers with a stream of events. A user who may not have another one is refused before anything is
 // done.
-func stream[In any](method, path, summary string, do func(*request, *In) error) route {
-	return route{Method: method, Path: path, Summary: summary, In: reflect.TypeFor[In](), Status: http.StatusOK,
+func stream[Frame, In any](method, path, summary string, do func(*request, *In) error) route {
+	return route{Method: method, Path: path, Summary: summary, In: reflect.TypeFor[In](), Frames: reflect.TypeFor[Frame](), Status: http.StatusOK,
 		serve: func(c *request) error {
 			in, err := bind[In](c)
 			if err != nil {

@@ -1,6 +1,10 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/cairn-agents/cairn"
+)
 
 // routes lists what the server has. A route about a session says so by calling [request.open] first.
 func routes() []route {
@@ -12,11 +16,11 @@ func routes() []route {
 		answer("POST", "/interrupt", "Stop a run and keep what the user saw", http.StatusOK, interrupt),
 		answer("POST", "/abort", "Stop a run as failed", http.StatusOK, abort),
 		answer("POST", "/submit-tool-result", "Answer a pending call", http.StatusOK, submit),
-		stream("GET", "/sse", "The events of a session, or of one of its runs", events),
+		stream[cairn.Event]("GET", "/sse", "The events of a session, or of one of its runs", events),
 
-		stream("POST", "/chat", "Say something, or answer what the last turn asked: the AI SDK's chat", chat),
+		stream[chatChunk]("POST", "/chat", "Say something, or answer what the last turn asked: the AI SDK's chat", chat),
 		answer("GET", "/chat/{id}", "The conversation as a chat client shows it", http.StatusOK, getChat),
-		stream("GET", "/chat/{id}/stream", "The turn that is under way, from its beginning; 204 if there is none", resumeChat),
+		stream[chatChunk]("GET", "/chat/{id}/stream", "The turn that is under way, from its beginning; 204 if there is none", resumeChat),
 		answer("POST", "/chat/{id}/submit-tool-result", "Answer a pending call", http.StatusOK, chatSubmit),
 		answer("POST", "/chat/{id}/interrupt", "Stop the turn and keep what the user saw", http.StatusOK, chatInterrupt),
 		answer("POST", "/chat/{id}/abort", "Stop the turn as failed", http.StatusOK, chatAbort),
@@ -40,6 +44,7 @@ func routes() []route {
 		answer("POST", "/inbox/{root}/{call}/claim", "Reserve a pending call for a time", http.StatusOK, claim),
 		answer("POST", "/inbox/{root}/{call}/release", "Give up a claim", http.StatusOK, release),
 
+		anonymous(answer("GET", "/openapi.json", "This, as an OpenAPI 3.1 document", http.StatusOK, getOpenAPI)),
 		anonymous(answer("GET", "/healthz", "Whether the process is alive", http.StatusOK, healthz)),
 		anonymous(answer("GET", "/readyz", "Whether the process takes requests", http.StatusOK, readyz)),
 	}

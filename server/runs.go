@@ -11,12 +11,12 @@ import (
 
 // Input is what a user says.
 type Input struct {
-	Text  string `json:"text,omitempty"`
-	Files []File `json:"files,omitempty"`
+	Text  string      `json:"text,omitempty"`
+	Files []InputFile `json:"files,omitempty"`
 }
 
-// File is a file of a user's message.
-type File struct {
+// InputFile is a file of a user's message.
+type InputFile struct {
 	Name      string `json:"name,omitempty"`
 	MediaType string `json:"media_type,omitempty"`
 	// URL is a "data:" URL, or the address that the model's provider fetches the file from.
@@ -100,9 +100,9 @@ type startIn struct {
 // Unready says what is done on a session that cannot take a turn at once.
 type Unready struct {
 	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means reject.
-	OnBusy string `json:"on_busy,omitempty"`
+	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
 	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means refuse.
-	OnWaiting string `json:"on_waiting,omitempty"`
+	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
 }
 
 var (

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
@@ -55,6 +56,7 @@ type Handler struct {
 	protect *http.CrossOriginProtection
 	origins map[string]bool
 	users   *users
+	openAPI json.RawMessage
 
 	ctx  context.Context // ends when Drain is called
 	stop context.CancelFunc
@@ -100,7 +102,13 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	}
 	h.users = newUsers(o.StreamsPerUser, o.RequestsPerMinute)
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	for _, r := range routes() {
+	list := routes()
+	doc, err := openAPI(list, o.Authenticate != nil, false)
+	if err != nil {
+		return nil, err
+	}
+	h.openAPI = doc
+	for _, r := range list {
 		h.mux.Handle(r.Method+" "+r.Path, h.serve(r))
 	}
 	return h, nil

@@ -78,7 +78,7 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 		t.Fatal(err)
 	}
 	aside := http.NewServeMux()
-	aside.Handle("/", h)
+	aside.Handle("/", newContract(t).around(h))
 	srv := httptest.NewServer(aside)
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain) // else Close waits for streams

@@ -1,0 +1,127 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Definitions are the schemas of structs that refer to each other by name, as a document with many of them has them.
+// Structs may be recursive. A type's JSON form is that of encoding/json; tags are those of [For].
+type Definitions struct {
+	// Prefix is what a reference has before a name, as "#/components/schemas/".
+	Prefix string
+	// Name returns the name of a struct type.
+	Name func(reflect.Type) string
+	// Enums are the values of types that have no others.
+	Enums map[reflect.Type][]string
+
+	Schemas map[string]*jsonschema.Schema
+	known   map[reflect.Type]*jsonschema.Schema // what stands for a type wherever it is used
+	types   map[string]reflect.Type
+}
+
+// Add returns the schema that stands for a type: a reference for a struct with a name, whose definition is added with those
+// of all that it refers to. The error says which type or field cannot be expressed, or which two types have one name.
+func (d *Definitions) Add(t reflect.Type) (*jsonschema.Schema, error) {
+	if d.known == nil {
+		d.Schemas, d.types = map[string]*jsonschema.Schema{}, map[string]reflect.Type{}
+		d.known = map[reflect.Type]*jsonschema.Schema{
+			reflect.TypeFor[json.RawMessage](): {Description: "Any JSON."},
+			reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+		}
+		for t, values := range d.Enums {
+			s := &jsonschema.Schema{Type: "string"}
+			for _, v := range values {
+				s.Enum = append(s.Enum, v)
+			}
+			d.known[t] = s
+		}
+	}
+	if err := d.collect(t); err != nil {
+		return nil, err
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: d.known})
+	if err != nil {
+		return nil, err
+	}
+	return notNull(s), nil
+}
+
+// collect defines the structs with names that values of a type may hold.
+func (d *Definitions) collect(t reflect.Type) error {
+	if d.known[t] != nil {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return d.collect(t.Elem())
+	case reflect.Struct:
+		name := d.Name(t)
+		if other := d.types[name]; other != nil {
+			return fmt.Errorf("schema: %s and %s are both called %s", t, other, name)
+		}
+		d.types[name], d.known[t] = t, &jsonschema.Schema{Ref: d.Prefix + name}
+		s, err := d.Object(t, nil)
+		if err != nil {
+			return err
+		}
+		d.Schemas[name] = s
+	}
+	return nil
+}
+
+// Object returns the schema of a struct as it stands, without the fields that leave out selects.
+func (d *Definitions) Object(t reflect.Type, leaveOut func(reflect.StructField) bool) (*jsonschema.Schema, error) {
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || f.Tag.Get("json") == "-" || leaveOut != nil && leaveOut(f) {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		property, err := d.Add(f.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
+		}
+		if tag := f.Tag.Get("schema"); tag != "" {
+			if err := applyTag(property, f.Type, tag); err != nil {
+				return nil, fmt.Errorf("%s.%s: schema tag: %w", t, f.Name, err)
+			}
+		}
+		if text := f.Tag.Get("jsonschema"); text != "" {
+			property.Description = text
+		}
+		list := strings.Split(options, ",")
+		if !slices.Contains(list, "omitempty") && !slices.Contains(list, "omitzero") {
+			s.Required = append(s.Required, name)
+		}
+		s.Properties[name] = property
+		s.PropertyOrder = append(s.PropertyOrder, name)
+	}
+	return s, nil
+}
+
+// notNull takes the null out of a schema: what has no value is left out, and lists that must be there are never nil.
+func notNull(s *jsonschema.Schema) *jsonschema.Schema {
+	if s == nil {
+		return nil
+	}
+	if s.Types = slices.DeleteFunc(s.Types, func(t string) bool { return t == "null" }); len(s.Types) == 1 {
+		s.Type, s.Types = s.Types[0], nil
+	}
+	if len(s.Types) == 0 {
+		s.Types = nil
+	}
+	notNull(s.Items)
+	notNull(s.AdditionalProperties)
+	return s
+}

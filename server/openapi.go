@@ -1,0 +1,231 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// enums are the values of types that get no further ones: clients may rely on them.
+var enums = map[reflect.Type][]string{
+	reflect.TypeFor[cairn.Role]():           values(cairn.RoleUser, cairn.RoleAssistant, cairn.RoleTool),
+	reflect.TypeFor[cairn.CallStatus]():     values(cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped),
+	reflect.TypeFor[cairn.Quorum]():         values(cairn.AnyReviewer, cairn.AllReviewers, cairn.MostReviewers),
+	reflect.TypeFor[cairn.SubmissionType](): values(cairn.SubmitResult, cairn.SubmitApproval, cairn.SubmitAnswer),
+	reflect.TypeFor[cairn.Outcome](): values(cairn.OutcomeAccepted, cairn.OutcomeAlreadyCompleted, cairn.OutcomeLate,
+		cairn.OutcomeUnknownCall, cairn.OutcomeInvalid),
+	reflect.TypeFor[cairn.SessionStatus](): values(cairn.SessionIdle, cairn.SessionActive, cairn.SessionPaused, cairn.SessionCompleted,
+		cairn.SessionFailed, cairn.SessionInterrupted),
+	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion),
+	reflect.TypeFor[cairn.RunStatus](): values(cairn.RunRunning, cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted,
+		cairn.SuspendedClientTool, cairn.SuspendedChildren, cairn.SuspendedStepPartially),
+	reflect.TypeFor[cairn.RunKind](): values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),
+}
+
+func values[T ~string](list ...T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// chatChunk is what each event of a chat's stream carries: a chunk of the AI SDK's UI message stream.
+type chatChunk struct {
+	Type string `json:"type"`
+}
+
+func getOpenAPI(c *request, _ *struct{}) (json.RawMessage, error) { return c.h.openAPI, nil }
+
+// object is a part of the document.
+type object = map[string]any
+
+// document is under construction: an OpenAPI 3.1 document of what the routes read and answer.
+type document struct {
+	defs schema.Definitions
+	// closed are the names of the definitions that requests are made of, in which nothing else is permitted.
+	closed map[string]bool
+}
+
+// openAPI returns the document of the routes. Objects of answers may get further properties, unless strict is set.
+func openAPI(list []route, secured, strict bool) ([]byte, error) {
+	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums}}
+	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
+		return nil, err
+	}
+	paths := map[string]object{}
+	for _, rt := range list {
+		op, err := d.operation(rt)
+		if err != nil {
+			return nil, err
+		}
+		if secured && !rt.anonymous {
+			op["security"] = []object{{"token": []string{}}}
+		}
+		if paths[rt.Path] == nil {
+			paths[rt.Path] = object{}
+		}
+		paths[rt.Path][strings.ToLower(rt.Method)] = op
+	}
+	for name, s := range d.defs.Schemas {
+		if strict && !lenientChat(name) || d.closed[name] {
+			s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+		}
+	}
+	components := object{"schemas": d.defs.Schemas}
+	if secured {
+		components["securitySchemes"] = object{"token": object{"type": "http", "scheme": "bearer"}}
+	}
+	return json.Marshal(object{
+		"openapi": "3.1.0",
+		"info": object{"title": "Cairn", "version": "1",
+			"description": "Durable agent sessions: turns, streams of their events, approvals, and the sessions themselves."},
+		"servers":    []object{{"url": "."}},
+		"paths":      paths,
+		"components": components,
+	})
+}
+
+// lenientChat reports whether a definition is of what chat clients add fields of their own to.
+func lenientChat(name string) bool { return strings.HasPrefix(name, "Chat") }
+
+func (d *document) operation(rt route) (object, error) {
+	op := object{"operationId": operationID(rt), "summary": rt.Summary}
+	params, err := d.parameters(rt)
+	if err != nil {
+		return nil, err
+	}
+	if len(params) > 0 {
+		op["parameters"] = params
+	}
+	if rt.Method != http.MethodGet && rt.Method != http.MethodDelete {
+		body, err := d.body(rt)
+		if err != nil {
+			return nil, err
+		}
+		if body != nil {
+			op["requestBody"] = body
+		}
+	}
+	problem := object{"description": "Why it is not done", "content": object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}
+	success := object{"description": rt.Summary}
+	responses := object{strconv.Itoa(rt.Status): success, "4XX": problem, "5XX": problem}
+	switch {
+	case rt.Frames != nil:
+		s, err := d.defs.Add(rt.Frames)
+		if err != nil {
+			return nil, err
+		}
+		success["description"] = rt.Summary + ". The schema is that of the data of each server-sent event."
+		success["content"] = object{"text/event-stream": object{"schema": s}}
+		if rt.Method == http.MethodGet {
+			responses["204"] = object{"description": "There is nothing more to stream"}
+		}
+	case rt.Status != http.StatusNoContent:
+		s, err := d.defs.Add(rt.Out)
+		if err != nil {
+			return nil, err
+		}
+		success["content"] = object{"application/json": object{"schema": s}}
+	}
+	op["responses"] = responses
+	return op, nil
+}
+
+// parameters returns those of the path and the query, and the headers that a route knows.
+func (d *document) parameters(rt route) ([]object, error) {
+	var list []object
+	for _, f := range reflect.VisibleFields(rt.In) {
+		for _, in := range []string{"path", "query"} {
+			name := f.Tag.Get(in)
+			if name == "" {
+				continue
+			}
+			s, err := d.defs.Add(f.Type)
+			if err != nil {
+				return nil, err
+			}
+			p := object{"name": name, "in": in, "schema": s}
+			if text := f.Tag.Get("jsonschema"); text != "" {
+				p["description"] = text
+			}
+			if in == "path" {
+				p["required"] = true
+			}
+			list = append(list, p)
+		}
+	}
+	if rt.Path == "/sse" {
+		list = append(list, header("Last-Event-ID", "The id of the last event that the client has; the stream continues behind it."))
+	}
+	return list, nil
+}
+
+func header(name, description string) object {
+	return object{"name": name, "in": "header", "description": description, "schema": object{"type": "string"}}
+}
+
+// body returns the JSON that a route reads; nil if that is none.
+func (d *document) body(rt route) (object, error) {
+	before := len(d.defs.Schemas)
+	s, err := d.defs.Object(rt.In, func(f reflect.StructField) bool { return f.Tag.Get("path") != "" })
+	if err != nil || len(s.Properties) == 0 && before == len(d.defs.Schemas) {
+		return nil, err
+	}
+	if _, ok := reflect.New(rt.In).Interface().(lenient); !ok {
+		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+		d.close(s)
+	}
+	return object{"required": len(s.Required) > 0, "content": object{"application/json": object{"schema": s}}}, nil
+}
+
+// close closes the definitions that a schema refers to.
+func (d *document) close(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if name, ok := strings.CutPrefix(s.Ref, d.defs.Prefix); ok && !d.closed[name] {
+		d.closed[name] = true
+		d.close(d.defs.Schemas[name])
+	}
+	for _, p := range s.Properties {
+		d.close(p)
+	}
+	d.close(s.Items)
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil {
+		d.close(s.AdditionalProperties)
+	}
+}
+
+// operationID names an operation by its method and path: "getSessionsByIdRuns".
+func operationID(rt route) string {
+	id := strings.ToLower(rt.Method)
+	for word := range strings.FieldsFuncSeq(strings.ReplaceAll(rt.Path, "{", "by-"), func(r rune) bool { return !unicode.IsLetter(r) }) {
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
+}
+
+// typeArgument finds the type argument in the name of a generic type.
+var typeArgument = regexp.MustCompile(`^(\w+)\[.*?(\w+)\]$`)
+
+// typeName names a struct in the document: a page of runs is a RunPage, what chat clients know begins with Chat.
+func typeName(t reflect.Type) string {
+	name := t.Name()
+	if m := typeArgument.FindStringSubmatch(name); m != nil {
+		name = m[2] + m[1]
+	}
+	if strings.HasSuffix(t.PkgPath(), "/aisdk") {
+		name = "Chat" + name
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
