@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn/internal/schema"
+	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
 // contract checks what a handler answers, and what it accepts, against its OpenAPI document.
@@ -273,4 +274,15 @@ func hasParameter(list []struct{ Name, In string }, name, in string) bool {
 		}
 	}
 	return false
+}
+
+// A client that is generated from the document completes a turn with an approval.
+func TestGeneratedClient(t *testing.T) {
+	w := newWorld(t, nil)
+	got := strings.TrimSpace(string(testenv.Node(t, "testdata/generated.mjs", w.url, "a")))
+	const want = `{"suspended":"suspended_client_tool","session":"paused","outcome":"accepted","ended":"completed",` +
+		`"reply":"You said: ","missing":[404,"not_found"]}`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }
