@@ -6,11 +6,11 @@ import (
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
-	"github.com/cairn-agents/cairn/model/openai/openaitest"
+	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 )
 
 // ask plays the demo with a server's model on the bench.
-func (b *bench) ask(server *openaitest.Server, stdin string) (stdout, stderr string, code int) {
+func (b *bench) ask(server *openaichattest.Server, stdin string) (stdout, stderr string, code int) {
 	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"], b.env["OPENAI_API_KEY"] = server.BaseURL, "test-model", "key-1"
 	return b.run(stdin, "demo")
 }
@@ -18,10 +18,10 @@ func (b *bench) ask(server *openaitest.Server, stdin string) (stdout, stderr str
 // TestOpenAI has a server's model answer, which the environment asks for.
 func TestOpenAI(t *testing.T) {
 	t.Parallel()
-	server := openaitest.NewServer(
-		openaitest.CallTool("lookup_order", lookupArgs{42}),
-		openaitest.Reply{Reasoning: "It is broken.", Calls: []openaitest.Call{{Tool: "refund", Arguments: `{"order":42,"reason":"broken"}`}}},
-		openaitest.Text("Your 24.50 EUR are on their way."),
+	server := openaichattest.NewServer(
+		openaichattest.CallTool("lookup_order", lookupArgs{42}),
+		openaichattest.Reply{Reasoning: "It is broken.", Calls: []openaichattest.Call{{Tool: "refund", Arguments: `{"order":42,"reason":"broken"}`}}},
+		openaichattest.Text("Your 24.50 EUR are on their way."),
 	)
 	defer server.Close()
 	server.RequireKey("key-1")
@@ -58,9 +58,9 @@ type lookupArgs struct {
 // TestFailedAnswer has an answer fail, and tries it again in the next process.
 func TestFailedAnswer(t *testing.T) {
 	t.Parallel()
-	server := openaitest.NewServer(
-		openaitest.Fail(401, "invalid_api_key", "Wrong key."),
-		openaitest.Text("Hello!"),
+	server := openaichattest.NewServer(
+		openaichattest.Fail(401, "invalid_api_key", "Wrong key."),
+		openaichattest.Text("Hello!"),
 	)
 	defer server.Close()
 	b := newBench(t)
@@ -83,9 +83,9 @@ func TestFailedAnswer(t *testing.T) {
 // TestBrokenOffAnswer has the server break off in the middle of an answer that is then given again.
 func TestBrokenOffAnswer(t *testing.T) {
 	t.Parallel()
-	server := openaitest.NewServer(
-		openaitest.Reply{Text: "One two three four.", BreakAfter: 3},
-		openaitest.Text("One two three four."),
+	server := openaichattest.NewServer(
+		openaichattest.Reply{Text: "One two three four.", Wire: openaichattest.Wire{BreakAfter: 3}},
+		openaichattest.Text("One two three four."),
 	)
 	defer server.Close()
 	b := newBench(t)
@@ -105,7 +105,7 @@ func TestBrokenOffAnswer(t *testing.T) {
 // TestControlCharacters has a model and a user write what would steer a terminal.
 func TestControlCharacters(t *testing.T) {
 	t.Parallel()
-	server := openaitest.NewServer(openaitest.Text("red \x1b[31m alert\x07\nnext line"))
+	server := openaichattest.NewServer(openaichattest.Text("red \x1b[31m alert\x07\nnext line"))
 	defer server.Close()
 	b := newBench(t)
 	stdout, _, _ := b.ask(server, "hi \x1b[2J there\n")

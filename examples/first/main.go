@@ -29,7 +29,7 @@ func refund(ctx context.Context, call *cairn.Call, in RefundInput) (string, erro
 var support = &cairn.Agent{
 	Name:         "support",
 	Instructions: "You help customers with their orders.",
-	Model:        model, // or openai.Model("gpt-5", nil)
+	Model:        model, // or openaichat.Model("gpt-5", nil)
 	Tools:        []cairn.Tool{cairn.Func("refund", "Refund an order.", refund)},
 	State:        cairn.StateOf(Orders{}),
 }

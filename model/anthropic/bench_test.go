@@ -10,6 +10,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
 	"github.com/cairn-agents/cairn/model/anthropic"
 )
 
@@ -21,7 +22,7 @@ func BenchmarkDelta(b *testing.B) {
 		stream := piece + strings.Repeat(delta, deltas) + last + done
 		report := func(b *testing.B) { b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*deltas), "ns/delta") }
 		b.Run("adapter/"+name, func(b *testing.B) {
-			m := through(plays(stream), anthropic.Options{})
+			m := through(providertest.Plays(stream), anthropic.Options{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := ask(context.Background(), m, hello()); err != nil {
@@ -32,7 +33,7 @@ func BenchmarkDelta(b *testing.B) {
 		})
 		b.Run("sdk/"+name, func(b *testing.B) {
 			client := sdk.NewClient(option.WithoutEnvironmentDefaults(), option.WithAPIKey("k"), option.WithoutOpenTelemetry(),
-				option.WithHTTPClient(&http.Client{Transport: plays(stream)}))
+				option.WithHTTPClient(&http.Client{Transport: providertest.Plays(stream)}))
 			params := sdk.MessageNewParams{Model: "claude-test", MaxTokens: 5, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("Hello"))}}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -57,7 +58,7 @@ func BenchmarkRequest(b *testing.B) {
 		said.Provider, said.Model = json.RawMessage(`{"caller":{"type":"x"}}`), "anthropic:claude-test"
 		req.Messages = append(req.Messages, assistant(said), tools(result("a", `{"status":"shipped"}`, false)))
 	}
-	m := through(plays(piece+last+done), anthropic.Options{})
+	m := through(providertest.Plays(piece+last+done), anthropic.Options{})
 	for b.Loop() {
 		if _, err := ask(context.Background(), m, req); err != nil {
 			b.Fatal(err)

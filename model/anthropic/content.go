@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // content is a content block of a reply: what it began with, and what came since.
@@ -92,7 +93,7 @@ func (c *content) signed() json.RawMessage {
 	if c.Signature == "" || cairn.CheckText("thinking", c.said.String()) != nil {
 		return nil
 	}
-	return keepable(c.more())
+	return provider.Keepable(c.more())
 }
 
 // whole returns an item of the provider's own.
@@ -102,14 +103,6 @@ func (c *content) whole() json.RawMessage {
 	}
 	raw, err := json.Marshal(c.fields)
 	if err != nil { // its input broke off
-		return nil
-	}
-	return raw
-}
-
-// keepable returns what a session can keep, and nil for anything else.
-func keepable(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || cairn.CheckJSON("provider", raw) != nil {
 		return nil
 	}
 	return raw

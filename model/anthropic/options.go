@@ -10,10 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
@@ -60,83 +58,55 @@ const (
 	cacheOff     = "off"
 )
 
-// endpoint is an API that is ready to be asked, or the reason why it is not.
+// endpoint is the API with what only it has.
 type endpoint struct {
+	*provider.Endpoint
+	failures    failures
 	client      anthropic.Client
-	key         string
-	idle        time.Duration
 	maxTokens   int
 	cache       *cacheControl // nil if there are no breakpoints
 	strict      bool
 	serverTools []json.RawMessage
-	problem     *cairn.Error
 }
 
-func newEndpoint(o *Options) *endpoint {
+func newEndpoint(name string, o *Options) *endpoint {
 	if o == nil {
 		o = &Options{}
 	}
-	base := cmp.Or(o.BaseURL, strings.TrimSpace(os.Getenv("ANTHROPIC_BASE_URL")), publicAPI)
-	e := &endpoint{
-		key:       strings.TrimSpace(cmp.Or(o.APIKey, os.Getenv("ANTHROPIC_API_KEY"))),
-		idle:      cmp.Or(o.IdleTimeout, 2*time.Minute),
-		maxTokens: cmp.Or(o.MaxOutputTokens, maxTokens),
-		strict:    o.StrictTools,
-	}
+	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name, BaseURL: o.BaseURL, APIKey: o.APIKey,
+		Variable: "ANTHROPIC", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
+	e := &endpoint{Endpoint: base, failures: failures{base.Failures}, maxTokens: cmp.Or(o.MaxOutputTokens, maxTokens), strict: o.StrictTools}
 	switch o.Cache {
 	case "", "5m":
 		e.cache = &cacheControl{Type: "ephemeral"}
 	case cacheForHour:
 		e.cache = &cacheControl{Type: "ephemeral", TTL: cacheForHour}
+	case cacheOff:
+	default:
+		e.Refuse(cairn.CodeModelRequest, "Cache", fmt.Sprintf("is %q; it may be 5m, 1h or off", o.Cache))
 	}
-	address, problem := provider.Address(base)
-	switch {
-	case problem != "":
-		e.refuse(cairn.CodeModelRequest, "BaseURL", problem)
-	case e.key == "" && address.Host == "api.anthropic.com":
-		e.refuse(cairn.CodeAuth, "APIKey", "is missing: set it, or the environment variable ANTHROPIC_API_KEY")
-	case strings.ContainsFunc(e.key, unicode.IsControl):
-		e.refuse(cairn.CodeAuth, "APIKey", "contains a line break or another control character")
-	case o.IdleTimeout < 0:
-		e.refuse(cairn.CodeModelRequest, "IdleTimeout", "is negative")
-	case o.MaxOutputTokens < 0:
-		e.refuse(cairn.CodeModelRequest, "MaxOutputTokens", "is negative")
-	case e.cache == nil && o.Cache != cacheOff:
-		e.refuse(cairn.CodeModelRequest, "Cache", fmt.Sprintf("is %q; it may be 5m, 1h or off", o.Cache))
+	if o.MaxOutputTokens < 0 {
+		e.Refuse(cairn.CodeModelRequest, "MaxOutputTokens", "is negative")
 	}
-	for i, tool := range o.ServerTools {
-		raw, err := provider.Encode(tool)
-		if err != nil || raw[0] != '{' {
-			e.refuse(cairn.CodeModelRequest, fmt.Sprintf("ServerTools[%d]", i), "does not encode as a JSON object")
-		}
-		e.serverTools = append(e.serverTools, raw)
+	var wrong int
+	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
+		e.Refuse(cairn.CodeModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
 	}
-	if e.problem == nil {
-		e.connect(base, o)
+	if e.Problem == nil {
+		e.connect(o)
 	}
 	return e
 }
 
 // connect makes the SDK's client, of which only what is written here has a say: no environment, retries or spans.
-func (e *endpoint) connect(base string, o *Options) {
-	client := o.HTTPClient
-	if client == nil {
-		client = http.DefaultClient
-	}
-	opts := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithBaseURL(base), option.WithHTTPClient(client),
+func (e *endpoint) connect(o *Options) {
+	opts := []option.RequestOption{option.WithoutEnvironmentDefaults(), option.WithBaseURL(e.Base.String()), option.WithHTTPClient(e.Client),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(), option.WithHeader("Accept", "text/event-stream")}
-	if e.key != "" {
-		opts = append(opts, option.WithAPIKey(e.key))
+	if e.Key != "" {
+		opts = append(opts, option.WithAPIKey(e.Key))
 	}
 	if len(o.Betas) > 0 {
 		opts = append(opts, option.WithHeader("anthropic-beta", strings.Join(o.Betas, ",")))
 	}
 	e.client = anthropic.NewClient(opts...)
-}
-
-// refuse makes every call fail: an option is at fault, and retrying does not help.
-func (e *endpoint) refuse(code cairn.Code, field, why string) {
-	if e.problem == nil {
-		e.problem = &cairn.Error{Code: code, Field: field, Message: "anthropic: " + field + " " + why}
-	}
 }

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 // reply turns the events of a stream into chunks, or those of several streams if the provider pauses the reply.
 type reply struct {
 	failures failures
 	model    string
-	emit     func(cairn.Chunk) bool
+	say      provider.Emit
 
 	parts     []cairn.Part // what is complete, as the session keeps it: what a paused reply is continued with
 	container string       // where the provider's code ran
@@ -23,13 +24,6 @@ type reply struct {
 	stopReason string
 	refused    string // why, if the model refused
 	done       bool
-}
-
-func (r *reply) say(c cairn.Chunk) error {
-	if !r.emit(c) {
-		return errStopped
-	}
-	return nil
 }
 
 // paused reports whether the provider wants to be asked to continue.
@@ -108,7 +102,7 @@ func (r *reply) start(index int, raw json.RawMessage) error {
 	case "tool_use":
 		r.calls++
 		chunk := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.ID, Tool: c.Name}
-		if chunk.Provider = keepable(c.more()); chunk.Provider != nil {
+		if chunk.Provider = provider.Keepable(c.more()); chunk.Provider != nil {
 			chunk.Model = r.model
 		}
 		c.provider = chunk.Provider
@@ -171,7 +165,7 @@ func (r *reply) stop() error {
 		if part.Type = cairn.PartText; part.Text == "" {
 			return nil
 		}
-		part.Provider, part.Sources = keepable(c.more()), c.sources()
+		part.Provider, part.Sources = provider.Keepable(c.more()), c.sources()
 	case "thinking":
 		part.Type, part.Provider = cairn.PartReasoning, c.signed()
 		if part.Text == "" && part.Provider == nil {
@@ -185,7 +179,7 @@ func (r *reply) stop() error {
 	case "tool_use":
 		return r.called(c)
 	default:
-		part = cairn.Part{Type: cairn.PartProvider, Provider: keepable(c.whole()), Sources: c.sources()}
+		part = cairn.Part{Type: cairn.PartProvider, Provider: provider.Keepable(c.whole()), Sources: c.sources()}
 		if part.Provider == nil {
 			return nil
 		}

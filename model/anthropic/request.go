@@ -15,7 +15,7 @@ func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 	s := &req.Settings
 	e := m.endpoint
 	body := map[string]any{
-		"model":      m.name,
+		"model":      e.Model,
 		"max_tokens": e.maxTokens,
 		"stream":     true,
 	}
@@ -44,23 +44,13 @@ func (m *MessagesModel) body(req *cairn.Request, r *reply) ([]byte, error) {
 		return nil, err
 	}
 	body["messages"] = m.messages(req.Messages, r.parts)
-	for name, value := range s.Options {
-		raw, err := provider.Encode(value)
-		if err != nil {
-			e := m.failures.Errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
-			e.Field = "Options"
-			return nil, e
-		}
-		body[name] = raw
+	if err := e.Merge(body, s); err != nil {
+		return nil, err
 	}
 	if req.Choice.Tool != "" {
 		thinkNot(body)
 	}
-	data, err := provider.Encode(body)
-	if err != nil {
-		return nil, m.failures.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
-	}
-	return data, nil
+	return e.Body(body, &cairn.Settings{})
 }
 
 // thinkNot switches thinking off if it was asked for.
@@ -79,16 +69,11 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 	}
 	for i := range req.Tools {
 		t := &req.Tools[i]
-		schema := t.Schema // goes out in its own order: models read the properties in it
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		schema, err := e.Schema(t)
+		if err != nil {
+			return err
 		}
-		if !json.Valid(schema) {
-			e := m.failures.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
-			e.Field = "Schema"
-			return e
-		}
-		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && closed(schema)}
+		one := &tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: e.strict && provider.Closed(schema)}
 		if i == len(req.Tools)-1 {
 			one.CacheControl = e.cache
 		}
@@ -105,29 +90,6 @@ func (m *MessagesModel) tools(req *cairn.Request, body map[string]any) error {
 		body["tool_choice"] = toolChoice{Type: "tool", Name: req.Choice.Tool}
 	}
 	return nil
-}
-
-// closed reports whether each object of a schema says that it has no other properties.
-func closed(schema json.RawMessage) bool {
-	var v any
-	return json.Unmarshal(schema, &v) == nil && closedValue(v)
-}
-
-func closedValue(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return !slices.ContainsFunc(v, func(v any) bool { return !closedValue(v) })
-	case map[string]any:
-		if v["type"] == "object" && v["additionalProperties"] != false {
-			return false
-		}
-		for _, inner := range v {
-			if !closedValue(inner) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // filler stands between what would be two replies in a row, which the API would take for one, and where there is nothing
@@ -217,7 +179,7 @@ func (m *MessagesModel) reply(parts []cairn.Part, ids callIDs, paused bool) []an
 	answered := answered(parts)
 	for i := range parts {
 		p := &parts[i]
-		own := p.Model == m.id && len(p.Provider) > 0
+		own := p.Model == m.endpoint.ID && len(p.Provider) > 0
 		switch p.Type {
 		case cairn.PartText:
 			if !blank(p.Text) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
 	"github.com/cairn-agents/cairn/model/anthropic"
 	"github.com/cairn-agents/cairn/model/anthropic/anthropictest"
 )
@@ -244,7 +245,7 @@ func TestPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problem := wellFormed(chunks, err); problem != "" {
+	if problem := providertest.WellFormed(chunks, err); problem != "" {
 		t.Error(problem)
 	}
 	if u := chunks[len(chunks)-2].Usage; u.InputTokens != 45 || u.CachedTokens != 15 || u.OutputTokens != 9 {
@@ -302,20 +303,5 @@ func TestReplyThatBrokeOff(t *testing.T) {
 		if _, err := ask(context.Background(), m, req); err != nil {
 			t.Errorf("after %d events: %v", n+1, err)
 		}
-	}
-}
-
-func TestLargeImage(t *testing.T) {
-	t.Parallel()
-	image := bytes.Repeat([]byte{0xff, 1, 2, 3, 4}, 2<<20)
-	m, server := serve(t, anthropictest.Text("A cat."))
-	req := hello()
-	req.Messages = append(req.Messages, cairn.User(cairn.FilePart(cairn.File{MediaType: "image/png", Data: image})))
-	if _, err := ask(t.Context(), m, req); err != nil {
-		t.Fatal(err)
-	}
-	blocks := server.Requests()[0].Last().Blocks()
-	if n := len(blocks[len(blocks)-1].Source.Data); n != (len(image)+2)/3*4 {
-		t.Errorf("%d bytes of base64 arrived", n)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/anthropic"
 	"github.com/cairn-agents/cairn/model/anthropic/anthropictest"
-	"github.com/cairn-agents/cairn/model/openai"
-	"github.com/cairn-agents/cairn/model/openai/openaitest"
+	"github.com/cairn-agents/cairn/model/openaichat"
+	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -44,9 +44,9 @@ func TestSession(t *testing.T) {
 		anthropictest.Content(anthropictest.Part{Thinking: "Welcome back."}, call("3")),
 		anthropictest.Text("That one as well."))
 	t.Cleanup(claude.Close)
-	chat := openaitest.NewServer(
-		openaitest.Reply{Reasoning: "Hm.", Text: "Let me see.", Calls: []openaitest.Call{{ID: "call/4:x", Tool: "lookup", Arguments: `{"order":4}`}}},
-		openaitest.Text("Four."))
+	chat := openaichattest.NewServer(
+		openaichattest.Reply{Reasoning: "Hm.", Text: "Let me see.", Calls: []openaichattest.Call{{ID: "call/4:x", Tool: "lookup", Arguments: `{"order":4}`}}},
+		openaichattest.Text("Four."))
 	t.Cleanup(chat.Close)
 
 	st := memstore.New(nil)
@@ -74,7 +74,7 @@ func TestSession(t *testing.T) {
 		return anthropic.Model("claude-test", &anthropic.Options{BaseURL: claude.BaseURL,
 			ServerTools: []any{map[string]any{"type": "web_search_20250305", "name": "web_search"}}})
 	}
-	two := openai.Model("gpt-test", &openai.Options{BaseURL: chat.BaseURL})
+	two := openaichat.Model("gpt-test", &openaichat.Options{BaseURL: chat.BaseURL})
 	turn(one(), cairn.Messages(cairn.User(cairn.TextPart("Look at this."), cairn.FilePart(cairn.File{MediaType: "image/png", Data: []byte("png")}))))
 	turn(two, cairn.Text("And four?"))
 	turn(one(), cairn.Text("And three?"))

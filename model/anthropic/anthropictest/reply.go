@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
 )
 
 // Reply is what the server answers to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or by
@@ -21,23 +22,8 @@ type Reply struct {
 	// Usage is what is reported. Default: a rough count.
 	Usage Usage
 
-	// Status makes the answer an error, with Code and Message.
-	Status  int
-	Code    string
-	Message string
-	// Header is added to the answer.
-	Header http.Header
-
-	// Raw is sent as it is in place of everything else: as the event stream, or as the body of an error.
-	Raw string
-	// Piece is how many bytes are sent at a time. Default: whole events; a Raw stream whole.
-	Piece int
-	// BreakAfter drops the connection after that many events. Default: the stream is complete.
-	BreakAfter int
-	// ErrorAfter sends an error event with Code and Message after that many events, and ends the stream.
-	ErrorAfter int
-	// Gate holds the stream after its first piece until the channel is closed or the server or client is gone.
-	Gate <-chan struct{}
+	// Wire is how it is sent; with Status it is an error.
+	Wire
 }
 
 // Part is a content block of a reply. One field is set.
@@ -76,108 +62,30 @@ func Content(blocks ...Part) Reply { return Reply{Blocks: blocks} }
 // CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
 // and panics if it cannot be.
 func CallTool(tool string, args any) Reply {
-	text, ok := args.(string)
-	if !ok {
-		data, err := json.Marshal(args)
-		if err != nil {
-			panic(fmt.Sprintf("anthropictest: arguments of tool %q: %v", tool, err))
-		}
-		text = string(data)
-	}
-	return Content(Part{Call: &Call{Tool: tool, Arguments: text}})
+	return Content(Part{Call: &Call{Tool: tool, Arguments: providertest.Arguments(tool, args)}})
 }
 
 // Fail is an error answer of a status and an error type.
 func Fail(status int, code, message string) Reply {
-	return Reply{Status: status, Code: code, Message: message}
+	return Reply{Wire: Wire{Status: status, Code: code, Message: message}}
 }
 
 // Raw is an event stream that is sent as it is.
-func Raw(stream string) Reply { return Reply{Raw: stream} }
+func Raw(stream string) Reply { return Reply{Wire: Wire{Raw: stream}} }
 
 // RetryAfter returns the reply with a Retry-After header.
 func (r Reply) RetryAfter(value string) Reply {
-	r.Header = r.Header.Clone()
-	if r.Header == nil {
-		r.Header = http.Header{}
-	}
-	r.Header.Set("Retry-After", value)
+	r.Header = r.After(value)
 	return r
 }
 
-// play answers one request with the reply.
-func (s *Server) play(w http.ResponseWriter, r *http.Request, req *Request, reply *Reply, n int) {
-	if reply.Status != 0 && reply.Status != http.StatusOK {
-		reply.write(w)
-		return
+func failure(w *Wire) any {
+	kind := "api_error"
+	if w.Status == http.StatusBadRequest {
+		kind = "invalid_request_error"
 	}
-	for name, values := range reply.Header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	pieces := reply.events(s, req, n)
-	if reply.Raw != "" {
-		pieces = []string{reply.Raw}
-	}
-	if reply.BreakAfter > 0 {
-		pieces = pieces[:min(reply.BreakAfter, len(pieces))]
-	}
-	if reply.Piece > 0 {
-		pieces = cut(strings.Join(pieces, ""), reply.Piece)
-	}
-	for i, piece := range pieces {
-		if i == 1 && reply.Gate != nil {
-			select {
-			case <-reply.Gate:
-			case <-r.Context().Done():
-				return
-			case <-s.closed:
-				return
-			}
-		}
-		if _, err := w.Write([]byte(piece)); err != nil {
-			return
-		}
-		_ = http.NewResponseController(w).Flush() // fails only if the client is gone
-	}
-	if reply.BreakAfter > 0 {
-		panic(http.ErrAbortHandler) // drops the connection without the end of the body
-	}
-}
-
-func cut(text string, size int) []string {
-	var list []string
-	for len(text) > size {
-		list, text = append(list, text[:size]), text[size:]
-	}
-	return append(list, text)
-}
-
-// write answers with the reply's error.
-func (r *Reply) write(w http.ResponseWriter) {
-	for name, values := range r.Header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(r.Status)
-	body := r.Raw
-	if body == "" {
-		body = encode(r.failure())
-	}
-	_, _ = w.Write([]byte(body)) // the client may be gone
-}
-
-func (r *Reply) failure() map[string]any {
 	return map[string]any{"type": "error", "request_id": "req_test",
-		"error": map[string]any{"type": cmp.Or(r.Code, "api_error"), "message": r.Message}}
-}
-
-func encode(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic("anthropictest: " + err.Error())
-	}
-	return string(data)
+		"error": map[string]any{"type": cmp.Or(w.Code, kind), "message": w.Message}}
 }
 
 // stream writes events down.
@@ -185,11 +93,11 @@ type stream struct{ list []string }
 
 func (s *stream) send(kind string, fields map[string]any) {
 	fields["type"] = kind
-	s.list = append(s.list, "event: "+kind+"\ndata: "+encode(fields)+"\n\n")
+	s.list = append(s.list, "event: "+kind+"\ndata: "+providertest.Encode(fields)+"\n\n")
 }
 
 // events returns the reply as the events of a stream.
-func (r *Reply) events(s *Server, req *Request, n int) []string {
+func (r *Reply) events(given *items, req *Request, n int) []string {
 	var out stream
 	u := r.usage(req)
 	out.send("message_start", map[string]any{"message": map[string]any{"id": fmt.Sprintf("msg_%d", n), "type": "message",
@@ -199,7 +107,7 @@ func (r *Reply) events(s *Server, req *Request, n int) []string {
 	prefix := req.canonical()
 	stop := "end_turn"
 	for i := range r.Blocks {
-		whole := r.block(s, req, &out, i, n, prefix)
+		whole := r.block(given, req, &out, i, n, prefix)
 		prefix = append(prefix, "assistant "+canonical(json.RawMessage(whole)))
 		if r.Blocks[i].Call != nil {
 			stop = "tool_use"
@@ -209,9 +117,7 @@ func (r *Reply) events(s *Server, req *Request, n int) []string {
 		}
 	}
 	if r.ErrorAfter > 0 {
-		out.list = out.list[:min(r.ErrorAfter, len(out.list))]
-		out.send("error", r.failure())
-		return out.list
+		return r.Cut(out.list, func() string { return "event: error\ndata: " + providertest.Encode(failure(&r.Wire)) + "\n\n" })
 	}
 	delta := map[string]any{"stop_reason": cmp.Or(r.Stop, stop), "stop_sequence": nil}
 	if r.Explanation != "" {
@@ -224,7 +130,7 @@ func (r *Reply) events(s *Server, req *Request, n int) []string {
 }
 
 // block streams a content block, and returns it whole as a client sends it back.
-func (r *Reply) block(s *Server, req *Request, out *stream, i, n int, prefix []string) string {
+func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix []string) string {
 	p := &r.Blocks[i]
 	delta := func(kind, field string, value any) {
 		out.send("content_block_delta", map[string]any{"index": i, "delta": map[string]any{"type": kind, field: value}})
@@ -236,19 +142,17 @@ func (r *Reply) block(s *Server, req *Request, out *stream, i, n int, prefix []s
 	switch {
 	case p.Thinking != "":
 		start(map[string]any{"type": "thinking", "thinking": "", "signature": ""})
-		for _, word := range words(p.Thinking) {
+		for _, word := range providertest.Words(p.Thinking) {
 			delta("thinking_delta", "thinking", word)
 		}
 		signature := sign(req.Model, prefix, p.Thinking)
 		delta("signature_delta", "signature", signature)
-		return encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
+		return providertest.Encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
 	case p.Redacted != "":
-		s.mu.Lock()
-		s.given[p.Redacted] = true
-		s.mu.Unlock()
+		given.add(p.Redacted)
 		block := map[string]any{"type": "redacted_thinking", "data": p.Redacted}
 		start(block)
-		return encode(block)
+		return providertest.Encode(block)
 	case p.Call != nil:
 		id := cmp.Or(p.Call.ID, fmt.Sprintf("toolu_%d_%d", n, i+1))
 		start(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": map[string]any{}, "caller": map[string]any{"type": "direct"}})
@@ -256,22 +160,22 @@ func (r *Reply) block(s *Server, req *Request, out *stream, i, n int, prefix []s
 		for piece := range slices.Chunk([]rune(p.Call.Arguments), 7) {
 			delta("input_json_delta", "partial_json", string(piece))
 		}
-		return encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
+		return providertest.Encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
 	case p.Item != nil:
 		start(p.Item)
-		return encode(p.Item)
+		return providertest.Encode(p.Item)
 	}
 	start(map[string]any{"type": "text", "text": ""})
-	for _, word := range words(p.Text) {
+	for _, word := range providertest.Words(p.Text) {
 		delta("text_delta", "text", word)
 	}
 	for _, c := range p.Citations {
 		delta("citations_delta", "citation", c)
 	}
 	if len(p.Citations) > 0 {
-		return encode(map[string]any{"type": "text", "text": p.Text, "citations": p.Citations})
+		return providertest.Encode(map[string]any{"type": "text", "text": p.Text, "citations": p.Citations})
 	}
-	return encode(map[string]any{"type": "text", "text": p.Text})
+	return providertest.Encode(map[string]any{"type": "text", "text": p.Text})
 }
 
 // object returns arguments as JSON, whatever they are.
@@ -287,21 +191,9 @@ func (r *Reply) usage(req *Request) Usage {
 	if u == (Usage{}) {
 		u.Input = 1 + len(req.Body)/4
 		for _, p := range r.Blocks {
-			u.Thinking += len(words(p.Thinking))
-			u.Output += 1 + len(words(p.Text)) + len(words(p.Thinking))
+			u.Thinking += len(providertest.Words(p.Thinking))
+			u.Output += 1 + len(providertest.Words(p.Text)) + len(providertest.Words(p.Thinking))
 		}
 	}
 	return u
-}
-
-// words cuts text after each space.
-func words(text string) []string {
-	if text == "" {
-		return nil
-	}
-	list := strings.SplitAfter(text, " ")
-	if list[len(list)-1] == "" {
-		list = list[:len(list)-1]
-	}
-	return list
 }

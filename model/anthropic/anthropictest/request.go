@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
 )
 
 // Request is what a client sent.
@@ -124,7 +126,7 @@ func plain(raw json.RawMessage) string {
 func canonical(raw json.RawMessage) string {
 	var v any
 	_ = json.Unmarshal([]byte(plain(raw)), &v) // was checked
-	return encode(v)
+	return providertest.Encode(v)
 }
 
 // canonical returns what signatures of the reply to a request are bound to.
@@ -148,7 +150,7 @@ func sign(model string, prefix []string, thinking string) string {
 var identifier = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // check finds what Anthropic would refuse.
-func (r *Request) check(given map[string]bool) error {
+func (r *Request) check(given *items) error {
 	switch {
 	case r.Model == "":
 		return fmt.Errorf("model: field required")
@@ -217,7 +219,7 @@ func (r *Request) checkTools() error {
 // checker walks through the messages of a request.
 type checker struct {
 	r           *Request
-	given       map[string]bool
+	given       *items
 	prefix      []string
 	open        map[string]bool // calls that need a result in the next message
 	calls       map[string]bool
@@ -303,7 +305,7 @@ func (c *checker) block(role string, b *Block) error {
 			return fmt.Errorf("invalid `signature` in `thinking` block")
 		}
 	case "redacted_thinking":
-		if !c.given[b.Data] {
+		if !c.given.has(b.Data) {
 			return fmt.Errorf("invalid `data` in `redacted_thinking` block")
 		}
 	case "tool_use":

@@ -1,0 +1,74 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"mime"
+	"net/http"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// ErrStopped reports that the reader wants no more chunks.
+var ErrStopped = errors.New("stopped")
+
+// Emit passes a chunk on. Its error is ErrStopped.
+type Emit func(cairn.Chunk) error
+
+// Stream returns the chunks that a function emits until it returns, and its error. The function is not called if ctx is
+// done, or the endpoint is not ready.
+func (e *Endpoint) Stream(ctx context.Context, ask func(emit Emit) error) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		emit := func(c cairn.Chunk) error {
+			if !yield(c, nil) {
+				return ErrStopped
+			}
+			return nil
+		}
+		var err error
+		switch {
+		case ctx.Err() != nil:
+			err = e.Ended(ctx)
+		case e.Problem != nil:
+			err = e.Problem
+		default:
+			err = ask(emit)
+		}
+		if err != nil && !errors.Is(err, ErrStopped) {
+			yield(cairn.Chunk{}, err)
+		}
+	}
+}
+
+// Call makes one request under the watch of the idle timeout, and finds the error that counts if it was cancelled. Once
+// the reply is complete, silence after it is none.
+func (e *Endpoint) Call(ctx context.Context, complete func() bool, read func(context.Context, *Idle) error) error {
+	call, watch, stop := WatchIdle(ctx, e.Idle)
+	defer stop()
+	err := read(call, watch)
+	switch {
+	case errors.Is(err, ErrStopped):
+		return err
+	case ctx.Err() != nil:
+		return e.Ended(ctx)
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(call), ErrIdle) && complete():
+		return nil
+	case errors.Is(context.Cause(call), ErrIdle):
+		return e.Silent(e.Idle)
+	}
+	return err
+}
+
+// NoStream is the error of an answer that is no stream of events, nil for one that may be.
+func (f Failures) NoStream(res *http.Response) error {
+	switch media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media { // a malformed one counts as none
+	case "text/html":
+		return f.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
+	case "application/json":
+		return f.Errorf(cairn.CodeModelRequest, "the server answered with a whole message in place of a stream")
+	}
+	return nil
+}

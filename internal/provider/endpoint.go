@@ -1,0 +1,82 @@
+package provider
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Options are what the options of every adapter have. Variable begins the names of the environment variables of key and base
+// URL, and Public is the address of the provider's own API, which demands a key.
+type Options struct {
+	Adapter, Model   string
+	BaseURL, APIKey  string
+	Variable, Public string
+	HTTPClient       *http.Client
+	IdleTimeout      time.Duration
+}
+
+// Endpoint is an API that is ready to be asked, or the reason why it is not.
+type Endpoint struct {
+	Failures
+	// ID names the model in what goes back to it only.
+	ID      string
+	Base    *url.URL
+	Client  *http.Client
+	Idle    time.Duration
+	Problem *cairn.Error
+}
+
+// NewEndpoint reads options and environment.
+func NewEndpoint(o Options) *Endpoint {
+	e := &Endpoint{
+		Failures: Failures{Adapter: o.Adapter, Model: o.Model,
+			Key: strings.TrimSpace(cmp.Or(o.APIKey, os.Getenv(o.Variable+"_API_KEY")))},
+		ID:     cairn.ModelInfo{Provider: o.Adapter, Name: o.Model}.ID(),
+		Client: o.HTTPClient,
+		Idle:   cmp.Or(o.IdleTimeout, 2*time.Minute),
+	}
+	if e.Client == nil {
+		e.Client = http.DefaultClient
+	}
+	base, problem := Address(cmp.Or(o.BaseURL, strings.TrimSpace(os.Getenv(o.Variable+"_BASE_URL")), o.Public))
+	public, _ := url.Parse(o.Public)
+	switch {
+	case problem != "":
+		e.Refuse(cairn.CodeModelRequest, "BaseURL", problem)
+	case e.Key == "" && base.Host == public.Host:
+		e.Refuse(cairn.CodeAuth, "APIKey", "is missing: set it, or the environment variable "+o.Variable+"_API_KEY")
+	case strings.ContainsFunc(e.Key, unicode.IsControl):
+		e.Refuse(cairn.CodeAuth, "APIKey", "contains a line break or another control character")
+	case o.IdleTimeout < 0:
+		e.Refuse(cairn.CodeModelRequest, "IdleTimeout", "is negative")
+	case o.Model == "":
+		e.Refuse(cairn.CodeModelRequest, "name", "is empty")
+	}
+	e.Base = base
+	return e
+}
+
+// Refuse makes every call fail: an option is at fault, and retrying does not help. The first reason counts.
+func (e *Endpoint) Refuse(code cairn.Code, field, why string) {
+	if e.Problem == nil {
+		e.Problem = &cairn.Error{Code: code, Field: field, Message: e.Adapter + ": " + field + " " + why}
+	}
+}
+
+// Info names the model.
+func (e *Endpoint) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: e.Adapter, Name: e.Model} }
+
+// Validate reports why the endpoint cannot be asked.
+func (e *Endpoint) Validate() error {
+	if e.Problem != nil {
+		return e.Problem
+	}
+	return nil
+}

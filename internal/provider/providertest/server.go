@@ -1,0 +1,161 @@
+// Package providertest is what the scripted servers of models share, and the tests that every adapter passes.
+package providertest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+)
+
+// Protocol is what a provider's server has of its own. Q is a request, R a reply of the script.
+type Protocol[Q, R any] struct {
+	// Route is the pattern of [http.ServeMux] that is asked, and Base what a client's base URL ends in.
+	Route string
+	Base  string
+	// Key returns the key that a request has, and Denied is the answer to another one.
+	Key    func(http.Header) string
+	Denied Wire
+	// Read decodes a request, and reports what the provider would refuse of it.
+	Read func(r *http.Request, body []byte) (Q, error)
+	// Wire returns how a reply goes over the wire.
+	Wire func(*R) *Wire
+	// Events returns reply n as the pieces of a stream. Whole, if there is one, returns it in one piece if the request asks
+	// for that.
+	Events func(req Q, reply *R, n int) []string
+	Whole  func(req Q, reply *R, n int) (body string, ok bool)
+	// Failure is the body of an error answer.
+	Failure func(*Wire) any
+}
+
+// Server is a running server. It is safe for concurrent use.
+type Server[Q, R any] struct {
+	// BaseURL is the address to configure a client with.
+	BaseURL string
+
+	protocol Protocol[Q, R]
+	http     *httptest.Server
+	key      string
+	decide   func(Q) R
+	closed   chan struct{}
+
+	mu       sync.Mutex
+	replies  []R
+	calls    int
+	requests []Q
+}
+
+// New starts a server that gives one reply per request, or asks decide, which may be called concurrently. A request
+// beyond the script is refused with status 400. Close it when done.
+func New[Q, R any](p Protocol[Q, R], decide func(Q) R, replies []R) *Server[Q, R] {
+	s := &Server[Q, R]{protocol: p, decide: decide, replies: slices.Clone(replies), closed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc(p.Route, s.serve)
+	s.http = httptest.NewServer(mux)
+	s.BaseURL = s.http.URL + p.Base
+	return s
+}
+
+// Close ends open replies and stops the server.
+func (s *Server[Q, R]) Close() {
+	s.mu.Lock()
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	s.mu.Unlock()
+	s.http.Close()
+}
+
+// RequireKey makes the server refuse requests without this key.
+func (s *Server[Q, R]) RequireKey(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key = key
+}
+
+// Add appends replies to the script.
+func (s *Server[Q, R]) Add(replies ...R) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replies = append(s.replies, replies...)
+}
+
+// Requests returns the requests that got a reply of the script, oldest first. They must not be modified.
+func (s *Server[Q, R]) Requests() []Q {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	key := s.key
+	s.mu.Unlock()
+	if key != "" && s.protocol.Key(r.Header) != key {
+		s.fail(w, &s.protocol.Denied, 0)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var req Q
+	if err == nil {
+		req, err = s.protocol.Read(r, body)
+	}
+	if err != nil {
+		s.fail(w, &Wire{Status: http.StatusBadRequest, Message: err.Error()}, 0)
+		return
+	}
+	reply, n, ok := s.next(req)
+	if !ok {
+		s.fail(w, &Wire{Status: http.StatusBadRequest, Message: fmt.Sprintf("request %d is beyond the script", n)}, n)
+		return
+	}
+	wire := s.protocol.Wire(&reply)
+	if wire.Status != 0 && wire.Status != http.StatusOK {
+		s.fail(w, wire, n)
+		return
+	}
+	if s.protocol.Whole != nil && wire.Raw == "" {
+		if whole, ok := s.protocol.Whole(req, &reply, n); ok {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(whole)) // the client may be gone
+			return
+		}
+	}
+	wire.stream(w, r, s.protocol.Events(req, &reply, n), s.closed)
+}
+
+// next records the request and finds its reply and its number, from 1; ok is false beyond the script.
+func (s *Server[Q, R]) next(req Q) (reply R, n int, ok bool) {
+	s.mu.Lock()
+	s.calls++
+	n = s.calls
+	s.requests = append(s.requests, req)
+	decide := s.decide
+	if decide == nil && n <= len(s.replies) {
+		reply, ok = s.replies[n-1], true
+	}
+	s.mu.Unlock()
+	if decide != nil {
+		reply, ok = decide(req), true
+	}
+	return reply, n, ok
+}
+
+// fail answers with an error.
+func (s *Server[Q, R]) fail(w http.ResponseWriter, wire *Wire, n int) {
+	for name, values := range wire.Header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Request-Id", fmt.Sprintf("req_%d", n))
+	w.WriteHeader(wire.Status)
+	body := wire.Raw
+	if body == "" {
+		body = Encode(s.protocol.Failure(wire))
+	}
+	_, _ = w.Write([]byte(body)) // the client may be gone
+}

@@ -1,0 +1,92 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Body encodes a request, in which options of the settings take the place of fields by their names.
+func (f Failures) Body(body map[string]any, s *cairn.Settings) ([]byte, error) {
+	if err := f.Merge(body, s); err != nil {
+		return nil, err
+	}
+	data, err := Encode(body)
+	if err != nil {
+		return nil, f.Errorf(cairn.CodeModelRequest, "the request cannot be encoded: %w", err)
+	}
+	return data, nil
+}
+
+// Merge puts the options of the settings in the place of fields of a request by their names.
+func (f Failures) Merge(body map[string]any, s *cairn.Settings) error {
+	for name, value := range s.Options {
+		raw, err := Encode(value)
+		if err != nil {
+			e := f.Errorf(cairn.CodeModelRequest, "settings: option %q: %w", name, err)
+			e.Field = "Options"
+			return e
+		}
+		body[name] = raw
+	}
+	return nil
+}
+
+// Schema returns a tool's schema in its own order: models read the properties in it.
+func (f Failures) Schema(t *cairn.ToolSpec) (json.RawMessage, error) {
+	if len(t.Schema) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+	}
+	if !json.Valid(t.Schema) {
+		e := f.Errorf(cairn.CodeModelRequest, "tool %q: the schema is not JSON", t.Name)
+		e.Field = "Schema"
+		return nil, e
+	}
+	return t.Schema, nil
+}
+
+// Objects encodes values that each must be a JSON object, such as the tools that a provider carries out itself. The index
+// is that of the first which is none, -1 without one.
+func Objects(list []any) (encoded []json.RawMessage, wrong int) {
+	for i, value := range list {
+		raw, err := Encode(value)
+		if err != nil || raw[0] != '{' {
+			return nil, i
+		}
+		encoded = append(encoded, bytes.TrimSpace(raw))
+	}
+	return encoded, -1
+}
+
+// Keepable returns what a session can keep, and nil for anything else.
+func Keepable(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || cairn.CheckJSON("provider", raw) != nil {
+		return nil
+	}
+	return raw
+}
+
+// Closed reports whether each object of a schema says that it has no other properties.
+func Closed(schema json.RawMessage) bool {
+	var v any
+	return json.Unmarshal(schema, &v) == nil && closedValue(v)
+}
+
+func closedValue(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, func(v any) bool { return !closedValue(v) })
+	case map[string]any:
+		if v["type"] == "object" && v["additionalProperties"] != false {
+			return false
+		}
+		for _, inner := range v {
+			if !closedValue(inner) {
+				return false
+			}
+		}
+	}
+	return true
+}

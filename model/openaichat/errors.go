@@ -1,0 +1,134 @@
+package openaichat
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+const maxErrorBody = 64 << 10 // bytes of an error answer that are read
+
+// fault is what a provider reports about a failure, in any of its forms.
+type fault struct {
+	Status  int // 0 in a stream, where there is none
+	Message string
+	Type    string
+	Code    string
+}
+
+// failures makes the errors of one model's calls.
+type failures struct{ provider.Failures }
+
+// answer is the error that an HTTP answer other than 200 stands for. It reads the body.
+func (f failures) answer(res *http.Response) *cairn.Error {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read is enough
+	said := parseFault(body)
+	said.Status = res.StatusCode
+	if said.Message == "" {
+		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")
+	}
+	e := f.fault(said)
+	e.RetryAfter = provider.RetryAfter(res.Header, time.Now)
+	return e
+}
+
+// fault is the error that a provider's report stands for.
+func (f failures) fault(said fault) *cairn.Error {
+	var notes []string
+	if said.Status != 0 {
+		notes = append(notes, "status "+strconv.Itoa(said.Status))
+	}
+	if kind := cmp.Or(said.Code, said.Type); kind != "" {
+		notes = append(notes, kind)
+	}
+	message := cmp.Or(said.Message, "the provider failed without a reason")
+	if len(notes) > 0 {
+		message += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return f.Errorf(said.classify(), "%s", message)
+}
+
+// classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs a
+// person.
+func (s fault) classify() cairn.Code {
+	words := strings.ToLower(s.Type + " " + s.Code)
+	has := func(list ...string) bool {
+		for _, w := range list {
+			if strings.Contains(words, w) {
+				return true
+			}
+		}
+		return false
+	}
+	status := s.Status
+	if status == 0 {
+		status, _ = strconv.Atoi(s.Code) // some relay the status of the failure as its code
+	}
+	limited := status == http.StatusTooManyRequests || has("rate_limit")
+	switch {
+	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired:
+		return cairn.CodeAuth
+	case has("context_length", "exceed_context_size", "context_window") || !limited && provider.TooLong(s.Message):
+		return cairn.CodeContextLength
+	case has("content_filter", "content_policy", "responsibleaipolicy"):
+		return cairn.CodeFiltered
+	case limited:
+		return cairn.CodeRateLimited
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return cairn.CodeAuth
+	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status >= 500:
+		return cairn.CodeOverloaded
+	case status >= 300:
+		return cairn.CodeModelRequest
+	case has("invalid_api_key", "authentication", "permission"):
+		return cairn.CodeAuth
+	case has("server_error", "overloaded", "unavailable", "timeout"):
+		return cairn.CodeOverloaded
+	case has("invalid_request", "not_found"):
+		return cairn.CodeModelRequest
+	}
+	return cairn.CodeModel
+}
+
+// parseFault reads {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, any of them alone in an
+// array, and plain text.
+func parseFault(body []byte) fault {
+	body = bytes.TrimSpace(body)
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return fault{Message: provider.Clip(scalar(body))}
+	}
+	if inner := fields["error"]; len(inner) > 0 {
+		var nested map[string]json.RawMessage
+		if json.Unmarshal(inner, &nested) != nil {
+			return fault{Message: provider.Clip(scalar(inner)), Type: provider.Clip(scalar(fields["type"])), Code: provider.Clip(scalar(fields["code"]))}
+		}
+		fields = nested
+	}
+	return fault{
+		Message: provider.Clip(cmp.Or(scalar(fields["message"]), scalar(fields["detail"]))),
+		Type:    provider.Clip(scalar(fields["type"])),
+		Code:    provider.Clip(scalar(fields["code"])),
+	}
+}
+
+// scalar returns a JSON string's value, and anything else as it is written; null is empty.
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

@@ -1,0 +1,124 @@
+package openaichat
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"mime"
+	"net/http"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// ChatModel is a model that speaks Chat Completions. It is safe for concurrent use.
+type ChatModel struct {
+	endpoint *endpoint
+	origin   json.RawMessage // marks reasoning as this server's
+}
+
+var (
+	_ cairn.Model     = (*ChatModel)(nil)
+	_ cairn.Validator = (*ChatModel)(nil)
+)
+
+// Model returns the model of a name, asked over Chat Completions. The environment is read here, once. A mistake in
+// name or options, such as a missing key, is reported by [ChatModel.Validate], which engine.New calls, and by each call, as
+// an error that is not retryable and names the field.
+func Model(name string, o *Options) *ChatModel {
+	e := newEndpoint(name, o)
+	origin, _ := json.Marshal(provenance{Field: reasoningContent, Host: e.host}) // strings always encode
+	return &ChatModel{e, origin}
+}
+
+const providerName = "openai-chat"
+
+// Info names the model; the provider is "openai-chat" for compatible servers too.
+func (m *ChatModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
+
+// Validate implements cairn.Validator: it reports a mistake in the model's name or options. A missing key is one only for
+// OpenAI's own API.
+func (m *ChatModel) Validate() error { return m.endpoint.Validate() }
+
+// Stream asks for one reply. It makes one request and never retries by itself. Errors are of CategoryModel, but for
+// a ctx that has ended: then the error wraps ctx.Err().
+//
+// Two limits of the protocol are visible: a stop sequence that was met is reported as FinishReasonEnd, and a file that
+// is no image can be sent by its bytes only.
+func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
+		body, err := m.body(req)
+		if err != nil {
+			return err
+		}
+		r := &reply{failures: m.endpoint.failures, origin: m.origin, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
+			res, err := m.send(ctx, body)
+			if err != nil {
+				return err
+			}
+			res.Body = watch.Body(res.Body)
+			defer res.Body.Close()
+			return m.read(res, r)
+		})
+		if err != nil {
+			return err
+		}
+		return r.finish()
+	})
+}
+
+// send makes the request and returns an answer of status 200.
+func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, error) {
+	req, err := m.endpoint.post(ctx, "chat/completions", body)
+	if err != nil {
+		return nil, m.endpoint.Errorf(cairn.CodeModelRequest, "%w", err)
+	}
+	res, err := m.endpoint.Client.Do(req)
+	if err != nil {
+		return nil, m.endpoint.Transport(err)
+	}
+	page := mediaType(res) == "text/html"
+	if res.StatusCode == http.StatusOK && !page {
+		return res, nil
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		return nil, m.endpoint.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
+	}
+	return nil, m.endpoint.failures.answer(res)
+}
+
+// mediaType returns an answer's content type without its parameters.
+func mediaType(res *http.Response) string {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // a malformed one counts as none
+	return media
+}
+
+// read feeds the answer to r until it says that it is complete.
+func (m *ChatModel) read(res *http.Response, r *reply) error {
+	if mediaType(res) == "application/json" {
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxEvent))
+		if err != nil {
+			return m.endpoint.Errorf(cairn.CodeModel, "the reply broke off: %w", err)
+		}
+		return r.event("", body)
+	}
+	events := newEvents(res.Body)
+	for !r.done {
+		kind, data, err := events.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && r.complete():
+			return nil // what follows a reply's end may be missing: usage, [DONE], an orderly close
+		case err != nil:
+			return m.endpoint.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
+		}
+		if err := r.event(kind, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

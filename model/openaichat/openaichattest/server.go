@@ -1,0 +1,69 @@
+// Package openaichattest is a local server that speaks OpenAI's Chat Completions protocol with scripted replies, for tests
+// of what asks such a server.
+//
+// It is strict where the real one is: a request that OpenAI would refuse, a tool call without a result for example, is
+// refused with the same kind of error.
+package openaichattest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
+)
+
+// Server is a running server. It is safe for concurrent use.
+type Server = providertest.Server[*Request, Reply]
+
+// Wire says how a reply goes over the wire, and what goes wrong with it.
+type Wire = providertest.Wire
+
+// NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
+// Close it when done.
+func NewServer(replies ...Reply) *Server { return providertest.New(protocol, nil, replies) }
+
+// NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
+func NewFunc(decide func(*Request) Reply) *Server { return providertest.New(protocol, decide, nil) }
+
+var protocol = providertest.Protocol[*Request, Reply]{
+	Route:  "POST /v1/chat/completions",
+	Base:   "/v1",
+	Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+	Denied: Wire{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."},
+	Read: func(r *http.Request, body []byte) (*Request, error) {
+		req := &Request{Header: r.Header.Clone(), Body: body}
+		if err := json.Unmarshal(body, req); err != nil {
+			return nil, fmt.Errorf("we could not parse the JSON body of your request: %w", err)
+		}
+		return req, req.check()
+	},
+	Wire:   func(r *Reply) *Wire { return &r.Wire },
+	Events: func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
+	Whole: func(req *Request, r *Reply, n int) (string, bool) {
+		if req.Stream {
+			return "", false
+		}
+		return providertest.Encode(r.whole(req, n)), true
+	},
+	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },
+}
+
+func failure(r *Wire) map[string]any {
+	kind := "invalid_request_error"
+	switch {
+	case r.Code == "insufficient_quota":
+		kind = r.Code
+	case r.Status == http.StatusTooManyRequests:
+		kind = "requests"
+	case r.Status >= 500 || r.Status == 0:
+		kind = "server_error"
+	}
+	var code any
+	if r.Code != "" {
+		code = r.Code
+	}
+	return map[string]any{"message": cmp.Or(r.Message, http.StatusText(r.Status)), "type": kind, "param": nil, "code": code}
+}

@@ -1,0 +1,72 @@
+// Package openaichat asks models over Chat Completions, the protocol that OpenAI and most servers of open models speak:
+// any of them by its base URL. It has no requirements. Package openai asks OpenAI's own models over the Responses API,
+// which keeps more of what they give.
+package openaichat
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// Options say where a model is and how it is reached. The zero value is OpenAI's public API with the key of the
+// environment.
+type Options struct {
+	// BaseURL is the http or https address that a protocol's path is appended to, "http://localhost:8000/v1" for
+	// example. Default: the environment variable OPENAI_BASE_URL, else OpenAI's public API.
+	BaseURL string
+	// APIKey is sent as a bearer token. Default: the environment variable OPENAI_API_KEY. A server of one's own may do
+	// without; the public API does not. The key never appears in an error.
+	APIKey string
+	// Organization is the organization that is billed. Default: none is named.
+	Organization string
+	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
+	// http.DefaultClient.
+	HTTPClient *http.Client
+	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
+	// It holds for the first byte too. Default: 2 minutes.
+	IdleTimeout time.Duration
+}
+
+const publicAPI = "https://api.openai.com/v1"
+
+// endpoint is a server that is ready to be asked, or the reason why it is not.
+type endpoint struct {
+	*provider.Endpoint
+	failures failures
+	host     string // names the server in what must only go back to it
+	org      string
+}
+
+func newEndpoint(name string, o *Options) *endpoint {
+	if o == nil {
+		o = &Options{}
+	}
+	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name, BaseURL: o.BaseURL, APIKey: o.APIKey,
+		Variable: "OPENAI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
+	e := &endpoint{Endpoint: base, failures: failures{base.Failures}, org: o.Organization}
+	if base.Problem == nil {
+		e.host = base.Base.Host
+	}
+	return e
+}
+
+// post makes a request to a path below the base URL that sends JSON and asks for a stream.
+func (e *endpoint) post(ctx context.Context, path string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.Base.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	if e.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+e.Key)
+	}
+	if e.org != "" {
+		req.Header.Set("OpenAI-Organization", e.org)
+	}
+	return req, nil
+}

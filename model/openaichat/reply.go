@@ -1,0 +1,270 @@
+package openaichat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// reply turns the events of one streamed chat completion into chunks.
+type reply struct {
+	failures failures
+	origin   json.RawMessage // the provider data of reasoning_content
+	model    string          // that wants it back
+	say      provider.Emit
+	turn     int // makes the ids of calls that come without
+
+	reason string // the finish reason, once it is known
+	done   bool   // the server said [DONE]
+	spoke  bool   // there was text
+
+	calls   []*toolCall
+	byIndex map[int]*toolCall
+	ids     map[string]bool
+}
+
+// toolCall is a call whose pieces arrive. Nothing of it is emitted before its name and id are known.
+type toolCall struct {
+	given   string // the server's id
+	id      string // the same, but unique in the reply
+	name    string
+	held    []byte // arguments that came before the call could begin
+	started bool
+	filled  bool // there were arguments
+}
+
+func (r *reply) complete() bool { return r.done || r.reason != "" }
+
+// event takes one event of the stream, or a whole completion.
+func (r *reply) event(kind string, data []byte) error {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+		return nil
+	case bytes.HasPrefix(data, []byte("[DONE]")):
+		r.done = true
+		return nil
+	}
+	var chunk chatChunk
+	if err := decode(data, &chunk); err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
+	}
+	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
+		return r.failures.fault(parseFault(data))
+	}
+	for i := range chunk.Choices {
+		if chunk.Choices[i].Index == 0 { // others are replies that were not asked for
+			if err := r.choice(&chunk.Choices[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if chunk.Usage != nil {
+		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: chunk.Usage.usage()})
+	}
+	return nil
+}
+
+// decode reads a JSON object. A field of an unexpected type counts as absent: servers differ, and a reply is worth more
+// than its details.
+func decode(object []byte, v any) error {
+	if object[0] != '{' {
+		return errors.New("not an object")
+	}
+	err := json.Unmarshal(object, v)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil // all other fields are read nevertheless
+	}
+	return err
+}
+
+// given reports whether a field is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func (u *completionUsage) usage() cairn.Usage {
+	return cairn.Usage{
+		InputTokens:      int64(u.PromptTokens),
+		OutputTokens:     int64(u.CompletionTokens),
+		ReasoningTokens:  int64(u.CompletionTokensDetails.ReasoningTokens),
+		CachedTokens:     int64(u.PromptTokensDetails.CachedTokens),
+		CacheWriteTokens: int64(u.PromptTokensDetails.CacheWriteTokens),
+	}
+}
+
+func (r *reply) choice(c *choice) error {
+	d := &c.Delta
+	if given(c.Message) {
+		d = new(delta)
+		if err := decode(c.Message, d); err != nil {
+			return r.failures.Errorf(cairn.CodeModel, "unintelligible message in the reply: %w", err)
+		}
+	}
+	if err := r.reasoning(d); err != nil {
+		return err
+	}
+	if given(d.Content) && d.Content[0] != '"' {
+		return r.failures.Errorf(cairn.CodeModel, "the reply's content is not text: %s", provider.Clip(string(d.Content)))
+	}
+	for _, text := range []string{scalar(d.Content), d.Refusal} {
+		if text == "" {
+			continue
+		}
+		r.spoke = true
+		if err := r.say(cairn.Chunk{Type: cairn.ChunkText, Text: text}); err != nil {
+			return err
+		}
+	}
+	for i := range d.ToolCalls {
+		if err := r.toolCall(&d.ToolCalls[i]); err != nil {
+			return err
+		}
+	}
+	if c.FinishReason != "" {
+		r.reason = c.FinishReason
+	}
+	return nil
+}
+
+// provenance is the provider data of reasoning that its server wants back.
+type provenance struct {
+	Field string `json:"field"`
+	Host  string `json:"host"`
+}
+
+// reasoningContent is the field in which reasoning is sent back; a field of another name is for reading only.
+const reasoningContent = "reasoning_content"
+
+func (r *reply) reasoning(d *delta) error {
+	switch { // servers that fill both fields say the same in both
+	case d.ReasoningContent != "":
+		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.ReasoningContent, Provider: r.origin, Model: r.model})
+	case d.Reasoning != "":
+		return r.say(cairn.Chunk{Type: cairn.ChunkReasoning, Text: d.Reasoning})
+	}
+	return nil
+}
+
+// toolCall takes one piece of a call.
+func (r *reply) toolCall(d *toolCallDelta) error {
+	c := r.find(d)
+	if c.name == "" {
+		c.name = d.Function.Name
+	}
+	if c.id == "" && d.ID != "" {
+		c.given, c.id = d.ID, r.unique(d.ID)
+	}
+	args := scalar(d.Function.Arguments) // some send an object where a string belongs
+	if !c.started {
+		c.held = append(c.held, args...)
+		if c.name == "" || c.id == "" {
+			return nil
+		}
+		return r.start(c)
+	}
+	return r.arguments(c, args)
+}
+
+// find returns the call that a piece belongs to. Pieces of a call share an index. Servers that leave it out, or give
+// the same to all calls, begin each call with a name and an id of its own.
+func (r *reply) find(d *toolCallDelta) *toolCall {
+	var c *toolCall
+	if d.Index != nil {
+		c = r.byIndex[*d.Index]
+	} else if n := len(r.calls); n > 0 {
+		c = r.calls[n-1]
+		if d.ID == "" && d.Function.Name != "" {
+			c = nil
+		}
+	}
+	if c != nil && (d.ID == "" || d.Function.Name == "" || c.given == "" || c.given == d.ID) {
+		return c
+	}
+	c = &toolCall{}
+	r.calls = append(r.calls, c)
+	if d.Index != nil {
+		if r.byIndex == nil {
+			r.byIndex = map[int]*toolCall{}
+		}
+		r.byIndex[*d.Index] = c
+	}
+	return c
+}
+
+// unique returns id, changed if another call of the reply has it.
+func (r *reply) unique(id string) string {
+	if r.ids == nil {
+		r.ids = map[string]bool{}
+	}
+	name := id
+	for n := 2; r.ids[name]; n++ {
+		name = fmt.Sprintf("%s_%d", id, n)
+	}
+	r.ids[name] = true
+	return name
+}
+
+func (r *reply) start(c *toolCall) error {
+	c.started = true
+	if err := r.say(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: c.name}); err != nil {
+		return err
+	}
+	args := string(c.held)
+	c.held = nil
+	return r.arguments(c, args)
+}
+
+func (r *reply) arguments(c *toolCall, text string) error {
+	if text == "" {
+		return nil
+	}
+	c.filled = true
+	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.id, Text: text})
+}
+
+// finish ends the reply once the stream has ended.
+func (r *reply) finish() error {
+	switch {
+	case !r.complete():
+		return r.failures.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+	case r.reason == "" && !r.spoke && len(r.calls) == 0:
+		return r.failures.Errorf(cairn.CodeModel, "the reply is empty")
+	case r.reason == "content_filter":
+		return r.failures.Errorf(cairn.CodeFiltered, "the provider's content filter stopped the reply")
+	case r.reason == "error":
+		return r.failures.Errorf(cairn.CodeModel, "the provider failed within the reply")
+	}
+	for i, c := range r.calls {
+		if err := r.close(c, i+1); err != nil {
+			return err
+		}
+	}
+	stop := cairn.FinishReasonEnd
+	switch {
+	case r.reason == "length":
+		stop = cairn.FinishReasonLength
+	case len(r.calls) > 0: // independently of the server's finish reason
+		stop = cairn.FinishReasonTools
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: stop})
+}
+
+// close begins a call that never got an id, and gives {} to one that never got arguments.
+func (r *reply) close(c *toolCall, n int) error {
+	if c.name == "" {
+		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
+	}
+	if !c.started {
+		c.id = r.unique(fmt.Sprintf("call_%d_%d", r.turn, n))
+		if err := r.start(c); err != nil {
+			return err
+		}
+	}
+	if c.filled {
+		return nil
+	}
+	return r.arguments(c, "{}")
+}

@@ -1,0 +1,225 @@
+package openaichat
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"mime"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// body makes the body of a request. It is a map because options take the place of fields by their names.
+func (m *ChatModel) body(req *cairn.Request) ([]byte, error) {
+	messages, err := m.messages(req)
+	if err != nil {
+		return nil, err
+	}
+	s := &req.Settings
+	body := map[string]any{
+		"model":          m.endpoint.Model,
+		"messages":       messages,
+		"stream":         true,
+		"stream_options": streamOptions{IncludeUsage: true},
+	}
+	if s.Temperature != nil {
+		body["temperature"] = *s.Temperature
+	}
+	if s.TopP != nil {
+		body["top_p"] = *s.TopP
+	}
+	if s.MaxOutputTokens > 0 {
+		body["max_completion_tokens"] = s.MaxOutputTokens
+	}
+	if s.ReasoningEffort != "" {
+		body["reasoning_effort"] = s.ReasoningEffort
+	}
+	if len(s.StopSequences) > 0 {
+		body["stop"] = s.StopSequences
+	}
+	if len(req.Tools) > 0 {
+		if err := m.tools(req, body); err != nil {
+			return nil, err
+		}
+	}
+	return m.endpoint.Body(body, s)
+}
+
+// tools adds the tools and the choice among them; a choice without tools is refused by servers.
+func (m *ChatModel) tools(req *cairn.Request, body map[string]any) error {
+	list := make([]chatTool, len(req.Tools))
+	for i := range req.Tools {
+		t := &req.Tools[i]
+		schema, err := m.endpoint.Schema(t)
+		if err != nil {
+			return err
+		}
+		list[i] = chatTool{Type: "function",
+			Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: schema}}
+	}
+	body["tools"] = list
+	switch {
+	case req.Choice.None:
+		body["tool_choice"] = "none"
+	case req.Choice.Tool != "":
+		body["tool_choice"] = chatTool{Type: "function", Function: chatFunction{Name: req.Choice.Tool}}
+	}
+	return nil
+}
+
+func (m *ChatModel) messages(req *cairn.Request) ([]chatMessage, error) {
+	list := make([]chatMessage, 0, len(req.Messages)+1)
+	if req.System != "" {
+		list = append(list, chatMessage{Role: "system", Content: req.System})
+	}
+	turn := lastUser(req.Messages)
+	var parts []contentPart // of a user, or of tools, whose messages hold results only
+	flush := func() {
+		switch {
+		case len(parts) == 1 && parts[0].Text != nil:
+			list = append(list, chatMessage{Role: "user", Content: *parts[0].Text}) // the form every server knows
+		case len(parts) > 0:
+			list = append(list, chatMessage{Role: "user", Content: parts})
+		}
+		parts = nil
+	}
+	for i := range req.Messages {
+		msg := &req.Messages[i]
+		if msg.Role != cairn.RoleTool {
+			flush() // all results of a reply stand together
+		}
+		if msg.Role == cairn.RoleAssistant {
+			if a := m.assistant(msg, i > turn); a != nil {
+				list = append(list, *a)
+			}
+			continue
+		}
+		for _, r := range msg.ToolResults() {
+			list = append(list, chatMessage{Role: "tool", Content: resultText(r), ToolCallID: r.CallID})
+		}
+		more, err := m.content(msg)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, more...)
+	}
+	flush()
+	return list, nil
+}
+
+// lastUser returns the index of the message that began the turn.
+func lastUser(list []cairn.Message) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].Role == cairn.RoleUser && !list[i].Hidden {
+			return i
+		}
+	}
+	return -1
+}
+
+// content returns a message's text and files.
+func (m *ChatModel) content(msg *cairn.Message) ([]contentPart, error) {
+	var parts []contentPart
+	for i := range msg.Parts {
+		switch p := &msg.Parts[i]; p.Type {
+		case cairn.PartText:
+			parts = append(parts, textPart(p.Text))
+		case cairn.PartFile:
+			part, err := m.file(p.File)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, part)
+		}
+	}
+	return parts, nil
+}
+
+func textPart(text string) contentPart { return contentPart{Type: "text", Text: &text} }
+
+func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
+	media, _, parseErr := mime.ParseMediaType(f.MediaType)
+	if parseErr != nil {
+		media = f.MediaType
+	}
+	if strings.HasPrefix(media, "image/") {
+		address := f.URL
+		if address == "" {
+			address = f.DataURL()
+		}
+		return contentPart{Type: "image_url", ImageURL: &imageURL{URL: address}}, nil
+	}
+	if len(f.Data) == 0 {
+		return contentPart{}, m.endpoint.Errorf(cairn.CodeModelRequest,
+			"file %q: chat completions fetch images only; send the bytes of a file of type %s", cmp.Or(f.Name, f.URL), f.MediaType)
+	}
+	switch {
+	case media == "audio/wav" || media == "audio/x-wav" || media == "audio/mpeg" || media == "audio/mp3":
+		format := "mp3"
+		if strings.HasSuffix(media, "wav") {
+			format = "wav"
+		}
+		return contentPart{Type: "input_audio",
+			InputAudio: &inputAudio{Data: base64.StdEncoding.EncodeToString(f.Data), Format: format}}, nil
+	case (strings.HasPrefix(media, "text/") || media == "application/json") && utf8.Valid(f.Data):
+		return textPart(cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)), nil // every model reads text
+	}
+	name := f.Name
+	if name == "" { // is required
+		name = "file"
+		if media == "application/pdf" {
+			name = "file.pdf"
+		}
+	}
+	return contentPart{Type: "file", File: &fileData{Filename: name, FileData: f.DataURL()}}, nil
+}
+
+// assistant returns an assistant's message, nil if nothing of it can be sent. Reasoning goes back during its turn, to
+// the model and the server that gave it.
+func (m *ChatModel) assistant(msg *cairn.Message, thisTurn bool) *chatMessage {
+	a := &chatMessage{Role: "assistant"}
+	var text, reasoning strings.Builder
+	for i := range msg.Parts {
+		switch p := &msg.Parts[i]; p.Type {
+		case cairn.PartText:
+			text.WriteString(p.Text)
+		case cairn.PartReasoning:
+			if thisTurn && m.gave(p) {
+				reasoning.WriteString(p.Text)
+			}
+		case cairn.PartToolUse:
+			a.ToolCalls = append(a.ToolCalls, toolUse(p.ToolUse))
+		}
+	}
+	if text.Len() == 0 && len(a.ToolCalls) == 0 {
+		return nil
+	}
+	if text.Len() > 0 {
+		a.Content = text.String()
+	}
+	a.ReasoningContent = reasoning.String()
+	return a
+}
+
+// gave reports whether reasoning is this model's, of this server, in a form that it accepts back.
+func (m *ChatModel) gave(p *cairn.Part) bool {
+	var from provenance
+	return p.Model == m.endpoint.ID && json.Unmarshal(p.Provider, &from) == nil && from.Field == reasoningContent && from.Host == m.endpoint.host
+}
+
+func toolUse(u *cairn.ToolUse) messageToolCall {
+	return messageToolCall{ID: u.CallID, Type: "function",
+		Function: functionCall{Name: u.Tool, Arguments: string(provider.Arguments(u.Input))}}
+}
+
+// resultText returns what the model reads.
+func resultText(r *cairn.ToolResult) string {
+	text := provider.Text(r.Output)
+	if r.IsError {
+		return "Error: " + text
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package openaichat
+
+import "encoding/json"
+
+// The structs of this file are named after what they are on the wire. Of an answer they hold the fields that are read.
+
+type chatMessage struct {
+	Role             string            `json:"role"`
+	Content          any               `json:"content,omitempty"` // a string or []contentPart
+	ReasoningContent string            `json:"reasoning_content,omitempty"`
+	ToolCalls        []messageToolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string            `json:"tool_call_id,omitempty"`
+}
+
+type contentPart struct {
+	Type       string      `json:"type"`
+	Text       *string     `json:"text,omitempty"` // empty text is sent too
+	ImageURL   *imageURL   `json:"image_url,omitempty"`
+	InputAudio *inputAudio `json:"input_audio,omitempty"`
+	File       *fileData   `json:"file,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
+}
+
+type inputAudio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+type fileData struct {
+	Filename string `json:"filename"`
+	FileData string `json:"file_data"`
+}
+
+type messageToolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function functionCall `json:"function"`
+}
+
+type functionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type chatTool struct {
+	Type     string       `json:"type"`
+	Function chatFunction `json:"function"`
+}
+
+// chatFunction is a function's definition, and as a tool choice its name alone.
+type chatFunction struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// chatChunk is an event of the stream, or a whole completion.
+type chatChunk struct {
+	Object  string           `json:"object"`
+	Choices []choice         `json:"choices"`
+	Usage   *completionUsage `json:"usage"`
+	Error   json.RawMessage  `json:"error"`
+}
+
+type choice struct {
+	Index        int             `json:"index"`
+	Delta        delta           `json:"delta"`
+	Message      json.RawMessage `json:"message"` // in a whole completion what Delta is in a stream
+	FinishReason string          `json:"finish_reason"`
+}
+
+type delta struct {
+	Content          json.RawMessage `json:"content"` // should be a string
+	Refusal          string          `json:"refusal"`
+	ReasoningContent string          `json:"reasoning_content"`
+	Reasoning        string          `json:"reasoning"`
+	ToolCalls        []toolCallDelta `json:"tool_calls"`
+}
+
+type toolCallDelta struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"` // should be a string
+	} `json:"function"`
+}
+
+// completionUsage counts in float64 since some servers write 12.0.
+type completionUsage struct {
+	PromptTokens        float64 `json:"prompt_tokens"`
+	CompletionTokens    float64 `json:"completion_tokens"`
+	PromptTokensDetails struct {
+		CachedTokens     float64 `json:"cached_tokens"`
+		CacheWriteTokens float64 `json:"cache_write_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionTokensDetails struct {
+		ReasoningTokens float64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
