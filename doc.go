@@ -61,6 +61,6 @@
 //
 // # What a model is
 //
-// A [Model] streams [Chunk] values for a [Request]. Packages model/openai and model/scripted have models; a further
+// A [Model] streams [Chunk] values for a [Request]. Packages below model have adapters; a further
 // one implements the interface.
 package cairn

@@ -20,7 +20,7 @@ type Model interface {
 }
 
 // Validator is implemented by models that know before their first call that they cannot be asked, for want of a key for
-// instance. Agent.Validate calls it, and so engine.New and Engine.SetAgents do. It asks no server and takes no time.
+// instance. Agent.Validate calls it, and so engine.New and Engine.Replace do. It asks no server and takes no time.
 type Validator interface {
 	// Validate reports what is wrong with the model; nil if it can be asked.
 	Validate() error

@@ -32,7 +32,7 @@ func TestOpenAI(t *testing.T) {
 	}
 	at := 0
 	for _, part := range []string{
-		"model openai:test-model.\n", "you: Order 42 arrived broken\n",
+		"model openai-chat:test-model.\n", "you: Order 42 arrived broken\n",
 		`→ lookup_order {"order":42}`, `← {"order":42,"customer":"Ada Lovelace"`,
 		"  It is broken.\n", `‖ refund {"order":42,"reason":"broken"} waits for approval`,
 		"  waiting · 2 model calls · 1 tool call · ", "Approve refund of 24.50 EUR for order 42 (Espresso cups, set of 4, broken)? ",
@@ -48,6 +48,21 @@ func TestOpenAI(t *testing.T) {
 	wantRefunds(t, b, 1)
 	if asked := server.Requests(); asked[0].Model != "test-model" || len(asked[0].Tools) != 4 {
 		t.Errorf("the server was asked %+v", asked[0])
+	}
+}
+
+// TestSwitchedModel has one model begin a conversation and another continue it.
+func TestSwitchedModel(t *testing.T) {
+	t.Parallel()
+	server := openaichattest.NewServer(openaichattest.Text("Hello!"), openaichattest.Text("Again."))
+	defer server.Close()
+	stdout, stderr, code := newBench(t).ask(server, "Hi\n/model telepathy:x\n/model openai-chat:other\nHi again\n")
+	if code != cli.ExitOK || !strings.Contains(stdout, "error: model: \"telepathy:x\"") || !strings.Contains(stdout, "Model openai-chat:other answers from now on.") {
+		t.Fatalf("exit %d: %s\n%s", code, stderr, stdout)
+	}
+	asked := server.Requests()
+	if len(asked) != 2 || asked[0].Model != "test-model" || asked[1].Model != "other" || len(asked[1].Messages) <= len(asked[0].Messages) {
+		t.Errorf("the server was asked %d times", len(asked))
 	}
 }
 
@@ -122,10 +137,10 @@ func TestDefaultModel(t *testing.T) {
 	for _, test := range []struct{ base, key, name, want string }{
 		{"", "", "", "scripted"},
 		{"", "", "some-model", "scripted"},
-		{"", "key", "", "openai:gpt-5-mini"},
-		{"http://localhost:1/v1", "", "", "openai:gpt-5-mini"},
-		{"", "key", "some-model", "openai:some-model"},
-		{"http://localhost:1/v1", "", "some-model", "openai:some-model"},
+		{"", "key", "", "openai-chat:gpt-5-mini"},
+		{"http://localhost:1/v1", "", "", "openai-chat:gpt-5-mini"},
+		{"", "key", "some-model", "openai-chat:some-model"},
+		{"http://localhost:1/v1", "", "some-model", "openai-chat:some-model"},
 	} {
 		env := map[string]string{"OPENAI_BASE_URL": test.base, "OPENAI_API_KEY": test.key, "OPENAI_MODEL": test.name}
 		if got := desk.DefaultModel(env); got != test.want {
@@ -134,7 +149,7 @@ func TestDefaultModel(t *testing.T) {
 	}
 	b := newBench(t)
 	b.env["OPENAI_API_KEY"] = "key"
-	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model openai:gpt-5-mini.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
+	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model openai-chat:gpt-5-mini.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
 		t.Errorf("a key without a model:\n%s", stdout)
 	}
 }

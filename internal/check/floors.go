@@ -30,6 +30,7 @@ var floors = []floor{
 	{"leaves", []string{"internal/*"}, []string{"nouns", "leaves", "store"}},
 	{"plans", []string{"store/plan"}, []string{"nouns", "leaves", "store"}},
 	{"shared", []string{"store/backend"}, []string{"nouns", "leaves", "store", "plans"}},
+	{"models", []string{"model/open"}, []string{"nouns", "leaves", "backends"}},
 	{"backends", []string{"store/*", "model/*"}, []string{"nouns", "leaves", "store", "plans", "shared"}},
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
 	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},

@@ -1,3 +1,4 @@
+// Package providertest is the tests that every adapter of a provider passes.
 package providertest
 
 import (
@@ -14,7 +15,11 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
+
+// Wire says how a reply goes over the wire, and what goes wrong with it.
+type Wire = testserver.Wire
 
 // Endpoint is what the options of every adapter have.
 type Endpoint struct {
@@ -32,7 +37,7 @@ type Adapter[Q, R any] struct {
 	// Variable begins the names of the environment variables of key and base URL.
 	Variable string
 	Model    func(name string, e Endpoint) cairn.Model
-	Server   func(replies ...R) *Server[Q, R]
+	Server   func(replies ...R) *testserver.Server[Q, R]
 	// Text is a reply of text that goes over a wire.
 	Text func(text string, w Wire) R
 	// Piece, Last and Done are events: of some text, of the reply's end, and after it, which may be empty.
@@ -64,16 +69,19 @@ type Answer struct {
 	Says string
 }
 
+// Failure is an error answer whose meaning is to be said by Is.
+type Failure Wire
+
 // Failing is an error answer in the provider's form.
-func Failing(status int, code, message string) Wire {
-	return Wire{Status: status, Code: code, Message: message}
+func Failing(status int, code, message string) Failure {
+	return Failure{Status: status, Code: code, Message: message}
 }
 
-// Is returns the answer that w is, which is to be an error of a code with some words.
-func (w Wire) Is(code cairn.Code, says string) Answer { return Answer{w, code, says} }
-
 // Body is an error answer of any form.
-func Body(status int, body string) Wire { return Wire{Status: status, Raw: body} }
+func Body(status int, body string) Failure { return Failure{Status: status, Raw: body} }
+
+// Is returns the answer that f is, which is to be an error of a code with some words.
+func (f Failure) Is(code cairn.Code, says string) Answer { return Answer{Wire(f), code, says} }
 
 // Answers checks the errors of answers.
 func (a Adapter[Q, R]) Answers(t *testing.T, cases map[string]Answer) {
@@ -119,7 +127,7 @@ func (a Adapter[Q, R]) through(f Transport) cairn.Model {
 	return a.Model("m", Endpoint{BaseURL: "https://model.example/v1", APIKey: "k-1234", Client: f.Client()})
 }
 
-func (a Adapter[Q, R]) serve(t testing.TB, replies ...R) (cairn.Model, *Server[Q, R]) {
+func (a Adapter[Q, R]) serve(t testing.TB, replies ...R) (cairn.Model, *testserver.Server[Q, R]) {
 	t.Helper()
 	server := a.Server(replies...)
 	t.Cleanup(server.Close)

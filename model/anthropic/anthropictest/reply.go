@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Reply is what the server answers to one request. Build it with [Text], [CallTool], [Content], [Fail] or [Raw], or by
@@ -62,7 +62,7 @@ func Content(blocks ...Part) Reply { return Reply{Blocks: blocks} }
 // CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
 // and panics if it cannot be.
 func CallTool(tool string, args any) Reply {
-	return Content(Part{Call: &Call{Tool: tool, Arguments: providertest.Arguments(tool, args)}})
+	return Content(Part{Call: &Call{Tool: tool, Arguments: testserver.Arguments(tool, args)}})
 }
 
 // Fail is an error answer of a status and an error type.
@@ -93,7 +93,7 @@ type stream struct{ list []string }
 
 func (s *stream) send(kind string, fields map[string]any) {
 	fields["type"] = kind
-	s.list = append(s.list, "event: "+kind+"\ndata: "+providertest.Encode(fields)+"\n\n")
+	s.list = append(s.list, "event: "+kind+"\ndata: "+testserver.Encode(fields)+"\n\n")
 }
 
 // events returns the reply as the events of a stream.
@@ -117,7 +117,7 @@ func (r *Reply) events(given *items, req *Request, n int) []string {
 		}
 	}
 	if r.ErrorAfter > 0 {
-		return r.Cut(out.list, func() string { return "event: error\ndata: " + providertest.Encode(failure(&r.Wire)) + "\n\n" })
+		return r.Cut(out.list, func() string { return "event: error\ndata: " + testserver.Encode(failure(&r.Wire)) + "\n\n" })
 	}
 	delta := map[string]any{"stop_reason": cmp.Or(r.Stop, stop), "stop_sequence": nil}
 	if r.Explanation != "" {
@@ -142,17 +142,17 @@ func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix 
 	switch {
 	case p.Thinking != "":
 		start(map[string]any{"type": "thinking", "thinking": "", "signature": ""})
-		for _, word := range providertest.Words(p.Thinking) {
+		for _, word := range testserver.Words(p.Thinking) {
 			delta("thinking_delta", "thinking", word)
 		}
 		signature := sign(req.Model, prefix, p.Thinking)
 		delta("signature_delta", "signature", signature)
-		return providertest.Encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
+		return testserver.Encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
 	case p.Redacted != "":
 		given.add(p.Redacted)
 		block := map[string]any{"type": "redacted_thinking", "data": p.Redacted}
 		start(block)
-		return providertest.Encode(block)
+		return testserver.Encode(block)
 	case p.Call != nil:
 		id := cmp.Or(p.Call.ID, fmt.Sprintf("toolu_%d_%d", n, i+1))
 		start(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": map[string]any{}, "caller": map[string]any{"type": "direct"}})
@@ -160,22 +160,22 @@ func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix 
 		for piece := range slices.Chunk([]rune(p.Call.Arguments), 7) {
 			delta("input_json_delta", "partial_json", string(piece))
 		}
-		return providertest.Encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
+		return testserver.Encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
 	case p.Item != nil:
 		start(p.Item)
-		return providertest.Encode(p.Item)
+		return testserver.Encode(p.Item)
 	}
 	start(map[string]any{"type": "text", "text": ""})
-	for _, word := range providertest.Words(p.Text) {
+	for _, word := range testserver.Words(p.Text) {
 		delta("text_delta", "text", word)
 	}
 	for _, c := range p.Citations {
 		delta("citations_delta", "citation", c)
 	}
 	if len(p.Citations) > 0 {
-		return providertest.Encode(map[string]any{"type": "text", "text": p.Text, "citations": p.Citations})
+		return testserver.Encode(map[string]any{"type": "text", "text": p.Text, "citations": p.Citations})
 	}
-	return providertest.Encode(map[string]any{"type": "text", "text": p.Text})
+	return testserver.Encode(map[string]any{"type": "text", "text": p.Text})
 }
 
 // object returns arguments as JSON, whatever they are.
@@ -191,8 +191,8 @@ func (r *Reply) usage(req *Request) Usage {
 	if u == (Usage{}) {
 		u.Input = 1 + len(req.Body)/4
 		for _, p := range r.Blocks {
-			u.Thinking += len(providertest.Words(p.Thinking))
-			u.Output += 1 + len(providertest.Words(p.Text)) + len(providertest.Words(p.Thinking))
+			u.Thinking += len(testserver.Words(p.Thinking))
+			u.Output += 1 + len(testserver.Words(p.Text)) + len(testserver.Words(p.Thinking))
 		}
 	}
 	return u

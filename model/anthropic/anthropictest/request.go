@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Request is what a client sent.
@@ -126,7 +126,7 @@ func plain(raw json.RawMessage) string {
 func canonical(raw json.RawMessage) string {
 	var v any
 	_ = json.Unmarshal([]byte(plain(raw)), &v) // was checked
-	return providertest.Encode(v)
+	return testserver.Encode(v)
 }
 
 // canonical returns what signatures of the reply to a request are bound to.

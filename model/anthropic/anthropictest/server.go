@@ -11,21 +11,21 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Server is a running server. It is safe for concurrent use.
-type Server = providertest.Server[*Request, Reply]
+type Server = testserver.Server[*Request, Reply]
 
 // Wire says how a reply goes over the wire, and what goes wrong with it.
-type Wire = providertest.Wire
+type Wire = testserver.Wire
 
 // NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
 // Close it when done.
-func NewServer(replies ...Reply) *Server { return providertest.New(protocol(), nil, replies) }
+func NewServer(replies ...Reply) *Server { return testserver.New(protocol(), nil, replies) }
 
 // NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
-func NewFunc(decide func(*Request) Reply) *Server { return providertest.New(protocol(), decide, nil) }
+func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol(), decide, nil) }
 
 // items are what a server gave out and cannot check otherwise: redacted thinking.
 type items struct {
@@ -45,9 +45,9 @@ func (g *items) has(item string) bool {
 	return g.list[item]
 }
 
-func protocol() providertest.Protocol[*Request, Reply] {
+func protocol() testserver.Protocol[*Request, Reply] {
 	given := &items{list: map[string]bool{}}
-	return providertest.Protocol[*Request, Reply]{
+	return testserver.Protocol[*Request, Reply]{
 		Route:  "POST /v1/messages",
 		Key:    func(h http.Header) string { return h.Get("X-Api-Key") },
 		Denied: Wire{Status: http.StatusUnauthorized, Code: "authentication_error", Message: "invalid x-api-key"},

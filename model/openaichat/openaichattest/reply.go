@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Reply is what the server answers to one request. Build it with [Text], [CallTool], [Fail] or [Raw], or by its
@@ -43,7 +43,7 @@ func Text(text string) Reply { return Reply{Text: text} }
 // CallTool is a reply that calls a tool. A string is taken as the text of the arguments; anything else is marshalled,
 // and panics if it cannot be.
 func CallTool(tool string, args any) Reply {
-	return Reply{Calls: []Call{{Tool: tool, Arguments: providertest.Arguments(tool, args)}}}
+	return Reply{Calls: []Call{{Tool: tool, Arguments: testserver.Arguments(tool, args)}}}
 }
 
 // Fail is an error answer. An empty code is sent as null, an empty message is the status's own words.
@@ -63,7 +63,7 @@ func (r Reply) RetryAfter(value string) Reply {
 // events returns the reply as the events of a stream.
 func (r *Reply) events(req *Request, n int) []string {
 	var list []string
-	send := func(chunk map[string]any) { list = append(list, "data: "+providertest.Encode(chunk)+"\n\n") }
+	send := func(chunk map[string]any) { list = append(list, "data: "+testserver.Encode(chunk)+"\n\n") }
 	chunk := func(choices ...any) map[string]any {
 		c := r.envelope(req, n, "chat.completion.chunk")
 		c["choices"] = append([]any{}, choices...)
@@ -76,13 +76,13 @@ func (r *Reply) events(req *Request, n int) []string {
 		send(chunk(map[string]any{"index": 0, "delta": d, "logprobs": nil, "finish_reason": nil}))
 	}
 	delta(map[string]any{"role": "assistant", "content": "", "refusal": nil})
-	for _, word := range providertest.Words(r.Reasoning) {
+	for _, word := range testserver.Words(r.Reasoning) {
 		delta(map[string]any{"reasoning_content": word})
 	}
-	for _, word := range providertest.Words(r.Text) {
+	for _, word := range testserver.Words(r.Text) {
 		delta(map[string]any{"content": word})
 	}
-	for _, word := range providertest.Words(r.Refusal) {
+	for _, word := range testserver.Words(r.Refusal) {
 		delta(map[string]any{"refusal": word})
 	}
 	for i, c := range r.Calls {
@@ -95,7 +95,7 @@ func (r *Reply) events(req *Request, n int) []string {
 	}
 	if r.ErrorAfter > 0 {
 		return r.Cut(list, func() string {
-			return "data: " + providertest.Encode(map[string]any{"error": failure(&r.Wire)}) + "\n\n"
+			return "data: " + testserver.Encode(map[string]any{"error": failure(&r.Wire)}) + "\n\n"
 		})
 	}
 	send(chunk(map[string]any{"index": 0, "delta": map[string]any{}, "logprobs": nil, "finish_reason": r.finish()}))
@@ -150,8 +150,8 @@ func (r *Reply) usage(req *Request) map[string]any {
 	u := r.Usage
 	if u == (Usage{}) {
 		u.Input = 1 + len(req.Body)/4
-		u.Reasoning = len(providertest.Words(r.Reasoning))
-		u.Output = u.Reasoning + len(providertest.Words(r.Text)) + len(providertest.Words(r.Refusal))
+		u.Reasoning = len(testserver.Words(r.Reasoning))
+		u.Output = u.Reasoning + len(testserver.Words(r.Text)) + len(testserver.Words(r.Refusal))
 		for _, c := range r.Calls {
 			u.Output += 1 + len(c.Arguments)/4
 		}

@@ -12,23 +12,23 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Server is a running server. It is safe for concurrent use.
-type Server = providertest.Server[*Request, Reply]
+type Server = testserver.Server[*Request, Reply]
 
 // Wire says how a reply goes over the wire, and what goes wrong with it.
-type Wire = providertest.Wire
+type Wire = testserver.Wire
 
 // NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
 // Close it when done.
-func NewServer(replies ...Reply) *Server { return providertest.New(protocol, nil, replies) }
+func NewServer(replies ...Reply) *Server { return testserver.New(protocol, nil, replies) }
 
 // NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
-func NewFunc(decide func(*Request) Reply) *Server { return providertest.New(protocol, decide, nil) }
+func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol, decide, nil) }
 
-var protocol = providertest.Protocol[*Request, Reply]{
+var protocol = testserver.Protocol[*Request, Reply]{
 	Route:  "POST /v1/chat/completions",
 	Base:   "/v1",
 	Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
@@ -46,7 +46,7 @@ var protocol = providertest.Protocol[*Request, Reply]{
 		if req.Stream {
 			return "", false
 		}
-		return providertest.Encode(r.whole(req, n)), true
+		return testserver.Encode(r.whole(req, n)), true
 	},
 	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },
 }

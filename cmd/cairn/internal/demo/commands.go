@@ -19,6 +19,7 @@ Commands:
   /history  show the whole conversation
   /resume   resume an answer that was interrupted
   /retry    try again after an answer failed
+  /model    have another model answer: /model anthropic:claude-sonnet-5
   /quit     leave; Ctrl-D and Ctrl-C do too
 A large refund is pending until a reviewer approves it, here or from any terminal with cairn inbox.
 Ctrl-C while an answer comes stops it. Kill the process at any time: the answer is resumed when you start it again.`
@@ -40,6 +41,13 @@ func (c *chat) obey(ctx context.Context, line string) error {
 			return c.showWaiting(ctx) // settle does the rest
 		}
 		return c.answer(ctx, func() (*engine.Run, error) { return c.eng.Resume(ctx, c.session) })
+	}
+	if name, ok := strings.CutPrefix(line, "/model "); ok {
+		err := c.desk.Switch(strings.TrimSpace(name))
+		if err == nil {
+			c.screen.note("Model " + strings.TrimSpace(name) + " answers from now on.")
+		}
+		return c.report(err)
 	}
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.CodeInvalid, "there is no command %s; /help lists them", strings.Fields(line)[0]))

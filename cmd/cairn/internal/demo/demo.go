@@ -54,7 +54,7 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
 	}
 	if d.Model.Name == desk.UsualModel && a.Env["OPENAI_MODEL"] == "" {
-		c.screen.note("Set OPENAI_MODEL, or give --model openai:NAME, to have another model answer.")
+		c.screen.note("Set OPENAI_MODEL, or give --model openai-chat:NAME, to have another model answer.")
 	}
 	return c.talk(ctx)
 }

@@ -35,6 +35,7 @@ type Desk struct {
 	Eng   *engine.Engine
 
 	Hosting *hosts.Connection // nil without a host
+	pick    func(name string) (cairn.Model, error)
 }
 
 // Options are what commands open a desk with.
@@ -58,7 +59,8 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 	if d.Host == nil && !own.Serve {
 		return nil, cli.Misuse("--no-serve: there is no host that others could serve; --host names one")
 	}
-	model, err := flags.Answers.pick(a)
+	d.pick = func(name string) (cairn.Model, error) { return flags.Answers.pick(a, name) }
+	model, err := d.pick(flags.Answers.Model)
 	if err != nil {
 		return nil, err
 	}

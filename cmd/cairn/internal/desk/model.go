@@ -13,7 +13,7 @@ import (
 
 // modelFlags say which model answers.
 type modelFlags struct {
-	Model string         `placeholder:"MODEL" default:"${model}" help:"scripted, or openai:NAME for any server that speaks Chat Completions (OPENAI_BASE_URL, OPENAI_API_KEY). Default: openai:$$OPENAI_MODEL, or openai:gpt-5-mini, if one of those two is set, else scripted."`
+	Model string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
 	Pace  *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
 }
 
@@ -25,16 +25,15 @@ func DefaultModel(env map[string]string) string {
 	if env["OPENAI_BASE_URL"] == "" && env["OPENAI_API_KEY"] == "" {
 		return "scripted"
 	}
-	return "openai:" + cmp.Or(env["OPENAI_MODEL"], UsualModel)
+	return "openai-chat:" + cmp.Or(env["OPENAI_MODEL"], UsualModel)
 }
 
-// pick returns the model that the flags name.
-func (f modelFlags) pick(a *cli.App) (cairn.Model, error) {
-	provider, name, _ := strings.Cut(f.Model, ":")
-	switch {
-	case f.Pace != nil && *f.Pace < 0:
+// pick returns the model of a name.
+func (f modelFlags) pick(a *cli.App, name string) (cairn.Model, error) {
+	if f.Pace != nil && *f.Pace < 0 {
 		return nil, cli.Misuse("--pace: %s is negative", *f.Pace)
-	case f.Model == "scripted":
+	}
+	if name == "scripted" {
 		pace := time.Duration(0)
 		if f.Pace != nil {
 			pace = *f.Pace
@@ -42,8 +41,22 @@ func (f modelFlags) pick(a *cli.App) (cairn.Model, error) {
 			pace = 30 * time.Millisecond
 		}
 		return support.Script(pace), nil
-	case provider == "openai" && name != "":
-		return openaiModel(name, a.Env["OPENAI_BASE_URL"], a.Env["OPENAI_API_KEY"])
 	}
-	return nil, cli.Misuse("--model: %q is neither scripted nor openai:NAME", f.Model)
+	if _, of, _ := strings.Cut(name, ":"); of == "" {
+		return nil, cli.Misuse("--model: %q is neither scripted nor PROVIDER:NAME", name)
+	}
+	return ofProvider(name, a.Env)
+}
+
+// Switch has another model answer from the next turn on.
+func (d *Desk) Switch(name string) error {
+	model, err := d.pick(name)
+	if err != nil {
+		return err
+	}
+	if err := d.Eng.Replace(support.Agent(d.Shop, model)); err != nil {
+		return err
+	}
+	d.Model = model.Info()
+	return nil
 }

@@ -1,4 +1,4 @@
-package providertest
+package testserver
 
 import (
 	"encoding/json"
@@ -92,7 +92,7 @@ func cut(text string, size int) []string {
 func Encode(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic("providertest: " + err.Error())
+		panic("testserver: " + err.Error())
 	}
 	return string(data)
 }

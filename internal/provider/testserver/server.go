@@ -1,5 +1,5 @@
-// Package providertest is what the scripted servers of models share, and the tests that every adapter passes.
-package providertest
+// Package testserver is what the scripted servers of models share: scripts, recorded requests, and what goes wrong on the way.
+package testserver
 
 import (
 	"fmt"

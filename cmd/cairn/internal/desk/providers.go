@@ -1,0 +1,13 @@
+//go:build !demo
+
+package desk
+
+import (
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/open"
+)
+
+// ofProvider returns the model of a provider.
+func ofProvider(id string, env map[string]string) (cairn.Model, error) {
+	return open.Model(id, &open.Options{Getenv: func(name string) string { return env[name] }})
+}

@@ -1,0 +1,75 @@
+// Package open makes the model that a name says, "anthropic:claude-sonnet-5" for example, for programs whose configuration
+// names their models. It requires the adapters of all providers; a program that knows its model takes one adapter.
+package open
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/anthropic"
+	"github.com/cairn-agents/cairn/model/openaichat"
+)
+
+// Options are what every model may be opened with. The zero value asks the providers' public APIs with the keys of the
+// environment.
+type Options struct {
+	// Getenv reads the environment: each provider's usual variables, ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL for example.
+	// Default: os.Getenv.
+	Getenv func(string) string
+	// BaseURL and APIKey take the place of the environment's. Default: none.
+	BaseURL, APIKey string
+	// HTTPClient makes the requests; it should have no timeout. Default: http.DefaultClient.
+	HTTPClient *http.Client
+}
+
+// provider makes models of one provider. variable begins the names of its environment variables.
+type provider struct {
+	name, variable string
+	model          func(name string, o *Options) cairn.Model
+}
+
+var providers = []provider{
+	{"anthropic", "ANTHROPIC", func(name string, o *Options) cairn.Model {
+		return anthropic.Model(name, &anthropic.Options{BaseURL: o.BaseURL, APIKey: o.APIKey, HTTPClient: o.HTTPClient})
+	}},
+	{"openai-chat", "OPENAI", func(name string, o *Options) cairn.Model {
+		return openaichat.Model(name, &openaichat.Options{BaseURL: o.BaseURL, APIKey: o.APIKey, HTTPClient: o.HTTPClient})
+	}},
+}
+
+// Providers returns the names of the providers, in order.
+func Providers() []string {
+	var list []string
+	for _, p := range providers {
+		list = append(list, p.name)
+	}
+	return list
+}
+
+// Model returns the model of a name, "provider:name" as [cairn.ModelInfo.ID] writes it. A provider that is not known is an
+// error of CodeInvalid; what else is wrong, a missing key for example, the model's Validate reports, and so does engine.New.
+func Model(id string, o *Options) (cairn.Model, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	kind, name, _ := strings.Cut(id, ":")
+	i := slices.IndexFunc(providers, func(p provider) bool { return p.name == kind })
+	if i < 0 || name == "" {
+		return nil, cairn.Invalid("model", "%q is not of the form PROVIDER:NAME with one of the providers %s", id, strings.Join(Providers(), ", "))
+	}
+	p, with := providers[i], *o
+	getenv := o.Getenv
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	if with.BaseURL == "" {
+		with.BaseURL = strings.TrimSpace(getenv(p.variable + "_BASE_URL"))
+	}
+	if with.APIKey == "" {
+		with.APIKey = getenv(p.variable + "_API_KEY")
+	}
+	return p.model(name, &with), nil
+}
