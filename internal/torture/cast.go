@@ -32,6 +32,8 @@ type amount struct {
 type receipt struct {
 	N     int `json:"n"`
 	Total int `json:"total"`
+	// Answers are what toolInquire was answered, in the order of its questions.
+	Answers []int `json:"answers,omitempty"`
 }
 
 // task is the input of a sub-agent's tool, message that of the companion tools.
@@ -60,6 +62,8 @@ const (
 
 	toolAsk     = "ask" // a client runs it
 	toolAskSoon = "ask_soon"
+
+	toolInquire = "inquire" // asks questions while it is at work
 )
 
 // voters decide together about the calls of toolVote.
@@ -125,18 +129,18 @@ func (k *kind) draw(rng *rand.Rand) use {
 		return plain
 	}
 	name := strconv.Itoa(rng.IntN(2))
-	switch n := rng.IntN(20); {
-	case n < 10:
-		tool := []string{toolPay, toolPay, toolPaySoon, toolPayIf, toolVote, toolAsk, toolAsk, toolAsk, toolAskSoon, toolPayIf}[n]
+	switch n := rng.IntN(22); {
+	case n < 12:
+		tool := []string{toolPay, toolPay, toolPaySoon, toolPayIf, toolVote, toolAsk, toolAsk, toolAsk, toolAskSoon, toolPayIf, toolInquire, toolInquire}[n]
 		return use{tool, amount{rng.IntN(100)}}
-	case n < 14 && k.consults != "":
+	case n < 16 && k.consults != "":
 		return use{k.consults, task{"go on with it " + name}}
-	case n < 16 && k.mate != "":
+	case n < 18 && k.mate != "":
 		return use{cairn.CompanionSpawn, message{Agent: k.mate, Name: "mate" + name, Message: "and then"}}
-	case n < 17 && k.mate != "":
+	case n < 19 && k.mate != "":
 		tool := []string{cairn.CompanionWait, cairn.CompanionStatus}[rng.IntN(2)]
 		return use{tool, message{Name: "mate" + name}}
-	case n < 19 && k.scout != "":
+	case n < 21 && k.scout != "":
 		return use{cairn.CompanionSpawn, message{Agent: k.scout, Name: "scout" + name, Message: "and then"}}
 	case k.scout != "":
 		return use{cairn.CompanionSend, message{Name: "scout" + name, Message: "what else"}}
@@ -193,6 +197,7 @@ func waitingTools(j *journal, books Books) []cairn.Tool {
 		newTool(j, books, toolPaySoon, cairn.RequireApproval(), cairn.WaitAtMost(soon)),
 		newTool(j, books, toolPayIf, cairn.RequireApprovalIf(odd)),
 		newTool(j, books, toolVote, cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, voters...)),
+		newTool(j, books, toolInquire),
 		cairn.ClientTool[amount, amount](toolAsk, "Asks somebody."),
 		cairn.ClientTool[amount, amount](toolAskSoon, "Asks somebody who answers at once.", cairn.WaitAtMost(soon)),
 	}
@@ -226,11 +231,47 @@ func newTool(j *journal, books Books, name string, opts ...cairn.ToolOption) cai
 		if books != nil && entersBooks(in.N) {
 			err = errors.Join(err, books.Enter(call, in.N))
 		}
-		return out, errors.Join(err,
+		err = errors.Join(err,
 			call.Append([]string{"entries"}, entry{call.ID, in.N}),
 			call.Set([]string{"total"}, out.Total),
 			call.Set([]string{"last"}, call.ID))
+		if err == nil && name == toolInquire { // what a pass that asks has written so far is discarded
+			out.Answers, err = inquire(ctx, j, call, in.N)
+		}
+		return out, err
 	}, opts...)
+}
+
+// inquiries is how many questions toolInquire asks, one after the other.
+const inquiries = 2
+
+// inquire asks the questions of a call and returns the answers, [unanswered] for what nobody answers. Some people are given
+// little time for the last one.
+func inquire(ctx context.Context, j *journal, call *cairn.Call, n int) (answers []int, err error) {
+	for i := range inquiries {
+		var opts []cairn.ToolOption
+		if i+1 == inquiries && n%4 == 0 {
+			opts = append(opts, cairn.WaitAtMost(soon))
+		}
+		var a amount
+		err := call.Ask(ctx, question(call.ID, i+1), nil, &a, opts...)
+		if errors.Is(err, cairn.ErrDenied) || errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+			a.N = unanswered
+		} else if err != nil {
+			return nil, err
+		}
+		j.write(record{Kind: heard, Session: call.SessionID, Call: call.ID, Number: i + 1, Heard: a.N})
+		answers = append(answers, a.N)
+	}
+	return answers, nil
+}
+
+// unanswered is what toolInquire makes of a question that gets no answer.
+const unanswered = -1
+
+// question is the text of a call's question.
+func question(callID string, number int) string {
+	return fmt.Sprintf("question %d of %s", number, callID)
 }
 
 // note is the text of the context row that toolNote adds.
@@ -239,7 +280,7 @@ func note(callID string) string { return fmt.Sprint("noted ", callID) }
 // writesLedger reports whether a tool adds to the ledger.
 func writesLedger(tool string) bool {
 	switch tool {
-	case toolAdd, toolNote, toolMark, toolClose, toolPay, toolPaySoon, toolPayIf, toolVote:
+	case toolAdd, toolNote, toolMark, toolClose, toolPay, toolPaySoon, toolPayIf, toolVote, toolInquire:
 		return true
 	}
 	return false

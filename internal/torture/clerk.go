@@ -96,7 +96,7 @@ func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
 	if n := len(call.Reviewers); n > 0 {
 		by = call.Reviewers[c.rng.IntN(n)]
 	}
-	if call.Kind == cairn.CallClientTool {
+	if call.Kind != cairn.CallApproval {
 		if c.rng.IntN(5) == 0 {
 			return cairn.AnswerError(call.CallRef, "no answer from "+by).By(by)
 		}
@@ -126,6 +126,8 @@ func (c *clerk) submit(ctx context.Context, call *cairn.PendingCall, s cairn.Sub
 		r.Decision = cairn.DecisionError
 	case s.Type == cairn.SubmitResult:
 		r.Decision, r.Value = cairn.DecisionResult, s.Result
+	case s.Type == cairn.SubmitAnswer:
+		r.Decision, r.Value = cairn.DecisionResult, s.Value
 	}
 	c.journal.write(r)
 	return receipt, nil
@@ -136,11 +138,13 @@ func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
 	right := c.draw(call)
 	wrong := right
 	switch {
-	case call.Kind == cairn.CallClientTool && c.rng.IntN(2) == 0:
+	case call.Kind == cairn.CallQuestion && c.rng.IntN(2) == 0:
+		wrong.Value, wrong.Error = json.RawMessage(`{"n":"many"}`), ""
+	case call.Kind != cairn.CallApproval && c.rng.IntN(2) == 0:
 		wrong = cairn.Submission{Type: cairn.SubmitApproval, CallID: call.ID, ApprovalID: "approval", Approved: true}.By(right.Reviewer)
 	case call.Kind == cairn.CallClientTool:
 		wrong.Result, wrong.Error = json.RawMessage(`{"n":"many"}`), ""
-	case c.rng.IntN(2) == 0:
+	case call.Kind == cairn.CallQuestion, c.rng.IntN(2) == 0:
 		wrong = cairn.Submission{Type: cairn.SubmitResult, CallID: call.ID, Result: json.RawMessage(`{"n":1}`)}.By(right.Reviewer)
 	default:
 		wrong.ApprovalID = "another"

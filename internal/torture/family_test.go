@@ -44,11 +44,17 @@ func (s *tale) ends(run *engine.Run, status cairn.RunStatus) {
 // goesOn resumes the session, which completes.
 func (s *tale) goesOn() {
 	s.Helper()
+	s.resumes(cairn.RunCompleted)
+}
+
+// resumes resumes the session.
+func (s *tale) resumes(status cairn.RunStatus) {
+	s.Helper()
 	run, err := s.eng.Resume(s.Context(), s.id)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.ends(run, cairn.RunCompleted)
+	s.ends(run, status)
 }
 
 // answer answers the one open call of a tool.
@@ -73,8 +79,8 @@ func result(by string, n int) func(cairn.CallRef) cairn.Submission {
 }
 
 // soundFamily returns the tree of a session in which everything happens that can happen to a call: calls are answered
-// in each way, in time and late, cancelled by a stop or by the next turn, or still pending; sub-agents and companions are consulted
-// and suspended; and turns are queued.
+// in each way, in time and late, cancelled by a stop or by the next turn, or still pending; tools ask; sub-agents and companions
+// are consulted and suspended; turns are queued, taken out, and join the one under way; and a checkpoint is made by hand.
 func soundFamily(t *testing.T) *Tree {
 	t.Helper()
 	o := order{Dir: t.TempDir(), Name: "p", LeaseTTL: time.Minute}
@@ -116,6 +122,25 @@ func soundFamily(t *testing.T) *Tree {
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("g"))
 	s.goesOn()
 
+	s.ends(s.say("inquire add"), cairn.SuspendedStepPartially)
+	s.answer(toolInquire, cairn.OutcomeAccepted, result("k", 1007))
+	if _, err := eng.Checkpoint(t.Context(), s.id); err != nil {
+		t.Fatal(err)
+	}
+	s.resumes(cairn.SuspendedClientTool)
+	s.say("add", engine.WithOnWaiting(engine.WaitingEnqueue))
+	if err := o.dequeue(t.Context(), j, eng, s.id, rng); err != nil {
+		t.Fatal(err)
+	}
+	s.answer(toolInquire, cairn.OutcomeAccepted, func(c cairn.CallRef) cairn.Submission { return cairn.AnswerError(c, "no idea").By("l") })
+	s.goesOn()
+
+	busy = func() {
+		s.say("note", engine.WithOnBusy(engine.BusySteer))
+		s.say("mark", engine.WithOnBusy(engine.BusySteer))
+	}
+	s.ends(s.say("add"), cairn.RunCompleted)
+
 	s.ends(s.say("ask pay vote"), cairn.SuspendedClientTool)
 	s.answer(toolAsk, cairn.OutcomeAccepted, result("h", 1005))
 	s.answer(toolPay, cairn.OutcomeAccepted, approve("i"))
@@ -145,6 +170,14 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 	for _, err := range soundFamily(t).check() {
 		t.Error(err)
 	}
+}
+
+// onByHand is a damage to the checkpoint that was made by hand.
+func onByHand(damage func(*cairn.Checkpoint)) func(*Tree) {
+	return onRoot(func(h *History) {
+		i := slices.IndexFunc(h.Checkpoints, func(c cairn.Checkpoint) bool { return c.StepID == c.ID })
+		damage(&h.Checkpoints[i])
+	})
 }
 
 // call returns the first call of a tool with that status and decision, and its session.
@@ -196,14 +229,36 @@ func (t *Tree) of(agent string) *History {
 	return t.Sessions[i]
 }
 
-// queued returns the indexes of the records of turns that were queued.
+// queued returns the indexes of the records of turns that were queued, and not taken out again.
 func (h *History) queued() (list []int) {
+	out := h.takenOut()
 	for i := range h.Journal {
-		if h.Journal[i].Queued != "" {
+		if r := &h.Journal[i]; r.Kind == committed && r.Queued != "" && !r.Steer && out[r.Queued] == "" {
 			list = append(list, i)
 		}
 	}
 	return list
+}
+
+// steered returns the indexes of the messages that have joined a turn.
+func (h *History) steered() (list []int) {
+	for i := range h.Messages {
+		if joined(&h.Messages[i]) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// question returns the first question of a number.
+func (h *History) question(number int) *cairn.PendingCall {
+	i := slices.IndexFunc(h.Calls, func(c cairn.PendingCall) bool { return c.Kind == cairn.CallQuestion && c.Number == number })
+	return &h.Calls[i]
+}
+
+// onQuestion is a damage to the first question of a number.
+func onQuestion(number int, damage func(*History, *cairn.PendingCall)) func(*Tree) {
+	return func(t *Tree) { damage(t.Sessions[0], t.Sessions[0].question(number)) }
 }
 
 // late returns the index of the context row of a late answer.
@@ -310,6 +365,30 @@ var familyDamages = map[string]map[string]func(*Tree){
 			c.Deadline, h.Session.NextDeadline = c.CreatedAt, c.CreatedAt.Add(1)
 		}),
 	},
+	"a question gets the answer of its number, in every pass": {
+		"another answer": onQuestion(1, func(_ *History, c *cairn.PendingCall) { c.Answer.Value = json.RawMessage(`{"n":1}`) }),
+		"of the other":   onQuestion(1, func(h *History, c *cairn.PendingCall) { h.question(2).Number, c.Number = 1, 2 }),
+		"asked twice":    onQuestion(1, func(h *History, c *cairn.PendingCall) { h.Calls = append(h.Calls, *c) }),
+		"one left out": onQuestion(1, func(h *History, c *cairn.PendingCall) {
+			h.Calls = slices.DeleteFunc(h.Calls, func(o cairn.PendingCall) bool { return o.ID == c.ID })
+		}),
+		"the next one too soon": onQuestion(1, func(h *History, c *cairn.PendingCall) {
+			c.Answer = nil
+			h.forget(func(r record) bool { return r.Kind == heard })
+		}),
+		"an earlier pass was given another": onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(heard).Heard++ }),
+		"an answer to none":                 onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(heard).Number = 3 }),
+	},
+	"what the user said is on the log once, in its place": {
+		"not there":     onRoot(func(h *History) { h.remove(h.event(cairn.EventUserMessage)) }),
+		"twice":         onRoot(func(h *History) { at := h.event(cairn.EventUserMessage); h.insert(at, h.Events[at]) }),
+		"another index": onRoot(func(h *History) { h.Events[h.event(cairn.EventUserMessage)].Index++ }),
+		"only there":    onRoot(func(h *History) { h.Messages[0].ID = "other" }),
+		"what joined a turn": onRoot(func(h *History) {
+			id := h.Messages[h.steered()[0]].ID
+			h.remove(slices.IndexFunc(h.Events, func(ev cairn.Event) bool { return ev.MessageID == id && ev.Type == cairn.EventUserMessage }))
+		}),
+	},
 	"children belong to a call of their parent": {
 		"of nobody":       func(t *Tree) { t.begun(t.of(child)).ChildID = "other" },
 		"of two calls":    func(t *Tree) { ev := *t.begun(t.of(child)); ev.CallID = "other"; t.Events = append(t.Events, ev) },
@@ -341,6 +420,26 @@ var familyDamages = map[string]map[string]func(*Tree){
 			h.Journal[at[0]].Version, h.Journal[at[1]].Version = h.Journal[at[1]].Version, h.Journal[at[0]].Version
 		}),
 		"left behind": onRoot(func(h *History) { h.Session.Status = cairn.SessionCompleted }),
+		"joined and queued": onRoot(func(h *History) {
+			id, _ := joins(&h.Messages[h.steered()[0]])
+			h.Queue = append(h.Queue, store.QueuedTurn{ID: id, Messages: h.Messages[:1]})
+			h.Session.Queued++
+		}),
+		"joined unasked": onRoot(func(h *History) {
+			for i := range h.Journal {
+				h.Journal[i].Steer = false
+			}
+		}),
+		"joined and lost": onRoot(func(h *History) { h.drop(h.steered()[0], 1) }),
+		"joined in another order": onRoot(func(h *History) {
+			at := h.steered()
+			h.Messages[at[0]], h.Messages[at[1]] = h.Messages[at[1]], h.Messages[at[0]]
+		}),
+		"joined with another text": onRoot(func(h *History) { h.Messages[h.steered()[0]].Parts[0].Text = "other" }),
+		"taken out and run":        onRoot(func(h *History) { h.record(dequeued).Queued = h.Runs[len(h.Runs)-1].ID }),
+		"not taken out and lost": onRoot(func(h *History) {
+			h.record(dequeued).Kind = notQueued
+		}),
 	},
 	"no session stuck": {
 		"active":              onRoot(func(h *History) { h.Session.Status = cairn.SessionActive }),
@@ -393,6 +492,17 @@ var familyDamages = map[string]map[string]func(*Tree){
 		"of another tree":  func(t *Tree) { t.Events[3].SessionID = "other" },
 		"of another's run": func(t *Tree) { t.Events[3].SessionID = t.of(mate).Session.ID },
 		"a child ahead":    func(t *Tree) { t.of(mate).Session.LogSequence = int64(len(t.Events)) + 1 },
+	},
+	"the state is the fold of the results": {
+		"a pass that asked": onRoot(func(h *History) {
+			call := h.question(1).ToolCallID
+			h.ledger(func(l *ledger) { l.Entries = append(l.Entries, entry{call, 7}) })
+		}),
+	},
+	"checkpoints in order": {
+		"by hand, too short": onByHand(func(c *cairn.Checkpoint) { c.MessageCount = 1 }),
+		"by hand, too long":  onByHand(func(c *cairn.Checkpoint) { c.MessageCount = 1000 }),
+		"by hand, twice":     onByHand(func(c *cairn.Checkpoint) { c.Number++ }),
 	},
 	"usage adds up": {
 		"of a run that went on": onRoot(func(h *History) { h.Runs[1].Usage.ModelCalls++; h.Session.Usage.ModelCalls++ }),

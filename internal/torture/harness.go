@@ -117,15 +117,17 @@ func (h *harness) idle() time.Duration {
 
 // tally counts what a run of the test has seen.
 type tally struct {
-	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver, queued int
-	calls                                                                                        map[string]int // by outcome
+	sessions, below, runs, crashed, stopped, steps, events, discarded, staged, takenOver int
+	queued, dequeued, joined                                                             int            // turns, and messages to those under way
+	byHand                                                                               int            // checkpoints
+	calls                                                                                map[string]int // by outcome
 }
 
 func (n tally) String() string {
 	counts := join(slices.Sorted(maps.Keys(n.calls)), func(k string) string { return fmt.Sprintf("%s %d", k, n.calls[k]) })
-	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d times taken over, %d queued), %d steps, %d pieces staged, "+
-		"%d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.takenOver, n.queued, n.steps, n.staged,
-		n.events, n.discarded, counts)
+	return fmt.Sprintf("%d sessions (%d below roots), %d runs (%d given up, %d stopped, %d times taken over, %d queued, %d dequeued, %d messages joined), "+
+		"%d steps, %d pieces staged, %d checkpoints by hand, %d events, %d steps discarded; calls: %s", n.sessions, n.below, n.runs, n.crashed, n.stopped, n.takenOver, n.queued, n.dequeued, n.joined,
+		n.steps, n.staged, n.byHand, n.events, n.discarded, counts)
 }
 
 // median returns the median of some times.
@@ -472,19 +474,31 @@ func (n *tally) add(t *Tree) {
 		}
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			what := string(c.Status)
+			what := string(c.Kind) + " " + string(c.Status)
 			if c.Answer != nil {
 				what += " " + string(c.Answer.Kind)
 			}
 			n.calls[what]++
 		}
+		for i := range h.Messages {
+			if joined(&h.Messages[i]) {
+				n.joined++
+			}
+		}
+		for i := range h.Checkpoints {
+			if c := &h.Checkpoints[i]; c.StepID == c.ID {
+				n.byHand++
+			}
+		}
 		for _, r := range h.Journal {
 			switch {
+			case r.Kind == dequeued:
+				n.dequeued++
 			case r.Kind == staged:
 				n.staged++
 			case r.Took && r.Began == "":
 				n.takenOver++
-			case r.Queued != "":
+			case r.Kind == committed && r.Queued != "":
 				n.queued++
 			case r.Outcome == cairn.OutcomeLate:
 				n.calls["late"]++

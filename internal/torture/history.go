@@ -190,7 +190,9 @@ var Invariants = []Invariant{
 	{"children belong to a call of their parent", childrenBelong},
 	{"no child waits for a parent that ended", nobodyWaitsInVain},
 	{"what a child came to is the result of its call", childrenHeard},
+	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},
 	{"queued turns run once, in order", each(queueInOrder)},
+	{"what the user said is on the log once, in its place", each(saidOnce)},
 	{"no session stuck", nobodyStuck},
 }
 
@@ -283,6 +285,8 @@ func (t *turn) add(m *cairn.Message, at int) {
 		t.loose = append(t.loose, m)
 	case own && strings.HasPrefix(rest, "in"):
 		t.input = append(t.input, m)
+	case !own && len(t.steps) > 0 && joined(m):
+		t.steps[len(t.steps)-1].to = at + 1 // with whose commit it came
 	case what != "":
 		s := t.step(number, at)
 		s.to = at + 1

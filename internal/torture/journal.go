@@ -27,6 +27,12 @@ const (
 	committed recordKind = "committed"
 	// An answer was submitted, and acknowledged.
 	answered recordKind = "answered"
+	// A pass of a tool's function was given an answer to its question.
+	heard recordKind = "heard"
+	// A turn is to be taken out of the queue; it was; or it was not there any more.
+	dequeuing recordKind = "dequeuing"
+	dequeued  recordKind = "dequeued"
+	notQueued recordKind = "not_queued"
 )
 
 // record is one line of the journal.
@@ -64,8 +70,14 @@ type record struct {
 	Began    string `json:"began,omitempty"` // the run that the commit began
 	Ended    string `json:"ended,omitempty"` // the run that the commit ended
 	Status   string `json:"status,omitempty"`
-	Queued   string `json:"queued,omitempty"` // the turn that the commit enqueued, and its text
-	Text     string `json:"text,omitempty"`
+	// Queued is the turn that the commit enqueued, or that was taken out. Text is what it says, and Steer is set if it is to
+	// join the turn under way.
+	Queued string `json:"queued,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Steer  bool   `json:"steer,omitempty"`
+	// Number is the question's, Heard what its answer says.
+	Number int `json:"number,omitempty"`
+	Heard  int `json:"heard,omitempty"`
 }
 
 // journal is a file that all processes append to. It needs no flushing, since the machine outlives the processes.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
 )
 
 // answersUsedOnce finds accepted answers that were lost, calls that took more than one, and answers that did not reach
@@ -16,7 +17,7 @@ func answersUsedOnce(h *History) error {
 	results := h.results()
 	for i := range h.Calls {
 		rows[h.Calls[i].ID] = &h.Calls[i]
-		if err := usedOnce(&h.Calls[i], results[h.Calls[i].ID]); err != nil {
+		if err := usedOnce(&h.Calls[i], results[inbox.ToolCall(&h.Calls[i])]); err != nil {
 			return err
 		}
 	}
@@ -88,6 +89,10 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 	switch {
 	case waits:
 		return nil
+	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion && results[0].Code != cairn.CodeStopped: // its tool was at work
+		return fmt.Errorf("question %s was dropped, but the result of its call is %s", c.ID, results[0].Output)
+	case c.Status == cairn.CallDropped && c.Kind == cairn.CallQuestion:
+		return nil
 	case c.Status == cairn.CallDropped && results[0].Code != cairn.CodeNotExecuted:
 		return fmt.Errorf("call %s was dropped, but its result is %s", c.ID, results[0].Output)
 	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Kind != cairn.DecisionApproved:
@@ -100,6 +105,11 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 
 // tells reports whether a result is that of an answered call.
 func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
+	if c.Kind == cairn.CallQuestion {
+		out := receipt{}
+		return r.Code == cairn.CodeStopped || !r.IsError && json.Unmarshal(r.Output, &out) == nil && len(out.Answers) == inquiries &&
+			c.Number <= inquiries && out.Answers[c.Number-1] == answerTo(c)
+	}
 	switch a := c.Answer; a.Kind {
 	case cairn.DecisionResult:
 		return !r.IsError && compact(r.Output) == compact(a.Value)
@@ -193,7 +203,7 @@ func waitsAgree(h *History) error {
 		if c.Status != cairn.CallOpen && c.Status != cairn.CallAnswered {
 			continue
 		}
-		if waiting[c.ID] = true; c.StepID != s.SuspendedStep {
+		if waiting[inbox.ToolCall(c)] = true; c.StepID != s.SuspendedStep {
 			return fmt.Errorf("call %s of step %s is %s, the session waits with step %q", c.ID, c.StepID, c.Status, s.SuspendedStep)
 		}
 		if c.Status == cairn.CallAnswered {
@@ -234,47 +244,6 @@ func (h *History) restWaits(waiting map[string]bool) error {
 	}
 	for id := range waiting {
 		return fmt.Errorf("call %s waits and is not in the transcript", id)
-	}
-	return nil
-}
-
-// queueInOrder finds queued turns that were lost, ran twice or out of order, and rows that miscount them.
-func queueInOrder(h *History) error {
-	if len(h.Queue) != h.Session.Queued {
-		return fmt.Errorf("the session says that %d turns are queued, there are %d", h.Session.Queued, len(h.Queue))
-	}
-	if h.Settled && len(h.Queue) > 0 && h.Session.Status != cairn.SessionPaused {
-		return fmt.Errorf("the session is %s, %d turns are queued", h.Session.Status, len(h.Queue))
-	}
-	said := map[string]string{}
-	var order []string
-	for _, t := range h.turns() {
-		order = append(order, t.run.ID)
-		if len(t.input) == 1 {
-			said[t.run.ID] = t.input[0].Text()
-		}
-	}
-	for _, q := range h.Queue {
-		if slices.Contains(order, q.ID) {
-			return fmt.Errorf("turn %s is queued and has begun, or twice", q.ID)
-		}
-		order = append(order, q.ID)
-		said[q.ID] = q.Messages[0].Text()
-	}
-	queued := slices.DeleteFunc(slices.Clone(h.Journal), func(r record) bool { return r.Kind != committed || r.Queued == "" })
-	slices.SortFunc(queued, func(a, b record) int { return int(a.Version - b.Version) })
-	before := -1
-	for _, r := range queued {
-		at := slices.Index(order, r.Queued)
-		switch {
-		case at < 0:
-			return fmt.Errorf("turn %s was queued and is lost", r.Queued)
-		case at < before:
-			return fmt.Errorf("turn %s was queued after %s and is before it", r.Queued, order[before])
-		case said[r.Queued] != r.Text:
-			return fmt.Errorf("turn %s was queued with %q and says %q", r.Queued, r.Text, said[r.Queued])
-		}
-		before = at
 	}
 	return nil
 }

@@ -100,19 +100,25 @@ func checkpointsOrdered(h *History) error {
 			ends[stepID(t.run.ID, s.number)] = s.to
 		}
 	}
-	parent := ""
+	parent, before := "", 0
 	for i := range h.Checkpoints {
 		cp := &h.Checkpoints[i]
 		end, known := ends[cp.StepID]
+		byHand := cp.StepID == cp.ID // between turns
 		switch {
+		case cp.MessageCount < before || cp.MessageCount > len(h.Messages):
+			return fmt.Errorf("checkpoint %s has %d messages, the one before it %d, the session %d", cp.ID, cp.MessageCount, before, len(h.Messages))
 		case cp.Number != int64(i+1) || cp.ParentID != parent:
 			return fmt.Errorf("checkpoint %s has number %d and parent %q in place %d after %q", cp.ID, cp.Number, cp.ParentID, i+1, parent)
-		case cp.StepID != stepID(cp.RunID, cp.Step) || !known:
+		case !byHand && (cp.StepID != stepID(cp.RunID, cp.Step) || !known):
 			return fmt.Errorf("checkpoint %s is of run %s step %d (%s), which is not in the transcript", cp.ID, cp.RunID, cp.Step, cp.StepID)
-		case cp.MessageCount != end && end >= 0:
+		case !byHand && cp.MessageCount != end && end >= 0:
 			return fmt.Errorf("checkpoint %s has %d messages, its step ends at %d", cp.ID, cp.MessageCount, end)
 		}
-		parent = cp.ID
+		parent, before = cp.ID, cp.MessageCount
+		if byHand {
+			continue
+		}
 		delete(ends, cp.StepID)
 		if cp.Step == last[cp.RunID] {
 			delete(last, cp.RunID)

@@ -284,7 +284,7 @@ func mayFail(r *cairn.ToolResult) bool {
 	switch r.Tool {
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:
 		return r.IsError
-	case toolAdd, toolNote, toolMark, toolFail, toolClose, cairn.FinishTool:
+	case toolAdd, toolNote, toolMark, toolFail, toolClose, toolInquire, cairn.FinishTool:
 		return r.IsError && (r.Code == cairn.CodeNotExecuted || r.Code == cairn.CodeStopped)
 	}
 	return true

@@ -74,7 +74,7 @@ func (o *order) follow(start Start, open Open) error {
 			rng, other := rand.New(rand.NewPCG(o.Seed, uint64(2*i))), rand.New(rand.NewPCG(o.Seed, uint64(2*i+1)))
 			go func() { ended <- o.drive(ctx, st, eng, id, rng) }()
 			if kindOf(agentOf(id)).waits {
-				go func() { ended <- o.interfere(ctx, st, eng, id, other) }()
+				go func() { ended <- o.interfere(ctx, j, st, eng, id, other) }()
 			}
 		}
 	}
@@ -186,12 +186,17 @@ func (o *order) begin(ctx context.Context, st store.Store, eng *engine.Engine, i
 	if resume {
 		return eng.Resume(ctx, id)
 	}
+	if rng.IntN(8) == 0 {
+		if _, err := eng.Checkpoint(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	way := engine.OnWaiting(rng.IntN(int(engine.WaitingEnqueue) + 1))
 	return eng.Execute(ctx, id, agentOf(id), cairn.Text(text), engine.WithOnWaiting(way))
 }
 
-// interfere adds turns while others are running: queued, or in their place.
-func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
+// interfere adds turns while others are running: queued, in their place, or to join them; and takes queued ones out.
+func (o *order) interfere(ctx context.Context, j *journal, st store.Store, eng *engine.Engine, id string, rng *rand.Rand) error {
 	for n := 0; ; n++ {
 		if err := pause(ctx, time.Duration(o.Pace*(10+rng.IntN(90)))*time.Millisecond); err != nil {
 			return err
@@ -203,15 +208,39 @@ func (o *order) interfere(ctx context.Context, st store.Store, eng *engine.Engin
 		if err != nil || !row.Running(row.AsOf) {
 			continue
 		}
-		busy := engine.BusyEnqueue
-		if rng.IntN(3) == 0 {
-			busy = engine.BusyInterrupt
+		if row.Queued > 0 && rng.IntN(4) == 0 {
+			if err := o.dequeue(ctx, j, eng, id, rng); err != nil {
+				return fmt.Errorf("session %s: %w", id, err)
+			}
 		}
+		busy := []engine.OnBusy{engine.BusyEnqueue, engine.BusyInterrupt, engine.BusySteer}[rng.IntN(3)]
 		_, err = eng.Execute(ctx, id, agentOf(id), cairn.Text(fmt.Sprintf("%s, and %d", o.Name, n)), engine.WithOnBusy(busy))
 		if err != nil && !contended(err) {
 			return fmt.Errorf("session %s: %w", id, err)
 		}
 	}
+}
+
+// dequeue takes one of the queued turns of a session out, if there is one.
+func (o *order) dequeue(ctx context.Context, j *journal, eng *engine.Engine, id string, rng *rand.Rand) error {
+	turns, err := eng.Queue(ctx, id)
+	if err != nil || len(turns) == 0 {
+		return err
+	}
+	r := record{Kind: dequeuing, Session: id, Queued: turns[rng.IntN(len(turns))].ID}
+	j.write(r)
+	switch err = eng.Dequeue(ctx, id, r.Queued); {
+	case err == nil:
+		r.Kind = dequeued
+	case errors.Is(err, cairn.ErrNotFound):
+		r.Kind, err = notQueued, nil
+	case contended(err):
+		return nil
+	default:
+		return err
+	}
+	j.write(r)
+	return nil
 }
 
 // pause lets some time pass.

@@ -81,7 +81,7 @@ func (w *witness) Commit(ctx context.Context, id string, c *store.Commit) (*cair
 		r.Ended, r.Status = c.EndRun.ID, string(c.EndRun.Status)
 	}
 	if c.Enqueue != nil {
-		r.Queued, r.Text = c.Enqueue.ID, c.Enqueue.Messages[0].Text()
+		r.Queued, r.Text, r.Steer = c.Enqueue.ID, c.Enqueue.Messages[0].Text(), c.Enqueue.Steer
 	}
 	w.journal.write(r)
 	return row, nil
