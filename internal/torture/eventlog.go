@@ -192,7 +192,7 @@ func marksOnce(h *History) error {
 			ends[ev.RunID]++
 		case ev.Type == cairn.EventStepCommitted:
 			commits[stepID(ev.RunID, ev.Step)]++
-		case ends[ev.RunID] > 0 || waits[ev.RunID] > 0 && ev.Type != cairn.EventToolEnd:
+		case ends[ev.RunID] > 0 || waits[ev.RunID] > 0 && ev.Type != cairn.EventToolEnd && ev.Type != cairn.EventSubagentEnd:
 			return fmt.Errorf("event %d (%s) comes after the end of run %s", ev.Sequence, ev.Type, ev.RunID)
 		}
 	}
