@@ -147,7 +147,7 @@ func (o *order) drive(ctx context.Context, st store.Store, eng *engine.Engine, i
 		if err == nil && run != nil {
 			_, err = run.Wait(ctx)
 		}
-		if err != nil && !contended(err) {
+		if err != nil && !contended(err) && !errors.Is(err, cairn.ErrAborted) { // another process takes turns out of the queue
 			return fmt.Errorf("session %s: %w", id, err)
 		}
 		if run == nil {
