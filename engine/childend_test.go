@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,5 +94,54 @@ func TestCancelledWaitClosesTheConsultation(t *testing.T) {
 				wantSound(t, st, "s")
 			})
 		}
+	}
+}
+
+// A run that resumes a wait for another agent, and is stopped before it has looked at that, ends the consultation as well.
+func TestStopBeforeTheWaitIsResumedClosesTheConsultation(t *testing.T) {
+	t.Parallel()
+	asks := func() *cairn.Agent {
+		return &cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Call("act", in{"now"}), scripted.Text("done")),
+			Tools: []cairn.Tool{echo("act", cairn.RequireApproval())}}
+	}
+	companion, _ := companions(cairn.Blocking, asks(), spawn("c1", "ann", "ask"), scripted.Text("fine"))
+	for kind, agent := range map[string]*cairn.Agent{
+		"a companion": companion,
+		"a sub-agent": {Name: "bot", Tools: []cairn.Tool{cairn.SubAgent(asks())}, Model: scripted.New(
+			scripted.Call("scribe", map[string]string{"input": "ask"}), scripted.Text("fine"))},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			st := tapOn(nil)
+			agent.Hooks = &cairn.Hooks{RunResumed: func(ctx context.Context, s *cairn.Step, _ string) {
+				stop := cairn.Stop{RunID: s.RunID, Kind: cairn.StopInterrupt, Reason: "enough"}
+				if err := st.RequestStop(ctx, s.SessionID, stop); err != nil {
+					t.Error(err)
+				}
+				<-ctx.Done()
+			}}
+			eng := open(t, st, agent)
+			res := turn(t, eng, "s", "go")
+			wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
+			child := res.Suspended.Children[0]
+			if _, err := eng.Submit(t.Context(), "s", cairn.Approve(res.Suspended.Calls[0])); err != nil {
+				t.Fatal(err)
+			}
+			run, err := eng.Resume(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, wait(t, run), cairn.RunInterrupted, cairn.ReasonInterrupted)
+			var ends []string
+			for _, ev := range history(t, st, "s") {
+				if ev.CallID == child.CallID && (ev.Type == cairn.EventSubagentEnd || ev.Type == cairn.EventToolEnd) {
+					ends = append(ends, string(ev.Type)+" "+ev.ChildID+" "+ev.Name)
+				}
+			}
+			if want := []string{"subagent_end " + child.SessionID + " scribe", "tool_end  "}; !slices.Equal(ends, want) {
+				t.Errorf("the call ended with %q, want %q", ends, want)
+			}
+			wantSound(t, st, "s")
+		})
 	}
 }

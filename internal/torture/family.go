@@ -73,6 +73,53 @@ func nobodyWaitsInVain(t *Tree) error {
 	return nil
 }
 
+// consultationsEnd finds consultations of other agents whose end the log lacks or has twice, or has behind that of their call;
+// what was discarded does not count. A call that was resumed has ended its consultation in the step that resumed it.
+func consultationsEnd(h *History) error {
+	type consultation struct{ began, ended, over bool }
+	calls := map[string]*consultation{}
+	fresh := map[string]map[string]consultation{} // by step, of the calls that the step touched: as they were before it
+	for i := range h.Events {
+		ev := &h.Events[i]
+		id := stepID(ev.RunID, ev.Step)
+		switch ev.Type {
+		case cairn.EventStepStart:
+			fresh[id] = map[string]consultation{}
+			continue
+		case cairn.EventStepDiscarded:
+			for call, before := range fresh[id] {
+				*calls[call] = before
+			}
+			continue
+		case cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolEnd:
+		default:
+			continue
+		}
+		c := calls[ev.CallID]
+		if c == nil {
+			c = &consultation{}
+			calls[ev.CallID] = c
+		}
+		if before, ok := fresh[id]; ok {
+			if _, known := before[ev.CallID]; !known {
+				before[ev.CallID] = *c
+			}
+		}
+		switch {
+		case ev.Type == cairn.EventSubagentStart && !c.began:
+			c.began = true
+		case ev.Type == cairn.EventSubagentEnd && c.began && !c.ended && !c.over:
+			c.ended = true
+		case ev.Type == cairn.EventToolEnd && c.began == c.ended:
+			c.over = true
+		default:
+			return fmt.Errorf("event %d (%s) of call %s of %s: it has begun to consult: %t, ended that: %t, ended: %t",
+				ev.Sequence, ev.Type, ev.CallID, ev.Tool, c.began, c.ended, c.over)
+		}
+	}
+	return nil
+}
+
 // childrenHeard finds results of sub-agents that are not the outcomes of their sessions.
 func childrenHeard(t *Tree) error {
 	children := map[string]*History{} // by call

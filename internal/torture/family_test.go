@@ -409,6 +409,16 @@ var familyDamages = map[string]map[string]func(*Tree){
 		},
 		"not at its end": func(t *Tree) { h := t.of(grandchild); h.Runs[len(h.Runs)-1].Status = cairn.RunInterrupted },
 	},
+	"a consultation that began ends before its call does": {
+		"no end":       onRoot(func(h *History) { h.remove(h.event(cairn.EventSubagentEnd)) }),
+		"two ends":     onRoot(func(h *History) { at := h.event(cairn.EventSubagentEnd); h.insert(at, h.Events[at]) }),
+		"no beginning": onRoot(func(h *History) { h.remove(h.event(cairn.EventSubagentStart)) }),
+		"begun twice":  onRoot(func(h *History) { at := h.event(cairn.EventSubagentStart); h.insert(at, h.Events[at]) }),
+		"discarded": onRoot(func(h *History) {
+			ev := h.Events[h.event(cairn.EventSubagentEnd)]
+			h.insert(h.event(cairn.EventSubagentEnd)+1, cairn.Event{Type: cairn.EventStepDiscarded, RunID: ev.RunID, Step: ev.Step})
+		}),
+	},
 	"queued turns run once, in order": {
 		"one lost":        onRoot(func(h *History) { h.Queue, h.Session.Queued = nil, 0 }),
 		"miscounted":      onRoot(func(h *History) { h.Session.Queued++ }),

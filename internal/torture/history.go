@@ -190,6 +190,7 @@ var Invariants = []Invariant{
 	{"children belong to a call of their parent", childrenBelong},
 	{"no child waits for a parent that ended", nobodyWaitsInVain},
 	{"what a child came to is the result of its call", childrenHeard},
+	{"a consultation that began ends before its call does", each(consultationsEnd)},
 	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},
 	{"queued turns run once, in order", each(queueInOrder)},
 	{"what the user said is on the log once, in its place", each(saidOnce)},

@@ -183,7 +183,7 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 	if !v.c.Announced() {
 		return f
 	}
-	f.Consulted = consulted(v.l, v.c)
+	f.Consulted = v.fx.consulted(v.ctx, v.l, v.c)
 	if v.run != nil {
 		f.Consulted.Status = v.run.Status
 	}
@@ -192,12 +192,24 @@ func (v *visit) end(result *cairn.ToolResult) *step.Result {
 }
 
 // consulted says which agent a call has consulted.
-func consulted(l *session.Live, c *step.Call) *step.Consulted {
+func (fx *Effects) consulted(ctx context.Context, l *session.Live, c *step.Call) *step.Consulted {
 	if s := c.Started(); s != nil {
 		return &step.Consulted{Agent: s.Agent, ChildID: s.ChildID}
 	}
 	if c.Tool != nil && c.Tool.Agent != nil { // the run that suspended has begun it
 		return &step.Consulted{Agent: c.Tool.Agent.Name, ChildID: childID(l.Row, c.Use.CallID)}
+	}
+	var waits *cairn.Suspension
+	err := fx.persist(ctx, func() (err error) { waits, err = fx.Suspension(ctx, l.Row); return err })
+	if err != nil { // the log will not say that the consultation has ended
+		fx.Logger.Warn("it is not known what a call waited for", "session", l.Row.ID, "call", c.Use.CallID, "error", err)
+	}
+	if waits != nil {
+		for _, child := range waits.Children {
+			if child.CallID == c.Use.CallID {
+				return &step.Consulted{Agent: child.Agent, ChildID: child.SessionID}
+			}
+		}
 	}
 	return &step.Consulted{}
 }

@@ -117,7 +117,7 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		}
 	}
 	out.At = l.Now(fx.Now())
-	fx.heed(l, a, st, out)
+	fx.heed(ctx, l, a, st, out)
 	if out.Reply != nil {
 		if !st.Carried {
 			out.Messages = append(out.Messages, *out.Reply)
@@ -171,14 +171,14 @@ func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, 
 		}
 	}
 	out.Waits = out.Stop == nil && out.Final == nil && st.Failed() == nil && st.Waits()
-	out.Reply, out.Results = fx.messages(l, a, st, out)
+	out.Reply, out.Results = fx.messages(ctx, l, a, st, out)
 	out.Counts = out.Reply != nil
 	return out, nil
 }
 
 // messages returns the reply and the message with every call's result. Calls without a result are closed, unless the step
 // waits and will be resumed.
-func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
+func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
 	if st.Message() == nil || st.Failed() != nil {
 		return nil, nil
 	}
@@ -198,7 +198,7 @@ func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out 
 		case out.Waits:
 			continue
 		default:
-			fx.close(l, st, c, out)
+			fx.close(ctx, l, st, c, out)
 		}
 		out.Count(l, a, st, c)
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
@@ -210,7 +210,7 @@ func (fx *Effects) messages(l *session.Live, a *cairn.Agent, st *step.Step, out 
 }
 
 // close closes a call: as not executed, or as stopped if it was at work.
-func (fx *Effects) close(l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
+func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
 	why := "not executed: the turn had ended"
 	if out.Stop != nil && out.Final == nil {
 		why = "not executed: the run was stopped"
@@ -220,14 +220,14 @@ func (fx *Effects) close(l *session.Live, st *step.Step, c *step.Call, out *sess
 		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
 	}
 	if c.Consults() && (c.Announced() || st.Carried) {
-		f.Consulted = consulted(l, c)
+		f.Consulted = fx.consulted(ctx, l, c)
 	}
 	st.Add(f)
 }
 
 // heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
 // are closed.
-func (fx *Effects) heed(l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
+func (fx *Effects) heed(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
 	if j := st.Judged; out.Stop != nil || out.Final != nil || j == nil || j.Completion != nil || j.Failed != nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (fx *Effects) heed(l *session.Live, a *cairn.Agent, st *step.Step, out *ses
 	results := &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool}
 	for _, c := range st.Calls {
 		if c.Result == nil {
-			fx.close(l, st, c, out)
+			fx.close(ctx, l, st, c, out)
 			out.Count(l, a, st, c)
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})

@@ -17,7 +17,7 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 	if row.SuspendedStep == "" {
 		return nil, nil
 	}
-	waits, err := r.suspension(ctx, row)
+	waits, err := r.Suspension(ctx, row)
 	if err != nil || waits == nil || len(waits.Children) == 0 {
 		return nil, err
 	}
@@ -42,9 +42,9 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 	return ends, nil
 }
 
-// suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended, which
+// Suspension returns what the suspended step of a session waits for: it is on the record of the run that was suspended, which
 // others may have resumed since without coming to the step's end.
-func (r *Runs) suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
+func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
 	for id := row.RunID; id != ""; {
 		run, err := store.FindRun(ctx, r.Store, row.ID, id)
 		if err != nil || run.Suspended != nil {
