@@ -112,6 +112,9 @@ func (p *Part) size() int {
 	}
 	if p.ToolUse != nil {
 		n += len(p.ToolUse.Input)
+		if a := p.ToolUse.Awaits; a != nil {
+			n += len(a.Prompt) + len(a.Payload) + len(a.Schema)
+		}
 	}
 	if p.Result != nil {
 		n += len(p.Result.Output)
@@ -134,6 +137,9 @@ func (p *Part) validate() error {
 		if err := cmp.Or(CheckText("tool_use.call_id", use.CallID), CheckText("tool_use.tool", use.Tool), CheckJSON("tool_use.input", use.Input)); err != nil {
 			return err
 		}
+		if err := use.Awaits.validate(); err != nil {
+			return err
+		}
 	}
 	if r := p.Result; r != nil {
 		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
@@ -149,6 +155,14 @@ func (p *Part) validate() error {
 		return p.File.validate()
 	}
 	return nil
+}
+
+func (a *Awaits) validate() error {
+	if a == nil {
+		return nil
+	}
+	return cmp.Or(CheckText("tool_use.awaits.kind", string(a.Kind)), CheckText("tool_use.awaits.prompt", a.Prompt),
+		CheckJSON("tool_use.awaits.payload", a.Payload), CheckJSON("tool_use.awaits.schema", a.Schema))
 }
 
 func (f *File) validate() error {

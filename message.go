@@ -109,6 +109,31 @@ type ToolUse struct {
 	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is
 	// a JSON string that says why, with the beginning of them.
 	Input json.RawMessage `json:"input"`
+	// Awaits makes the call one that waits for an answer from outside, whatever tools the agent has: its model, an agent on
+	// another server, asks for it. nil for every other call.
+	Awaits *Awaits `json:"awaits,omitempty"`
+}
+
+// Awaits is what a call waits for that a [Model] has asked for: see [Chunk.Awaits]. The call is a [PendingCall] of the
+// session, and the model gets what was answered as its result: the value of a client tool or a question, an [Approved] for an
+// approval. A denial, a failure and a deadline that passed are results with IsError.
+type Awaits struct {
+	Kind CallKind `json:"kind"`
+	// Prompt and Payload say why the call asks.
+	Prompt  string          `json:"prompt,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Schema is that of the answer, or of the arguments that an approval may change; empty for any JSON.
+	Schema  json.RawMessage `json:"schema,omitempty"`
+	NoEdits bool            `json:"no_edits,omitempty"`
+	// WaitAtMost is how long the call waits; 0 means for ever.
+	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
+}
+
+// Approved is the result, as JSON, of an approval that a model has asked for with [Awaits].
+type Approved struct {
+	Approved bool `json:"approved"`
+	// Input is the arguments that were approved: those of the call, or the reviewer's.
+	Input json.RawMessage `json:"input"`
 }
 
 // ToolResult is the answer to a tool use. Every tool use has exactly one before the next model call.
@@ -219,6 +244,10 @@ func (m *Message) Public() Message {
 	for i := range out.Parts {
 		p := &out.Parts[i]
 		p.Provider, p.Model = nil, ""
+		if p.ToolUse != nil && p.ToolUse.Awaits != nil {
+			use := *p.ToolUse
+			use.Awaits, p.ToolUse = nil, &use
+		}
 		if p.Result != nil && p.Result.Private {
 			r := *p.Result
 			r.Output, p.Result = json.RawMessage(bridge.PrivateError), &r

@@ -117,6 +117,7 @@ const (
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
 	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
+	ChunkRestart   ChunkType = "restart"    // everything of the reply so far is void: it begins again
 	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason says why
 )
 
@@ -133,6 +134,9 @@ type Chunk struct {
 	File         *File
 	Usage        Usage
 	FinishReason FinishReason
+	// Awaits, with ChunkToolStart, makes the call one that waits for people or clients of this program: an agent on another
+	// server asks for what these answer. Provider, with it, says which call of that server it is.
+	Awaits *Awaits
 }
 
 // FinishReason says why a reply ended.

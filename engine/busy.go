@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -43,6 +44,11 @@ func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.I
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
+		if o.runID != "" {
+			if run, err := e.named(ctx, in.SessionID, o.runID); !errors.Is(err, cairn.ErrNotFound) {
+				return run, err
+			}
+		}
 		run, err := e.begin(ctx, in, input, o)
 		switch {
 		case errors.Is(err, cairn.ErrWaiting):
@@ -60,6 +66,23 @@ func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.I
 			return run, err
 		}
 	}
+}
+
+// named returns the run of an id that the session has had, or has queued. The error is ErrNotFound if there is none.
+func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, error) {
+	row, err := e.Session(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	queue, err := store.Queue(ctx, e.store, sessionID) // first: what is taken from it meanwhile is a run by then
+	if err != nil {
+		return nil, err
+	}
+	run, err := e.handle(ctx, row, runID)
+	if errors.Is(err, cairn.ErrNotFound) && slices.ContainsFunc(queue, func(t store.QueuedTurn) bool { return t.ID == runID }) {
+		return &Run{eng: e, id: runID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}, nil
+	}
+	return run, err
 }
 
 // makeRoom does what the options say of a session that another run was found to hold. Without a run and an error the turn

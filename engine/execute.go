@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -30,6 +31,7 @@ type runOptions struct {
 	from       *int
 	busy       OnBusy
 	waiting    OnWaiting
+	runID      string
 }
 
 // ofCreation is an option that says what a session is like that Execute creates.
@@ -80,6 +82,11 @@ func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input 
 // of sub-agents. A Resume with it of a session whose process died ends the dead run and begins another. The error is
 // ErrInvalid for a name that the agent does not have. Should the agent have lost the name since, its own model is asked.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
+
+// WithRunID makes Execute idempotent: the turn's run has this id, which no other run of any session may have, and an Execute
+// on a session that has had a run of the id, or has queued it, begins nothing and returns that run. The error is ErrInvalid
+// for an id that breaks the rules of [cairn.CheckSessionID], with [FromMessage], and with [BusySteer].
+func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
 
 // FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
@@ -135,6 +142,14 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 			return nil, err
 		}
 	}
+	if o.runID != "" {
+		switch problem := ids.Check(o.runID); {
+		case problem != "":
+			return nil, cairn.Invalid("run_id", "%s", problem)
+		case o.from != nil || o.busy == BusySteer:
+			return nil, cairn.Invalid("options", "WithRunID: a turn that takes the place of another one, or joins it, has no id of its own")
+		}
+	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
@@ -162,7 +177,7 @@ func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.I
 	if input != nil {
 		in.Messages = append(in.Messages, input.Messages...)
 	}
-	return e.beginAs(ctx, "", in)
+	return e.beginAs(ctx, o.runID, in)
 }
 
 // beginAs begins a run of a given id, or a new one.
@@ -292,6 +307,8 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 		return cairn.Invalid("options", "WithOnWaiting is for Execute")
 	case o.from != nil:
 		return cairn.Invalid("options", "FromMessage is for Execute")
+	case o.runID != "":
+		return cairn.Invalid("options", "WithRunID is for Execute")
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -65,7 +66,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	if closed {
 		return nil, errClosed()
 	}
-	next := &store.QueuedTurn{ID: e.opts.NewID("run"), Messages: slices.Clone(input.Messages), Steer: steer}
+	next := &store.QueuedTurn{ID: cmp.Or(o.runID, e.opts.NewID("run")), Messages: slices.Clone(input.Messages), Steer: steer}
 	if o.model != nil {
 		next.Model = *o.model
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Input is what a user says.
@@ -93,6 +94,9 @@ type startIn struct {
 	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
 	Agent string `json:"agent,omitempty"`
 	Input Input  `json:"input"`
+	// RunID makes the request idempotent: a start that names a run which the session has had starts nothing and answers with
+	// that run. Any text that is an id serves: it becomes the run's id together with the session's.
+	RunID string `json:"run_id,omitempty"`
 	Context
 	Unready
 }
@@ -135,6 +139,12 @@ func start(c *request, in *startIn) (*Started, error) {
 	}
 	if err := input.Validate(); err != nil {
 		return nil, err
+	}
+	switch {
+	case in.RunID != "" && in.SessionID == "":
+		return nil, cairn.Invalid("run_id", "needs a session_id")
+	case in.RunID != "":
+		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
 	}
 	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
 	if err != nil {

@@ -252,8 +252,8 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
 // away answer to says nothing but that somebody was given it.
-func (r *reply) callID(provider, tool string) string {
-	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) {
+func (r *reply) callID(provider, tool string, awaits bool) string {
+	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) || awaits {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}

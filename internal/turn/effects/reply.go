@@ -206,8 +206,8 @@ func (r *reply) add(c *cairn.Chunk) error {
 	case cairn.ChunkToolStart:
 		r.endThinking()
 		tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
-		id := r.callID(c.CallID, tool)
-		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool}}, open: true, id: c.CallID}
+		id := r.callID(c.CallID, tool, c.Awaits != nil)
+		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: c.Awaits}}, open: true, id: c.CallID}
 		p.keep(c)
 		r.parts = append(r.parts, p)
 		ev, _ := journal.PartBegan(r.step, &p.Part)
@@ -235,12 +235,23 @@ func (r *reply) add(c *cairn.Chunk) error {
 			return nil
 		}
 		r.usage = c.Usage
+	case cairn.ChunkRestart:
+		r.restart()
 	case cairn.ChunkFinish:
 		r.ended = true
 	default:
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
 	}
 	return nil
+}
+
+// restart makes what came so far void.
+func (r *reply) restart() {
+	if r.said {
+		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "the model began its reply again")))
+		r.say(journal.StepStart(r.step))
+	}
+	r.parts, r.usage, r.size, r.said = nil, cairn.Usage{}, 0, false
 }
 
 // call returns the call with a provider's id, the last of them if it is given twice; nil if there is none.

@@ -243,6 +243,12 @@ type Stopped struct{ cairn.Stop }
 // Error implements error.
 func (s *Stopped) Error() string { return "stop requested: " + string(s.Kind) }
 
+// Is makes the cause one that models and tools recognize: an error of CodeStopped.
+func (s *Stopped) Is(target error) bool {
+	t, ok := target.(*cairn.Error)
+	return ok && t.Code == cairn.CodeStopped
+}
+
 // IsStopped reports whether work was left because the run is to stop, whatever else has ended since. It is never the error
 // of an effect: the step's commit deals with the request.
 func IsStopped(err error) bool {

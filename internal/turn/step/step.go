@@ -157,7 +157,9 @@ func (s *Step) setCalls() {
 		if p := &s.Reply.Message.Parts[i]; p.Type == cairn.PartToolUse {
 			c := &Call{Use: p.ToolUse, Off: slices.Contains(s.Reply.Refused, p.ToolUse.CallID)}
 			if !c.Off {
-				c.Tool = s.tool(p.ToolUse.Tool, offered)
+				if c.Tool = s.tool(p.ToolUse.Tool, offered); p.ToolUse.Awaits != nil {
+					c.Tool = define.Awaiting(p.ToolUse)
+				}
 			}
 			s.Calls = append(s.Calls, c)
 		}

@@ -1,0 +1,67 @@
+package define
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/schema"
+)
+
+// anything is the schema of arguments and answers that are checked elsewhere.
+var anything = func() *schema.Schema {
+	s, err := schema.Parse(json.RawMessage(`{}`))
+	if err != nil {
+		panic(err)
+	}
+	return s
+}()
+
+// schemaOf returns a schema that came from another server; nil for none, and for one that cannot be used here: the other
+// server checks the answer in any case.
+func schemaOf(raw json.RawMessage) *schema.Schema {
+	if len(raw) == 0 {
+		return nil
+	}
+	s, err := schema.Parse(raw)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// Awaiting returns the tool of a call whose model asks for an answer from outside. Its function, which runs once an
+// approval was given or asks the question, does nothing here: the model passes the answer on.
+func Awaiting(use *cairn.ToolUse) *Tool {
+	a := use.Awaits
+	t := &Tool{Name: use.Tool, Input: anything}
+	t.Wait.AtMost = a.WaitAtMost
+	switch {
+	case a.Kind.Asked():
+		kind := string(a.Kind)
+		if a.Kind == cairn.CallQuestion {
+			kind = ""
+		}
+		q := Question{Kind: kind, Prompt: a.Prompt, Payload: a.Payload, AtMost: a.WaitAtMost}
+		if s := schemaOf(a.Schema); s != nil {
+			q.Schema = s.JSON()
+		}
+		t.Func = func(_ context.Context, call *cairn.Call, _ json.RawMessage) (json.RawMessage, error) {
+			return inside.Env(call.Step).Ask(q)
+		}
+	case a.Kind == cairn.CallApproval:
+		t.Wait.Kind, t.Wait.NoEdits = cairn.CallApproval, a.NoEdits
+		if s := schemaOf(a.Schema); s != nil {
+			t.Input = s
+		}
+		t.Wait.Asks = func(context.Context, *cairn.Call, json.RawMessage) (*Question, error) {
+			return &Question{Prompt: a.Prompt, Payload: a.Payload}, nil
+		}
+		t.Func = func(_ context.Context, _ *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
+			return json.Marshal(cairn.Approved{Approved: true, Input: input})
+		}
+	default:
+		t.Wait.Kind, t.Wait.Result = cairn.CallClientTool, schemaOf(a.Schema)
+	}
+	return t
+}
