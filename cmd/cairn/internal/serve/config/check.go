@@ -1,0 +1,284 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// minToken is how many characters a token has at least.
+const minToken = 16
+
+// Providers are the providers of models, as a model's name begins.
+var Providers = []string{"anthropic", "openai-chat", "scripted"}
+
+var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check reports what is wrong although each value is of its type.
+func (d *decoder) check(c *Config) {
+	d.checkListen(c)
+	d.checkAuth(&c.Auth)
+	if c.Store == "" {
+		d.wrong("store", "is empty")
+	}
+	for i, origin := range c.CORS.Origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+			d.wrong(fmt.Sprintf("cors.origins[%d]", i), "%q is no origin such as https://app.example.com", origin)
+		}
+	}
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{{"streams_per_user", c.Limits.StreamsPerUser}, {"requests_per_minute", c.Limits.RequestsPerMinute}} {
+		if limit.value == 0 || limit.value < -1 {
+			d.wrong("limits."+limit.name, "%d is neither positive nor -1, which is any number", limit.value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		d.checkProvider(name, c.Providers[name])
+	}
+	d.checkAssistants(c.Assistants)
+}
+
+func (d *decoder) checkListen(c *Config) {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil || port == "" {
+		d.wrong("listen", "%q is no address such as 127.0.0.1:8420", c.Listen)
+		return
+	}
+	if !Loopback(host) && len(c.Auth.Tokens) == 0 && !c.Auth.JWT.Given() {
+		d.wrong("listen", "other machines may reach %s: auth.tokens or auth.jwt must say who may use it", c.Listen)
+	}
+}
+
+// Loopback reports whether a host can be reached from its own machine alone.
+func Loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (d *decoder) checkAuth(a *Auth) {
+	given := len(a.Tokens) > 0 || a.JWT.Given()
+	switch {
+	case given && a.AllowUnauthenticated:
+		d.wrong("auth.allow_unauthenticated", "contradicts auth.tokens and auth.jwt")
+	case !given && !a.AllowUnauthenticated:
+		d.wrong("auth", "has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine")
+	}
+	seen := map[string]int{}
+	for i := range a.Tokens {
+		t, path := &a.Tokens[i], fmt.Sprintf("auth.tokens[%d]", i)
+		if before, twice := seen[t.Token]; twice && t.Token != "" {
+			d.wrong(path+".token", "is that of auth.tokens[%d]", before)
+		}
+		seen[t.Token] = i
+		switch {
+		case len(t.Token) < minToken:
+			d.wrong(path+".token", "has fewer than %d characters; cairn token makes one", minToken)
+		case strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+			d.wrong(path+".token", "has other than visible ASCII characters")
+		}
+		if t.User == "" {
+			d.wrong(path+".user", "is empty")
+		}
+		if len(t.Roles) == 0 {
+			t.Roles = []string{"user"}
+		}
+	}
+	if a.JWT.Given() {
+		d.wrong("auth.jwt", "this version accepts auth.tokens only")
+	}
+}
+
+func (d *decoder) checkProvider(name string, p Provider) {
+	path := "providers." + name
+	if !slices.Contains(Providers, name) {
+		d.wrong(path, "there is no provider %q, only %s%s", name, strings.Join(Providers, ", "), meant(name, Providers))
+		return
+	}
+	if p.BaseURL != "" {
+		u, err := url.Parse(p.BaseURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			d.wrong(path+".base_url", "is no http or https address")
+		}
+	}
+}
+
+func (d *decoder) checkAssistants(list []Assistant) {
+	byName := map[string]*Assistant{}
+	names := []string{}
+	for i := range list {
+		a, path := &list[i], fmt.Sprintf("assistants[%d]", i)
+		switch {
+		case !assistantName.MatchString(a.Name):
+			d.wrong(path+".name", "%q is not made of up to 64 letters, digits, - and _", a.Name)
+		case byName[a.Name] != nil:
+			d.wrong(path+".name", "%q is the name of another assistant", a.Name)
+		default:
+			byName[a.Name] = a
+			names = append(names, a.Name)
+		}
+	}
+	for i := range list {
+		path := fmt.Sprintf("assistants[%d]", i)
+		d.checkAssistant(&list[i], path)
+		tools := map[string]bool{}
+		for k := range list[i].Tools {
+			d.checkTool(&list[i].Tools[k], fmt.Sprintf("%s.tools[%d]", path, k), tools, names)
+		}
+		if cycle := leads(byName, list[i].Name); cycle != nil {
+			d.wrong(path+".tools", "the assistant is its own sub-agent: %s", strings.Join(cycle, " → "))
+		}
+	}
+}
+
+func (d *decoder) checkAssistant(a *Assistant, path string) {
+	provider, name, _ := strings.Cut(a.Model, ":")
+	switch {
+	case a.Model == "":
+		d.wrong(path+".model", "is required, as PROVIDER:NAME")
+	case !slices.Contains(Providers, provider):
+		d.wrong(path+".model", "there is no provider %q, only %s%s", provider, strings.Join(Providers, ", "), meant(provider, Providers))
+	case name == "" && provider != "scripted":
+		d.wrong(path+".model", "names no model of %s", provider)
+	}
+	if a.MaxSteps < 0 {
+		d.wrong(path+".max_steps", "%d is negative", a.MaxSteps)
+	}
+	if _, err := a.CommitsWhen(); err != nil {
+		d.wrong(path+".durability", "%q is none of per_tool, per_step, manual, and no interval such as 5s", a.Durability)
+	}
+	if a.ToolCache != (ToolCache{}) {
+		d.wrong(path+".tool_cache", "none of the assistant's tools can be cached: client tools, sub-agents and the tools of MCP servers are always called")
+	}
+}
+
+// CommitsWhen returns when steps are committed.
+func (a *Assistant) CommitsWhen() (cairn.Durability, error) {
+	switch a.Durability {
+	case "", "per_step":
+		return cairn.PerStep, nil
+	case "per_tool":
+		return cairn.PerTool, nil
+	case "manual":
+		return cairn.Manual, nil
+	}
+	t, err := time.ParseDuration(a.Durability)
+	if err == nil && t <= 0 {
+		err = cairn.Invalid("durability", "is not positive")
+	}
+	return cairn.Interval(t), err
+}
+
+func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistants []string) {
+	kinds := 0
+	for _, is := range []bool{t.Client != "", t.MCP != nil, t.Agent != ""} {
+		if is {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		d.wrong(path, "must have exactly one of client, mcp, agent")
+		return
+	}
+	kind := "agent"
+	switch {
+	case t.Client != "":
+		kind = "client"
+	case t.MCP != nil:
+		kind = "mcp"
+	}
+	for _, key := range []struct {
+		name, of string
+		given    bool
+	}{
+		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil},
+		{"timeout", "client", t.Timeout != 0}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
+	} {
+		if key.given && key.of != kind {
+			d.wrong(path+"."+key.name, "is a key of %s tools, and this one is of kind %s", key.of, kind)
+		}
+	}
+	name := cmp.Or(t.Client, t.Agent)
+	if name != "" && seen[name] {
+		d.wrong(path+"."+kind, "the assistant has another tool %q", name)
+	}
+	seen[name] = true
+	switch kind {
+	case "mcp":
+		d.wrong(path+".mcp", "this version connects to no MCP servers")
+	case "agent":
+		if !slices.Contains(assistants, t.Agent) {
+			d.wrong(path+".agent", "there is no assistant %q%s", t.Agent, meant(t.Agent, assistants))
+		}
+	case "client":
+		if !assistantName.MatchString(t.Client) {
+			d.wrong(path+".client", "%q is not made of up to 64 letters, digits, - and _", t.Client)
+			return
+		}
+		d.checkClient(t, path)
+	}
+}
+
+// checkClient checks a client tool by making it.
+func (d *decoder) checkClient(t *Tool, path string) {
+	probe := cairn.Agent{Name: "probe", Model: unasked{}, Tools: []cairn.Tool{t.ClientTool()}}
+	if err := probe.Validate(); err != nil {
+		text := strings.TrimPrefix(cairn.AsError(err).Message, `agent "probe": `)
+		d.wrong(path, "%s", text)
+	}
+}
+
+// ClientTool makes the tool of a client.
+func (t *Tool) ClientTool() cairn.Tool {
+	parameters := json.RawMessage(t.Parameters)
+	if parameters == nil {
+		parameters = json.RawMessage(`{"type":"object"}`)
+	}
+	var opts []cairn.ToolOption
+	if t.Timeout > 0 {
+		opts = append(opts, cairn.WaitAtMost(time.Duration(t.Timeout)))
+	}
+	return cairn.RawClientTool(t.Client, t.Description, parameters, json.RawMessage(t.Result), opts...)
+}
+
+// leads returns how an assistant consults itself, if it does.
+func leads(all map[string]*Assistant, name string) []string {
+	var walk func(at string, path []string) []string
+	seen := map[string]bool{}
+	walk = func(at string, path []string) []string {
+		a := all[at]
+		if a == nil || seen[at] {
+			return nil
+		}
+		seen[at] = true
+		for i := range a.Tools {
+			next := a.Tools[i].Agent
+			if next == "" {
+				continue
+			}
+			if next == name {
+				return append(path, at, next)
+			}
+			if found := walk(next, append(slices.Clone(path), at)); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	return walk(name, nil)
+}

@@ -1,0 +1,135 @@
+// Package config reads the file that cairn serve is given: YAML, of which every mistake is reported at once, each with
+// its line. It opens nothing; what a key means is carried out by package serve.
+package config
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Config is the file. The "doc" tags are the table of keys in docs/SERVE.md.
+type Config struct {
+	Listen     string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
+	Store      string              `yaml:"store" doc:"Where sessions are: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
+	Events     string              `yaml:"events" doc:"Where events are, as a store is named; empty is the store itself."`
+	Host       string              `yaml:"host" doc:"What drives runs: temporal://… or dbos://…; empty is this process."`
+	Worker     bool                `yaml:"worker" doc:"Recover crashed runs, continue answered sessions, enforce deadlines, sweep." default:"true"`
+	Auth       Auth                `yaml:"auth" doc:"Who may use the server."`
+	CORS       CORS                `yaml:"cors" doc:"Pages of other hosts."`
+	Limits     Limits              `yaml:"limits" doc:"What one user may take."`
+	Providers  map[string]Provider `yaml:"providers" doc:"Settings of models' providers, by the word before the colon of a model."`
+	Assistants []Assistant         `yaml:"assistants" doc:"The agents, each with a name of its own." text:"raw"`
+}
+
+// Auth says who may use the server.
+type Auth struct {
+	AllowUnauthenticated bool    `yaml:"allow_unauthenticated" doc:"Serve everybody as an administrator, on a loopback address only." default:"false"`
+	Tokens               []Token `yaml:"tokens" doc:"Bearer tokens; cairn token makes them."`
+	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider."`
+}
+
+// Token is a bearer token with the user that it stands for.
+type Token struct {
+	Token string   `yaml:"token" doc:"The token, of at least 16 characters." secret:"yes"`
+	User  string   `yaml:"user" doc:"The user's name."`
+	Roles []string `yaml:"roles" doc:"Any of user, reviewer, admin." default:"[user]" oneof:"user reviewer admin"`
+}
+
+// JWT says which signed tokens are accepted.
+type JWT struct {
+	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as their iss claim has it."`
+	Audience   string `yaml:"audience" doc:"What their aud claim must name."`
+	JWKSURL    string `yaml:"jwks_url" doc:"Where the issuer's keys are."`
+	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user." default:"sub"`
+	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles." default:"roles"`
+}
+
+// Given reports whether tokens of an issuer are to be accepted.
+func (j *JWT) Given() bool { return j.Issuer != "" || j.Audience != "" || j.JWKSURL != "" }
+
+// CORS says which pages may call the server.
+type CORS struct {
+	Origins []string `yaml:"origins" doc:"Origins of pages that may call the server, such as https://app.example.com."`
+}
+
+// Limits bound what one user may take of the server.
+type Limits struct {
+	Body              Bytes `yaml:"body" doc:"The most bytes of a request's body." default:"4MiB"`
+	StreamsPerUser    int   `yaml:"streams_per_user" doc:"How many streams a user may have open; -1 is any number." default:"20"`
+	RequestsPerMinute int   `yaml:"requests_per_minute" doc:"How many requests a user may make per minute; -1 is any number." default:"600"`
+}
+
+// Provider holds the settings of a provider of models.
+type Provider struct {
+	BaseURL string `yaml:"base_url" doc:"Where the provider is, if not at its public address."`
+	APIKey  string `yaml:"api_key" doc:"The key. Without it the provider's own environment variable counts." secret:"yes"`
+}
+
+// Assistant is an agent that the file declares. Everything in it counts for its version, and is kept in the store as JSON.
+type Assistant struct {
+	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _; sessions belong to it."`
+	Description  string    `yaml:"description" json:"description,omitempty" doc:"What it is for; other assistants read it."`
+	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME, of the providers anthropic, openai-chat and scripted."`
+	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
+	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"How many model calls a turn may take." default:"50"`
+	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What a turn does while another one runs, unless the request says: reject, enqueue, interrupt, rollback or steer." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
+	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"What a turn does while answers are missing, unless the request says: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
+	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn takes a new version; pin: a session keeps the one it began with." default:"follow" oneof:"follow pin"`
+	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
+	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
+	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results of tools within a session. Client tools and sub-agents cannot be cached, so it must be empty where there are no others."`
+	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
+}
+
+// ToolCache says which results of tools a session keeps.
+type ToolCache struct {
+	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"How many results a session keeps."`
+	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a result is good."`
+}
+
+// Tool is a tool of an assistant, of the kind that one of its keys says.
+type Tool struct {
+	Client      string   `yaml:"client" json:"client,omitempty" doc:"The name of a tool that the client executes."`
+	Description string   `yaml:"description" json:"description,omitempty" doc:"What a client tool does, for the model."`
+	Parameters  JSON     `yaml:"parameters" json:"parameters,omitempty" doc:"The JSON Schema of a client tool's arguments." default:"{type: object}"`
+	Result      JSON     `yaml:"result" json:"result,omitempty" doc:"The JSON Schema that results of a client tool must satisfy."`
+	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a client tool's call waits for its result."`
+
+	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"A server of the Model Context Protocol, whose tools the assistant has."`
+	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"What the names of an MCP server's tools begin with."`
+	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of an MCP server that are offered." default:"all"`
+	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of an MCP server whose calls need a person's approval."`
+
+	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
+}
+
+// MCP names a server: a command to start or an address.
+type MCP struct {
+	Command []string          `yaml:"command" json:"command,omitempty" doc:"The command that starts an MCP server."`
+	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables."`
+	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
+}
+
+// Duration is a time span, written as in 90s, 24h.
+type Duration time.Duration
+
+// Bytes is a size, written as in 512KiB, 4MiB.
+type Bytes int64
+
+// JSON is any value, as JSON. It is YAML in the file.
+type JSON json.RawMessage
+
+// MarshalJSON returns the value.
+func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
+
+// UnmarshalJSON sets the value.
+func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).UnmarshalJSON(raw) }
+
+// defaults returns what a file without any key means.
+func defaults() *Config {
+	return &Config{
+		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true,
+		Auth:   Auth{JWT: JWT{UserClaim: "sub", RolesClaim: "roles"}},
+		Limits: Limits{Body: 4 << 20, StreamsPerUser: 20, RequestsPerMinute: 600},
+	}
+}

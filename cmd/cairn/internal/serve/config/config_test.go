@@ -1,0 +1,177 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small is a file that is right.
+const small = `
+auth: {tokens: [{token: 0123456789abcdef, user: alice}]}
+assistants:
+  - name: support
+    model: "scripted:"
+`
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("cairn.yaml", []byte(small), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:8420" || c.Store != "sqlite:cairn.db" || !c.Worker || c.Limits.Body != 4<<20 || c.Limits.StreamsPerUser != 20 {
+		t.Errorf("got %+v", c)
+	}
+	if got := c.Auth.Tokens[0].Roles; len(got) != 1 || got[0] != "user" {
+		t.Errorf("the roles are %q", got)
+	}
+}
+
+// A file with every key is read, but for what this version has not, each of which is refused by its line.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"CAIRN_TOKEN": "0123456789abcdef", "OPENAI_API_KEY": "key"}
+	_, err = Parse("cairn.yaml", raw, env)
+	want := strings.Join([]string{
+		"cairn.yaml:28:17: assistants[0].tool_cache: none of the assistant's tools can be cached: client tools, sub-agents and the tools of MCP servers are always called",
+		"cairn.yaml:34:14: assistants[0].tools[1].mcp: this version connects to no MCP servers",
+		"cairn.yaml:37:14: assistants[0].tools[2].mcp: this version connects to no MCP servers",
+	}, "\n")
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	lines := strings.Split(string(raw), "\n")
+	lines = append(append(lines[:27:27], lines[28:33]...), lines[38:]...) // without these
+	c, err := Parse("cairn.yaml", []byte(strings.Join(lines, "\n")), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.Assistants[0]
+	if a.Name != "support" || a.TTL != Duration(168*time.Hour) || a.Tools[0].Client != "get_location" || a.Tools[0].Timeout != Duration(24*time.Hour) ||
+		string(a.Tools[0].Parameters) != `{"additionalProperties":false,"properties":{"precise":{"type":"boolean"}},"type":"object"}` || a.Tools[1].Agent != "researcher" {
+		t.Errorf("got %+v", a)
+	}
+	if c.Auth.Tokens[0].Token != "0123456789abcdef" || c.Providers["openai-chat"].APIKey != "key" {
+		t.Errorf("environment variables were not expanded: %+v", c.Auth)
+	}
+}
+
+// Every mistake is reported, with its line, its key and, where one is near, what was meant. All at once.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	const auth = "auth: {tokens: [{token: 0123456789abcdef, user: alice}]}\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"an unknown key":              {auth + "assistant: []", []string{"2:1: assistant: there is no such key; did you mean assistants?"}},
+		"an unknown key far from all": {auth + "zzzzzzzz: 1", []string{"2:1: zzzzzzzz: there is no such key"}},
+		"an unknown key within":       {auth + "limits: {bdy: 1MiB}", []string{"2:10: limits.bdy: there is no such key; did you mean body?"}},
+		"a key twice":                 {auth + "worker: true\nworker: false", []string{"3:1: worker: is given twice; first in line 2"}},
+		"wrong types": {auth + "worker: perhaps\nlimits: 3\nassistants: {a: b}\ncors: {origins: http://x}", []string{
+			"2:9: worker: is a text where true or false is expected", "3:9: limits: is a number where a mapping of keys is expected",
+			"4:13: assistants: is a mapping where a list is expected", "5:17: cors.origins: is a text where a list is expected"}},
+		"no size":            {auth + "limits: {body: 4 apples}", []string{"2:16: limits.body: is a text where a size such as 512KiB or 4MiB is expected"}},
+		"limits of nothing":  {auth + "limits: {streams_per_user: 0}", []string{"2:28: limits.streams_per_user: 0 is neither positive nor -1, which is any number"}},
+		"no YAML":            {"a: [", []string{"did not find"}},
+		"nobody said":        {"listen: 127.0.0.1:1", []string{"auth: has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine"}},
+		"open to the world":  {"listen: 0.0.0.0:80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach 0.0.0.0:80: auth.tokens or auth.jwt must say who may use it"}},
+		"any interface":      {"listen: :80\nauth: {allow_unauthenticated: true}", []string{"1:9: listen: other machines may reach :80"}},
+		"both":               {"auth: {allow_unauthenticated: true, tokens: [{token: 0123456789abcdef, user: a}]}", []string{"1:31: auth.allow_unauthenticated: contradicts auth.tokens and auth.jwt"}},
+		"an unset variable":  {"auth: {tokens: [{token: '${NO_SUCH}', user: a}]}", []string{"the environment variable NO_SUCH is not set", "has fewer than 16 characters"}},
+		"an empty token":     {"auth: {tokens: [{token: '${NO_SUCH:-}', user: a}]}", []string{"auth.tokens[0].token: has fewer than 16 characters; cairn token makes one"}},
+		"a token twice":      {"auth: {tokens: [{token: 0123456789abcdef, user: a}, {token: 0123456789abcdef, user: b}]}", []string{"auth.tokens[1].token: is that of auth.tokens[0]"}},
+		"a role":             {"auth: {tokens: [{token: 0123456789abcdef, user: a, roles: [amin]}]}", []string{`roles[0]: "amin" is none of user, reviewer, admin; did you mean admin?`}},
+		"a JWT":              {auth + "  \nassistants: []\n" + "providers: {antropic: {}}", []string{`there is no provider "antropic", only anthropic, openai-chat, scripted; did you mean anthropic?`}},
+		"no model":           {auth + "assistants: [{name: a}]", []string{"2:14: assistants[0].model: is required, as PROVIDER:NAME"}},
+		"an unknown model":   {auth + "assistants: [{name: a, model: 'opnai-chat:x'}]", []string{`"opnai-chat", only anthropic, openai-chat, scripted; did you mean openai-chat?`}},
+		"no name of a model": {auth + "assistants: [{name: a, model: anthropic}]", []string{"names no model of anthropic"}},
+		"a name twice":       {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
+		"a choice":           {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
+		"a durability":       {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
+		"a sub-agent":        {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
+		"its own sub-agent": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b}]}, {name: b, model: 'scripted:', tools: [{agent: a}]}]",
+			[]string{"the assistant is its own sub-agent: a → b → a", "the assistant is its own sub-agent: b → a → b"}},
+		"a tool of two kinds":  {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, agent: a}]}]", []string{"must have exactly one of client, mcp, agent"}},
+		"a key of another":     {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, prefix: y}]}]", []string{"tools[0].prefix: is a key of mcp tools, and this one is of kind client"}},
+		"a schema":             {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, parameters: {type: objekt}}]}]", []string{`assistants[0].tools[0]: tool "x"`}},
+		"no timeout":           {auth + "assistants: [{name: a, model: 'scripted:', tools: [{client: x, timeout: -1s}]}]", []string{"timeout: -1s is not positive"}},
+		"an alias of an alias": {auth + "x: &x [*x, *x]", []string{"x: there is no such key"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse("cairn.yaml", []byte(c.text), nil)
+			var mistakes *Error
+			if !errors.As(err, &mistakes) {
+				t.Fatalf("got %v", err)
+			}
+			if len(c.want) > 1 && len(mistakes.Problems) != len(c.want) {
+				t.Errorf("there are %d mistakes, want %d", len(mistakes.Problems), len(c.want))
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got\n%v\nwithout\n%s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// A billion laughs are not laughed.
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	text := "auth: {allow_unauthenticated: true}\nassistants: [{name: a, model: 'scripted:', tools: [{client: x, parameters: &a0 {type: object}}]},\n"
+	for i := range 40 {
+		n, before := string(rune('a'+i/10))+string(rune('0'+i%10)), string(rune('a'+max(0, i-1)/10))+string(rune('0'+max(0, i-1)%10))
+		if i > 0 {
+			text += " {name: " + n + ", model: 'scripted:', tools: [{client: x, parameters: &" + n + " {properties: [*" + before + ", *" + before + "]}}]},\n"
+		}
+	}
+	_, err := Parse("cairn.yaml", []byte(text+"]"), nil)
+	if err == nil || !strings.Contains(err.Error(), "the file has too much in it") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// No mistake shows a token or a key.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t"
+	for _, text := range []string{
+		"auth: {tokens: [{token: s3cr3t, user: a}]}",
+		"auth: {tokens: [{token: [s3cr3t], user: a}]}",
+		"auth: {tokens: [{token: '${T}', user: a}]}",
+		"auth: {tokens: s3cr3t}",
+		"providers: {openai-chat: {api_key: {s: s3cr3t}, base_url: 's3cr3t'}}",
+	} {
+		_, err := Parse("cairn.yaml", []byte(text), map[string]string{"T": secret})
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	raw, err := os.ReadFile("testdata/example.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(small))
+	f.Add([]byte("a: &a [*a]\nassistants: [{tools: [{client: x, parameters: &p {x: *p}}]}]"))
+	f.Add([]byte("listen: ${X:-${Y}}\n<<: {worker: no}\n? [a]\n: b"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := Parse("cairn.yaml", raw, map[string]string{"X": "y"})
+		var mistakes *Error
+		if (c == nil) != (err != nil) || err != nil && (!errors.As(err, &mistakes) || len(mistakes.Problems) == 0) {
+			t.Fatalf("got %v, %v", c, err)
+		}
+	})
+}

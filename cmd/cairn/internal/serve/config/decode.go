@@ -1,0 +1,425 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	// maxFile bounds the file, and maxNodes what it has once its aliases are followed.
+	maxFile  = 1 << 20
+	maxNodes = 100_000
+)
+
+// Read reads a file, with the values of environment variables. The error is an *Error unless the file cannot be read.
+func Read(file string, env map[string]string) (*Config, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, &cairn.Error{Code: cairn.CodeInvalid, Field: "config", Message: "--config: " + err.Error(), Cause: err}
+	}
+	defer f.Close()
+	raw := make([]byte, maxFile+1)
+	n := 0
+	for n < len(raw) {
+		m, err := f.Read(raw[n:])
+		if n += m; err != nil {
+			break
+		}
+	}
+	return Parse(file, raw[:n], env)
+}
+
+// Parse reads what a file has. The error is an *Error.
+func Parse(file string, raw []byte, env map[string]string) (*Config, error) {
+	d := &decoder{env: env, at: map[string]place{}, failed: &Error{File: file}}
+	c := defaults()
+	if len(raw) > maxFile {
+		d.report(place{}, "", "the file has more than 1 MiB")
+		return nil, d.failed
+	}
+	if strings.ContainsAny(string(raw), opened+closed) {
+		d.report(place{}, "", "the file has a private character, %+q or %+q", opened, closed)
+		return nil, d.failed
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(hide(string(raw))), &doc); err != nil {
+		d.syntax(err)
+		return nil, d.failed
+	}
+	if len(doc.Content) > 0 && !null(doc.Content[0]) {
+		d.value(doc.Content[0], reflect.ValueOf(c).Elem(), "", "")
+	}
+	d.check(c)
+	if len(d.failed.Problems) > 0 {
+		d.failed.sort()
+		return nil, d.failed
+	}
+	return c, nil
+}
+
+// place is where something is in the file.
+type place struct{ line, column int }
+
+// decoder reads nodes into Go values and gathers what is wrong.
+type decoder struct {
+	env    map[string]string
+	at     map[string]place // by path
+	nodes  int
+	raw    int // within how many fields whose text is taken as it is
+	failed *Error
+}
+
+func (d *decoder) report(p place, path, format string, args ...any) {
+	if len(d.failed.Problems) < 100 {
+		d.failed.Problems = append(d.failed.Problems, Problem{Line: p.line, Column: p.column, Path: path, Text: fmt.Sprintf(format, args...)})
+	}
+}
+
+// wrong reports something about a key by its path.
+func (d *decoder) wrong(path, format string, args ...any) {
+	p, ok := d.at[path]
+	for up := path; !ok && up != ""; {
+		up = up[:max(0, strings.LastIndexAny(up, ".["))]
+		p, ok = d.at[up]
+	}
+	d.report(p, path, format, args...)
+}
+
+func (d *decoder) syntax(err error) {
+	var load *yaml.LoadError
+	if errors.As(err, &load) && load.Mark.Line > 0 {
+		d.report(place{load.Mark.Line, load.Mark.Column}, "", "%s", load.Message)
+		return
+	}
+	d.report(place{}, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
+func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// resolve follows an alias. It returns nil where there is too much of it.
+func (d *decoder) resolve(n *yaml.Node, path string) *yaml.Node {
+	if d.nodes++; d.nodes > maxNodes {
+		if d.nodes == maxNodes+1 {
+			d.report(place{n.Line, n.Column}, path, "the file has too much in it")
+		}
+		return nil
+	}
+	for hops := 0; n.Kind == yaml.AliasNode; hops++ {
+		if n.Alias == nil || hops > 10 {
+			d.report(place{n.Line, n.Column}, path, "the alias leads nowhere")
+			return nil
+		}
+		n = n.Alias
+	}
+	return n
+}
+
+// value reads a node into a value. choices are the words that a text may be, or empty.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
+	here := place{n.Line, n.Column}
+	d.at[path] = here
+	if n = d.resolve(n, path); n == nil || strings.Count(path, ".") > cairn.MaxJSONDepth {
+		return
+	}
+	expected := func(what string) { d.report(here, path, "is %s where %s is expected", kindOf(n), what) }
+	if null(n) { // as if the key were not there
+		return
+	}
+	switch into := v.Addr().Interface().(type) {
+	case *JSON:
+		d.json(n, into, path)
+		return
+	case *Duration:
+		t, err := time.ParseDuration(d.scalar(n, path))
+		switch {
+		case err != nil:
+			expected("a duration such as 90s or 24h")
+		case t <= 0:
+			d.report(here, path, "%s is not positive", n.Value)
+		}
+		*into = Duration(t)
+		return
+	case *Bytes:
+		if size, ok := parseBytes(d.scalar(n, path)); ok {
+			*into = size
+		} else {
+			expected("a size such as 512KiB or 4MiB")
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		p := reflect.New(v.Type().Elem())
+		d.value(n, p.Elem(), path, "")
+		v.Set(p)
+	case reflect.Struct:
+		if n.Kind != yaml.MappingNode {
+			expected("a mapping of keys")
+			return
+		}
+		d.object(n, v, path)
+	case reflect.Map:
+		if n.Kind != yaml.MappingNode {
+			expected("a mapping of names")
+			return
+		}
+		v.Set(reflect.MakeMap(v.Type()))
+		d.members(n, path, func(name string, _ place, node *yaml.Node, path string) {
+			item := reflect.New(v.Type().Elem()).Elem()
+			d.value(node, item, path, "")
+			v.SetMapIndex(reflect.ValueOf(name), item)
+		})
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			expected("a list")
+			return
+		}
+		for i, node := range n.Content {
+			item := reflect.New(v.Type().Elem()).Elem()
+			d.value(node, item, fmt.Sprintf("%s[%d]", path, i), choices)
+			v.Set(reflect.Append(v, item))
+		}
+	default:
+		d.plain(n, v, path, choices, expected)
+	}
+}
+
+// plain reads a text, a number, or yes and no.
+func (d *decoder) plain(n *yaml.Node, v reflect.Value, path, choices string, expected func(string)) {
+	here := place{n.Line, n.Column}
+	if n.Kind != yaml.ScalarNode {
+		expected(map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()])
+		return
+	}
+	text := d.scalar(n, path)
+	switch v.Kind() {
+	case reflect.String:
+		// A number or a word such as yes is a text here, as it is written.
+		if problem := cairn.CheckText(path, text); problem != nil {
+			d.report(here, path, "%s", strings.TrimPrefix(problem.Error(), path+": "))
+		}
+		if words := strings.Fields(choices); len(words) > 0 && !slices.Contains(words, text) {
+			d.report(here, path, "%q is none of %s%s", text, strings.Join(words, ", "), meant(text, words))
+			return
+		}
+		v.SetString(text)
+	case reflect.Bool:
+		yes, err := strconv.ParseBool(text)
+		if err != nil || len(text) == 1 {
+			expected("true or false")
+		}
+		v.SetBool(yes)
+	case reflect.Int:
+		i, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			expected("a whole number")
+		}
+		v.SetInt(i)
+	}
+}
+
+func meant(typed string, names []string) string {
+	if near := nearest(typed, names); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// object reads a mapping into a struct.
+func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
+	fields, names := map[string]int{}, []string{}
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("yaml")
+		fields[name] = i
+		names = append(names, name)
+	}
+	d.members(n, path, func(name string, key place, node *yaml.Node, path string) {
+		i, ok := fields[name]
+		if !ok {
+			d.report(key, path, "there is no such key%s", meant(name, names))
+			return
+		}
+		tag := v.Type().Field(i).Tag
+		if tag.Get("text") == "raw" {
+			d.raw++
+			defer func() { d.raw-- }()
+		}
+		d.value(node, v.Field(i), path, tag.Get("oneof"))
+	})
+}
+
+// members yields the members of a mapping with their paths.
+func (d *decoder) members(n *yaml.Node, path string, do func(name string, key place, value *yaml.Node, path string)) {
+	seen := map[string]place{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		at := place{key.Line, key.Column}
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
+			d.report(at, path, "a key must be a plain word")
+			continue
+		}
+		if before, twice := seen[key.Value]; twice {
+			d.report(at, join(path, key.Value), "is given twice; first in line %d", before.line)
+			continue
+		}
+		seen[key.Value] = at
+		do(shown(key.Value), at, n.Content[i+1], join(path, shown(key.Value)))
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// variable is a reference to an environment variable: ${NAME}, ${NAME:-default}; $${ is ${ itself.
+var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// In YAML a brace ends a word within braces, so references are hidden behind other characters, one for one, while it is read.
+const opened, closed = "\uE000", "\uE001"
+
+var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}`)
+
+func hide(text string) string { return reference.ReplaceAllString(text, opened+opened+"$1"+closed) }
+
+var shownAgain = strings.NewReplacer(opened+opened, "${", closed, "}")
+
+// shown returns a text of the document as it is in the file.
+func shown(text string) string { return shownAgain.Replace(text) }
+
+// scalar returns the text of a node, with environment variables in it expanded.
+func (d *decoder) scalar(n *yaml.Node, path string) string {
+	text := shown(n.Value)
+	if d.raw > 0 || n.Kind != yaml.ScalarNode {
+		return text
+	}
+	return variable.ReplaceAllStringFunc(text, func(ref string) string {
+		if strings.HasPrefix(ref, "$$") {
+			return ref[1:]
+		}
+		name, other, hasOther := strings.Cut(ref[2:len(ref)-1], ":-")
+		value, set := d.env[name]
+		switch {
+		case !variableName.MatchString(name):
+			d.report(place{n.Line, n.Column}, path, "${%s} is no reference to an environment variable; $${ is a plain ${", name)
+		case value == "" && hasOther:
+			return other
+		case !set:
+			d.report(place{n.Line, n.Column}, path, "the environment variable %s is not set; ${%s:-} is empty without it", name, name)
+		}
+		return value
+	})
+}
+
+// json reads any value.
+func (d *decoder) json(n *yaml.Node, into *JSON, path string) {
+	value, ok := d.any(n, path, 0)
+	if !ok {
+		return
+	}
+	raw, err := json.Marshal(value)
+	if err == nil {
+		err = cairn.CheckJSON(path, raw)
+	}
+	if err != nil {
+		d.report(place{n.Line, n.Column}, path, "%v", err)
+		return
+	}
+	*into = raw
+}
+
+// any returns a node as encoding/json takes it.
+func (d *decoder) any(n *yaml.Node, path string, depth int) (value any, ok bool) {
+	if n = d.resolve(n, path); n == nil {
+		return nil, false
+	}
+	if depth > cairn.MaxJSONDepth {
+		d.report(place{n.Line, n.Column}, path, "is nested too deep")
+		return nil, false
+	}
+	ok = true
+	switch n.Kind {
+	case yaml.MappingNode:
+		object := map[string]any{}
+		d.members(n, path, func(name string, _ place, node *yaml.Node, path string) {
+			v, good := d.any(node, path, depth+1)
+			object[name], ok = v, ok && good
+		})
+		return object, ok
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, node := range n.Content {
+			v, good := d.any(node, fmt.Sprintf("%s[%d]", path, i), depth+1)
+			list[i], ok = v, ok && good
+		}
+		return list, ok
+	}
+	return d.word(n, path)
+}
+
+// word returns a scalar as what it is in YAML.
+func (d *decoder) word(n *yaml.Node, path string) (any, bool) {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil, true
+	case "!!bool":
+		return n.Value == "true" || n.Value == "True" || n.Value == "TRUE", true
+	case "!!int", "!!float":
+		var f float64
+		if err := n.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			d.report(place{n.Line, n.Column}, path, "is no number that JSON has")
+			return nil, false
+		}
+		if json.Valid([]byte(n.Value)) {
+			return json.Number(n.Value), true
+		}
+		return f, true
+	}
+	return shown(n.Value), true
+}
+
+// kindOf names what a node is, without showing it: it may be a secret.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!bool":
+		return "true or false"
+	case "!!int", "!!float":
+		return "a number"
+	}
+	return "a text"
+}
+
+var sizes = map[string]int64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+
+// parseBytes reads a size.
+func parseBytes(text string) (Bytes, bool) {
+	digits := strings.TrimRight(text, "BKMGib ")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit, known := sizes[strings.TrimSpace(text[len(digits):])]
+	if err != nil || !known || n <= 0 || n > math.MaxInt64/unit {
+		return 0, false
+	}
+	return Bytes(n * unit), true
+}

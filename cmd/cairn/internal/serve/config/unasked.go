@@ -1,0 +1,15 @@
+package config
+
+import (
+	"context"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// unasked is a model that is never asked: that of an agent which only has its tools checked.
+type unasked struct{}
+
+func (unasked) Info() cairn.ModelInfo { return cairn.ModelInfo{} }
+
+func (unasked) Stream(context.Context, *cairn.Request) iter.Seq2[cairn.Chunk, error] { return nil }
