@@ -21,6 +21,12 @@ const DefaultMaxSteps = 50
 type Agent struct {
 	// Name identifies the agent; sessions are bound to it.
 	Name string
+	// Version tells this definition of the agent from others of its name; empty for an agent that has none. A run names the
+	// version that it has, see [Run.AgentVersion], and keeps it when it is resumed, retried or taken over by an engine that has
+	// that version too: see Engine.Replace. It is held to the rules of session ids.
+	Version string
+	// KeepVersion has a turn take the version of the turn before, if the engine has that; otherwise a turn takes the latest.
+	KeepVersion bool
 	// Description says what the agent is for.
 	Description string
 	// Instructions are the system prompt. InstructionsFunc makes it from the state instead; keep what it returns
@@ -109,6 +115,9 @@ func (d Durability) String() string {
 func (a *Agent) Validate() error {
 	if problem := ids.Check(a.Name); problem != "" {
 		return Invalid("agent", "the name %s", problem)
+	}
+	if problem := ids.Check(a.Version); problem != "" && a.Version != "" {
+		return Invalid("agent", "agent %q: the version %s", a.Name, problem)
 	}
 	bad := func(field, format string, args ...any) error {
 		e := Invalid(field, format, args...)

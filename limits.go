@@ -209,7 +209,7 @@ func (e *Error) Validate() error {
 
 // Validate reports why the record of a run cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
 func (r *Run) Validate() error {
-	err := cmp.Or(CheckText("id", r.ID), CheckText("agent", r.Agent), CheckText("kind", string(r.Kind)), CheckText("status", string(r.Status)),
+	err := cmp.Or(CheckText("id", r.ID), CheckText("agent", r.Agent), CheckText("agent_version", r.AgentVersion), CheckText("kind", string(r.Kind)), CheckText("status", string(r.Status)),
 		CheckText("reason", string(r.Reason)), CheckText("model", r.Model), CheckText("previous_run_id", r.PreviousRunID), CheckText("text", r.Text),
 		CheckJSON("output", r.Output), checkTime("started_at", r.StartedAt), checkTime("ended_at", r.EndedAt), r.Usage.Validate())
 	if err == nil && r.Error != nil {

@@ -313,6 +313,8 @@ type Run struct {
 	Turn      int       `json:"turn"`
 	Status    RunStatus `json:"status"`
 	Reason    Reason    `json:"reason,omitempty"`
+	// AgentVersion is the version of the agent that the run has; empty for an agent without versions.
+	AgentVersion string `json:"agent_version,omitempty"`
 	// Model is the name of the one of Agent.Models that the run asks; empty for Agent.Model.
 	Model string `json:"model,omitempty"`
 	// PreviousRunID is the run this one resumes or retries.

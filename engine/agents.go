@@ -8,18 +8,28 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 )
 
-// registry has the agents of an engine by name, with those that they delegate to. It does not change.
-type registry map[string]*cairn.Agent
+// registry has the agents of an engine, with those that they delegate to. It does not change.
+type registry struct {
+	latest   map[string]*cairn.Agent     // by name
+	versions map[definition]*cairn.Agent // all of them
+}
+
+// definition names one version of an agent.
+type definition struct{ name, version string }
+
+func of(a *cairn.Agent) definition { return definition{a.Name, a.Version} }
 
 // Replace gives the engine other agents than [New] gave it, from the next run on: all that it shall have from then on. Runs that this process drives keep
 // theirs to their end, with the agents that they delegate to; a run that is taken over or resumed has the agent that is
-// registered then, and so has each effect of a run that a [Host] drives. Sessions of an agent that is not registered any more
+// registered then, and so has each effect of a run that a [Host] drives. Of several agents with one name, which need different
+// versions, new turns take the last (unless its KeepVersion is set), and a run that is taken over or resumed the one of its
+// version; should that be missing, the last. Sessions of an agent that is not registered any more
 // stay as they are; a worker leaves them to others. An agent must not change once it was given to an engine: register a new
 // one in its place.
 //
 // The error names the agent and the field that is wrong; the agents stay what they were. It is safe for concurrent use.
 func (e *Engine) Replace(agents ...*cairn.Agent) error {
-	next := registry{}
+	next := &registry{map[string]*cairn.Agent{}, map[definition]*cairn.Agent{}}
 	for _, a := range agents {
 		if a == nil {
 			return cairn.Invalid("agents", "an agent is nil")
@@ -27,17 +37,17 @@ func (e *Engine) Replace(agents ...*cairn.Agent) error {
 		if err := a.Validate(); err != nil {
 			return err
 		}
-		if next[a.Name] != nil {
+		if next.versions[of(a)] != nil {
 			return cairn.Invalid("agents", "agent %q is given twice", a.Name)
 		}
-		next[a.Name] = a
+		next.latest[a.Name], next.versions[of(a)] = a, a
 	}
 	for _, a := range agents {
 		if err := next.addSubAgents(a); err != nil {
 			return err
 		}
 	}
-	e.agents.Store(&next)
+	e.agents.Store(next)
 	if e.runs != nil { // else the engine is being made
 		e.runs.AgentsReplaced()
 	}
@@ -45,7 +55,7 @@ func (e *Engine) Replace(agents ...*cairn.Agent) error {
 }
 
 // addSubAgents adds the agents that an agent delegates to or keeps as companions, and theirs.
-func (all registry) addSubAgents(a *cairn.Agent) error {
+func (all *registry) addSubAgents(a *cairn.Agent) error {
 	var list []*cairn.Agent
 	for i := range a.Tools {
 		list = append(list, define.Of(&a.Tools[i]).Agent)
@@ -54,16 +64,19 @@ func (all registry) addSubAgents(a *cairn.Agent) error {
 		list = append(list, c.Agent)
 	}
 	for _, sub := range list {
-		if sub == nil || all[sub.Name] == sub {
+		if sub == nil || all.versions[of(sub)] == sub {
 			continue
 		}
-		if all[sub.Name] != nil {
+		if all.versions[of(sub)] != nil {
 			return cairn.Invalid("agents", "agent %q: sub-agent %q has the name of another agent", a.Name, sub.Name)
 		}
 		if err := sub.Validate(); err != nil {
 			return err
 		}
-		all[sub.Name] = sub
+		all.versions[of(sub)] = sub
+		if all.latest[sub.Name] == nil {
+			all.latest[sub.Name] = sub
+		}
 		if err := all.addSubAgents(sub); err != nil {
 			return err
 		}
@@ -71,8 +84,18 @@ func (all registry) addSubAgents(a *cairn.Agent) error {
 	return nil
 }
 
-// agent returns the agent that is registered under a name, or nil.
-func (e *Engine) agent(name string) *cairn.Agent { return (*e.agents.Load())[name] }
+// agent returns the latest agent that is registered under a name, or nil.
+func (e *Engine) agent(name string) *cairn.Agent { return e.agents.Load().latest[name] }
+
+// version returns the agent of a name and a version, or the latest one of that name.
+func (e *Engine) version(name, version string) (*cairn.Agent, bool) {
+	all := e.agents.Load()
+	if a := all.versions[definition{name, version}]; a != nil && version != "" {
+		return a, true
+	}
+	a := all.latest[name]
+	return a, a != nil
+}
 
 // Agents returns the names of the agents that the engine has, in order.
-func (e *Engine) Agents() []string { return slices.Sorted(maps.Keys(*e.agents.Load())) }
+func (e *Engine) Agents() []string { return slices.Sorted(maps.Keys(e.agents.Load().latest)) }

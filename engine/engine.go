@@ -170,7 +170,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.runs = lifecycle.New(lifecycle.Config{
 		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
-		Agents:   func(name string) (*cairn.Agent, bool) { a := e.agent(name); return a, a != nil },
+		Agents:   e.version,
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,

@@ -11,7 +11,9 @@ import "github.com/cairn-agents/cairn"
 type Position struct {
 	SessionID string `json:"session_id"`
 	Agent     string `json:"agent"`
-	RunID     string `json:"run_id"`
+	// AgentVersion is the version of the agent that the run has; empty for an agent without versions.
+	AgentVersion string `json:"agent_version,omitempty"`
+	RunID        string `json:"run_id"`
 	// Token is the fencing token of the lease.
 	Token int64 `json:"token"`
 	// Step is the step's number in the run, from 1; 0 before the first one.

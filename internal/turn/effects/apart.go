@@ -107,7 +107,7 @@ type guest struct {
 // join returns what an effect works with: the session as the store has it, with what was staged under the lease.
 func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.Attempt) (*guest, error) {
 	defer fx.Cache.Expect(at.SessionID, at.RunID)()
-	a, err := fx.Agent(at.Agent)
+	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
 		return nil, err
 	}

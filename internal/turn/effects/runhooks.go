@@ -61,7 +61,7 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 // tell notifies the hooks of the end of a run whose effects are remote. If it is repeated they are notified again:
 // by then nobody holds the session's lease, under which it could be remembered.
 func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) (told turn.Told, err error) {
-	a, err := fx.Agent(at.Agent)
+	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
 		return told, err
 	}

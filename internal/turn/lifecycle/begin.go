@@ -157,11 +157,11 @@ func (r *Runs) Create(ctx context.Context, in BeginIn) (turn.Begun, error) {
 
 // create begins the first run of a session that should not exist yet.
 func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
-	a, err := r.agentOf(&in)
+	a, err := r.agentOf(ctx, nil, &in)
 	if err != nil {
 		return nil, err
 	}
-	c := r.beginning(in, in.LogLast)
+	c := r.beginning(in, a, in.LogLast)
 	if c.StartRun.Model, err = r.modelOf(ctx, a, nil, &in); err != nil {
 		return nil, err
 	}
@@ -191,12 +191,42 @@ func (r *Runs) create(ctx context.Context, in BeginIn) (*session.Live, error) {
 	return l, nil
 }
 
-// agentOf returns the agent that a run is to have.
-func (r *Runs) agentOf(in *BeginIn) (*cairn.Agent, error) {
+// agentOf returns the agent that a run is to have; l is nil for the first run of a session. The run before is looked up only
+// if its version counts.
+func (r *Runs) agentOf(ctx context.Context, l *session.Live, in *BeginIn) (*cairn.Agent, error) {
 	if in.Known != nil {
 		return in.Known, nil
 	}
-	return r.Agent(in.Agent)
+	a, err := r.Agent(in.Agent, "")
+	if err != nil || a.Version == "" || l == nil || l.Row.RunID == "" || in.Kind == cairn.RunExecute && !a.KeepVersion {
+		return a, err
+	}
+	run, err := r.lastRun(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	return r.Agent(in.Agent, run.AgentVersion)
+}
+
+// agentOfRun returns the agent of a session's last run.
+func (r *Runs) agentOfRun(ctx context.Context, row *cairn.Session) (*cairn.Agent, error) {
+	a, err := r.Agent(row.Agent, "")
+	if err != nil || a.Version == "" {
+		return a, err
+	}
+	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return r.Agent(row.Agent, run.AgentVersion)
+}
+
+// lastRun returns the record of a session's last run.
+func (r *Runs) lastRun(ctx context.Context, l *session.Live) (*cairn.Run, error) {
+	if l.Run != nil && l.Run.ID == l.Row.RunID {
+		return l.Run, nil
+	}
+	return store.FindRun(ctx, r.Store, l.Row.ID, l.Row.RunID)
 }
 
 // modelOf names the model that a run asks; l is nil for the first run of a session. The run before is looked up only if its
@@ -207,10 +237,8 @@ func (r *Runs) modelOf(ctx context.Context, a *cairn.Agent, l *session.Live, in 
 	case in.Model != nil:
 		name = *in.Model
 	case in.Kind == cairn.RunExecute || len(a.Models) == 0 || l == nil || l.Row.RunID == "":
-	case l.Run != nil && l.Run.ID == l.Row.RunID:
-		name = l.Run.Model
 	default:
-		run, err := store.FindRun(ctx, r.Store, l.Row.ID, l.Row.RunID)
+		run, err := r.lastRun(ctx, l)
 		if err != nil {
 			return "", err
 		}
@@ -224,10 +252,10 @@ func (r *Runs) modelOf(ctx context.Context, a *cairn.Agent, l *session.Live, in 
 }
 
 // beginning is the part of the commit that every new run has in common.
-func (r *Runs) beginning(in BeginIn, start int64) *store.Commit {
+func (r *Runs) beginning(in BeginIn, a *cairn.Agent, start int64) *store.Commit {
 	r.stamp(in.Messages, in.RunID)
 	return &store.Commit{
-		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
+		StartRun: &cairn.Run{ID: in.RunID, Agent: in.Agent, AgentVersion: a.Version, Kind: in.Kind, Status: cairn.RunRunning, StartSequence: start},
 		Messages: in.Messages, Status: cairn.SessionActive, LogSequence: start, Dequeue: in.Dequeue, Published: true,
 		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
@@ -261,7 +289,7 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	if row.SuspendedStep == "" {
 		in.Messages = append(openers(l, in), in.Messages...)
 	}
-	c := r.beginning(in, l.LogLast)
+	c := r.beginning(in, a, l.LogLast)
 	if c.StartRun.Model, err = r.modelOf(ctx, a, l, &in); err != nil {
 		return err
 	}
@@ -312,7 +340,7 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cair
 	if in.Agent != row.Agent {
 		return nil, false, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, in.Agent)
 	}
-	a, err = r.agentOf(in)
+	a, err = r.agentOf(ctx, l, in)
 	if err != nil {
 		return nil, false, err
 	}

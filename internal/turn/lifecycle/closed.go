@@ -14,7 +14,7 @@ import (
 // Announce calls the hooks for a run that was ended without being driven to its end, and for the results with which
 // its calls were closed. It is committed already, so what goes wrong is only logged. The agent may be unknown here.
 func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run, results []cairn.Message) {
-	a, err := r.Agent(row.Agent)
+	a, err := r.Agent(row.Agent, run.AgentVersion)
 	if err != nil || !user.HooksOf(r.Hooks, a, nil).Any(func(h *cairn.Hooks) bool {
 		return user.EndHook(h, run) != nil || len(results) > 0 && (h.OnMessage != nil || h.AfterTool != nil || h.AfterSubAgent != nil)
 	}) {

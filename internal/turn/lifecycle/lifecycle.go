@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Store  store.Store
 	Log    store.Log
-	Agents func(name string) (*cairn.Agent, bool)
+	Agents func(name, version string) (*cairn.Agent, bool)
 	Hooks  []*cairn.Hooks
 	Logger *slog.Logger
 	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
@@ -72,9 +72,9 @@ func New(c Config) *Runs {
 	return r
 }
 
-// Agent returns a registered agent.
-func (r *Runs) Agent(name string) (*cairn.Agent, error) {
-	a, ok := r.Agents(name)
+// Agent returns a registered agent: of a version, or the latest if that is empty or not registered.
+func (r *Runs) Agent(name, version string) (*cairn.Agent, error) {
+	a, ok := r.Agents(name, version)
 	if !ok {
 		return nil, &cairn.Error{Code: cairn.CodeNotFound, Field: "agent", Message: fmt.Sprintf("agent %q is not registered", name)}
 	}

@@ -44,7 +44,7 @@ func (r *Runs) replace(ctx context.Context, in BeginIn) (*session.Live, error) {
 	if _, l.LogLast, err = r.Log.Bounds(ctx, row.Log()); err != nil {
 		return nil, err
 	}
-	c := r.beginning(in, max(last, l.LogLast))
+	c := r.beginning(in, a, max(last, l.LogLast))
 	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
 	c.RewindRun, c.DropStaged = in.Replaces, true
 	c.Published, c.Publish = false, &cairn.Event{Type: cairn.EventRewound, RunID: in.Replaces, Sequence: l.LogLast}

@@ -36,7 +36,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.Agent(row.Agent)
+	a, err := r.agentOfRun(ctx, row)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (r *Runs) Awaits(parent, child *cairn.Session) bool {
 	if child.Kind != cairn.ChildCompanion {
 		return true
 	}
-	a, ok := r.Agents(parent.Agent)
+	a, ok := r.Agents(parent.Agent, "")
 	if !ok {
 		return false
 	}

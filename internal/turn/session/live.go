@@ -294,7 +294,7 @@ func (l *Live) Append(messages []cairn.Message) {
 // Begun names the run that drives the session, as hosts are given it.
 func (l *Live) Begun() turn.Begun {
 	return turn.Begun{
-		Position: turn.Position{SessionID: l.Row.ID, Agent: l.Row.Agent, RunID: l.Run.ID, Token: l.Row.Lease.Token, Step: l.Row.Step},
+		Position: turn.Position{SessionID: l.Row.ID, Agent: l.Row.Agent, AgentVersion: l.Run.AgentVersion, RunID: l.Run.ID, Token: l.Row.Lease.Token, Step: l.Row.Step},
 		RootID:   l.Row.RootID, Incarnation: l.Row.Incarnation, Turn: l.Run.Turn, StartSequence: l.Run.StartSequence,
 	}
 }
