@@ -1,0 +1,141 @@
+// Package assistants makes agents of what the file of cairn serve declares. Each definition of an assistant is a record of
+// the store, and each change of one a new version: runs name theirs, so any process can continue what another one began with
+// an earlier definition, and all processes see the latest.
+package assistants
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+)
+
+// Definition is a version of an assistant, as it is kept.
+type Definition struct {
+	config.Assistant
+	// Agents are the versions of the assistants that it has as sub-agents, by name.
+	Agents map[string]int `json:"agents,omitempty"`
+}
+
+func (d *Definition) same(other *Definition) bool {
+	a, errA := json.Marshal(d)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// version names one version of an assistant.
+type version struct {
+	name   string
+	number int
+}
+
+func (v version) String() string { return fmt.Sprintf("assistant %q, version %d", v.name, v.number) }
+
+// builder makes agents of definitions, each once.
+type builder struct {
+	model func(name string) (cairn.Model, error)
+	known map[version]*Definition
+	made  map[version]*cairn.Agent
+}
+
+// agent makes the agent of a version, with its sub-agents. Definitions never lead back to themselves.
+func (b *builder) agent(v version) (*cairn.Agent, error) {
+	if a := b.made[v]; a != nil {
+		return a, nil
+	}
+	d := b.known[v]
+	if d == nil {
+		return nil, cairn.Errorf(cairn.CodeNotFound, "%s is not there", v)
+	}
+	model, err := b.model(d.Model)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v, err)
+	}
+	durability, err := d.CommitsWhen()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v, err)
+	}
+	a := &cairn.Agent{
+		Name: d.Name, Version: fmt.Sprint(v.number), KeepVersion: d.Versions == "pin",
+		Description: d.Description, Instructions: d.Instructions, Model: model, MaxSteps: d.MaxSteps,
+		Durability: durability, TTL: time.Duration(d.TTL),
+	}
+	for i := range d.Tools {
+		t := &d.Tools[i]
+		if t.Agent == "" {
+			a.Tools = append(a.Tools, t.ClientTool())
+			continue
+		}
+		sub, err := b.agent(version{t.Agent, d.Agents[t.Agent]})
+		if err != nil {
+			return nil, err
+		}
+		a.Tools = append(a.Tools, cairn.SubAgent(sub))
+	}
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	b.made[v] = a
+	return a, nil
+}
+
+// inOrder returns assistants so that each comes after its sub-agents, which never lead back to it.
+func inOrder(list []config.Assistant) []config.Assistant {
+	byName := map[string]config.Assistant{}
+	for _, a := range list {
+		byName[a.Name] = a
+	}
+	var sorted []config.Assistant
+	done := map[string]bool{}
+	var add func(a config.Assistant)
+	add = func(a config.Assistant) {
+		if done[a.Name] {
+			return
+		}
+		done[a.Name] = true
+		for i := range a.Tools {
+			if sub, ok := byName[a.Tools[i].Agent]; ok {
+				add(sub)
+			}
+		}
+		sorted = append(sorted, a)
+	}
+	for _, a := range list {
+		add(a)
+	}
+	return sorted
+}
+
+// Check reports what keeps assistants from being served, and changes nothing.
+func Check(list []config.Assistant, model func(string) (cairn.Model, error)) error {
+	b := &builder{model: model, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
+	for _, a := range list {
+		d := &Definition{Assistant: a, Agents: map[string]int{}}
+		for i := range a.Tools {
+			d.Agents[a.Tools[i].Agent] = 1
+		}
+		b.known[version{a.Name, 1}] = d
+	}
+	for _, a := range list {
+		if _, err := b.agent(version{a.Name, 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versions returns the versions that are known of an assistant, in their order.
+func (b *builder) versions(name string) (list []version) {
+	for v := range b.known {
+		if v.name == name {
+			list = append(list, v)
+		}
+	}
+	slices.SortFunc(list, func(a, b version) int { return cmp.Compare(a.number, b.number) })
+	return list
+}
