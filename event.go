@@ -22,14 +22,15 @@ const (
 	// attempt failed or the process died. Readers drop it.
 	EventStepDiscarded EventType = "step_discarded"
 
-	EventTextDelta    EventType = "text_delta"     // Text
-	EventThinking     EventType = "thinking"       // Text is a delta
-	EventThinkingEnd  EventType = "thinking_end"   // the reasoning is complete
-	EventToolArgStart EventType = "tool_arg_start" // CallID, Tool
-	EventToolArgDelta EventType = "tool_arg_delta" // CallID, Text
-	EventToolArgEnd   EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
-	EventToolStart    EventType = "tool_start"     // CallID, Tool, Data: the arguments, Edited
-	EventToolEnd      EventType = "tool_end"       // CallID, Tool, Data: the result, IsError, Edited
+	EventTextDelta     EventType = "text_delta"     // Text
+	EventModelFallback EventType = "model_fallback" // Name: the model that answers instead of the one that was asked
+	EventThinking      EventType = "thinking"       // Text is a delta
+	EventThinkingEnd   EventType = "thinking_end"   // the reasoning is complete
+	EventToolArgStart  EventType = "tool_arg_start" // CallID, Tool
+	EventToolArgDelta  EventType = "tool_arg_delta" // CallID, Text
+	EventToolArgEnd    EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
+	EventToolStart     EventType = "tool_start"     // CallID, Tool, Data: the arguments, Edited
+	EventToolEnd       EventType = "tool_end"       // CallID, Tool, Data: the result, IsError, Edited
 	// EventToolApproval and EventToolPending are written once the call can be answered.
 	EventToolApproval  EventType = "tool_approval_request" // CallID, ApprovalID, Tool, Data: the arguments, Prompt, Payload, Deadline
 	EventToolPending   EventType = "tool_call_pending"     // CallID, Tool, Data: the arguments, Deadline; of a question ToolCallID, Prompt, Payload

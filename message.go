@@ -40,6 +40,9 @@ type Message struct {
 	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and
 	// hooks say.
 	Origin Origin `json:"origin,omitempty"`
+	// Model is the [ModelInfo.ID] of the model that made the reply, where it is not the one that was asked: one that a
+	// fallback chose.
+	Model string `json:"model,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
 	// RunID is the run that added the message; empty for what was added between runs.
@@ -299,6 +302,9 @@ func (in Input) Validate() error {
 		}
 		if len(m.Pinned) > 0 {
 			return Invalid(at+".pinned", "an input pins no tools")
+		}
+		if m.Model != "" {
+			return Invalid(at+".model", "is of replies")
 		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")

@@ -49,17 +49,17 @@ type Request struct {
 
 // ToolSpec describes a tool to a model.
 type ToolSpec struct {
-	Name        string
-	Description string
-	Schema      json.RawMessage
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
 }
 
 // ToolChoice steers tool use. The zero value lets the model choose.
 type ToolChoice struct {
 	// Tool names the one tool the model must call; empty for free choice.
-	Tool string
+	Tool string `json:"tool,omitempty"`
 	// None forbids tool calls.
-	None bool
+	None bool `json:"none,omitempty"`
 }
 
 // Settings tune a model call. Zero values leave the provider's default.
@@ -116,6 +116,7 @@ const (
 	ChunkToolStart ChunkType = "tool_start" // a call of Tool begins; CallID identifies it
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
+	ChunkModel     ChunkType = "model"      // before all else: Model answers, not the one that was asked
 	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
 	ChunkRestart   ChunkType = "restart"    // everything of the reply so far is void: it begins again
 	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason says why
@@ -123,20 +124,21 @@ const (
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
-	Type   ChunkType
-	Text   string
-	CallID string
-	Tool   string
-	// Provider is kept with the part as it is, and Model with it: the [ModelInfo.ID] of the model that wants it back.
-	Provider     json.RawMessage
-	Model        string
-	Sources      []Source
-	File         *File
-	Usage        Usage
-	FinishReason FinishReason
+	Type   ChunkType `json:"type"`
+	Text   string    `json:"text,omitempty"`
+	CallID string    `json:"call_id,omitempty"`
+	Tool   string    `json:"tool,omitempty"`
+	// Provider is kept with the part as it is, and Model with it: the [ModelInfo.ID] of the model that wants it back. Of a
+	// ChunkModel it is that of the model that answers.
+	Provider     json.RawMessage `json:"provider,omitempty"`
+	Model        string          `json:"model,omitempty"`
+	Sources      []Source        `json:"sources,omitempty"`
+	File         *File           `json:"file,omitempty"`
+	Usage        Usage           `json:"usage,omitzero"`
+	FinishReason FinishReason    `json:"finish_reason,omitempty"`
 	// Awaits, with ChunkToolStart, makes the call one that waits for people or clients of this program: an agent on another
 	// server asks for what these answer. Provider, with it, says which call of that server it is.
-	Awaits *Awaits
+	Awaits *Awaits `json:"awaits,omitempty"`
 }
 
 // FinishReason says why a reply ended.

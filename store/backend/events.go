@@ -70,7 +70,7 @@ var eventTypes = [...]cairn.EventType{"",
 	cairn.EventToolPending, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventStatePatch, cairn.EventCustom,
 	cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventCheckpoint, cairn.EventSessionDeleted,
 	cairn.EventSessionRestored, cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged,
-	cairn.EventQueued, cairn.EventDequeued, cairn.EventRewound, cairn.EventBranched,
+	cairn.EventQueued, cairn.EventDequeued, cairn.EventRewound, cairn.EventBranched, cairn.EventModelFallback,
 }
 
 var eventCodes = func() map[cairn.EventType]uint64 {

@@ -25,6 +25,7 @@ type reply struct {
 	logger  *slog.Logger
 	parts   []*part
 	usage   cairn.Usage
+	model   string // that answers, if it is not the one that was asked
 	ended   bool
 	said    bool // something was emitted
 	size    int  // of everything so far, in bytes
@@ -83,6 +84,9 @@ func begun(text string) int {
 
 // maxToolName bounds the name of a tool that a model makes up; those that there are have shorter ones.
 const maxToolName = 128
+
+// maxModelName bounds the name of a model that answers instead of another.
+const maxModelName = 256
 
 func (r *reply) last(t cairn.PartType) *part {
 	if n := len(r.parts); n > 0 && r.parts[n-1].Type == t && r.parts[n-1].open {
@@ -229,6 +233,12 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 		r.endThinking()
 		r.parts = append(r.parts, &part{Part: cairn.Part{Type: cairn.PartFile, File: c.File}})
+	case cairn.ChunkModel:
+		if c.Model == "" || len(r.parts) > 0 {
+			return cairn.Errorf(cairn.CodeModel, "the model that answers is to be named before its answer")
+		}
+		r.model = limits.Cut(limits.Clean(c.Model), maxModelName)
+		r.say(journal.Fallback(r.step, r.model))
 	case cairn.ChunkUsage:
 		if err := c.Usage.Validate(); err != nil {
 			r.logger.Warn("the model's usage is left out", "session", r.live.Row.ID, "step", r.step, "error", err)
@@ -268,7 +278,7 @@ func (r *reply) call(provider string) *part {
 // arguments are not complete are left out.
 func (r *reply) message(partial bool) *cairn.Message {
 	r.endThinking()
-	m := &cairn.Message{Role: cairn.RoleAssistant}
+	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.model}
 	for _, p := range r.parts {
 		r.complete(p)
 		text := p.text.String()

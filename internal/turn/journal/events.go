@@ -90,6 +90,9 @@ func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 func Step(say func(cairn.Event), st *step.Step) {
 	say(StepStart(st.Number))
 	if m := st.Message(); m != nil && !st.Carried { // else it was stopped before it said anything, or the run that suspended has told it
+		if m.Model != "" {
+			say(Fallback(st.Number, m.Model))
+		}
 		for i := range m.Parts {
 			part(say, st.Number, &m.Parts[i])
 		}
@@ -99,6 +102,11 @@ func Step(say func(cairn.Event), st *step.Step) {
 			Call(say, st, c, Untold)
 		}
 	}
+}
+
+// Fallback says that a model answers which was not asked.
+func Fallback(number int, model string) cairn.Event {
+	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model}
 }
 
 // part says a part of a reply as a whole.

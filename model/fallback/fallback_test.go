@@ -1,0 +1,200 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/fallback"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// named is a model with a name of its own.
+type named struct {
+	cairn.Model
+	provider, name string
+}
+
+func (m named) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: m.provider, Name: m.name} }
+
+func model(name string, steps ...scripted.Step) named {
+	return named{scripted.New(steps...), "p-" + name, name}
+}
+
+func usage() scripted.Step {
+	return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: 7}})
+}
+
+func fail(code cairn.Code) scripted.Step {
+	return scripted.Fail(cairn.Errorf(code, "it fails"))
+}
+
+// ask returns what a model replies: the name of the one that answers, its text, and the error.
+func ask(ctx context.Context, m cairn.Model, req *cairn.Request) (by, text string, err error) {
+	for c, err := range m.Stream(ctx, req) {
+		switch {
+		case err != nil:
+			return by, text, err
+		case c.Type == cairn.ChunkModel && text == "":
+			by = c.Model
+		}
+		text += c.Text
+	}
+	return by, text, nil
+}
+
+func TestChain(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		first    scripted.Step
+		by, text string
+		code     cairn.Code
+	}{
+		{name: "the first answers", first: scripted.Text("one"), text: "one"},
+		{name: "it is overloaded", first: fail(cairn.CodeOverloaded), by: "p-b:b", text: "two"},
+		{name: "its key is refused", first: fail(cairn.CodeAuth), by: "p-b:b", text: "two"},
+		{name: "it fails behind its usage", first: scripted.Reply(usage(), fail(cairn.CodeOverloaded)), by: "p-b:b", text: "two"},
+		{name: "it says nothing", first: scripted.Break(), by: "p-b:b", text: "two"},
+		{name: "it fails in the middle", first: scripted.Reply(scripted.Text("on"), fail(cairn.CodeOverloaded)), text: "on", code: cairn.CodeOverloaded},
+		{name: "the request is wrong", first: fail(cairn.CodeModelRequest), code: cairn.CodeModelRequest},
+		{name: "the filter steps in", first: fail(cairn.CodeFiltered), code: cairn.CodeFiltered},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := fallback.New(nil, model("a", test.first), model("b", scripted.Text("two")))
+			by, text, err := ask(t.Context(), m, &cairn.Request{})
+			if test.code == "" && err != nil || test.code != "" && cairn.AsError(err).Code != test.code || by != test.by || text != test.text {
+				t.Errorf("%q says %q, %v", by, text, err)
+			}
+		})
+	}
+	m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), model("b", fail(cairn.CodeRateLimited)))
+	if _, _, err := ask(t.Context(), m, &cairn.Request{}); cairn.AsError(err).Code != cairn.CodeRateLimited {
+		t.Errorf("all fail: %v", err)
+	}
+	inner := fallback.New(nil, model("b", fail(cairn.CodeOverloaded)), model("c", scripted.Text("three")))
+	m = fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), inner)
+	if by, text, err := ask(t.Context(), m, &cairn.Request{}); by != "p-c:c" || text != "three" || err != nil {
+		t.Errorf("a chain in a chain: %q says %q, %v", by, text, err)
+	}
+}
+
+// A model that failed is passed over for a time, unless there is no other.
+func TestCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := model("a", fail(cairn.CodeOverloaded), scripted.Text("one"))
+		m := fallback.New(nil, first, model("b", scripted.Text("two"), scripted.Text("two"), fail(cairn.CodeOverloaded)))
+		ask(t.Context(), m, &cairn.Request{})
+		time.Sleep(29 * time.Second)
+		if _, text, _ := ask(t.Context(), m, &cairn.Request{}); text != "two" {
+			t.Errorf("%q, before the time is over", text)
+		}
+		if _, text, _ := ask(t.Context(), m, &cairn.Request{}); text != "one" {
+			t.Errorf("%q, where the other fails as well", text)
+		}
+	})
+}
+
+// A call that was stopped asks no other model.
+func TestStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	second := model("b", scripted.Text("two"))
+	m := fallback.New(nil, model("a", scripted.Reply(scripted.Do(cancel), scripted.Pause(time.Hour))), second)
+	if _, text, err := ask(ctx, m, &cairn.Request{}); text != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("%q, %v", text, err)
+	}
+	if n := second.Model.(*scripted.Model).Calls(); n != 0 {
+		t.Errorf("the other was asked %d times", n)
+	}
+	for range m.Stream(t.Context(), &cairn.Request{}) { // a reader that wants no more
+		break
+	}
+}
+
+// What is one provider's own goes to no other.
+func TestOptions(t *testing.T) {
+	second := model("b", scripted.Text("two"))
+	m := fallback.New(nil, model("a", fail(cairn.CodeOverloaded)), second)
+	req := &cairn.Request{Settings: cairn.Settings{MaxOutputTokens: 5, Options: map[string]any{"a": 1}}}
+	if _, _, err := ask(t.Context(), m, req); err != nil {
+		t.Fatal(err)
+	}
+	got := second.Model.(*scripted.Model).Requests()[0].Settings
+	if got.Options != nil || got.MaxOutputTokens != 5 || req.Settings.Options == nil {
+		t.Errorf("it was sent %+v", got)
+	}
+}
+
+type keyless struct{ cairn.Model }
+
+func (keyless) Validate() error { return cairn.Invalid("key", "is missing") }
+
+func TestValidate(t *testing.T) {
+	for want, m := range map[string]*fallback.Model{
+		"no models":       fallback.New(nil),
+		"number 2":        fallback.New(nil, model("a"), nil),
+		"key: is missing": fallback.New(nil, model("a"), keyless{model("b")}),
+	} {
+		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := fallback.New(nil, model("a")).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Which model answered is in the transcript and on the log, and a session survives that the chain changes.
+func TestSession(t *testing.T) {
+	st := memstore.New(nil)
+	defer st.Close()
+	turn := func(chain cairn.Model, says string) []cairn.Event {
+		t.Helper()
+		eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: chain}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer eng.Close(context.Background())
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hi"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := run.Wait(t.Context())
+		if err != nil || res.Text != says {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		var list []cairn.Event
+		for ev, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, ev)
+		}
+		return list
+	}
+	a, b := model("a", fail(cairn.CodeOverloaded), scripted.Text("one")), model("b", scripted.Text("two"))
+	list := turn(fallback.New(nil, a, b), "two")
+	at := slices.IndexFunc(list, func(ev cairn.Event) bool { return ev.Type == cairn.EventModelFallback })
+	if at < 0 || list[at].Name != "p-b:b" || list[at-1].Type != cairn.EventStepStart || list[at+1].Type != cairn.EventTextDelta {
+		t.Errorf("the log has %+v", list)
+	}
+	list = turn(fallback.New(nil, a), "one")
+	if slices.ContainsFunc(list, func(ev cairn.Event) bool { return ev.Type == cairn.EventModelFallback }) {
+		t.Errorf("the log has %+v", list)
+	}
+	eng, err := engine.New(st, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close(context.Background())
+	messages, err := eng.Messages(t.Context(), "s", 0, 0)
+	if err != nil || len(messages) != 4 || messages[1].Model != "p-b:b" || messages[3].Model != "" {
+		t.Errorf("the transcript is %+v, %v", messages, err)
+	}
+}

@@ -1,0 +1,264 @@
+// Package record keeps the replies of a model in a file and plays them back, so that a test runs with what a real model
+// said, without a key and without a network.
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// entry is a line of a file: a request with its reply.
+type entry struct {
+	// Model is the one that was asked.
+	Model   cairn.ModelInfo `json:"model"`
+	Key     string          `json:"key"` // of the request
+	Request request         `json:"request"`
+	Chunks  []cairn.Chunk   `json:"chunks"`
+	// Error is how the reply ended, if it did not come to its end.
+	Error *cairn.Error `json:"error,omitempty"`
+}
+
+// request is what a reply belongs to. It has neither the session, whose id differs from run to run, nor the provider's own
+// options, among which may be keys.
+type request struct {
+	System   string           `json:"system,omitempty"`
+	Messages []message        `json:"messages"`
+	Tools    []cairn.ToolSpec `json:"tools,omitempty"`
+	Choice   cairn.ToolChoice `json:"choice,omitzero"`
+	Settings settings         `json:"settings,omitzero"`
+}
+
+// message is a message without what differs from run to run.
+type message struct {
+	Role  cairn.Role   `json:"role"`
+	Parts []cairn.Part `json:"parts"`
+}
+
+type settings struct {
+	Temperature     *float64 `json:"temperature,omitempty"`
+	TopP            *float64 `json:"top_p,omitempty"`
+	MaxOutputTokens int      `json:"max_output_tokens,omitempty"`
+	ReasoningEffort string   `json:"reasoning_effort,omitempty"`
+	StopSequences   []string `json:"stop_sequences,omitempty"`
+}
+
+// of returns what of a request is kept, and its key. Ids of calls, which the engine makes anew in each run, are numbered.
+func of(req *cairn.Request) (request, string, error) {
+	s := req.Settings
+	r := request{System: req.System, Tools: req.Tools, Choice: req.Choice, Messages: []message{},
+		Settings: settings{s.Temperature, s.TopP, s.MaxOutputTokens, s.ReasoningEffort, s.StopSequences}}
+	ids := map[string]string{}
+	number := func(id string) string {
+		if ids[id] == "" {
+			ids[id] = fmt.Sprint("call-", len(ids)+1)
+		}
+		return ids[id]
+	}
+	for i := range req.Messages {
+		m := message{req.Messages[i].Role, append([]cairn.Part(nil), req.Messages[i].Parts...)}
+		for k := range m.Parts {
+			p := &m.Parts[k]
+			if p.ToolUse != nil {
+				use := *p.ToolUse
+				use.CallID = number(use.CallID)
+				p.ToolUse = &use
+			}
+			if p.Result != nil {
+				res := *p.Result
+				res.CallID, res.Background, res.Child = number(res.CallID), "", cairn.ChildEnd{}
+				p.Result = &res
+			}
+		}
+		r.Messages = append(r.Messages, m)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return r, "", cairn.Errorf(cairn.CodeModelRequest, "the request does not encode: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return r, hex.EncodeToString(sum[:12]), nil
+}
+
+// Recorder is a model that asks another one, and writes each request with its reply to a file. It is safe for concurrent use.
+type Recorder struct {
+	model cairn.Model
+
+	mu   sync.Mutex
+	file io.Writer
+}
+
+// New returns a model that asks another one and writes what it replies to w, a JSON object in a line for each reply. A reply
+// that is broken off by its reader is not written. What is written has the conversation, but neither session ids nor
+// Settings.Options.
+func New(model cairn.Model, w io.Writer) *Recorder { return &Recorder{model: model, file: w} }
+
+// Info names the model that is asked.
+func (r *Recorder) Info() cairn.ModelInfo { return r.model.Info() }
+
+// Validate implements [cairn.Validator].
+func (r *Recorder) Validate() error {
+	if v, ok := r.model.(cairn.Validator); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// Stream implements [cairn.Model]. A reply that cannot be written fails with CodeModelRequest.
+func (r *Recorder) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		kept, key, err := of(req)
+		if err != nil {
+			yield(cairn.Chunk{}, err)
+			return
+		}
+		e := entry{Model: r.model.Info(), Key: key, Request: kept}
+		for c, err := range r.model.Stream(ctx, req) {
+			if err != nil {
+				if ctx.Err() == nil {
+					e.Error = cairn.AsError(err)
+					if failed := r.write(&e); failed != nil {
+						err = failed
+					}
+				}
+				yield(cairn.Chunk{}, err)
+				return
+			}
+			e.Chunks = append(e.Chunks, c)
+			if c.Type == cairn.ChunkFinish {
+				if err := r.write(&e); err != nil {
+					yield(cairn.Chunk{}, err)
+					return
+				}
+			}
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Recorder) write(e *entry) error {
+	line, err := json.Marshal(e)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		_, err = r.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return cairn.Errorf(cairn.CodeModelRequest, "the reply is not recorded: %w", err)
+	}
+	return nil
+}
+
+// Player is a model that gives the replies of a file. It is safe for concurrent use.
+type Player struct {
+	info cairn.ModelInfo
+
+	mu      sync.Mutex
+	replies map[string][]entry // by the key of their request, those that are still to come
+	last    map[string]entry
+}
+
+// Open returns a model that plays what a [Recorder] has written to a file.
+func Open(path string) (*Player, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	p, err := Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+// maxLine is the most bytes that one reply with its request takes.
+const maxLine = 256 << 20
+
+// Read is [Open] for what is not in a file. The error names the line that is wrong.
+func Read(r io.Reader) (*Player, error) {
+	p := &Player{replies: map[string][]entry{}, last: map[string]entry{}}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var e entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, cairn.Invalid("recording", "line %d: %v", n, err)
+		}
+		if e.Key == "" {
+			return nil, cairn.Invalid("recording", "line %d has no key", n)
+		}
+		if p.info == (cairn.ModelInfo{}) {
+			p.info = e.Model
+		}
+		p.replies[e.Key] = append(p.replies[e.Key], e)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, cairn.Invalid("recording", "%v", err)
+	}
+	return p, nil
+}
+
+// Info names the model that was recorded.
+func (p *Player) Info() cairn.ModelInfo { return p.info }
+
+// Stream implements [cairn.Model]: it gives the reply to the same request. One that was recorded several times is answered in
+// that order, and from then on with the last. The error has CodeModelRequest if there is none.
+func (p *Player) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		e, err := p.find(req)
+		if err != nil {
+			yield(cairn.Chunk{}, err)
+			return
+		}
+		for _, c := range e.Chunks {
+			if ctx.Err() != nil {
+				yield(cairn.Chunk{}, cairn.Errorf(cairn.CodeAborted, "the call was stopped: %w", ctx.Err()))
+				return
+			}
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if e.Error != nil {
+			yield(cairn.Chunk{}, e.Error)
+		}
+	}
+}
+
+func (p *Player) find(req *cairn.Request) (entry, error) {
+	_, key, err := of(req)
+	if err != nil {
+		return entry{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if list := p.replies[key]; len(list) > 0 {
+		p.replies[key], p.last[key] = list[1:], list[0]
+	}
+	e, ok := p.last[key]
+	if !ok {
+		said := ""
+		if n := len(req.Messages); n > 0 {
+			said = req.Messages[n-1].Text()
+		}
+		return e, cairn.Errorf(cairn.CodeModelRequest, "no reply is recorded for this request, of %d messages, the last %.80q: record it anew",
+			len(req.Messages), said)
+	}
+	return e, nil
+}
