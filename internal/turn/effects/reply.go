@@ -261,7 +261,7 @@ func (r *reply) restart() {
 		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "the model began its reply again")))
 		r.say(journal.StepStart(r.step))
 	}
-	r.parts, r.usage, r.size, r.said = nil, cairn.Usage{}, 0, false
+	r.parts, r.usage, r.model, r.size, r.said = nil, cairn.Usage{}, "", 0, false
 }
 
 // call returns the call with a provider's id, the last of them if it is given twice; nil if there is none.
