@@ -17,7 +17,11 @@ func answersUsedOnce(h *History) error {
 	results := h.results()
 	for i := range h.Calls {
 		rows[h.Calls[i].ID] = &h.Calls[i]
-		if err := usedOnce(&h.Calls[i], results[inbox.ToolCall(&h.Calls[i])]); err != nil {
+		told := results[inbox.ToolCall(&h.Calls[i])]
+		if len(told) == 0 && h.closes(&h.Calls[i]) {
+			continue
+		}
+		if err := usedOnce(&h.Calls[i], told); err != nil {
 			return err
 		}
 	}
@@ -38,6 +42,12 @@ func answersUsedOnce(h *History) error {
 		}
 	}
 	return nil
+}
+
+// closes reports whether a call was dropped by a turn that follows the answers of other calls of its step: the run that uses
+// those closes it.
+func (h *History) closes(c *cairn.PendingCall) bool {
+	return c.Status == cairn.CallDropped && h.Session.SuspendedStep == c.StepID
 }
 
 // accepted checks that an accepted answer is the call's or, where several decide, one of them.
@@ -196,10 +206,13 @@ func waitsAgree(h *History) error {
 	case !paused && s.Status != cairn.SessionActive && (s.SuspendedStep != "" || s.OpenCalls != 0 || !s.NextDeadline.IsZero()):
 		return fmt.Errorf("the session is %s, its step %q waits for %d calls until %s", s.Status, s.SuspendedStep, s.OpenCalls, s.NextDeadline)
 	}
-	waiting := map[string]bool{}
+	waiting, closing := map[string]bool{}, map[string]bool{}
 	open, deadline := 0, time.Time{}
 	for i := range h.Calls {
 		c := &h.Calls[i]
+		if h.closes(c) {
+			closing[inbox.ToolCall(c)] = true
+		}
 		if c.Status != cairn.CallOpen && c.Status != cairn.CallAnswered {
 			continue
 		}
@@ -223,12 +236,12 @@ func waitsAgree(h *History) error {
 	if !deadline.IsZero() && (s.NextDeadline.IsZero() || s.NextDeadline.After(deadline)) {
 		return fmt.Errorf("a call has until %s, the session says %s", deadline, s.NextDeadline)
 	}
-	return h.restWaits(waiting)
+	return h.restWaits(waiting, closing)
 }
 
 // restWaits checks that the tool uses without a result are the pending calls, those of children, and those that would
-// end the turn; and that all pending calls are among them.
-func (h *History) restWaits(waiting map[string]bool) error {
+// end the turn or are to be closed; and that all pending calls are among them.
+func (h *History) restWaits(waiting, closing map[string]bool) error {
 	k, results := kindOf(h.Session.Agent), h.results()
 	for i := range h.Messages {
 		for _, use := range h.Messages[i].ToolUses() {
@@ -236,6 +249,7 @@ func (h *History) restWaits(waiting map[string]bool) error {
 			case len(results[use.CallID]) > 0:
 			case waiting[use.CallID]:
 				delete(waiting, use.CallID)
+			case closing[use.CallID]:
 			case use.Tool == toolClose, use.Tool == cairn.FinishTool, use.Tool == k.consults, k.talks(use.Tool):
 			default:
 				return fmt.Errorf("call %s of %s has no result and waits for nobody", use.CallID, use.Tool)

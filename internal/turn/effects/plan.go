@@ -69,7 +69,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	work, key := l.Work(ctx)
 	defer l.Release(key)
 	r := &step.Reply{Failed: givenUp}
-	s := fx.Scope(l, at.Step, l.Step.Below(nil)...)
+	s := fx.Scope(l, at.Step, l.Step.Below(nil)...).Hold()
 	if givenUp == nil {
 		if err := fx.ask(work, a, l, s, r, heard); err != nil {
 			r.Failed = cairn.AsError(err)
@@ -285,7 +285,8 @@ func trimID(id string) string {
 // stream makes one attempt at the model call. The error is nil only for a complete reply.
 func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, r *reply, s *user.Scope, req *cairn.Request) error {
 	u := user.Code{What: "the model", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: l.Row.ID, Agent: a.Name}
-	listens := l.Hooks().Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
+	hooks := l.Hooks() // now: an attempt that is abandoned may still run when the session is parked
+	listens := hooks.Any(func(h *cairn.Hooks) bool { return h.TextDelta != nil })
 	model, known := define.Model(a, l.Run.Model)
 	if !known {
 		fx.Logger.Warn("the run's model is not there; the agent's own is asked", "session", l.Row.ID, "agent", a.Name, "model", l.Run.Model)
@@ -303,14 +304,14 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 				return none, err
 			}
 			if listens && chunk.Type == cairn.ChunkText {
-				tellDelta(ctx, l, r, s, chunk.Text)
+				tellDelta(ctx, hooks, r, s, chunk.Text)
 			}
 			u.Pulse.Beat()
 		}
 		return none, nil
 	}
 	var err error
-	if hooks := l.Hooks(); wrapsModel(hooks) {
+	if wrapsModel(hooks) {
 		u.What = "the model, or an AroundModel hook,"
 		_, err = user.Lent(ctx, s, u, func(ctx context.Context, step *cairn.Step) (struct{}, error) {
 			return read(ctx, chunks(ctx, hooks, step, model, req))
@@ -331,8 +332,8 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 }
 
 // tellDelta calls the hooks that hear every piece of text. One that takes too long hears no more of this reply.
-func tellDelta(ctx context.Context, l *session.Live, r *reply, s *user.Scope, text string) {
-	for n, h := range l.Hooks() {
+func tellDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope, text string) {
+	for n, h := range hooks {
 		if h.TextDelta == nil || r.deaf[n] {
 			continue
 		}

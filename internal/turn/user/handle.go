@@ -102,7 +102,7 @@ func (h *handle) SwitchTools(tools map[string]bool) error {
 func Lent[T any](ctx context.Context, s *Scope, u Code, fn func(context.Context, *cairn.Step) (T, error)) (T, error) {
 	h := &handle{s: s}
 	defer h.end()
-	info := s.session.Info(s.number)
+	info := s.about()
 	step := define.NewStep(info, h)
 	u.Session, u.Agent = info.SessionID, info.Agent
 	return Call(ctx, s.by, u, func(ctx context.Context) (T, error) { return fn(ctx, step) })

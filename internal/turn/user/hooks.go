@@ -61,6 +61,6 @@ func (s *Scope) Hook(ctx context.Context, name string, fn Hook) error {
 
 // Failed logs the error of a hook that changes nothing.
 func (s *Scope) Failed(name string, err error) {
-	info := s.session.Info(s.number)
+	info := s.about()
 	s.by.Logger.Warn("hook failed", "session", info.SessionID, "agent", info.Agent, "hook", name, "error", err)
 }

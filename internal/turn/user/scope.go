@@ -39,6 +39,7 @@ type Scope struct {
 	below   []*step.Writes // what the scope's own writes go on top of, beside the session's state
 	// frozen says why writes are refused; empty while they are not.
 	frozen string
+	info   *cairn.Step // see Hold; nil if that was not called
 
 	mu      sync.Mutex
 	w       step.Writes
@@ -51,6 +52,23 @@ type Scope struct {
 // Init makes a scope that of a step of a session, whose events go to an emitter. Its writes go on top of those below it.
 func (s *Scope) Init(by *Caller, session Session, emit *journal.Emitter, number int, below []*step.Writes) {
 	s.by, s.session, s.emit, s.number, s.below = by, session, emit, number, below
+}
+
+// Hold has code that is called from now on see the session and run as they are now. It is for hooks that are called by other
+// user code: abandoned, that may call them when the session has another run.
+func (s *Scope) Hold() *Scope {
+	s.info = new(s.session.Info(s.number))
+	return s
+}
+
+// about identifies the session and its run to code that is called.
+func (s *Scope) about() cairn.Step {
+	if s.info == nil {
+		return s.session.Info(s.number)
+	}
+	info := *s.info
+	info.Tags, info.Metadata = slices.Clone(info.Tags), maps.Clone(info.Metadata)
+	return info
 }
 
 // Freeze has the scope refuse writes, and say why: it is for functions that only read.
@@ -160,7 +178,7 @@ func (s *Scope) RecordUsage(name string, amount float64) {
 		problem = Unaccountable(amount, s.w.Usage[name]+amount)
 	}
 	if problem != "" {
-		s.by.Logger.Warn("usage not recorded: the name "+problem, "session", s.session.Info(s.number).SessionID, "amount", amount)
+		s.by.Logger.Warn("usage not recorded: the name "+problem, "session", s.about().SessionID, "amount", amount)
 		return
 	}
 	if s.w.Usage == nil {
@@ -201,7 +219,7 @@ func (s *Scope) SwitchTools(tools map[string]bool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		if !s.session.HasTool(name) {
-			return cairn.Invalid("tools", "agent %q has no tool %q", s.session.Info(s.number).Agent, name)
+			return cairn.Invalid("tools", "agent %q has no tool %q", s.about().Agent, name)
 		}
 	}
 	s.AddContext(m)
