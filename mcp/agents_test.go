@@ -76,7 +76,9 @@ func visit(t *testing.T, address, user string, decide func(*sdk.ElicitParams) *s
 	t.Helper()
 	opts := &sdk.ClientOptions{}
 	if decide != nil {
-		opts.ElicitationHandler = func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) { return decide(req.Params), nil }
+		opts.ElicitationHandler = func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return decide(req.Params), nil
+		}
 	}
 	transport := &sdk.StreamableClientTransport{Endpoint: address, HTTPClient: &http.Client{Transport: bearer(user)}}
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "visitor", Version: "1"}, opts).Connect(t.Context(), transport, nil)

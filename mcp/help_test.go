@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,7 +148,9 @@ type talk struct {
 	st   store.Store
 	sent [][]cairn.ToolSpec // the tools of each request
 	had  [][]cairn.Message  // its messages
-	at   atomic.Int32
+	mu   sync.Mutex
+	plan []scripted.Step
+	user string // of the session
 }
 
 // newTalk begins one whose model plays a script.
@@ -158,13 +160,17 @@ func newTalk(t *testing.T, toolsets []cairn.Toolset, steps ...scripted.Step) *ta
 
 func newTalkIn(t *testing.T, st store.Store, toolsets []cairn.Toolset, steps ...scripted.Step) *talk {
 	t.Helper()
-	k := &talk{T: t, st: st}
+	k := &talk{T: t, st: st, plan: steps}
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		k.sent, k.had = append(k.sent, req.Tools), append(k.had, req.Messages)
-		if n := int(k.at.Add(1)); n <= len(steps) {
-			return steps[n-1]
+		if len(k.plan) == 0 {
+			return scripted.Text("done")
 		}
-		return scripted.Text("done")
+		next := k.plan[0]
+		k.plan = k.plan[1:]
+		return next
 	})
 	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model, Toolsets: toolsets}}, nil)
 	if err != nil {
@@ -178,8 +184,44 @@ func newTalkIn(t *testing.T, st store.Store, toolsets []cairn.Toolset, steps ...
 // turn has a turn, and returns what it came to.
 func (k *talk) turn(text string) *cairn.Result {
 	k.Helper()
-	run, err := k.eng.Execute(k.Context(), "s", "bot", cairn.Text(text))
+	var opts []engine.RunOption
+	if k.user != "" {
+		opts = append(opts, engine.WithUser(k.user))
+	}
+	run, err := k.eng.Execute(k.Context(), "s", "bot", cairn.Text(text), opts...)
 	return k.outcome(run, err)
+}
+
+// script says what the model replies from now on.
+func (k *talk) script(steps ...scripted.Step) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.plan = steps
+}
+
+// offers returns the tools of the last request.
+func (k *talk) offers() []cairn.ToolSpec {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sent[len(k.sent)-1]
+}
+
+// everything returns the transcript and the event log as text.
+func (k *talk) everything() string {
+	k.Helper()
+	all, err := store.Messages(k.Context(), k.st, "s", 0, 1000)
+	if err != nil {
+		k.Fatal(err)
+	}
+	events, err := k.eng.History(k.Context(), "s", cairn.Cursor{}, 1000)
+	if err != nil {
+		k.Fatal(err)
+	}
+	raw, err := json.Marshal([]any{all, events})
+	if err != nil {
+		k.Fatal(err)
+	}
+	return string(raw)
 }
 
 func (k *talk) outcome(run *engine.Run, err error) *cairn.Result {

@@ -271,7 +271,10 @@ func (l *link) listNow(ctx context.Context) {
 	defer l.mu.Unlock()
 	l.unlist = err
 	if err != nil {
-		l.stale, l.retry = true, time.Now().Add(pause)
+		l.stale = true
+		if !needsConnect(err) {
+			l.retry = time.Now().Add(pause)
+		}
 		l.s.opts.Logger.Warn("the tools of an MCP server cannot be listed", "server", l.s.name, "error", err)
 		return
 	}

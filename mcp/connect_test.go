@@ -1,0 +1,261 @@
+package mcp_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// bank is an MCP server that demands tokens, and the authorisation server that gives them out.
+type bank struct {
+	t       *testing.T
+	url     string
+	mu      sync.Mutex
+	codes   map[string]string // code to PKCE challenge
+	good    map[string]bool   // access tokens
+	given   int
+	refused int           // refreshes that were refused
+	life    time.Duration // of an access token
+	grants  []string      // the grants that were asked for
+}
+
+func newBank(t *testing.T, s *sdk.Server) *bank {
+	b := &bank{t: t, codes: map[string]string{}, good: map[string]bool{}, life: time.Hour}
+	mux := http.NewServeMux()
+	web := httptest.NewServer(mux)
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	b.url = web.URL
+	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.good[token] {
+			return nil, auth.ErrInvalidToken
+		}
+		return &auth.TokenInfo{Expiration: time.Now().Add(time.Hour), UserID: "u"}, nil
+	}
+	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	mux.Handle("/mcp", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: web.URL + "/meta"})(inner))
+	mux.Handle("/meta", auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{Resource: web.URL + "/mcp", AuthorizationServers: []string{web.URL}}))
+	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(oauthex.AuthServerMeta{Issuer: web.URL, AuthorizationEndpoint: web.URL + "/authorize", TokenEndpoint: web.URL + "/token",
+			ResponseTypesSupported: []string{"code"}, CodeChallengeMethodsSupported: []string{"S256"}, ClientIDMetadataDocumentSupported: true})
+	})
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if q.Get("code_challenge_method") != "S256" || q.Get("resource") != web.URL+"/mcp" {
+			t.Errorf("the user was sent with %s", r.URL.RawQuery)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		code := fmt.Sprint("code-", len(b.codes))
+		b.codes[code] = q.Get("code_challenge")
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+	})
+	mux.HandleFunc("/token", b.token)
+	return b
+}
+
+func (b *bank) token(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kind := r.FormValue("grant_type")
+	b.grants = append(b.grants, kind)
+	ok := kind == "client_credentials" || kind == "refresh_token" && strings.HasPrefix(r.FormValue("refresh_token"), "secret-refresh-")
+	if kind == "authorization_code" {
+		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+		ok = b.codes[r.FormValue("code")] == base64.RawURLEncoding.EncodeToString(sum[:])
+		delete(b.codes, r.FormValue("code"))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !ok {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	b.given++
+	access := fmt.Sprint("secret-access-", b.given)
+	b.good[access] = true
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": int(b.life.Seconds()),
+		"refresh_token": fmt.Sprint("secret-refresh-", b.given)})
+}
+
+// revoke makes every token bad.
+func (b *bank) revoke() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.good)
+}
+
+func (b *bank) asked() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.grants, " ")
+}
+
+// browser opens addresses as a user, whose name is their cookie.
+func browser(t *testing.T, app, user string) *http.Client {
+	t.Helper()
+	jar, _ := cookiejar.New(nil)
+	u, err := url.Parse(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar.SetCookies(u, []*http.Cookie{{Name: "user", Value: user}})
+	return &http.Client{Jar: jar}
+}
+
+func open(t *testing.T, c *http.Client, address string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw := make([]byte, 4<<10)
+	n, _ := resp.Body.Read(raw)
+	return resp.StatusCode, string(raw[:n])
+}
+
+func TestUserConnects(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := newBank(t, bench(dir))
+	st := memstore.New(nil)
+	var logged strings.Builder
+	var logging sync.Mutex
+	logger := slog.New(slog.NewTextHandler(writer(func(p []byte) { logging.Lock(); logged.Write(p); logging.Unlock() }), nil))
+	var handler http.Handler
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	t.Cleanup(app.Close)
+	connector, err := mcp.NewConnector(st, mcp.ConnectorOptions{Key: make([]byte, 32), Address: app.URL + "/connect", Logger: logger,
+		Authenticate: func(r *http.Request) (string, error) {
+			c, err := r.Cookie("user")
+			if err != nil {
+				return "", nil
+			}
+			return c.Value, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: connector.Server(mcp.Client{}), Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	k := newTalkIn(t, st, []cairn.Toolset{s})
+	k.user = "ada"
+	handler = connector.Handler(k.eng)
+
+	k.script(asks("bench_connect", none{}))
+	res := k.turn("use the bank")
+	call := res.Suspended.Calls[0]
+	if call.Kind != cairn.CallConnect || len(k.offers()) != 1 {
+		t.Fatalf("the call is %+v, the tools are %v", call, k.offers())
+	}
+	var payload struct{ URL string }
+	if err := json.Unmarshal(call.Payload, &payload); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := open(t, browser(t, app.URL, "eve"), payload.URL); status != http.StatusNotFound {
+		t.Errorf("another user's browser gets %d", status)
+	}
+	if status, _ := open(t, &http.Client{}, payload.URL); status != http.StatusUnauthorized {
+		t.Errorf("a browser of no user gets %d", status)
+	}
+	if status, text := open(t, browser(t, app.URL, "ada"), payload.URL); status != http.StatusOK || !strings.Contains(text, "is connected") {
+		t.Fatalf("the user gets %d %s", status, text)
+	}
+	until(t, "the run has been resumed", func() bool {
+		row, err := k.eng.Session(t.Context(), "s")
+		return err == nil && row.Status == cairn.SessionCompleted
+	})
+
+	k.script(asks("bench_echo", text{"hello"}))
+	if k.turn("go on"); k.last() != `"you said hello"` {
+		t.Errorf("the call came to %s", k.last())
+	}
+
+	// An access token that is over is refreshed.
+	b.mu.Lock()
+	b.life = time.Second
+	b.mu.Unlock()
+	b.revoke()
+	k.script(asks("bench_echo", text{"again"}))
+	res = k.turn("go on") // the server does not take the token any more
+	if res.Suspended == nil || res.Suspended.Calls[0].Kind != cairn.CallConnect {
+		t.Fatalf("the call came to %s", k.last())
+	}
+	if err := json.Unmarshal(res.Suspended.Calls[0].Payload, &payload); err != nil {
+		t.Fatal(err)
+	}
+	open(t, browser(t, app.URL, "ada"), payload.URL)
+	until(t, "the call was made with the new token", func() bool { return k.last() == `"you said again"` })
+	until(t, "the token was refreshed", func() bool { return strings.Contains(b.asked(), "refresh_token") })
+	if got := notes(dir, "echo"); strings.Join(got, " ") != "hello again" {
+		t.Errorf("the server was called with %v", got)
+	}
+
+	logging.Lock()
+	defer logging.Unlock()
+	for _, where := range []string{logged.String(), k.everything(), records(t, st)} {
+		if strings.Contains(where, "secret-") {
+			t.Errorf("a token is where it should not be: %s", where)
+		}
+	}
+}
+
+// records returns all that a store has beside sessions.
+func records(t *testing.T, st *memstore.Store) string {
+	t.Helper()
+	var all strings.Builder
+	for _, ns := range []string{"mcp-tokens", "mcp-tickets", "mcp-flows"} {
+		page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: ns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Items {
+			all.Write(r.Value)
+		}
+	}
+	return all.String()
+}
+
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+func TestClientCredentials(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, bench(t.TempDir()))
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: &mcp.ClientCredentials{ID: "cairn", Secret: "secret-client"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	k := newTalk(t, []cairn.Toolset{s}, asks("bench_echo", text{"hello"}))
+	if k.turn("go"); k.last() != `"you said hello"` || b.asked() != "client_credentials" {
+		t.Errorf("the call came to %s with %s", k.last(), b.asked())
+	}
+}

@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// ConnectorOptions say how users connect their accounts.
+type ConnectorOptions struct {
+	// Key encrypts what is stored: 32 bytes, see [KeyFromEnv]. Required.
+	Key []byte
+	// Address is where [Connector.Handler] is found by a user's browser, such as "https://app.example.com/connect/". Required.
+	Address string
+	// Authenticate says which user a browser's request is from, "" for none. Required: an account is connected by the user of
+	// the session that asks for it and by no one else.
+	Authenticate func(*http.Request) (user string, err error)
+	// HTTPClient asks authorisation servers. Default: http.DefaultClient.
+	HTTPClient *http.Client
+	// Logger gets what goes wrong, never a token. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Connector has users connect accounts of their own with MCP servers, by OAuth. A tool whose server demands it suspends the
+// run with a call of [cairn.CallConnect], which has the address that the user opens; when they have been there the call is
+// answered and the run resumed. Tokens are kept in the store's records, per user and server, encrypted; they are refreshed, and
+// are neither in a transcript nor on a log. It is safe for concurrent use, and any process with the same store and key
+// may serve any part of it.
+type Connector struct {
+	opts    ConnectorOptions
+	records vault
+
+	mu          sync.Mutex
+	connections map[string]*connection // by their servers
+}
+
+// NewConnector returns one over a store, which must keep records. The error is ErrInvalid and names the field.
+func NewConnector(st store.Store, opts ConnectorOptions) (*Connector, error) {
+	provider, ok := st.(store.RecordProvider)
+	if !ok {
+		return nil, cairn.Invalid("store", "keeps no records")
+	}
+	u, err := url.Parse(opts.Address)
+	switch {
+	case len(opts.Key) != keyBytes:
+		return nil, cairn.Invalid("key", "has %d bytes, %d are needed", len(opts.Key), keyBytes)
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, cairn.Invalid("address", "is not an http or https address")
+	case opts.Authenticate == nil:
+		return nil, cairn.Invalid("authenticate", "is nil")
+	}
+	if !strings.HasSuffix(opts.Address, "/") {
+		opts.Address += "/"
+	}
+	if opts.HTTPClient == nil {
+		opts.HTTPClient = http.DefaultClient
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	sealed, err := newVault(provider.Records(), opts.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &Connector{opts: opts, records: sealed, connections: map[string]*connection{}}, nil
+}
+
+// KeyFromEnv returns the key that an environment variable has: 32 bytes in base64. The error is ErrInvalid and does not show it.
+func KeyFromEnv(name string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(os.Getenv(name)))
+	if err != nil || len(key) != keyBytes {
+		return nil, cairn.Invalid(name, "must be %d bytes in base64, as from: openssl rand -base64 %d", keyBytes, keyBytes)
+	}
+	return key, nil
+}
+
+// Client is this program as an authorisation server knows it. The zero value is for servers that take a document's address as
+// the id (Client ID Metadata Documents): the document is what the Connector's handler serves.
+type Client struct {
+	ID     string
+	Secret string
+	// Scopes are asked for. Default: those that the MCP server names.
+	Scopes []string
+	// Issuer is the authorisation server that the client is known to. If it is set, users are sent to no other one, whichever
+	// the MCP server names. Default: the one that the MCP server names.
+	Issuer string
+}
+
+// Server returns the authorisation of one server, for [Options.Auth].
+func (c *Connector) Server(client Client) Auth { return &connection{c: c, client: client} }
+
+// connection is the authorisation of a server by each user.
+type connection struct {
+	c       *Connector
+	client  Client
+	server  string
+	address string
+}
+
+func (o *connection) bind(server, address string) error {
+	if o.server != "" {
+		return cairn.Invalid("auth", "MCP server %q: the authorisation is that of %q", server, o.server)
+	}
+	if o.client.ID == "" && o.client.Secret != "" {
+		return cairn.Invalid("auth", "MCP server %q: a client with a secret has an ID", server)
+	}
+	o.server, o.address = server, address
+	o.c.mu.Lock()
+	defer o.c.mu.Unlock()
+	if o.c.connections[server] != nil {
+		return cairn.Invalid("auth", "MCP server %q: another server of the connector has that name", server)
+	}
+	o.c.connections[server] = o
+	return nil
+}
+
+func (o *connection) perUser() bool { return true }
+
+func (o *connection) handler(user string) (auth.OAuthHandler, error) {
+	return &userHandler{o: o, user: user}, nil
+}
+
+// ticket is what the address that a user opens stands for.
+type ticket struct {
+	Server  string `json:"server"`
+	User    string `json:"user"`
+	Root    string `json:"root"`
+	Session string `json:"session"`
+	Call    string `json:"call"`
+}
+
+func (o *connection) connect(ctx context.Context, call *cairn.Call) error {
+	if call.UserID == "" {
+		return fmt.Errorf("MCP server %q: %w: the session has no user", o.server, errConnect)
+	}
+	id, err := cairn.Once(ctx, call, func(ctx context.Context) (string, error) {
+		id := ids.New("connect")
+		t := ticket{Server: o.server, User: call.UserID, Root: cmp.Or(call.RootID, call.SessionID), Session: call.SessionID, Call: call.ID}
+		return id, o.c.records.put(ctx, nsTickets, id, "", t, ticketTTL)
+	})
+	if err != nil {
+		return err
+	}
+	address := o.c.opts.Address + "start?" + url.Values{"ticket": {id}}.Encode()
+	if err := call.Connect(ctx, fmt.Sprintf("Connect your account with %s.", o.server), address); err != nil {
+		return err
+	}
+	if t, err := o.token(ctx, call.UserID); err != nil || t == nil {
+		return cmpErr(err, fmt.Errorf("the user has not connected an account with %s", o.server))
+	}
+	return nil
+}
+
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
