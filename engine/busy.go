@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -44,12 +43,12 @@ func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.I
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
-		if o.runID != "" {
-			if run, err := e.named(ctx, in.SessionID, o.runID); !errors.Is(err, cairn.ErrNotFound) {
-				return run, err
+		run, err := e.begin(ctx, in, input, o)
+		if err != nil && o.runID != "" { // its own run may be what is in the way
+			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
+				return there, err
 			}
 		}
-		run, err := e.begin(ctx, in, input, o)
 		switch {
 		case errors.Is(err, cairn.ErrWaiting):
 			run, err = e.wait(ctx, &in, input, o)
@@ -68,31 +67,15 @@ func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.I
 	}
 }
 
-// named returns the run of an id that the session has had, or has queued. The error is ErrNotFound if there is none.
-func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, error) {
-	row, err := e.Session(ctx, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	queue, err := store.Queue(ctx, e.store, sessionID) // first: what is taken from it meanwhile is a run by then
-	if err != nil {
-		return nil, err
-	}
-	run, err := e.handle(ctx, row, runID)
-	if errors.Is(err, cairn.ErrNotFound) && slices.ContainsFunc(queue, func(t store.QueuedTurn) bool { return t.ID == runID }) {
-		return &Run{eng: e, id: runID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}, nil
-	}
-	return run, err
-}
-
 // makeRoom does what the options say of a session that another run was found to hold. Without a run and an error the turn
 // may be able to begin.
 func (e *Engine) makeRoom(ctx context.Context, sessionID string, input *cairn.Input, o *runOptions, asked bool) (*Run, error) {
 	switch o.busy {
 	case BusyInterrupt:
-		return nil, e.Interrupt(ctx, sessionID, "another turn takes its place")
+		_, err := e.makeWay(ctx, sessionID, o)
+		return nil, err
 	case BusyRollback:
-		return nil, e.rollback(ctx, sessionID)
+		return nil, e.rollback(ctx, sessionID, o)
 	}
 	return e.enqueue(ctx, sessionID, input, o, o.busy == BusySteer, func(row *cairn.Session, _ *store.Commit) (bool, error) {
 		return row.Running(row.AsOf) || asked && row.Status == cairn.SessionActive, nil
@@ -125,16 +108,22 @@ func (e *Engine) pause(ctx context.Context, try int) error {
 	}
 }
 
-// rollback stops a session's run and takes it back.
-func (e *Engine) rollback(ctx context.Context, sessionID string) error {
+// makeWay interrupts a session's run and returns its id; empty if that is the run which the options name.
+func (e *Engine) makeWay(ctx context.Context, sessionID string, o *runOptions) (string, error) {
 	row, err := store.Load(ctx, e.store, sessionID)
-	if err != nil {
+	if err != nil || row.RunID == o.runID {
+		return "", err
+	}
+	return row.RunID, e.stopRun(ctx, sessionID, row.RunID, cairn.StopInterrupt, "another turn takes its place")
+}
+
+// rollback stops a session's run and takes it back.
+func (e *Engine) rollback(ctx context.Context, sessionID string, o *runOptions) error {
+	runID, err := e.makeWay(ctx, sessionID, o)
+	if err != nil || runID == "" {
 		return err
 	}
-	if err := e.Interrupt(ctx, sessionID, "another turn takes its place"); err != nil {
-		return err
-	}
-	runID := row.RunID
+	var row *cairn.Session
 	if row, err = store.Load(ctx, e.store, sessionID); err != nil {
 		return err
 	}

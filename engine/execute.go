@@ -11,7 +11,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
-	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -83,11 +82,6 @@ func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input 
 // ErrInvalid for a name that the agent does not have. Should the agent have lost the name since, its own model is asked.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
 
-// WithRunID makes Execute idempotent: the turn's run has this id, which no other run of any session may have, and an Execute
-// on a session that has had a run of the id, or has queued it, begins nothing and returns that run. The error is ErrInvalid
-// for an id that breaks the rules of [cairn.CheckSessionID], with [FromMessage], and with [BusySteer].
-func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
-
 // FromCheckpoint makes Resume go back to one of the session's checkpoints first, as [Engine.Rewind] does.
 func FromCheckpoint(id string) RunOption { return func(o *runOptions) { o.checkpoint = id } }
 
@@ -142,23 +136,17 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 			return nil, err
 		}
 	}
-	if o.runID != "" {
-		switch problem := ids.Check(o.runID); {
-		case problem != "":
-			return nil, cairn.Invalid("run_id", "%s", problem)
-		case o.from != nil || o.busy == BusySteer:
-			return nil, cairn.Invalid("options", "WithRunID: a turn that takes the place of another one, or joins it, has no id of its own")
-		}
-	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
 	if err := o.create.ValidateContext(); err != nil {
 		return nil, err
 	}
 	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
-	if o.from != nil {
-		return e.replace(ctx, begin, &in, o)
-	}
-	return e.place(ctx, begin, &in, o)
+	return e.once(ctx, sessionID, o, func() (*Run, error) {
+		if o.from != nil {
+			return e.replace(ctx, begin, &in, o)
+		}
+		return e.place(ctx, begin, &in, o)
+	})
 }
 
 // storable refuses what cannot be kept with a turn that is queued.
@@ -230,6 +218,10 @@ func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption
 	if err := e.check(ctx, sessionID, o); err != nil {
 		return nil, err
 	}
+	return e.once(ctx, sessionID, o, func() (*Run, error) { return e.resume(ctx, sessionID, o) })
+}
+
+func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*Run, error) {
 	if o.checkpoint != "" {
 		if err := e.goBack(ctx, sessionID, o.checkpoint); err != nil {
 			return nil, err
@@ -296,7 +288,9 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 	if o.checkpoint != "" {
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	}
-	return e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+	return e.once(ctx, sessionID, o, func() (*Run, error) {
+		return e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+	})
 }
 
 func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) error {
@@ -307,8 +301,6 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 		return cairn.Invalid("options", "WithOnWaiting is for Execute")
 	case o.from != nil:
 		return cairn.Invalid("options", "FromMessage is for Execute")
-	case o.runID != "":
-		return cairn.Invalid("options", "WithRunID is for Execute")
 	case len(o.created) > 0:
 		return cairn.Invalid("options", "%s is for an Execute that creates the session", o.created[0])
 	}

@@ -78,6 +78,12 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	queued := false
 	row, err := e.runs.Change(ctx, sessionID, func(row *cairn.Session) (*store.Commit, error) {
 		next.At = row.AsOf
+		if o.runID != "" {
+			if there, err := e.named(ctx, sessionID, o.runID); there != nil || err != nil {
+				queued = there != nil // by another caller
+				return nil, err
+			}
+		}
 		c := &store.Commit{Enqueue: next, Publish: new(journal.Queued(next.ID, next.Messages))}
 		var err error
 		if queued, err = when(row, c); err != nil || !queued {

@@ -33,6 +33,11 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.BeginIn, input *cairn
 		if !busy && !outrun(err) {
 			return nil, err
 		}
+		if o.runID != "" {
+			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
+				return there, err
+			}
+		}
 	}
 }
 
@@ -59,6 +64,9 @@ func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.S
 		return nil, err
 	}
 	const why = "another turn takes its place"
+	if o.runID != "" && row.RunID == o.runID {
+		return nil, store.Conflict(cairn.CodeRunning, row, "session %q has run %q", id, o.runID)
+	}
 	switch {
 	case row.Status == cairn.SessionPaused:
 		err = e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: why}, true)

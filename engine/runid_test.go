@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -87,14 +89,103 @@ func TestRunIDIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer eng.Close(t.Context())
-	for _, opts := range [][]engine.RunOption{
-		{engine.WithRunID("no\nid")}, {engine.WithRunID("a"), engine.FromMessage(0)}, {engine.WithRunID("a"), engine.WithOnBusy(engine.BusySteer)},
+	if _, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hi"), engine.WithRunID("no\nid")); !errors.Is(err, cairn.ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := eng.Create(t.Context(), "s", "bot", engine.WithRunID("a")); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("create: %v", err)
+	}
+}
+
+// However often, from however many processes and in whatever way a turn with a name is begun, it is begun once.
+func TestNamedRunBeginsOnce(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]engine.RunOption{
+		"alone":     nil,
+		"enqueue":   {engine.WithOnBusy(engine.BusyEnqueue)},
+		"interrupt": {engine.WithOnBusy(engine.BusyInterrupt)},
+		"rollback":  {engine.WithOnBusy(engine.BusyRollback)},
+		"steer":     {engine.WithOnBusy(engine.BusySteer)},
 	} {
-		if _, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("hi"), opts...); !errors.Is(err, cairn.ErrInvalid) {
-			t.Errorf("%d options: %v", len(opts), err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := memstore.New(nil)
+			gate := make(chan struct{})
+			model := scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+				if r.Messages[len(r.Messages)-1].Text() == "first" {
+					<-gate
+				}
+				return scripted.Text("yes")
+			})
+			engines := []*engine.Engine{open(t, st, bot(model)), open(t, st, bot(model))}
+			if opts == nil {
+				close(gate)
+				start(t, engines[0], "s", "first").Wait(t.Context())
+			} else {
+				start(t, engines[0], "s", "first")
+				if name != "enqueue" && name != "steer" {
+					close(gate)
+				}
+			}
+			var all sync.WaitGroup
+			for i := range 12 {
+				all.Go(func() {
+					run, err := engines[i%2].Execute(t.Context(), "s", "bot", cairn.Text("second"), append(opts, engine.WithRunID("named"))...)
+					if err != nil || name != "steer" && run.ID() != "named" {
+						t.Errorf("got %v, %v", run, err)
+					}
+				})
+			}
+			all.Wait()
+			if name == "enqueue" || name == "steer" {
+				close(gate)
+			}
+			run, err := engines[1].Execute(t.Context(), "s", "bot", cairn.Text("third"), engine.WithRunID("named"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			list, err := engines[0].Messages(t.Context(), "s", 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := 0
+			for i := range list {
+				if list[i].Role == cairn.RoleUser && list[i].Text() == "second" {
+					said++
+				}
+			}
+			runs, err := engines[0].Runs(t.Context(), "s", store.PageQuery{})
+			if err != nil || said != 1 || len(runs.Items) > 2 {
+				t.Errorf("said %d times in %d runs, %v: %s", said, len(runs.Items), err, texts(list))
+			}
+		})
+	}
+}
+
+// A Resume and a Retry with a name are done once, too.
+func TestNamedRunResumesOnce(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	eng := open(t, st, bot(scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeModelRequest, "no")), scripted.Text("a"), scripted.Text("b"))))
+	if _, err := start(t, eng, "s", "hi").Wait(t.Context()); err == nil {
+		t.Fatal("it did not fail")
+	}
+	for range 2 {
+		run, err := eng.Retry(t.Context(), "s", engine.WithRunID("again"))
+		if err != nil || run.ID() != "again" {
+			t.Fatalf("got %v, %v", run, err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if _, err := eng.Resume(t.Context(), "s", engine.WithRunID("a")); !errors.Is(err, cairn.ErrInvalid) {
-		t.Errorf("resume: %v", err)
+	if _, err := eng.Retry(t.Context(), "s", engine.WithRunID("no\x00id")); err == nil {
+		t.Error("a name that cannot be kept is accepted")
+	}
+	if row, err := eng.Session(t.Context(), "s"); err != nil || row.Turn != 2 {
+		t.Errorf("got %+v, %v", row, err)
 	}
 }

@@ -185,3 +185,6 @@ var buildVersion = sync.OnceValue(func() string {
 	}
 	return cmp.Or(info.Main.Version, revision)
 })
+
+// Records returns the store's rows that belong to no session; nil if the store keeps none.
+func (e *Engine) Records() store.Records { return e.records }

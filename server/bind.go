@@ -97,14 +97,23 @@ func set(f reflect.Value, name string, values []string) error {
 // lenient marks the struct of a body that may have more fields than are read, since clients add their own.
 type lenient interface{ lenient() }
 
-// body reads the JSON body of a request. None at all is an empty object.
-func (c *request) body(into any) error {
+// readBody reads the body of a request.
+func (c *request) readBody() ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opts.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return &cairn.Error{Code: cairn.CodeTooLarge, Field: "body", Message: "the body has more than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}
+		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "body", Message: "the body has more than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}
 	}
 	if err != nil {
-		return cairn.Invalid("body", "%v", err)
+		return nil, cairn.Invalid("body", "%v", err)
+	}
+	return raw, nil
+}
+
+// body reads the JSON body of a request. None at all is an empty object.
+func (c *request) body(into any) error {
+	raw, err := c.readBody()
+	if err != nil {
+		return err
 	}
 	if len(raw) == 0 {
 		return nil

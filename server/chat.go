@@ -137,7 +137,7 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 
 // execute starts a turn and streams it.
 func (c *request) execute(row *cairn.Session, agent string, input cairn.Input, v aisdk.Version, opts []engine.RunOption) error {
-	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...)
+	run, err := c.h.eng.Execute(c.ctx, row.ID, agent, input, c.named(opts...)...)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 			return err
 		}
 	}
-	_, err = c.h.eng.Resume(c.ctx, row.ID)
+	_, err = c.h.eng.Resume(c.ctx, row.ID, c.named()...)
 	idle := errors.Is(err, cairn.ErrNotResumable)
 	if err != nil && !idle && !errors.Is(err, cairn.ErrAlreadyRunning) { // else a worker, or another tab, was faster
 		return err

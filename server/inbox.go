@@ -101,8 +101,12 @@ func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 	if d == 0 {
 		d = claimFor
 	}
-	if _, _, err := c.openCall(in.Root, in.Call); err != nil {
+	_, call, err := c.openCall(in.Root, in.Call)
+	if err != nil {
 		return nil, err
+	}
+	if changed, err := c.changed(call.Version); changed || err != nil {
+		return call, err
 	}
 	return c.h.eng.Claim(c.ctx, in.Root, in.Call, in.Reviewer, d)
 }
@@ -117,8 +121,12 @@ func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
 	if err := c.reviewAs(&in.Reviewer); err != nil {
 		return nil, err
 	}
-	if _, _, err := c.openCall(in.Root, in.Call); err != nil {
+	_, call, err := c.openCall(in.Root, in.Call)
+	if err != nil {
 		return nil, err
+	}
+	if changed, err := c.changed(call.Version); changed || err != nil {
+		return call, err
 	}
 	return c.h.eng.Release(c.ctx, in.Root, in.Call, in.Reviewer)
 }

@@ -164,6 +164,9 @@ func (d *document) parameters(rt route) ([]object, error) {
 			list = append(list, p)
 		}
 	}
+	if rt.Method == http.MethodPost {
+		list = append(list, header(keyHeader, "A word of the client's, under which the request is done once, however often it is sent within a day."))
+	}
 	if rt.Path == "/sse" {
 		list = append(list, header("Last-Event-ID", "The id of the last event that the client has; the stream continues behind it."))
 	}

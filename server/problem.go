@@ -17,7 +17,7 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	// Code is one of [cairn.Code], or a word for what only HTTP knows: "unauthorized", "cross_origin",
-	// "method_not_allowed", "media_type", "too_many_requests", "too_many_streams".
+	// "method_not_allowed", "media_type", "too_many_requests", "too_many_streams", "idempotency_key_reused".
 	Code string `json:"code"`
 	// Field names what is wrong in the request, if one thing is.
 	Field   string   `json:"field,omitempty"`
@@ -37,6 +37,14 @@ type httpError struct {
 }
 
 func (e *httpError) Error() string { return e.text }
+
+// httpStatus returns the status of the answer to a request that failed.
+func httpStatus(err error) int {
+	if known := (*httpError)(nil); errors.As(err, &known) {
+		return known.status
+	}
+	return cairn.AsError(err).Code.HTTPStatus()
+}
 
 // problem is what a client learns of an error. The words of a failure within go to the log alone.
 func (h *Handler) problem(r *http.Request, err error) Problem {

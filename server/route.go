@@ -18,6 +18,7 @@ type request struct {
 	r         *http.Request
 	ctx       context.Context
 	principal *Principal
+	once      *once // nil for a request without an Idempotency-Key
 }
 
 // route is one route of the server. What it reads and answers is known from its types.
@@ -83,6 +84,9 @@ func (c *request) json(status int, out any) error {
 	if err != nil {
 		return err
 	}
+	if c.once != nil && c.once.kept.Status == 0 {
+		c.answered(status, body)
+	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(status)
 	_, err = c.w.Write(append(body, '\n'))
@@ -106,7 +110,7 @@ func (h *Handler) serve(rt route) http.Handler {
 			if err := h.users.request(c.principal.User); err != nil {
 				return err
 			}
-			return rt.serve(c)
+			return c.serveOnce(&rt)
 		}()
 		switch {
 		case errors.Is(err, sse.ErrCut):

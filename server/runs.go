@@ -145,6 +145,8 @@ func start(c *request, in *startIn) (*Started, error) {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	case in.RunID != "":
 		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
+	default:
+		opts = c.named(opts...)
 	}
 	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
 	if err != nil {
@@ -160,7 +162,7 @@ func start(c *request, in *startIn) (*Started, error) {
 // openOrCreate opens a session for a turn, which it makes if there is none.
 func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
 	if id == "" {
-		id = newID()
+		id = c.newID()
 	}
 	for {
 		row, err := c.open(id, ActionRun)
@@ -212,7 +214,7 @@ func resume(c *request, in *resumeIn) (*Started, error) {
 	if _, err := c.open(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
-	return started(c.h.eng.Resume(c.ctx, in.SessionID, opts...))
+	return started(c.h.eng.Resume(c.ctx, in.SessionID, c.named(opts...)...))
 }
 
 type sessionIn struct {
@@ -223,7 +225,7 @@ func retry(c *request, in *sessionIn) (*Started, error) {
 	if _, err := c.open(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
-	return started(c.h.eng.Retry(c.ctx, in.SessionID))
+	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named()...))
 }
 
 // Status is how a session stands.
@@ -269,13 +271,21 @@ func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, r
 		return nil, err
 	}
 	run, err := c.h.eng.Attach(c.ctx, in.SessionID)
-	if err == nil && in.RunID != "" && in.RunID != run.ID() {
-		run, err = c.h.eng.Run(c.ctx, in.SessionID, in.RunID)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if err := how(run, c.ctx, in.Reason); err != nil {
+	if in.RunID == "" {
+		if in.RunID, err = c.first(run.ID()); err != nil {
+			return nil, err
+		}
+	}
+	if in.RunID != run.ID() {
+		if run, err = c.h.eng.Run(c.ctx, in.SessionID, in.RunID); err != nil {
+			return nil, err
+		}
+	}
+	err = how(run, c.ctx, in.Reason)
+	if err != nil && !(c.repeated() && errors.Is(err, cairn.ErrNotRunning)) { // else it has stopped the run already
 		return nil, err
 	}
 	row, err := c.h.eng.Session(c.ctx, in.SessionID)

@@ -40,10 +40,15 @@ type world struct {
 
 func newWorld(t *testing.T, opts *Options) *world {
 	t.Helper()
+	return newWorldOf(t, opts, newBot())
+}
+
+// newBot is an agent whose tool needs an approval.
+func newBot() *cairn.Agent {
 	pay := cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
 		return fmt.Sprintf("paid %d", in.Cents), nil
 	}, cairn.RequireApproval())
-	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+	return &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
 		if last.Role == cairn.RoleUser && last.Text() == "pay often" {
 			return scripted.Reply(slices.Repeat([]scripted.Step{scripted.Call("pay", payment{100})}, 120)...)
@@ -53,7 +58,6 @@ func newWorld(t *testing.T, opts *Options) *world {
 		}
 		return scripted.Text("You said: " + last.Text())
 	})}
-	return newWorldOf(t, opts, agent)
 }
 
 func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -97,9 +98,12 @@ type createIn struct {
 
 func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if in.SessionID == "" {
-		in.SessionID = newID()
+		in.SessionID = c.newID()
 	}
 	row, err := c.create(in.SessionID, in.Agent, &in.Context)
+	if errors.Is(err, cairn.ErrExists) && c.repeated() {
+		row, err = c.open(in.SessionID, ActionRun)
+	}
 	return public(row), err
 }
 
@@ -323,7 +327,7 @@ func branch(c *request, in *branchIn) (*cairn.Session, error) {
 		return nil, err
 	}
 	if in.SessionID == "" {
-		in.SessionID = newID()
+		in.SessionID = c.newID()
 	}
 	var opts []engine.BranchOption
 	if in.CheckpointID != "" {
@@ -333,6 +337,9 @@ func branch(c *request, in *branchIn) (*cairn.Session, error) {
 		opts = append(opts, engine.AtMessage(*in.Messages))
 	}
 	made, err := c.h.eng.Branch(c.ctx, row.ID, in.SessionID, opts...)
+	if errors.Is(err, cairn.ErrExists) && c.repeated() {
+		made, err = c.open(in.SessionID, ActionRead)
+	}
 	return public(made), err
 }
 
@@ -345,6 +352,9 @@ func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
 	row, err := c.open(in.ID, ActionChange)
 	if err != nil {
 		return nil, err
+	}
+	if changed, err := c.changed(row.Epoch); changed || err != nil {
+		return public(row), err
 	}
 	row, err = c.h.eng.Rewind(c.ctx, row.ID, in.CheckpointID)
 	return public(row), err

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// A POST with an Idempotency-Key is done once, whichever process gets it how often. Two things see to that. The ids of the
+// run and of the session that it makes derive from the user, the route, the key and the request, so that a request which is
+// repeated after a crash meets what it has made. A record keeps what was asked under the key, and its answer.
+const (
+	keyHeader    = "Idempotency-Key"
+	keyNamespace = "server.idempotency"
+	// keysKept is how long a key is known.
+	keysKept = 24 * time.Hour
+	// replayedHeader marks an answer that was given before.
+	replayedHeader = "Idempotency-Replayed"
+)
+
+// once is a request that is to be done once.
+type once struct {
+	records store.Records
+	key     string // of the record
+	seed    string // of ids
+	version int64  // of the record
+	kept    keptAnswer
+	// again says that the request came before and that its answer is not known: it is under way elsewhere, or was cut short.
+	again bool
+}
+
+// keptAnswer is the record of a key.
+type keptAnswer struct {
+	// Request is a digest of what was asked.
+	Request string `json:"request"`
+	// Before is what the first of the requests found, for those that must not act on anything newer.
+	Before string          `json:"before,omitempty"`
+	Status int             `json:"status,omitempty"`
+	Body   json.RawMessage `json:"body,omitempty"`
+}
+
+// serveOnce serves a route at most once for the key that the request has.
+func (c *request) serveOnce(rt *route) error {
+	key := c.r.Header.Get(keyHeader)
+	if rt.Method != http.MethodPost || len(c.r.Header.Values(keyHeader)) == 0 {
+		return rt.serve(c)
+	}
+	if !validID(key) || len(c.r.Header.Values(keyHeader)) > 1 {
+		return cairn.Invalid(keyHeader, "must be one of 1 to 128 visible ASCII characters")
+	}
+	o := &once{records: c.h.eng.Records()}
+	if o.records == nil {
+		return cairn.Invalid(keyHeader, "the server's store keeps no records, which keys need")
+	}
+	body, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	c.r.Body = io.NopCloser(bytes.NewReader(body))
+	o.kept.Request = digest(c.r.URL.Query().Encode(), string(body))
+	o.key = digest(c.principal.User, rt.Method, c.r.URL.Path, key)
+	o.seed = digest(o.key, o.kept.Request)
+	if err := o.begin(c.ctx); err != nil {
+		return err
+	}
+	if o.kept.Status != 0 {
+		c.w.Header().Set(replayedHeader, "true")
+		return c.json(o.kept.Status, o.kept.Body)
+	}
+	c.once = o
+	err = rt.serve(c)
+	if err != nil && !o.again && c.ctx.Err() == nil && httpStatus(err) < http.StatusInternalServerError {
+		o.forget(c) // nothing was done
+	}
+	return err
+}
+
+// digest makes one word of several, none of which can be taken for a part of another.
+func digest(words ...string) string {
+	h := sha256.New()
+	for _, w := range words {
+		sum := sha256.Sum256([]byte(w))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// begin finds the record of the key, or makes it.
+func (o *once) begin(ctx context.Context) error {
+	asked := o.kept.Request
+	err := o.put(ctx)
+	there := store.SeenRecord(err)
+	if there == nil {
+		return err
+	}
+	o.kept, o.again, o.version = keptAnswer{}, true, there.Version
+	if err := json.Unmarshal(there.Value, &o.kept); err != nil {
+		return err
+	}
+	if o.kept.Request != asked {
+		return &httpError{http.StatusUnprocessableEntity, "idempotency_key_reused", "the Idempotency-Key was used for another request"}
+	}
+	return nil
+}
+
+// put writes the record if it is as it was seen.
+func (o *once) put(ctx context.Context) error {
+	value, err := json.Marshal(o.kept)
+	if err != nil {
+		return err
+	}
+	rec, err := o.records.Put(ctx, store.RecordWrite{Namespace: keyNamespace, Key: o.key, Value: value, Seen: o.version, TTL: keysKept})
+	if err == nil {
+		o.version = rec.Version
+	}
+	return err
+}
+
+// answered keeps the answer of a request. That it cannot be kept is no failure: the request would be done again, to no
+// further effect.
+func (c *request) answered(status int, body []byte) {
+	o := c.once
+	o.kept.Status, o.kept.Body, o.version = status, body, store.AnyVersion
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
+	defer cancel()
+	if err := o.put(ctx); err != nil {
+		c.h.opts.Logger.Warn("the answer to a request with an Idempotency-Key was not kept", "path", c.r.URL.Path, "error", err)
+	}
+}
+
+const answerTimeout = 5 * time.Second
+
+// forget removes the record of a request that was refused, so that a better one may have the key.
+func (o *once) forget(c *request) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
+	defer cancel()
+	if err := o.records.Delete(ctx, keyNamespace, o.key, o.version); err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
+		c.h.opts.Logger.Warn("an Idempotency-Key was not given free", "path", c.r.URL.Path, "error", err)
+	}
+}
+
+// first returns what the first of the requests with the key has found, which is now if this is the first.
+func (c *request) first(now string) (string, error) {
+	o := c.once
+	if o == nil || o.kept.Before == now {
+		return now, nil
+	}
+	for o.kept.Before == "" {
+		o.kept.Before = now
+		err := o.put(c.ctx)
+		there := store.SeenRecord(err)
+		if there == nil {
+			return now, err
+		}
+		o.kept, o.version = keptAnswer{}, there.Version
+		if err := json.Unmarshal(there.Value, &o.kept); err != nil {
+			return "", err
+		}
+	}
+	return o.kept.Before, nil
+}
+
+// changed reports whether what a request is to change has another version than the first of its repetitions found, and so
+// was changed by that, or since.
+func (c *request) changed(version int64) (bool, error) {
+	now := strconv.FormatInt(version, 10)
+	before, err := c.first(now)
+	return before != now, err
+}
+
+// repeated reports whether the request came before, so that what it was to make may be there.
+func (c *request) repeated() bool { return c.once != nil && c.once.again }
+
+// newID makes the id of a session for a client that gave none.
+func (c *request) newID() string {
+	if c.once != nil {
+		return "s_" + c.once.seed
+	}
+	return newID()
+}
+
+// named are the options of a run that a repeated request must not begin again.
+func (c *request) named(opts ...engine.RunOption) []engine.RunOption {
+	if c.once != nil {
+		opts = append(opts, engine.WithRunID("run_"+c.once.seed))
+	}
+	return opts
+}

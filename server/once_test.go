@@ -1,0 +1,212 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// keyed posts with an Idempotency-Key and returns the answer's status and body, and whether it was given before.
+func (w *world) keyed(token, key, path string, body any) (int, string, bool) {
+	w.t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), "POST", w.url+path, strings.NewReader(string(data)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(keyHeader, key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(text), res.Header.Get(replayedHeader) != ""
+}
+
+// beside returns a second process on the same store.
+func (w *world) beside(agent *cairn.Agent) *world {
+	w.t.Helper()
+	eng, err := engine.New(w.st, []*cairn.Agent{agent}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { eng.Close(w.t.Context()) })
+	h, err := New(eng, &w.h.opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	srv := httptest.NewServer(newContract(w.t).around(h))
+	w.t.Cleanup(srv.Close)
+	w.t.Cleanup(h.Drain)
+	return &world{w.t, w.st, eng, h, srv.URL, nil}
+}
+
+// cutShort makes the records of keys those of processes that died before they answered.
+func (w *world) cutShort() {
+	w.t.Helper()
+	page, err := w.st.Records().List(w.t.Context(), store.RecordQuery{Namespace: keyNamespace})
+	if err != nil || len(page.Items) == 0 {
+		w.t.Fatal(page, err)
+	}
+	for _, rec := range page.Items {
+		var kept keptAnswer
+		if err := json.Unmarshal(rec.Value, &kept); err != nil {
+			w.t.Fatal(err)
+		}
+		kept.Status, kept.Body = 0, nil
+		value, _ := json.Marshal(kept)
+		if _, err := w.st.Records().Put(w.t.Context(), store.RecordWrite{Namespace: keyNamespace, Key: rec.Key, Value: value, Seen: rec.Version, TTL: keysKept}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// Of a request that is sent many times at once, to two processes, one turn is begun and all get the same answer.
+func TestKeyedStartsAtOnce(t *testing.T) {
+	one := newWorld(t, nil)
+	two := one.beside(newBot())
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	answers := map[string]int{}
+	for i := range 20 {
+		all.Go(func() {
+			status, text, _ := []*world{one, two}[i%2].keyed("a", "k1", "/start", startIn{Agent: "bot", Input: Input{Text: "hi"}})
+			mu.Lock()
+			answers[fmt.Sprint(status, text)]++
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	if len(answers) != 1 {
+		t.Fatalf("the answers are %v", answers)
+	}
+	list := want[Page[cairn.Session]](one, 200, "a", "GET", "/sessions", nil)
+	if len(list.Items) != 1 {
+		t.Fatalf("%d sessions were made", len(list.Items))
+	}
+	row := one.settled(list.Items[0].ID)
+	if row.Turn != 1 || row.MessageCount != 2 {
+		t.Errorf("it has %d turns with %d messages", row.Turn, row.MessageCount)
+	}
+	// The key is the user's, and of this route.
+	if _, text, again := one.keyed("e", "k1", "/start", startIn{Agent: "bot", Input: Input{Text: "hi"}}); again || answers[fmt.Sprint(202, text)] > 0 {
+		t.Errorf("another user gets %s", text)
+	}
+	if status, _, again := two.keyed("a", "k1", "/sessions", createIn{Agent: "bot"}); status != 201 || again {
+		t.Errorf("another route: %d", status)
+	}
+}
+
+// What was done under a key is not done again, though the process died before it answered; nor is it with the answer known.
+func TestKeyedPostsAreDoneOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	two := w.beside(newBot())
+	rest := func() {
+		t.Helper()
+		run, err := w.eng.Attach(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Wait(t.Context()) // whatever became of it
+	}
+	post := func(key, path string, body any) (string, string) {
+		t.Helper()
+		status, first, again := w.keyed("a", key, path, body)
+		if status >= 300 || again {
+			t.Fatalf("POST %s: %d %s", path, status, first)
+		}
+		before, _ := w.eng.Session(t.Context(), "s")
+		if _, text, again := two.keyed("a", key, path, body); text != first || !again {
+			t.Errorf("POST %s again: %s, first %s", path, text, first)
+		}
+		rest()
+		if before != nil {
+			before, _ = w.eng.Session(t.Context(), "s")
+		}
+		w.cutShort()
+		status, text, _ := two.keyed("a", key, path, body)
+		if status >= 300 {
+			t.Errorf("POST %s after a crash: %d %s", path, status, text)
+		}
+		if after, _ := w.eng.Session(t.Context(), "s"); before != nil && after.Version != before.Version {
+			t.Errorf("POST %s was done twice: %+v, then %+v", path, before, after)
+		}
+		return first, text
+	}
+	same := func(first, second string) {
+		t.Helper()
+		if first != second {
+			t.Errorf("got %s, then %s", first, second)
+		}
+	}
+	same(post("start", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}}))
+	call := want[Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	same(post("claim", "/inbox/s/"+call.ID+"/claim", struct{}{}))
+	_, receipt := post("submit", "/submit-tool-result", map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID,
+		"approval_id": call.ApprovalID, "approved": true})
+	if !strings.Contains(receipt, string(cairn.OutcomeAlreadyCompleted)) || !strings.Contains(receipt, `"verdict":"approved"`) {
+		t.Errorf("the second receipt is %s", receipt)
+	}
+	same(post("resume", "/resume", sessionIn{SessionID: "s"}))
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	w.settled("s")
+	post("stop", "/abort", stopIn{SessionID: "s"})
+	same(post("retry", "/retry", sessionIn{SessionID: "s"}))
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "pay"}})
+	w.settled("s")
+	post("stop", "/interrupt", stopIn{SessionID: "s"})
+	same(post("make", "/sessions", createIn{Agent: "bot"}))
+	same(post("branch", "/sessions/s/branch", branchIn{}))
+	marks := want[Page[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
+	back := rewindIn{CheckpointID: marks.Items[0].ID}
+	post("rewind", "/sessions/s/rewind", back)
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: Input{Text: "more"}})
+	count := w.settled("s").MessageCount
+	if _, text, _ := two.keyed("a", "rewind", "/sessions/s/rewind", back); w.settled("s").MessageCount != count {
+		t.Errorf("a turn was lost: %s", text)
+	}
+}
+
+// A key that is used for something else is refused, and so is one that cannot be kept. One whose request was refused is free.
+func TestKeys(t *testing.T) {
+	w := newWorld(t, nil)
+	begin := startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "hi"}}
+	if status, text, _ := w.keyed("a", "k", "/start", startIn{SessionID: "s", Agent: "none", Input: Input{Text: "hi"}}); status != 404 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text, _ := w.keyed("a", "k", "/start", begin); status != 202 {
+		t.Errorf("%d %s", status, text)
+	}
+	row := w.settled("s")
+	begin.Input.Text = "other"
+	status, text, _ := w.keyed("a", "k", "/start", begin)
+	if status != 422 || !strings.Contains(text, "idempotency_key_reused") {
+		t.Errorf("%d %s", status, text)
+	}
+	for _, key := range []string{"", " ", "a b", "ü", strings.Repeat("k", 129)} {
+		if status, text, _ := w.keyed("a", key, "/start", begin); status != 400 || !strings.Contains(text, keyHeader) {
+			t.Errorf("%q: %d %s", key, status, text)
+		}
+	}
+	if after := w.settled("s"); after.Version != row.Version {
+		t.Errorf("the session changed: %+v", after)
+	}
+}
