@@ -146,7 +146,7 @@ func (d direct) Child(of host.Call, b host.Run) error {
 func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	e.opts.Logger.Warn("run let go", "session", b.SessionID, "run", b.RunID, "error", cause)
+	e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
 	if errors.Is(cause, cairn.ErrFenced) {
 		if err := e.fx.Forsake(ctx, b.Position); err != nil {
 			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)

@@ -174,7 +174,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
-		Go: e.crew.run, Apart: e.opts.Host != nil, Keeper: keeper,
+		Go: e.crew.run, Remote: e.opts.Host != nil, Keeper: keeper,
 	})
 	e.fx = effects.New(e.runs, effects.Config{
 		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,

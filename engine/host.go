@@ -88,7 +88,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 	stop := func() {}
-	if name != host.EffectTell { // for which there is no lease any more
+	if name != host.EffectNotify { // for which there is no lease any more
 		stop = e.startHeartbeat(ctx, cancel, host.Run{Position: at}, asked.Add(e.opts.LeaseTTL)).stop
 	}
 	out, err := e.fx.Carry(ctx, name, in)
@@ -116,7 +116,7 @@ func (e *Engine) after(ctx context.Context, out any) {
 		e.launch(ctx, out.Launch)
 	case turn.Committed:
 		e.next(ctx, out.Ending)
-	case turn.Told:
+	case turn.Notified:
 		e.next(ctx, out.Ending)
 	}
 }

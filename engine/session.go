@@ -224,7 +224,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 		return nil, err
 	}
 	e.runs.Published(ctx, branch, nil)
-	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
+	e.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
 		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
 	return branch, nil
 }

@@ -93,7 +93,7 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 func (e *Engine) endWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	err := e.runs.Withdraw(ctx, row.ID, stop)
 	if err == nil && row.Kind == cairn.ChildSubAgent {
-		return e.tellParent(ctx, row.ParentID)
+		return e.resumeParent(ctx, row.ParentID)
 	}
 	return err
 }
@@ -178,8 +178,8 @@ func (e *Engine) withdraw(ctx context.Context, row *cairn.Session, stop cairn.St
 	}
 }
 
-// tellParent resumes a session that waits for a sub-agent, because that was stopped.
-func (e *Engine) tellParent(ctx context.Context, parent string) error {
+// resumeParent resumes a session that waits for a sub-agent, because that was stopped.
+func (e *Engine) resumeParent(ctx context.Context, parent string) error {
 	_, err := store.Update(ctx, e.store, parent, func(row *cairn.Session) (*store.Commit, error) {
 		if row.Status != cairn.SessionPaused || row.OpenCalls == 0 {
 			return nil, nil

@@ -54,7 +54,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	if err != nil {
 		return nil, err
 	}
-	e.tell(ctx, row.Log(), cairn.Event{Type: cairn.EventSessionRestored, SessionID: id, Agent: row.Agent})
+	e.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventSessionRestored, SessionID: id, Agent: row.Agent})
 	return row, nil
 }
 
@@ -78,13 +78,13 @@ func (e *Engine) Erase(ctx context.Context, id string) error {
 	return err
 }
 
-// tell adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
-func (e *Engine) tell(ctx context.Context, log string, ev cairn.Event) {
+// publish adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
+func (e *Engine) publish(ctx context.Context, log string, ev cairn.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	ev.Time = e.opts.Now().UTC()
 	if _, err := e.log.Append(ctx, log, store.AnySequence, ev); err != nil {
-		e.opts.Logger.Warn("event log not told", "log", log, "event", ev.Type, "error", err)
+		e.opts.Logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*s
 		return nil, err
 	}
 	e.runs.Evict(root)
-	e.tell(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
+	e.publish(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
 	return removed, nil
 }
 

@@ -26,7 +26,7 @@ func (e *Engine) Work(ctx context.Context) error {
 	if e.isClosed() {
 		return nil
 	}
-	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, told: map[string]bool{}}
+	w := &worker{slots: make(chan struct{}, e.opts.WorkConcurrency), left: map[string]time.Time{}, reported: map[string]bool{}}
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	background, stop := context.WithCancel(ctx)
@@ -68,9 +68,9 @@ type worker struct {
 	left  map[string]time.Time // the sessions that are left alone, and until when
 	// from is a cursor: everything due before it is left alone.
 	from string
-	// told are the agents that are not served here and of which this has been said; next is when to look for more.
-	told map[string]bool
-	next time.Time
+	// reported are the agents that are not served here and of which this has been said; next is when to look for more.
+	reported map[string]bool
+	next     time.Time
 }
 
 // work takes on what is due of the agents that this engine has, as far as there are slots, and reports whether it took
@@ -83,7 +83,7 @@ func (e *Engine) work(ctx context.Context, w *worker, waiting *sync.WaitGroup) (
 			w.from = ""
 		}
 	}
-	e.tellUnserved(ctx, w, now)
+	e.reportUnserved(ctx, w, now)
 	for q := (store.DueQuery{Agents: e.Agents(), Cursor: w.from, Limit: dueBatch}); ; {
 		page, err := e.store.Due(ctx, q)
 		if err != nil {
@@ -172,8 +172,8 @@ func restAfter(err error) time.Duration {
 // unservedEvery is how often a worker looks whether sessions of agents that it does not know are due.
 const unservedEvery = 10 * time.Minute
 
-// tellUnserved logs, once for each agent, that sessions are due which this worker does not serve.
-func (e *Engine) tellUnserved(ctx context.Context, w *worker, now time.Time) {
+// reportUnserved logs, once for each agent, that sessions are due which this worker does not serve.
+func (e *Engine) reportUnserved(ctx context.Context, w *worker, now time.Time) {
 	if now.Before(w.next) {
 		return
 	}
@@ -183,8 +183,8 @@ func (e *Engine) tellUnserved(ctx context.Context, w *worker, now time.Time) {
 		return // the next look for sessions says so
 	}
 	for _, d := range page.Items {
-		if e.agent(d.Agent) == nil && !w.told[d.Agent] {
-			w.told[d.Agent] = true
+		if e.agent(d.Agent) == nil && !w.reported[d.Agent] {
+			w.reported[d.Agent] = true
 			e.opts.Logger.Warn("sessions are due of an agent that this worker does not serve", "agent", d.Agent, "session", d.SessionID,
 				"because", d.Kind, "since", d.Since)
 		}

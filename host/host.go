@@ -7,7 +7,7 @@ package host
 import "github.com/cairn-agents/cairn"
 
 // Position is a step of a run with the lease under which the run is driven. It is the input of EffectPlan, EffectJudge,
-// EffectCommit and EffectTell.
+// EffectCommit and EffectNotify.
 type Position struct {
 	SessionID string `json:"session_id"`
 	Agent     string `json:"agent"`
@@ -41,8 +41,8 @@ type Committed struct {
 	// Ended says that the run is over, or suspended.
 	Ended  bool            `json:"ended,omitempty"`
 	Status cairn.RunStatus `json:"status,omitempty"`
-	// Tell says that there are hooks for the run's end, so EffectTell follows.
-	Tell bool `json:"tell,omitempty"`
+	// Notify says that there are hooks for the run's end, so EffectNotify follows.
+	Notify bool `json:"notify,omitempty"`
 }
 
 // The names of effects. Only EffectCommit calls no user code: it lasts as long as a write. The others last as long as
@@ -59,8 +59,8 @@ const (
 	EffectJudge = "judge"
 	// EffectCommit is the one write of a step.
 	EffectCommit = "commit"
-	// EffectTell calls the hooks for a run's end. The loop asks for it only where there are any.
-	EffectTell = "tell"
+	// EffectNotify calls the hooks for a run's end. The loop asks for it only where there are any.
+	EffectNotify = "notify"
 )
 
 // Effect is one thing that the loop asks a host to carry out.

@@ -119,14 +119,14 @@ func (s scheduler) All(n int, branch func(host.Scheduler, int) error) error {
 		}()
 	}
 	for range n {
-		j.hear()
+		j.collect()
 	}
 	for i := range n {
 		j.answer(i)
 	}
 	for j.live > 0 {
 		if j.count == 0 {
-			j.hear()
+			j.collect()
 			continue
 		}
 		j.answer(j.next())
@@ -151,8 +151,8 @@ type junction struct {
 	err     error  // why no further step begins
 }
 
-// hear waits until a branch asks for a step or ends.
-func (j *junction) hear() {
+// collect waits until a branch asks for a step or ends.
+func (j *junction) collect() {
 	a := <-j.asked
 	switch {
 	case a.begin == nil:
@@ -195,7 +195,7 @@ func (j *junction) next() int {
 			err = cairn.Errorf(cairn.CodeInternal, "branch %d asks for another step than before", i)
 			break
 		}
-		j.hear()
+		j.collect()
 	}
 	if err == nil {
 		return i

@@ -30,7 +30,7 @@ func (s *scene) stopRun() {
 	s.busyBot(cairn.PerStep)
 	one, two := s.process(), s.process()
 	run := one.start("s", "go")
-	s.hearTool("s", cairn.EventToolEnd, "note")
+	s.awaitTool("s", cairn.EventToolEnd, "note")
 	s.atWork("slow")
 	s.must(run.Interrupt(s.Context(), "enough"))
 	s.outcome(run)
@@ -77,7 +77,7 @@ func (s *scene) crashAtWork() *engine.Run {
 	s.busyBot(cairn.PerTool)
 	one := s.process(s.mortal())
 	run := one.start("s", "go")
-	s.hearTool("s", cairn.EventToolEnd, "note")
+	s.awaitTool("s", cairn.EventToolEnd, "note")
 	s.atWork("slow")
 	one.die()
 	one.leave() // otherwise it would keep running until its lease lapses

@@ -47,7 +47,7 @@ func (s *scene) deadline() {
 	s.process().turn("s", "hello")
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // Without a worker the next resume enforces it.
@@ -108,7 +108,7 @@ func (s *scene) deadlinePartly() {
 	_, err := p.Resume(s.Context(), "s")
 	s.want("resume with one call open", err, cairn.ErrNotResumable)
 	p.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // A late answer is recorded, and shown to the model once.
@@ -119,7 +119,7 @@ func (s *scene) lateAnswer() {
 	call := s.open("s", "refund")
 	s.later()
 	two.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeLate)
 	two.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeAlreadyCompleted)
 	two.submit("s", cairn.Deny(call, "no").By("bob"), cairn.OutcomeAlreadyCompleted)
@@ -148,7 +148,7 @@ func (s *scene) lateAnswerChild() {
 	call := s.open("s", "refund")
 	s.later()
 	two.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeLate)
 	one.submit("s", cairn.Approve(call).By("ann"), cairn.OutcomeAlreadyCompleted)
 	one.turn("s", "and now?")

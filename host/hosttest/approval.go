@@ -203,7 +203,7 @@ func (s *scene) answerAtOnce() {
 	one := s.process(func(o *engine.Options) { o.Hooks[0].RunSuspended = nil }) // it may run at any time from here on
 	two := s.process()
 	run := one.start("s", "refund it")
-	asked := s.hearTool("s", cairn.EventToolApproval, "refund")
+	asked := s.awaitTool("s", cairn.EventToolApproval, "refund")
 	call := cairn.CallRef{ID: asked.CallID, ApprovalID: asked.ApprovalID}
 	two.submit("s", cairn.Approve(call), cairn.OutcomeAccepted)
 	two.resume("s")

@@ -105,7 +105,7 @@ func (s *scene) toolRetriesCrashed() {
 	one.leave() // otherwise it would keep running until its lease lapses
 	s.awaitDeath(run)
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The model, the transcript and the log have the text that the tool or the agent makes of an error.

@@ -43,7 +43,7 @@ func (s *scene) occupied(tools ...cairn.Tool) (free func()) {
 func (s *scene) occupy(p *process) *engine.Run {
 	s.Helper()
 	run := p.start("s", "one")
-	s.hear("s", "the bot to say something", func(ev *cairn.Event) bool { return ev.Text == "is " })
+	s.awaitEvent("s", "the bot to say something", func(ev *cairn.Event) bool { return ev.Text == "is " })
 	return run
 }
 
@@ -100,7 +100,7 @@ func (s *scene) busyEnqueue() {
 		s.outcome(run)
 		s.own(run)
 	}
-	s.heard("s", 4)
+	s.awaitHooks("s", 4)
 }
 
 // Queued turns stay queued while the session is suspended.
@@ -118,7 +118,7 @@ func (s *scene) busyEnqueueWaiting() {
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	one.resume("s")
 	s.outcome(queued)
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // A stop applies to the current run. The next turn follows.
@@ -130,7 +130,7 @@ func (s *scene) busyEnqueueInterrupted() {
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	s.outcome(run)
 	s.outcome(queued)
-	s.heard("s", 1)
+	s.awaitHooks("s", 1)
 }
 
 // The process that should begin the next turn dies when the previous turn has ended: a worker begins it.
@@ -144,7 +144,7 @@ func (s *scene) busyEnqueueCrash() {
 	s.awaitDeath(run)
 	two.work()
 	s.outcome(queued)
-	s.heard("s", 1)
+	s.awaitHooks("s", 1)
 }
 
 // What was committed and seen is kept.
@@ -173,7 +173,7 @@ func (s *scene) busyChild(way engine.OnBusy) {
 	one.turn("s", "hello")
 	run := one.start("s", "one")
 	s.atWork("slow")
-	s.hear("s", "the end of the bot's own tool", func(ev *cairn.Event) bool {
+	s.awaitEvent("s", "the end of the bot's own tool", func(ev *cairn.Event) bool {
 		return ev.SessionID == "s" && ev.Type == cairn.EventToolEnd
 	})
 	s.outcome(two.start("s", "two", engine.WithOnBusy(way)))

@@ -116,5 +116,5 @@ func (s *scene) cacheCrash(d cairn.Durability) {
 	one.dieBefore(step("s", 2))
 	s.awaitDeath(one.start("s", "go"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }

@@ -150,7 +150,7 @@ func (s *scene) changedSubAgentWorker() {
 	next := s.released(bot(says))
 	old.grant(old.turn("s", "go"))
 	next.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // A tool that was removed two levels below fails that call alone.

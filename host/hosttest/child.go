@@ -158,7 +158,7 @@ func (s *scene) childDeadline() {
 	s.process().turn("s", "refund it")
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // A child's failure is its call's result, and its siblings are not affected.

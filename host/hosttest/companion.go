@@ -184,9 +184,9 @@ func (s *scene) companionWaitsAgain() {
 	two.work()
 	one.turn("s", "go")
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	one.submit("s", cairn.Deny(s.open("s", "refund"), "once is enough"), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // Its call is not answered before the deadline.
@@ -196,7 +196,7 @@ func (s *scene) companionDeadline() {
 	s.process().turn("s", "go")
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // One companion is suspended while another completes, together with a tool and a pending call of the bot's own.
@@ -242,7 +242,7 @@ func (s *scene) companionTerminatedWaiting() {
 		scripted.Text("No more of that."), scripted.Text("Bye."))
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
-	s.hearEnd(s.child("s"), 1)
+	s.awaitEnd(s.child("s"), 1)
 	call := s.open("s", "refund")
 	two.turn("s", "stop her")
 	two.refused("an answer to one who was terminated", "s", cairn.Approve(call), cairn.OutcomeInvalid, cairn.ErrInvalid)
@@ -259,11 +259,11 @@ func (s *scene) busyScribe(steps ...scripted.Step) (first, second func()) {
 	return func() { close(one) }, func() { close(two) }
 }
 
-// hearAnn waits until the only companion of a session is in the middle of its n-th answer, and returns its session.
-func (s *scene) hearAnn(n int) string {
+// awaitAnn waits until the only companion of a session is in the middle of its n-th answer, and returns its session.
+func (s *scene) awaitAnn(n int) string {
 	s.Helper()
 	said := 0
-	return s.hear("s", "ann to say something", func(ev *cairn.Event) bool {
+	return s.awaitEvent("s", "ann to say something", func(ev *cairn.Event) bool {
 		if ev.SessionID != "s" && ev.Text == "me " {
 			said++
 		}
@@ -278,7 +278,7 @@ func (s *scene) background() {
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
 	done()
-	s.hearEnd(s.child("s"), 1)
+	s.awaitEnd(s.child("s"), 1)
 	two.turn("s", "and now?")
 	one.turn("s", "and now?")
 }
@@ -290,11 +290,11 @@ func (s *scene) backgroundWaits() {
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
 	ann := s.child("s")
-	s.hearEnd(ann, 1)
+	s.awaitEnd(ann, 1)
 	one.turn("s", "well?")
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	two.work()
-	s.hearEnd(ann, 2)
+	s.awaitEnd(ann, 2)
 	one.turn("s", "and now?")
 }
 
@@ -307,7 +307,7 @@ func (s *scene) backgroundFails() {
 	p := s.process()
 	p.turn("s", "go")
 	close(gate)
-	s.hearEnd(s.child("s"), 1)
+	s.awaitEnd(s.child("s"), 1)
 	p.turn("s", "and now?")
 }
 
@@ -318,11 +318,11 @@ func (s *scene) backgroundMessage() {
 		scripted.Text("Ann is at it."), scripted.Text("Ann is done."))
 	p := s.process()
 	run := p.start("s", "go")
-	ann := s.hearAnn(1)
+	ann := s.awaitAnn(1)
 	close(busy)
 	s.outcome(run)
 	done()
-	s.hearEnd(ann, 1)
+	s.awaitEnd(ann, 1)
 	p.turn("s", "and now?")
 }
 
@@ -331,7 +331,7 @@ func (s *scene) backgroundTerminated() {
 		scripted.Text("Ann is gone."), scripted.Text("Nothing new."))
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
-	s.hearAnn(1)
+	s.awaitAnn(1)
 	two.turn("s", "stop her")
 	one.turn("s", "and now?")
 }
@@ -353,7 +353,7 @@ func (s *scene) abortBackground() {
 	s.agents[0].Tools = []cairn.Tool{s.slow()}
 	one, two := s.process(), s.process()
 	run := s.toil(one)
-	s.hearAnn(1)
+	s.awaitAnn(1)
 	s.must(two.Abort(s.Context(), "s", "enough"))
 	s.outcome(run)
 	two.turn("s", "and now?")
@@ -390,7 +390,7 @@ func (s *scene) interruptBackgroundWaiting() {
 	one, two := s.process(), s.process()
 	one.turn("s", "go")
 	ann := s.child("s")
-	s.hearEnd(ann, 1)
+	s.awaitEnd(ann, 1)
 	two.turn("s", "never mind", withdraw)
 	s.say("%d calls are open", len(s.openCalls("s")))
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
@@ -407,7 +407,7 @@ func (s *scene) crashCompanionBegun() {
 	})
 	s.awaitDeath(one.start("s", "go"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The companion has answered when its parent's process dies.
@@ -417,7 +417,7 @@ func (s *scene) crashCompanionDone() {
 	one.dieBefore(step("s", 1))
 	s.awaitDeath(one.start("s", "go"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // A message reaches it once, although the call that sent it is repeated.
@@ -427,7 +427,7 @@ func (s *scene) crashCompanionAgain() {
 	one.dieBefore(step("s", 2))
 	s.awaitDeath(one.start("s", "go"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // It is suspended, but its parent does not know yet.
@@ -438,9 +438,9 @@ func (s *scene) crashCompanionWaits() {
 	s.awaitDeath(one.start("s", "go"))
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The same with a companion that existed before: its new suspension is kept.
@@ -454,9 +454,9 @@ func (s *scene) crashCompanionWaitsAgain() {
 	s.awaitDeath(two.start("s", "go on"))
 	three := s.process()
 	three.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	three.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // A non-blocking companion outlives its process.
@@ -464,12 +464,12 @@ func (s *scene) crashBackground() {
 	done, _ := s.busyScribe(spawns("c1", "ann", "count"), scripted.Text("Ann is at it."), scripted.Text("Ann is done."))
 	one, two := s.process(s.mortal()), s.process()
 	one.turn("s", "go")
-	ann := s.hearAnn(1)
+	ann := s.awaitAnn(1)
 	one.die()
 	one.leave()
 	done()
 	s.later()
 	two.work()
-	s.hearEnd(ann, 1)
+	s.awaitEnd(ann, 1)
 	two.turn("s", "and now?")
 }

@@ -116,12 +116,12 @@ func (s *scene) stopped() {
 	p := s.process()
 	first := p.start("s", "go")
 	s.atWork("slow")
-	s.hearTool("s", cairn.EventToolEnd, "note")
+	s.awaitTool("s", cairn.EventToolEnd, "note")
 	s.must(p.Interrupt(s.Context(), "s", "enough"))
 	s.outcome(first)
 	p.resume("s")
 	third := p.start("s", "tell me a story")
-	s.hear("s", "the story", func(ev *cairn.Event) bool { return ev.Text == "story " })
+	s.awaitEvent("s", "the story", func(ev *cairn.Event) bool { return ev.Text == "story " })
 	s.must(p.Abort(s.Context(), "s", "boring"))
 	s.outcome(third)
 	p.turn("s", "again")
@@ -137,8 +137,8 @@ func (s *scene) atWork(tool string) {
 	})
 }
 
-// hearTool waits for an event about a tool.
-func (s *scene) hearTool(root string, kind cairn.EventType, tool string) cairn.Event {
+// awaitTool waits for an event about a tool.
+func (s *scene) awaitTool(root string, kind cairn.EventType, tool string) cairn.Event {
 	s.Helper()
-	return s.hear(root, string(kind)+" of "+tool, func(ev *cairn.Event) bool { return ev.Type == kind && ev.Tool == tool })
+	return s.awaitEvent(root, string(kind)+" of "+tool, func(ev *cairn.Event) bool { return ev.Type == kind && ev.Tool == tool })
 }

@@ -80,7 +80,7 @@ func (s *scene) crashAnswered() {
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	two.die()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // suspendAndDie leaves a suspended session whose suspension is not published.
@@ -131,7 +131,7 @@ func (s *scene) crashResuming() {
 	}
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // keyed makes a refund tool report whether each of its runs had the same idempotency key.
@@ -169,13 +169,13 @@ func (s *scene) approvedAndDie(d cairn.Durability) {
 func (s *scene) crashApproved() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 func (s *scene) crashApprovedStaged() {
 	s.approvedAndDie(cairn.PerTool)
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The worker that settled an overdue call dies before it resumes the session.
@@ -188,7 +188,7 @@ func (s *scene) crashExpired() {
 	two.work()
 	s.await("the worker to die", func() bool { return !two.alive() })
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The child has completed when its parent's process dies: it is found again, and none of its work is repeated.
@@ -198,7 +198,7 @@ func (s *scene) crashChildDone() {
 	one.dieBefore(step("s", 1))
 	s.awaitDeath(one.start("s", "do it"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The child's last commit is done but unpublished: the process that finds the child publishes its end.
@@ -208,7 +208,7 @@ func (s *scene) crashChildEnding() {
 	one.dieAfter(s.stepOf("helper", 2))
 	s.awaitDeath(one.start("s", "do it"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The same with a suspended child: people must see its call.
@@ -219,10 +219,10 @@ func (s *scene) crashChildSuspending() {
 	s.awaitDeath(one.start("s", "do it"))
 	two := s.process()
 	two.work()
-	asked := s.hearTool("s", cairn.EventToolApproval, "refund")
-	s.hearEnd("s", 1)
+	asked := s.awaitTool("s", cairn.EventToolApproval, "refund")
+	s.awaitEnd("s", 1)
 	two.submit("s", cairn.Approve(cairn.CallRef{ID: asked.CallID, ApprovalID: asked.ApprovalID}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // With PerTool the parent keeps the child's result.
@@ -233,7 +233,7 @@ func (s *scene) crashChildStaged() {
 	one.dieBefore(step("s", 1))
 	s.awaitDeath(one.start("s", "do it"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The child is halfway: it resumes from there.
@@ -243,7 +243,7 @@ func (s *scene) crashChildHalfway() {
 	one.dieBefore(s.stepOf("helper", 2))
 	s.awaitDeath(one.start("s", "do it"))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // The child is suspended, but its parent does not know yet.
@@ -251,9 +251,9 @@ func (s *scene) crashChildWaits() {
 	s.childWaitsAndDie()
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The process that carries an answer down the tree dies when the grandchild has used it.
@@ -267,7 +267,7 @@ func (s *scene) crashGrandchildResumed() {
 	s.must(err)
 	s.awaitDeath(run)
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // One child has completed, the other is suspended, and the process dies before the parent knows.
@@ -282,9 +282,9 @@ func (s *scene) crashTwoChildren() {
 	s.awaitDeath(run)
 	three := s.process()
 	three.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	three.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // The process that stops a suspended session dies before it publishes that.
@@ -325,7 +325,7 @@ func (s *scene) crashExecuting() {
 	}
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // A stop ends the run of a dead process that was executing an approved call.
@@ -352,14 +352,14 @@ func (s *scene) interruptCrashedTree() {
 	two := s.process()
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	two.work()
-	s.hear("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
+	s.awaitEvent("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
 }
 
 // The next turn takes over a run whose dead process was executing an approved call, and follows it.
 func (s *scene) executeCrashed() {
 	s.approvedAndDie(cairn.PerStep)
 	s.process().overtake()
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // overtake begins the next turn as soon as a dead process's lease has lapsed.

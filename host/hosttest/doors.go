@@ -98,7 +98,7 @@ func (d *doors) play() {
 	d.sound(before)
 	d.turn(eng, "and now?") // in a process with the session in its cache
 	said, results := content(d.heard)
-	wantSaid, wantResults := content(transcript.Told(before))
+	wantSaid, wantResults := content(transcript.Sent(before))
 	d.same("what was said", said[:len(wantSaid)], wantSaid)
 	d.same("the results", results, wantResults)
 	if len(d.seen) > 0 {

@@ -68,7 +68,7 @@ func (s *scene) modelsCrash() {
 	one.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.Step == 1 })
 	s.awaitDeath(one.start("s", "note this", engine.WithModel("deep")))
 	s.process().work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }
 
 // A queued turn keeps its model.
@@ -81,7 +81,7 @@ func (s *scene) modelsQueued() {
 	free()
 	s.outcome(run)
 	s.outcome(next)
-	s.heard("s", 2)
+	s.awaitHooks("s", 2)
 	two.turn("s", "three")
 }
 

@@ -170,7 +170,7 @@ func (s *scene) askDeadline() {
 	s.process().turn("s", "pay it")
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // A question that gets no answer is an error of Ask.
@@ -314,9 +314,9 @@ func (s *scene) crashAsking() {
 	s.awaitDeath(one.start("s", "pay it"))
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	two.submit("s", cairn.Answer(s.open("s", "pay"), amount{7}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The process dies after it is stored, before it is published.
@@ -339,7 +339,7 @@ func (s *scene) crashAskedAnswered() {
 	two.submit("s", cairn.Answer(s.open("s", "pay"), amount{7}), cairn.OutcomeAccepted)
 	two.die()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The process that resumes dies at once.
@@ -354,7 +354,7 @@ func (s *scene) crashAskedResuming() {
 	}
 	s.later()
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The process dies in the second pass, before the next question is stored.
@@ -369,9 +369,9 @@ func (s *scene) crashAskedAgain() {
 	s.awaitDeath(run)
 	three := s.process()
 	three.work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	three.submit("s", cairn.Answer(s.open("s", "pay"), amount{2}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // The process dies when the function has returned, before the step is stored.
@@ -385,7 +385,7 @@ func (s *scene) crashAskedDone() {
 	s.must(err)
 	s.awaitDeath(run)
 	s.process().work()
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The process dies when a sub-agent's question is stored, before its parent waits.
@@ -396,11 +396,11 @@ func (s *scene) crashAskedChild() {
 	s.awaitDeath(one.start("s", "pay it"))
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	two.submit("s", cairn.Answer(s.open("s", "pay"), amount{1}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	two.submit("s", cairn.Answer(s.open("s", "pay"), amount{2}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // The rule of an approval says why it asks.

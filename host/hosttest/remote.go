@@ -108,7 +108,7 @@ func (d dispersion) Do(e host.Effect) error {
 	defer context.AfterFunc(d.ctx, cancel)()
 	var out json.RawMessage
 	times := d.times
-	if e.Name == host.EffectTell { // hooks of a run's end may run again
+	if e.Name == host.EffectNotify { // hooks of a run's end may run again
 		times = 1
 	}
 	for range times {

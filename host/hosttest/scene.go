@@ -290,8 +290,8 @@ func (s *scene) openCalls(root string) []cairn.PendingCall {
 	return page.Items
 }
 
-// hear follows a tree's log until heard accepts an event, and returns the event.
-func (s *scene) hear(root, what string, heard func(*cairn.Event) bool) cairn.Event {
+// awaitEvent follows a tree's log until heard accepts an event, and returns the event.
+func (s *scene) awaitEvent(root, what string, heard func(*cairn.Event) bool) cairn.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
@@ -318,21 +318,21 @@ func (s *scene) tail(root string) string {
 	return b.String()
 }
 
-// hearEnd waits for the n-th end of a run of the session, and for its hooks.
-func (s *scene) hearEnd(session string, n int) {
+// awaitEnd waits for the n-th end of a run of the session, and for its hooks.
+func (s *scene) awaitEnd(session string, n int) {
 	s.Helper()
 	ends := 0
-	s.hear(s.row(session).RootID, fmt.Sprintf("the end of run %d of %s", n, session), func(ev *cairn.Event) bool {
+	s.awaitEvent(s.row(session).RootID, fmt.Sprintf("the end of run %d of %s", n, session), func(ev *cairn.Event) bool {
 		if ev.Type == cairn.EventRunEnd && ev.SessionID == session {
 			ends++
 		}
 		return ends == n
 	})
-	s.heard(session, n)
+	s.awaitHooks(session, n)
 }
 
-// heard waits until hooks have run for n ends of runs of the session.
-func (s *scene) heard(session string, n int) {
+// awaitHooks waits until hooks have run for n ends of runs of the session.
+func (s *scene) awaitHooks(session string, n int) {
 	s.Helper()
 	s.await("the hooks", func() bool { return s.diary.ends(session) >= n })
 }

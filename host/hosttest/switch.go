@@ -163,5 +163,5 @@ func (s *scene) switchCrash() {
 	s.awaitDeath(one.start("s", "go"))
 	s.must(two.SwitchTools(s.Context(), "s", map[string]bool{"note": false}))
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 }

@@ -133,7 +133,7 @@ func (s *scene) toolsetCrash() {
 	s.awaitDeath(one.start("s", "tea please"))
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	if n := asked.Load(); n != 1 {
 		s.Errorf("the toolset was asked %d times", n)
 	}
@@ -185,14 +185,14 @@ func (s *scene) once() {
 	s.awaitDeath(one.start("s", "a lamp"))
 	two := s.process()
 	two.work()
-	s.hearEnd("s", 1)
+	s.awaitEnd("s", 1)
 	for n, more := range []string{"bulb", "cable"} {
 		call := s.open("s", "order")
 		if call, err := two.Call(s.Context(), "s", call.ID); err != nil || call.Kept != nil {
 			s.Errorf("the call shows what was kept: %s, %v", call.Kept, err)
 		}
 		two.submit("s", cairn.Answer(call, more), cairn.OutcomeAccepted)
-		s.hearEnd("s", n+2)
+		s.awaitEnd("s", n+2)
 	}
 	if n := orders.Load(); n != 4 {
 		s.Errorf("%d orders, want one for each Once and one for the crash", n)

@@ -75,7 +75,7 @@ func (s *scene) waitingOpen(way engine.OnWaiting) {
 	if run != nil {
 		s.outcome(run)
 		s.own(run)
-		s.heard("s", 3)
+		s.awaitHooks("s", 3)
 	}
 }
 
@@ -88,7 +88,7 @@ func (s *scene) waitingAnswered(way engine.OnWaiting) {
 	run := two.start("s", "and now?", engine.WithOnWaiting(way))
 	s.outcome(run)
 	s.own(run)
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // Some calls are answered. A turn that withdraws the others leaves those their answers.
@@ -100,14 +100,14 @@ func (s *scene) waitingPartly(way engine.OnWaiting) {
 	if way == engine.WaitingWithdraw {
 		s.outcome(run)
 		one.refused("an answer to a cancelled call", "s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeInvalid, cairn.ErrInvalid)
-		s.heard("s", 3)
+		s.awaitHooks("s", 3)
 		return
 	}
 	one.submit("s", cairn.Answer(open, place{"Rome"}), cairn.OutcomeAccepted)
 	one.resume("s")
 	if run != nil {
 		s.outcome(run)
-		s.heard("s", 3)
+		s.awaitHooks("s", 3)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *scene) waitingQuestion() {
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	s.outcome(two.next(engine.WaitingWithdraw))
 	one.refused("an answer to a cancelled call", "s", cairn.Answer(question, "L"), cairn.OutcomeInvalid, cairn.ErrInvalid)
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // The calls are a sub-agent's.
@@ -154,7 +154,7 @@ func (s *scene) waitingChildAnswered() {
 	one.turn("s", "refund it")
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	s.outcome(two.start("s", "and now?", withdraw))
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // A call whose deadline has passed is not waited for any more.
@@ -170,7 +170,7 @@ func (s *scene) waitingOverdue() {
 		return err == nil
 	})
 	s.outcome(run)
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // The process dies when it has queued the turn: a worker resumes the session, and the turn follows.
@@ -184,7 +184,7 @@ func (s *scene) waitingAnsweredCrash() {
 		s.say("the dead process heard that its turn was queued")
 	}
 	one.work()
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // Hooks are not stored: a turn that would have to be queued cannot have them.
@@ -230,7 +230,7 @@ func (s *scene) queue() {
 	free()
 	s.outcome(run)
 	s.outcome(second)
-	s.heard("s", 2)
+	s.awaitHooks("s", 2)
 }
 
 // turnsThatSteer are scenarios of messages that join the turn under way.
@@ -312,7 +312,7 @@ func (s *scene) steerMidStep() {
 	s.outcome(run)
 	s.joins(run, sent...)
 	s.say("%d turns are queued", s.row("s").Queued)
-	s.heard("s", 1)
+	s.awaitHooks("s", 1)
 }
 
 // A step that would have been committed later is committed with the message.
@@ -326,7 +326,7 @@ func (s *scene) steerDeferred() {
 	free()
 	s.outcome(run)
 	s.joins(run, sent)
-	s.heard("s", 1)
+	s.awaitHooks("s", 1)
 }
 
 // If the turn ends first the message becomes the next one, ahead of what was queued before.
@@ -340,7 +340,7 @@ func (s *scene) steerEnd() {
 	s.outcome(run)
 	s.joins(sent, sent)
 	s.outcome(later)
-	s.heard("s", 3)
+	s.awaitHooks("s", 3)
 }
 
 // A run that waits for people is not over: the message joins the one that resumes it.
@@ -358,7 +358,7 @@ func (s *scene) steerWaiting() {
 	s.must(err)
 	s.outcome(resumed)
 	s.joins(resumed, sent)
-	s.heard("s", 2)
+	s.awaitHooks("s", 2)
 }
 
 // The process dies before or after the commit with which the message joins: it is neither lost nor there twice.
@@ -373,5 +373,5 @@ func (s *scene) steerCrash(die func(*process, func(operation) bool)) {
 	s.awaitDeath(run)
 	two.work()
 	s.outcome(sent)
-	s.heard("s", 1)
+	s.awaitHooks("s", 1)
 }

@@ -24,7 +24,7 @@ func (s *scene) worker() {
 	s.process().work()
 	one.turn("s", "refund it")
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // The answer to a grandchild's call lets the root resume.
@@ -34,7 +34,7 @@ func (s *scene) workerTree() {
 	s.process().work()
 	one.turn("s", "refund it")
 	one.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 // Several workers take each session once.
@@ -55,7 +55,7 @@ func (s *scene) severalWorkers() {
 		one.submit(id, cairn.Approve(s.open(id, "refund")), cairn.OutcomeAccepted)
 	}
 	for _, id := range s.roots {
-		s.hearEnd(id, 2)
+		s.awaitEnd(id, 2)
 	}
 }
 
@@ -66,7 +66,7 @@ func (s *scene) autoResume() {
 	one.turn("s", "go")
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
 	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 }
 
 func (s *scene) autoResumeTree() {
@@ -74,9 +74,9 @@ func (s *scene) autoResumeTree() {
 	one, two := s.process(), s.process(func(o *engine.Options) { o.AutoResume = true })
 	one.turn("s", "go")
 	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
-	s.hearEnd("s", 2)
+	s.awaitEnd("s", 2)
 	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
-	s.hearEnd("s", 3)
+	s.awaitEnd("s", 3)
 }
 
 // durabilities are scenarios of when steps are committed; a suspended one always is.

@@ -203,7 +203,7 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 		}()
 	}
 	out, err := e.eng.Effect(e.h.values.under(ctx, in.Call), e.name, in.In)
-	if err == nil && (e.name == host.EffectCommit || e.name == host.EffectTell) {
+	if err == nil && (e.name == host.EffectCommit || e.name == host.EffectNotify) {
 		e.h.ended(in.Call, e.name, in.In, out)
 	}
 	return out, outward(ctx, err)
@@ -216,7 +216,7 @@ func (h *Host) ended(call, effect string, in, out json.RawMessage) {
 	if json.Unmarshal(in, &at) != nil || json.Unmarshal(out, &end) != nil || at.RunID != call {
 		return
 	}
-	if effect == host.EffectTell || end.Ended && !end.Tell {
+	if effect == host.EffectNotify || end.Ended && !end.Notify {
 		h.values.drop(call)
 	}
 }

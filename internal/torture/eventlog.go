@@ -94,8 +94,8 @@ func (r *reader) read(ev *cairn.Event) error {
 	return nil
 }
 
-// toldOf renders a result of the transcript for comparison with the log.
-func toldOf(r *cairn.ToolResult) string {
+// resultWord renders a result of the transcript for comparison with the log.
+func resultWord(r *cairn.ToolResult) string {
 	if r.Private {
 		return told(r.CallID, json.RawMessage(define.PrivateError), r.IsError)
 	}
@@ -133,7 +133,7 @@ func replayEqualsLive(h *History) error {
 		}
 		for _, m := range t.withdrawn {
 			for _, res := range m.ToolResults() {
-				word := toldOf(res)
+				word := resultWord(res)
 				if n := r.closed[word]; n > 1 || n == 0 && h.Settled {
 					return fmt.Errorf("run %s: the log tells %d times that %s", t.run.ID, n, word)
 				}
@@ -170,7 +170,7 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 		return nil
 	}
 	for _, res := range s.results.ToolResults() {
-		if want := toldOf(res); saw.results[res.CallID] != want {
+		if want := resultWord(res); saw.results[res.CallID] != want {
 			return fmt.Errorf("%s: the log tells that %s, the transcript that %s", s, saw.results[res.CallID], want)
 		}
 	}

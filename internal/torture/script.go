@@ -43,7 +43,7 @@ func next(session string, messages []cairn.Message, k *kind) line {
 		uses = messages[from-1].ToolUses()
 	}
 	results := map[string]*cairn.ToolResult{}
-	for _, m := range transcript.Told(messages[from:]) {
+	for _, m := range transcript.Sent(messages[from:]) {
 		for _, r := range m.ToolResults() {
 			results[r.CallID] = r
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // The contract with hosts, by the names that it has among the rooms of the loop. Plan: Position → Planned. Tool: ToolIn →
-// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Tell: Position → Told.
+// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Notify: Position → Told.
 type (
 	Position  = host.Position
 	Begun     = host.Run
@@ -29,7 +29,7 @@ const (
 	EffectChild  = host.EffectChild
 	EffectJudge  = host.EffectJudge
 	EffectCommit = host.EffectCommit
-	EffectTell   = host.EffectTell
+	EffectNotify = host.EffectNotify
 )
 
 // Planned is the outcome of a model call: which tools are to run.
@@ -79,8 +79,8 @@ type Committed struct {
 	Ending
 }
 
-// Told is the outcome of telling hooks of a run's end.
-type Told struct{ Ending }
+// Notified is the outcome of notifying hooks of a run's end.
+type Notified struct{ Ending }
 
 // Ending is a run that has come to its end in this process, with the session as that left it. A run whose hooks are still to
 // hear of its end has not. It stays in the process that carried the effect out.
@@ -95,7 +95,7 @@ type Ending struct {
 func GivenUp(e Effect, why *cairn.Error) (instead Effect, ok bool) {
 	in := ChildIn{Failed: why}
 	switch {
-	case e.Name == EffectPlan, e.Name == EffectJudge, e.Name == EffectTell:
+	case e.Name == EffectPlan, e.Name == EffectJudge, e.Name == EffectNotify:
 		in.Position = e.In.(Position)
 	case e.Name == EffectTool:
 		in.ToolIn = e.In.(ToolIn)
@@ -131,8 +131,8 @@ func Loop(s Scheduler, b Begun) (Committed, error) {
 		if err := s.Do(Effect{Name: EffectCommit, In: in, Out: &end}); err != nil {
 			return Committed{}, err
 		}
-		if end.Tell {
-			if err := s.Do(Effect{Name: EffectTell, In: in, Out: new(Told)}); err != nil {
+		if end.Notify {
+			if err := s.Do(Effect{Name: EffectNotify, In: in, Out: new(Notified)}); err != nil {
 				return Committed{}, err
 			}
 		}

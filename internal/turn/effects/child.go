@@ -293,7 +293,7 @@ func (v *visit) advance(begin func() (turn.Begun, error)) (*cairn.ToolResult, er
 	return delegate.Result(v.c.Use, v.agent, run), nil
 }
 
-// listen asks the store whether the run is to stop. Its child may have heard of that first.
+// listen asks the store whether the run is to stop. Its child may have received it first.
 func (v *visit) listen() error {
 	stop, err := v.fx.Store.Renew(v.ctx, v.l.Row.ID, v.l.Row.Lease.Token, v.fx.LeaseTTL)
 	if stop != nil {

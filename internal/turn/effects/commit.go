@@ -84,11 +84,11 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 func publish(l *session.Live, st *step.Step, out *session.Outcome) {
 	for _, c := range st.Calls {
 		if c.Result != nil && c.Result.Closed {
-			told := journal.Begun
-			if c.Result.Began && !c.Told {
-				told = journal.Untold
+			published := journal.Begun
+			if c.Result.Began && !c.Published {
+				published = journal.Unpublished
 			}
-			journal.Call(l.Emit.Event, st, c, told)
+			journal.Call(l.Emit.Event, st, c, published)
 		}
 	}
 	if len(out.Patch) > 0 {
@@ -130,10 +130,10 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 		}
 	}
 	for _, w := range st.Below(nil) {
-		out.Hear(w)
+		out.AddWrites(w)
 	}
 	for _, c := range st.Calls {
-		out.Hear(c.Writes())
+		out.AddWrites(c.Writes())
 	}
 	for _, c := range st.Calls {
 		if c.Result != nil && c.Result.Feedback != "" {
@@ -361,13 +361,13 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 		for _, id := range joined.turns {
 			added = append(added, journal.Dequeued(id))
 		}
-		fx.told(l, added, steps, c.Checkpoint)
+		fx.publishCommit(l, added, steps, c.Checkpoint)
 		return nil
 	}
 }
 
-// told publishes the commit. Its messages come before the marks of its steps: a log that has those has all of it.
-func (fx *Effects) told(l *session.Live, added []cairn.Event, steps []int, cp *cairn.Checkpoint) {
+// publishCommit publishes the commit. Its messages come before the marks of its steps: a log that has those has all of it.
+func (fx *Effects) publishCommit(l *session.Live, added []cairn.Event, steps []int, cp *cairn.Checkpoint) {
 	for _, ev := range added {
 		l.Emit.Event(ev)
 	}
@@ -488,21 +488,21 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 		l.Emit.Event(ev)
 	}
 	if err := l.Emit.Flush(ctx); err != nil {
-		l.Untold = true
+		l.LogIncomplete = true
 		if l.Row.ParentID != "" {
 			fx.Unpublished.Store(l.Row.ID, struct{}{})
 		}
 		fx.Logger.Warn("the end of a run was not written to the event log; a reader will add it", "session", l.Row.ID, "run", run.ID, "error", err)
 	}
 	out := turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status}}
-	if l.Hooks().HearEnd(run) {
-		if out.Tell = fx.Apart; !fx.Apart {
+	if l.Hooks().WantEnd(run) {
+		if out.Notify = fx.Remote; !fx.Remote {
 			fx.RunEnded(ctx, l, run)
 		}
 	}
 	l.LogLast = l.Emit.Position()
 	l.Emit.Close()
-	if !out.Tell {
+	if !out.Notify {
 		out.Run, out.Session = run, l.Row
 	}
 	if run.Status.Suspends() || l.Spoiled { // what comes next depends on what others answer

@@ -74,11 +74,11 @@ func (v *visit) talk() (*cairn.ToolResult, error) {
 		return v.advance(nil)
 	}
 	status, err := v.status(row)
-	return v.tell(status, err)
+	return v.result(status, err)
 }
 
-// tell returns a value as the call's result.
-func (v *visit) tell(value any, err error) (*cairn.ToolResult, error) {
+// result returns a value as the call's result.
+func (v *visit) result(value any, err error) (*cairn.ToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (v *visit) list() (*cairn.ToolResult, error) {
 		s, failed := v.status(row)
 		list, err = append(list, s), errors.Join(err, failed)
 	}
-	return v.tell(list, err)
+	return v.result(list, err)
 }
 
 // company is the companions of a session, as far as spawning another one depends on them.
@@ -309,7 +309,7 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 			v.launch = &b
 		}
 	}
-	result, err := v.tell(companionStatus{Name: name, Session: v.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+	result, err := v.result(companionStatus{Name: name, Session: v.child, Agent: kind.Agent.Name, Status: "running"}, nil)
 	if err == nil {
 		result.Background = v.child
 	}
@@ -362,15 +362,15 @@ func (v *visit) terminate(row *cairn.Session) (*cairn.ToolResult, error) {
 		return nil, err
 	}
 	v.fx.Evict(row.ID)
-	return v.tell(companionStatus{Name: row.Name, Agent: row.Agent, Status: "terminated", Turn: row.Turn}, nil)
+	return v.result(companionStatus{Name: row.Name, Agent: row.Agent, Status: "terminated", Turn: row.Turn}, nil)
 }
 
-// hear returns what companions that work by themselves have come to, as context for the model.
-func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *session.Live) ([]cairn.Message, error) {
+// companionAnswers returns what companions that work by themselves have come to, as context for the model.
+func (fx *Effects) companionAnswers(ctx context.Context, a *cairn.Agent, l *session.Live) ([]cairn.Message, error) {
 	if len(a.Companions) == 0 {
 		return nil, nil
 	}
-	var heard []cairn.Message
+	var answers []cairn.Message
 	for _, session := range slices.Sorted(maps.Keys(l.Index.Away())) {
 		row, err := store.Load(ctx, fx.Store, session)
 		if errors.Is(err, cairn.ErrNotFound) {
@@ -388,7 +388,7 @@ func (fx *Effects) hear(ctx context.Context, a *cairn.Agent, l *session.Live) ([
 		}
 		m := cairn.Context(delegate.Report(row.Name, run))
 		m.Origin, m.ChildID = cairn.OriginCompanion, session
-		heard = append(heard, m)
+		answers = append(answers, m)
 	}
-	return heard, nil
+	return answers, nil
 }

@@ -54,9 +54,9 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	if l.Step.Planned() {
 		return fx.planned(l, a, true), nil
 	}
-	var heard []cairn.Message
+	var answers []cairn.Message
 	if givenUp == nil {
-		err := fx.persist(ctx, func() (err error) { heard, err = fx.hear(ctx, a, l); return err })
+		err := fx.persist(ctx, func() (err error) { answers, err = fx.companionAnswers(ctx, a, l); return err })
 		if err != nil {
 			return turn.Planned{}, err
 		}
@@ -71,7 +71,7 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	r := &step.Reply{Failed: givenUp}
 	s := fx.Scope(l, at.Step, l.Step.Below(nil)...).Hold()
 	if givenUp == nil {
-		if err := fx.ask(work, a, l, s, r, heard); err != nil {
+		if err := fx.ask(work, a, l, s, r, answers); err != nil {
 			r.Failed = cairn.AsError(err)
 		}
 	}
@@ -111,11 +111,11 @@ func (fx *Effects) planned(l *session.Live, a *cairn.Agent, run bool) turn.Plann
 	return p
 }
 
-// ask makes the model call and leaves its outcome in the reply. heard is what companions have come to. An error fails the
+// ask makes the model call and leaves its outcome in the reply. answers is what companions have come to. An error fails the
 // run; what user code fails with because the run was stopped is none.
-func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, heard []cairn.Message) error {
+func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) error {
 	number := l.Step.Number
-	req, err := fx.request(ctx, a, l, s, to, heard)
+	req, err := fx.request(ctx, a, l, s, to, answers)
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -180,7 +180,7 @@ func take(to *step.Reply, r *reply, partial bool) error {
 
 // request builds what the model is sent. It is the same, byte for byte, up to the messages that are new, so that
 // providers can cache its prefix.
-func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, heard []cairn.Message) (*cairn.Request, error) {
+func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.Row.ID, System: a.Instructions, Settings: a.Settings}
 	if a.InstructionsFunc != nil {
 		var err error
@@ -193,13 +193,13 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 		return nil, cairn.Errorf(cairn.CodeHook, "step context: %w", err)
 	}
 	to.Context = append(to.Context, fx.offers(ctx, a, l)...)
-	to.Context = append(to.Context, heard...)
+	to.Context = append(to.Context, answers...)
 	messages := l.Transcript()
 	if l.Damaged {
 		messages = transcript.Heal(messages)
 	}
 	if l.Index.Edited() {
-		messages = transcript.Told(messages)
+		messages = transcript.Sent(messages)
 	}
 	req.Messages = append(messages, to.Context...)
 	req.Tools = define.Specs(req.Tools, a.Tools)
@@ -304,7 +304,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 				return none, err
 			}
 			if listens && chunk.Type == cairn.ChunkText {
-				tellDelta(ctx, hooks, r, s, chunk.Text)
+				notifyDelta(ctx, hooks, r, s, chunk.Text)
 			}
 			u.Pulse.Beat()
 		}
@@ -331,8 +331,8 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	return nil
 }
 
-// tellDelta calls the hooks that hear every piece of text. One that takes too long hears no more of this reply.
-func tellDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope, text string) {
+// notifyDelta calls the hooks that observe each piece of text. One that takes too long is not called again for this reply.
+func notifyDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope, text string) {
 	for n, h := range hooks {
 		if h.TextDelta == nil || r.deaf[n] {
 			continue

@@ -58,34 +58,34 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 	return nil
 }
 
-// tell notifies the hooks of the end of a run whose effects are remote. If it is repeated they are notified again:
+// notify notifies the hooks of the end of a run whose effects are remote. If it is repeated they are notified again:
 // by then nobody holds the session's lease, under which it could be remembered.
-func (fx *Effects) tell(ctx context.Context, at turn.Position, givenUp *cairn.Error) (told turn.Told, err error) {
+func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.Error) (notified turn.Notified, err error) {
 	a, err := fx.Agent(at.Agent, at.AgentVersion)
 	if err != nil {
-		return told, err
+		return notified, err
 	}
 	row, err := store.Load(ctx, fx.Store, at.SessionID)
 	if errors.Is(err, cairn.ErrNotFound) { // it was deleted since
-		return told, nil
+		return notified, nil
 	}
 	if err != nil {
-		return told, err
+		return notified, err
 	}
 	l, err := fx.Over(ctx, row, at.RunID, row.MessageCount)
 	if err != nil {
-		return told, err
+		return notified, err
 	}
 	defer l.Emit.Close()
 	fx.Drives(l, a, hooksOf(ctx))
 	if givenUp != nil {
-		fx.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
+		fx.Logger.Warn("hooks were not notified of the end of a run", "session", row.ID, "run", at.RunID, "error", givenUp)
 	} else {
 		fx.RunEnded(ctx, l, l.Run)
 	}
 	if ctx.Err() != nil {
-		return told, context.Cause(ctx)
+		return notified, context.Cause(ctx)
 	}
-	told.Run, told.Session = l.Run, l.Row
-	return told, l.Emit.Flush(ctx)
+	notified.Run, notified.Session = l.Run, l.Row
+	return notified, l.Emit.Flush(ctx)
 }

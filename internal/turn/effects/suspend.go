@@ -107,16 +107,16 @@ func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
 		if !c.AwaitsChild() {
 			continue
 		}
-		if err := fx.forsake(ctx, turn.ToolIn{Position: at, CallID: c.Use.CallID}); err != nil {
+		if err := fx.orphan(ctx, turn.ToolIn{Position: at, CallID: c.Use.CallID}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forsake ends the wait of the sub-agent that a call has begun, unless the call's run continues, or its session still
+// orphan ends the wait of the sub-agent that a call has begun, unless the call's run continues, or its session still
 // waits.
-func (fx *Effects) forsake(ctx context.Context, of turn.ToolIn) error {
+func (fx *Effects) orphan(ctx context.Context, of turn.ToolIn) error {
 	parent, err := store.Load(ctx, fx.Store, of.SessionID)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 			err = t.wait(cairn.CallApproval, q)
 			return toolOut(c), err
 		}
-		if t.began, c.Told = !c.Continues(), true; t.began {
+		if t.began, c.Published = !c.Continues(), true; t.began {
 			l.Emit.Event(journal.CallBegan(l.Step, c))
 		}
 		if err := l.Emit.Lost(); err != nil {
@@ -240,7 +240,7 @@ func (t *trial) execute() *cairn.ToolResult {
 	if err := checkInput(c); err != nil {
 		return failure(c.Use, err)
 	}
-	if c.Continues() { // the hooks heard of the call when it was made
+	if c.Continues() { // the hooks saw the call when it was made
 		return t.invoke()
 	}
 	err := t.s.Veto(t.work, "BeforeTool", func(h *cairn.Hooks) user.Hook {

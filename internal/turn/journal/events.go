@@ -99,7 +99,7 @@ func Step(say func(cairn.Event), st *step.Step) {
 	}
 	for _, c := range st.Calls {
 		if c.Result != nil {
-			Call(say, st, c, Untold)
+			Call(say, st, c, Unpublished)
 		}
 	}
 }
@@ -161,14 +161,14 @@ func PartEnded(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 type Progress int
 
 const (
-	Untold Progress = iota // nothing
-	Begun                  // how it began
+	Unpublished Progress = iota // nothing
+	Begun                       // how it began
 )
 
 // Call says of a call that has its result what is not on the log already.
-func Call(say func(cairn.Event), st *step.Step, c *step.Call, told Progress) {
+func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress) {
 	f := c.Result
-	if told == Untold {
+	if published == Unpublished {
 		if f.Began {
 			say(CallBegan(st, c))
 		}

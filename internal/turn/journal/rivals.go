@@ -99,8 +99,8 @@ func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, las
 	return e
 }
 
-// Hear makes the emitter leave out what others published since a sequence.
-func (e *Emitter) Hear(ctx context.Context, after int64) error {
+// SkipPublished makes the emitter leave out what others published since a sequence.
+func (e *Emitter) SkipPublished(ctx context.Context, after int64) error {
 	e.rivals.alone = false
 	last, err := e.g.EachSince(ctx, e.log, after, e.rivals.note)
 	e.last = last

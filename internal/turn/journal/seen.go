@@ -9,7 +9,7 @@ import (
 
 // Seen is what a log says of a run, as far as it was read: which of the events that a run's log has once are there.
 type Seen struct {
-	told map[mark]int // with the step that they are discarded with
+	published map[mark]int // with the step that they are discarded with
 	// committed is how many steps are committed: later ones are open from their start on until they are discarded.
 	committed       int
 	open, discarded []int
@@ -18,7 +18,7 @@ type Seen struct {
 }
 
 // NewSeen returns what is known of a log that nobody has read, of a run of which so many steps are committed.
-func NewSeen(committed int) *Seen { return &Seen{told: map[mark]int{}, committed: committed} }
+func NewSeen(committed int) *Seen { return &Seen{published: map[mark]int{}, committed: committed} }
 
 // mark names something that the log of a run says once.
 type mark struct {
@@ -76,7 +76,7 @@ func (s *Seen) Note(ev *cairn.Event) {
 		s.discarded = append(s.discarded, ev.Step)
 	default:
 		if m, takenBack, once := markOf(ev); once {
-			s.told[m] = takenBack
+			s.published[m] = takenBack
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (s *Seen) close(number int) {
 
 // forget drops what a discarded step published.
 func (s *Seen) forget(number int) {
-	maps.DeleteFunc(s.told, func(_ mark, takenBack int) bool { return takenBack == number })
+	maps.DeleteFunc(s.published, func(_ mark, takenBack int) bool { return takenBack == number })
 }
 
 // Has reports whether the log has an event that it has once.
@@ -97,8 +97,8 @@ func (s *Seen) Has(ev *cairn.Event) bool {
 }
 
 func (s *Seen) has(m mark) bool {
-	_, told := s.told[m]
-	return told
+	_, published := s.published[m]
+	return published
 }
 
 // Ended reports whether the log has the end that a run has come to.
@@ -139,15 +139,15 @@ func (p *Past) Reaches(s *Seen) bool {
 	return s.has(m) || p.trimmed(s)
 }
 
-// Told reports whether the end of the run is in the log, or may have been trimmed. Its writer wrote everything before
+// EndPublished reports whether the end of the run is in the log, or may have been trimmed. Its writer wrote everything before
 // it.
-func (p *Past) Told(s *Seen) bool {
+func (p *Past) EndPublished(s *Seen) bool {
 	return p.End && (s.Ended(p.Run) || p.trimmed(s) && !p.Fresh)
 }
 
 // Missing lists the events that the log lacks.
 func (p *Past) Missing(s *Seen) []cairn.Event {
-	if p.Run == nil || p.Told(s) {
+	if p.Run == nil || p.EndPublished(s) {
 		return nil
 	}
 	var all []cairn.Event

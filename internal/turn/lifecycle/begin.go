@@ -144,7 +144,7 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 	if err != nil {
 		return nil, err
 	}
-	l.Untold = snap.Session.Status != cairn.SessionActive
+	l.LogIncomplete = snap.Session.Status != cairn.SessionActive
 	_, l.LogLast, err = r.Log.Bounds(ctx, snap.Session.Log())
 	return l, err
 }
@@ -376,11 +376,11 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cair
 // closePast closes what the runs before one that has begun left behind: marks that the log lacks, and sub-agents that no
 // run waits for any more. row is the session as it was before. What fails here readers and workers do later.
 func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, row *cairn.Session, c *store.Commit, crashed bool) {
-	if l.Untold {
-		if err := r.tellTree(ctx, a, row); err != nil {
+	if l.LogIncomplete {
+		if err := r.completeTree(ctx, a, row); err != nil {
 			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
-		l.Untold = false
+		l.LogIncomplete = false
 	}
 	if crashed || row.SuspendedStep != "" && c.StartRun.Kind != cairn.RunResume {
 		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
@@ -394,7 +394,7 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
 		var err error
 		if row.Step == 0 { // it may have died before it published those before it
-			err = r.tellEnds(ctx, l.Row, row.Turn-1)
+			err = r.completeEnds(ctx, l.Row, row.Turn-1)
 		}
 		if err == nil {
 			l.LogLast, err = r.reconcile(ctx, row, p)
@@ -544,7 +544,7 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 		return turn.Begun{}, err
 	}
 	b := l.Begun()
-	if !r.Apart {
+	if !r.Remote {
 		return b, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)

@@ -19,9 +19,9 @@ type Completion struct {
 	begun bool
 	// older selects the sessions that have not changed since, a page at each look; nil when all were looked at.
 	older *store.SessionQuery
-	// told has the versions of those sessions whose end the log tells of, and late of those whose end it lacked at the last
+	// done has the versions of those sessions whose end the log tells of, and late of those whose end it lacked at the last
 	// look.
-	told, late map[string]int64
+	done, late map[string]int64
 	runs       map[string]int64 // the versions of sessions at which runs that are not their last were told, by run
 	published  map[string]int64 // the versions of what verbs did that the log is known to have, by session
 }
@@ -46,7 +46,7 @@ func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]stri
 			return err
 		}
 	}
-	told, late := map[string]int64{}, map[string]int64{}
+	done, late := map[string]int64{}, map[string]int64{}
 	since := c.since
 	var errs error
 	for _, row := range rows {
@@ -57,24 +57,24 @@ func (r *Runs) Complete(ctx context.Context, c *Completion, runs map[string]stri
 		if row.Status == cairn.SessionActive || row.RunID == "" {
 			continue
 		}
-		ok := c.told[row.ID] == row.Version
+		ok := c.done[row.ID] == row.Version
 		if !ok {
-			if ok, err = r.endTold(ctx, row); err == nil && !ok && c.late[row.ID] == row.Version {
-				err = r.tellEnds(ctx, row, row.Turn)
+			if ok, err = r.endPublished(ctx, row); err == nil && !ok && c.late[row.ID] == row.Version {
+				err = r.completeEnds(ctx, row, row.Turn)
 				ok = err == nil
 			}
 			errs = errors.Join(errs, err)
 		}
 		if ok {
-			told[row.ID] = row.Version
+			done[row.ID] = row.Version
 		} else {
 			late[row.ID] = row.Version
 		}
 	}
-	if c.told, c.late = told, late; len(late) == 0 {
+	if c.done, c.late = done, late; len(late) == 0 {
 		c.since = since
 	}
-	return errors.Join(errs, r.tellRuns(ctx, c, rows, runs), r.completeOlder(ctx, c))
+	return errors.Join(errs, r.completeRuns(ctx, c, rows, runs), r.completeOlder(ctx, c))
 }
 
 // completeOlder adds the ends that the log lacks of the next page of sessions that have not changed since the root's last
@@ -94,9 +94,9 @@ func (r *Runs) completeOlder(ctx context.Context, c *Completion) error {
 		if row.Status == cairn.SessionActive || row.RunID == "" {
 			continue
 		}
-		ok, err := r.endTold(ctx, row)
+		ok, err := r.endPublished(ctx, row)
 		if err == nil && !ok {
-			err = r.tellEnds(ctx, row, row.Turn)
+			err = r.completeEnds(ctx, row, row.Turn)
 		}
 		errs = errors.Join(errs, err)
 	}
@@ -169,8 +169,8 @@ func (r *Runs) changed(ctx context.Context, c *Completion) ([]*cairn.Session, er
 	return rows, nil
 }
 
-// tellRuns completes the log for runs that are not the last of their sessions.
-func (r *Runs) tellRuns(ctx context.Context, c *Completion, rows []*cairn.Session, runs map[string]string) error {
+// completeRuns completes the log for runs that are not the last of their sessions.
+func (r *Runs) completeRuns(ctx context.Context, c *Completion, rows []*cairn.Session, runs map[string]string) error {
 	if c.runs == nil {
 		c.runs = map[string]int64{}
 	}

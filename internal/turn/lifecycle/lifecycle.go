@@ -44,9 +44,9 @@ type Config struct {
 	CacheBytes int64
 	// Go calls a function in a goroutine of its own, as the go statement does.
 	Go func(func())
-	// Apart says that effects are remote: each may run in another process than the one before, so what one leaves for the next
+	// Remote says that effects are remote: each may run in another process than the one before, so what one leaves for the next
 	// goes through the store.
-	Apart bool
+	Remote bool
 	// Keeper is the host that drives runs, if it finds out by itself that a process has died; else nil.
 	Keeper Keeper
 }

@@ -49,7 +49,7 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 		return err
 	}
 	if run.Steps == 0 { // whoever began or ended it may have died before it told of those before it
-		if err := r.tellEnds(ctx, row, run.Turn-1); err != nil {
+		if err := r.completeEnds(ctx, row, run.Turn-1); err != nil {
 			return err
 		}
 	}
@@ -70,20 +70,20 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 	return err
 }
 
-// tellEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
+// completeEnds completes the log of those of a session's runs up to a turn that have ended but whose end is not there: a
 // process that took over may itself have died before it published what it found. The oldest comes first, so that one
 // whose end is there has none before it that lacks it.
-func (r *Runs) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error {
+func (r *Runs) completeEnds(ctx context.Context, row *cairn.Session, upTo int) error {
 	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
-		if told, err := r.endTold(ctx, row); err != nil || told {
+		if published, err := r.endPublished(ctx, row); err != nil || published {
 			return err
 		}
 	}
-	untold, err := r.untold(ctx, row, upTo)
+	missing, err := r.unpublished(ctx, row, upTo)
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Backward(untold) {
+	for _, id := range slices.Backward(missing) {
 		if err := r.Reconcile(ctx, row, id); err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func (r *Runs) tellEnds(ctx context.Context, row *cairn.Session, upTo int) error
 	return nil
 }
 
-// endTold reports whether the log has the end of the last run of a session that nobody drives.
-func (r *Runs) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
+// endPublished reports whether the log has the end of the last run of a session that nobody drives.
+func (r *Runs) endPublished(ctx context.Context, row *cairn.Session) (bool, error) {
 	after, limit := row.LogSequence, 32
 	for {
 		batch, err := r.Log.Read(ctx, row.Log(), after, limit)
@@ -113,9 +113,9 @@ func (r *Runs) endTold(ctx context.Context, row *cairn.Session) (bool, error) {
 	}
 }
 
-// untold lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is, or may
+// unpublished lists the runs up to a turn whose end is not in the log, from the latest back to the first whose end is, or may
 // have been trimmed.
-func (r *Runs) untold(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
+func (r *Runs) unpublished(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
 	q := store.PageQuery{Newest: true, Limit: 4}
 	for {
@@ -165,7 +165,7 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 				return 0, err
 			}
 		}
-		if !p.Told(seen) {
+		if !p.EndPublished(seen) {
 			if err := r.afterwards(ctx, row, &p); err != nil {
 				return 0, err
 			}
@@ -219,26 +219,26 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 			return err
 		}
 	}
-	return r.tellBelow(ctx, row, p.Run.StartedAt)
+	return r.completeBelow(ctx, row, p.Run.StartedAt)
 }
 
-// tellTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
-func (r *Runs) tellTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
+// completeTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
+func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Session) error {
 	if row.RunID != "" && define.Delegates(a) {
 		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
 		if err == nil {
-			err = r.tellBelow(ctx, row, run.StartedAt)
+			err = r.completeBelow(ctx, row, run.StartedAt)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return r.tellEnds(ctx, row, row.Turn)
+	return r.completeEnds(ctx, row, row.Turn)
 }
 
-// tellBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
+// completeBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
 // the one above it, so that readers find what a sub-agent did between the events of its parent.
-func (r *Runs) tellBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
+func (r *Runs) completeBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for {
 		page, err := r.Store.List(ctx, q)
@@ -247,13 +247,13 @@ func (r *Runs) tellBelow(ctx context.Context, row *cairn.Session, since time.Tim
 		}
 		for i := range page.Items {
 			child := &page.Items[i]
-			if err := r.tellBelow(ctx, child, since); err != nil {
+			if err := r.completeBelow(ctx, child, since); err != nil {
 				return err
 			}
 			if child.Status == cairn.SessionActive {
 				continue
 			}
-			if err := r.tellEnds(ctx, child, child.Turn); err != nil {
+			if err := r.completeEnds(ctx, child, child.Turn); err != nil {
 				return err
 			}
 		}

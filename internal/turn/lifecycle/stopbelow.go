@@ -121,7 +121,7 @@ func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Sto
 
 // PassBelow asks the runs below a session that was asked to stop, where no goroutine of the session's own does.
 func (r *Runs) PassBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
-	if !r.Apart {
+	if !r.Remote {
 		return nil
 	}
 	return r.StopBelow(ctx, row, stop)

@@ -110,7 +110,7 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	}
 	p := pastOf(row, l.Run)
 	if row.Step == 0 {
-		if err := r.tellEnds(ctx, row, row.Turn-1); err != nil {
+		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +189,7 @@ func (r *Runs) settle(ctx context.Context, row *cairn.Session, how cairn.Run) er
 		return err
 	}
 	if row.Step == 0 {
-		if err := r.tellEnds(ctx, row, row.Turn-1); err != nil {
+		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
 			return err
 		}
 	}

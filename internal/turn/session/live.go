@@ -45,10 +45,10 @@ type known struct {
 // effects use it; the mutex guards what parallel tools and stop requests share.
 type Live struct {
 	known
-	lease   int64 // the fencing token under which the session is driven; the cache's mutex guards it, unlike Row
-	held    int64 // what the cache counts for the session while it is idle
-	Spoiled bool  // what is here is not what was committed
-	Untold  bool  // the last run's process may have died before it published the run's end
+	lease         int64 // the fencing token under which the session is driven; the cache's mutex guards it, unlike Row
+	held          int64 // what the cache counts for the session while it is idle
+	Spoiled       bool  // what is here is not what was committed
+	LogIncomplete bool  // the last run's process may have died before it published the run's end
 
 	Agent     *cairn.Agent // whose run drives the session, whatever is registered since
 	Given     []cairn.Tool // what the agent has beside its own tools

@@ -41,8 +41,8 @@ func (out *Outcome) Say(m cairn.Message) {
 	out.Messages = append(out.Messages, m)
 }
 
-// Hear adds what user code wrote for the model.
-func (out *Outcome) Hear(w *step.Writes) {
+// AddWrites adds what user code wrote for the model.
+func (out *Outcome) AddWrites(w *step.Writes) {
 	if w == nil {
 		return
 	}

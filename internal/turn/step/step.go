@@ -50,8 +50,8 @@ type Call struct {
 	Asked []*cairn.PendingCall
 	// Starts are those of the other agent's session, the latest last.
 	Starts []*Started
-	// Told says that this process has published the call's start.
-	Told bool
+	// Published says that this process has published the call's start.
+	Published bool
 	// Attempts counts those at its tool that are known.
 	Attempts int
 	// Wait is why the call has no result, or had none.

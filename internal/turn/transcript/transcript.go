@@ -145,12 +145,12 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }
 
-// Told returns the transcript as a model is sent it: a result whose tool ran with arguments that a reviewer gave says so in
+// Sent returns the transcript as a model is sent it: a result whose tool ran with arguments that a reviewer gave says so in
 // front, because the arguments in the transcript stay what the model said. Told of what it returned is the same.
-func Told(messages []cairn.Message) []cairn.Message {
-	told := slices.Clone(messages)
-	for i := range told {
-		m := &told[i]
+func Sent(messages []cairn.Message) []cairn.Message {
+	sent := slices.Clone(messages)
+	for i := range sent {
+		m := &sent[i]
 		if !slices.ContainsFunc(m.Parts, edited) {
 			continue
 		}
@@ -163,7 +163,7 @@ func Told(messages []cairn.Message) []cairn.Message {
 			}
 		}
 	}
-	return told
+	return sent
 }
 
 func edited(p cairn.Part) bool { return p.Type == cairn.PartToolResult && len(p.Result.Edited) > 0 }
@@ -172,11 +172,11 @@ func edited(p cairn.Part) bool { return p.Type == cairn.PartToolResult && len(p.
 func withNote(r *cairn.ToolResult) json.RawMessage {
 	output := bytes.TrimSpace(r.Output)
 	if members, object := bytes.CutPrefix(output, []byte("{")); object && !r.IsError {
-		told := append([]byte(`{"arguments_edited_by_reviewer":`), r.Edited...)
+		sent := append([]byte(`{"arguments_edited_by_reviewer":`), r.Edited...)
 		if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
-			told = append(told, ',')
+			sent = append(sent, ',')
 		}
-		return append(told, members...)
+		return append(sent, members...)
 	}
 	var text string
 	if json.Unmarshal(output, &text) != nil || string(output) == "null" {

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
-// HearEnd reports whether any hooks are called at the end, or the suspension, of a run.
-func (hs Hooks) HearEnd(run *cairn.Run) bool {
+// WantEnd reports whether any hooks are called at the end, or the suspension, of a run.
+func (hs Hooks) WantEnd(run *cairn.Run) bool {
 	return hs.Any(func(h *cairn.Hooks) bool { return EndHook(h, run) != nil })
 }
 

@@ -20,8 +20,8 @@ type one struct {
 	Session string `arg:"" help:"The session's id."`
 }
 
-// told returns a session as it is printed, without what is only for the publication of its events.
-func told(s *cairn.Session) *cairn.Session {
+// printed returns a session as it is printed, without what is only for the publication of its events.
+func printed(s *cairn.Session) *cairn.Session {
 	own := *s
 	own.Unpublished = nil
 	return &own
@@ -30,7 +30,7 @@ func told(s *cairn.Session) *cairn.Session {
 // report prints a session after a change: as JSON, or in words.
 func (all *flags) report(a *cli.App, s *cairn.Session, format string, args ...any) error {
 	if all.JSON {
-		return output.JSON(a.Stdout, told(s))
+		return output.JSON(a.Stdout, printed(s))
 	}
 	_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
 	return err

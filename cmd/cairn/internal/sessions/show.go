@@ -38,7 +38,7 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 			return err
 		}
 		if all.JSON {
-			about.Session = told(s)
+			about.Session = printed(s)
 			return output.JSON(a.Stdout, about)
 		}
 		var last cairn.Run

@@ -28,8 +28,8 @@ func (fx *Effects) Carry(ctx context.Context, name string, in json.RawMessage) (
 }
 
 func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out any, err error) {
-	if name == turn.EffectTell {
-		return fx.tell(ctx, in.Position, in.Failed)
+	if name == turn.EffectNotify {
+		return fx.notify(ctx, in.Position, in.Failed)
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -50,31 +50,31 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		if g.over != nil {
 			return turn.ToolOut{}, nil
 		}
-		if err = g.hear(ctx); err == nil {
+		if err = g.skipPublished(ctx); err == nil {
 			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
 		}
 	case turn.EffectChild:
 		switch {
 		case g.over != nil && in.Driven != "":
-			return turn.ChildOut{}, fx.forsake(ctx, in.ToolIn)
+			return turn.ChildOut{}, fx.orphan(ctx, in.ToolIn)
 		case g.over != nil:
 			return turn.ChildOut{}, nil
 		}
-		if err = g.hear(ctx); err == nil {
+		if err = g.skipPublished(ctx); err == nil {
 			out, err = g.child(ctx, in)
 		}
 	case turn.EffectJudge:
 		if g.over != nil {
 			return turn.Judged{}, nil
 		}
-		if err = g.hear(ctx); err == nil {
+		if err = g.skipPublished(ctx); err == nil {
 			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case turn.EffectCommit:
 		if g.over != nil {
 			return *g.over, nil
 		}
-		if err = g.hear(ctx); err == nil {
+		if err = g.skipPublished(ctx); err == nil {
 			out, err = fx.commit(ctx, g.l, g.a, in.Position)
 		}
 	default:
@@ -173,7 +173,7 @@ func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status, Tell: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).HearEnd(run)}}}, nil
+	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(run)}}}, nil
 }
 
 // recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
@@ -202,14 +202,14 @@ func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Posit
 	return l, snap.Staged, nil
 }
 
-// hear makes the emitter leave out what an earlier attempt at an effect of the step published.
-func (g *guest) hear(ctx context.Context) error {
+// skipPublished makes the emitter leave out what an earlier attempt at an effect of the step published.
+func (g *guest) skipPublished(ctx context.Context) error {
 	l := g.l
 	after := l.Row.LogSequence
 	if r := l.Step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
 		after = r.Sequence
 	}
-	return g.emit.Hear(ctx, after)
+	return g.emit.SkipPublished(ctx, after)
 }
 
 // takeBack prepares the step's first effect: unless its reply is there, what dead attempts at it published is

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 )
 
-func TestTold(t *testing.T) {
+func TestSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		output, edited string
@@ -30,11 +30,11 @@ func TestTold(t *testing.T) {
 		}
 		was := *result
 		list := []cairn.Message{{Role: cairn.RoleTool, Parts: []cairn.Part{{Type: cairn.PartToolResult, Result: result}}}}
-		told := transcript.Told(list)
-		if got := told[0].Parts[0].Result.Output; string(got) != c.want || !json.Valid(got) {
+		sent := transcript.Sent(list)
+		if got := sent[0].Parts[0].Result.Output; string(got) != c.want || !json.Valid(got) {
 			t.Errorf("%s: the model reads %s, want %s", name, got, c.want)
 		}
-		if again := transcript.Told(told); !reflect.DeepEqual(again, told) || !reflect.DeepEqual(*result, was) {
+		if again := transcript.Sent(sent); !reflect.DeepEqual(again, sent) || !reflect.DeepEqual(*result, was) {
 			t.Errorf("%s: told again it is %+v; the transcript has %+v", name, again[0].Parts[0].Result, result)
 		}
 	}
