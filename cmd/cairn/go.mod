@@ -85,6 +85,7 @@ replace (
 	github.com/cairn-agents/cairn/host/temporalhost => ../../host/temporalhost
 	github.com/cairn-agents/cairn/model/anthropic => ../../model/anthropic
 	github.com/cairn-agents/cairn/model/open => ../../model/open
+	github.com/cairn-agents/cairn/model/openai => ../../model/openai
 	github.com/cairn-agents/cairn/store/pgstore => ../../store/pgstore
 	github.com/cairn-agents/cairn/store/redisstore => ../../store/redisstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../../store/sqlitestore

@@ -1,13 +1,8 @@
 package anthropic
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"mime"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -27,40 +22,16 @@ func appendText(list []any, text string) []any {
 	return append(list, &block{Type: "text", Text: text})
 }
 
-// callIDs are the ids of calls as they are sent, by those of the session.
-type callIDs map[string]string
-
-// refused matches what the API accepts neither in the id of a call nor in the name of a tool.
-var refused = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-// of returns an id that the API accepts: the session's if it does, else one that follows from it.
-func (ids callIDs) of(id string) string {
-	if sent, ok := ids[id]; ok {
-		return sent
-	}
-	sent := id
-	if sent == "" || refused.MatchString(id) {
-		sum := sha256.Sum256([]byte(id))
-		sent = "call_" + hex.EncodeToString(sum[:12])
-	}
-	ids[id] = sent
-	return sent
-}
-
-const maxName = 64 // characters of a tool's name
-
-func use(u *cairn.ToolUse, ids callIDs) *block {
-	name := cmp.Or(refused.ReplaceAllString(u.Tool, "_"), "_") // a model may have made it up
-	name = name[:min(len(name), maxName)]
+func use(u *cairn.ToolUse, ids provider.CallIDs) *block {
 	input := u.Input
 	if !json.Valid(input) {
 		input, _ = json.Marshal(string(input))
 	}
-	return &block{Type: "tool_use", ID: ids.of(u.CallID), Name: name, Input: provider.Arguments(input)}
+	return &block{Type: "tool_use", ID: ids.Of(u.CallID), Name: provider.ToolName(u.Tool), Input: provider.Arguments(input)}
 }
 
-func result(r *cairn.ToolResult, ids callIDs) *block {
-	b := &block{Type: "tool_result", ToolUseID: ids.of(r.CallID), Content: provider.Text(r.Output), IsError: r.IsError}
+func result(r *cairn.ToolResult, ids provider.CallIDs) *block {
+	b := &block{Type: "tool_result", ToolUseID: ids.Of(r.CallID), Content: provider.Text(r.Output), IsError: r.IsError}
 	if r.IsError && blank(b.Content) { // an error without words is refused
 		b.Content = "The tool failed."
 	}
@@ -90,6 +61,5 @@ func file(f *cairn.File) *block {
 
 // described stands for a file that cannot be sent: one of a type that the API does not read, or one of a reply.
 func described(f *cairn.File) *block {
-	text := fmt.Sprintf("[file %s of type %s, %d bytes: its content is not available]", cmp.Or(f.Name, f.URL, "without a name"), f.MediaType, len(f.Data))
-	return &block{Type: "text", Text: text}
+	return &block{Type: "text", Text: provider.Described(f)}
 }

@@ -106,7 +106,7 @@ type conversation struct {
 // messages returns the history. A reply that is to be continued comes last.
 func (m *MessagesModel) messages(history []cairn.Message, paused []cairn.Part) []message {
 	var c conversation
-	ids := callIDs{}
+	ids := provider.CallIDs{}
 	for i := range history {
 		msg := &history[i]
 		if msg.Role == cairn.RoleAssistant {
@@ -174,7 +174,7 @@ func (m *MessagesModel) mark(list []message) {
 
 // reply returns the content of an assistant's message. Reasoning and items of a provider go back to the model that gave
 // them only.
-func (m *MessagesModel) reply(parts []cairn.Part, ids callIDs, paused bool) []any {
+func (m *MessagesModel) reply(parts []cairn.Part, ids provider.CallIDs, paused bool) []any {
 	var list []any
 	answered := answered(parts)
 	for i := range parts {

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cairn-agents/cairn v0.0.0
 	github.com/cairn-agents/cairn/model/anthropic v0.0.0
+	github.com/cairn-agents/cairn/model/openai v0.0.0
 )
 
 require (
@@ -32,3 +33,5 @@ require (
 replace github.com/cairn-agents/cairn => ../..
 
 replace github.com/cairn-agents/cairn/model/anthropic => ../anthropic
+
+replace github.com/cairn-agents/cairn/model/openai => ../openai

@@ -52,7 +52,7 @@ func (m *ChatModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[ca
 		if err != nil {
 			return err
 		}
-		r := &reply{failures: m.endpoint.failures, origin: m.origin, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+		r := &reply{failures: m.endpoint.Failures, origin: m.origin, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
 		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
 			res, err := m.send(ctx, body)
 			if err != nil {
@@ -87,7 +87,7 @@ func (m *ChatModel) send(ctx context.Context, body []byte) (*http.Response, erro
 	if res.StatusCode == http.StatusOK {
 		return nil, m.endpoint.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
 	}
-	return nil, m.endpoint.failures.answer(res)
+	return nil, m.endpoint.Answer(res)
 }
 
 // mediaType returns an answer's content type without its parameters.

@@ -36,9 +36,8 @@ const publicAPI = "https://api.openai.com/v1"
 // endpoint is a server that is ready to be asked, or the reason why it is not.
 type endpoint struct {
 	*provider.Endpoint
-	failures failures
-	host     string // names the server in what must only go back to it
-	org      string
+	host string // names the server in what must only go back to it
+	org  string
 }
 
 func newEndpoint(name string, o *Options) *endpoint {
@@ -47,7 +46,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	}
 	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name, BaseURL: o.BaseURL, APIKey: o.APIKey,
 		Variable: "OPENAI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
-	e := &endpoint{Endpoint: base, failures: failures{base.Failures}, org: o.Organization}
+	e := &endpoint{Endpoint: base, org: o.Organization}
 	if base.Problem == nil {
 		e.host = base.Base.Host
 	}

@@ -12,7 +12,7 @@ import (
 
 // reply turns the events of one streamed chat completion into chunks.
 type reply struct {
-	failures failures
+	failures provider.Failures
 	origin   json.RawMessage // the provider data of reasoning_content
 	model    string          // that wants it back
 	say      provider.Emit
@@ -24,7 +24,7 @@ type reply struct {
 
 	calls   []*toolCall
 	byIndex map[int]*toolCall
-	ids     map[string]bool
+	ids     provider.Unique
 }
 
 // toolCall is a call whose pieces arrive. Nothing of it is emitted before its name and id are known.
@@ -54,7 +54,7 @@ func (r *reply) event(kind string, data []byte) error {
 		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(data)))
 	}
 	if kind == "error" || chunk.Object == "error" || given(chunk.Error) {
-		return r.failures.fault(parseFault(data))
+		return r.failures.Fault(provider.ParseFault(data))
 	}
 	for i := range chunk.Choices {
 		if chunk.Choices[i].Index == 0 { // others are replies that were not asked for
@@ -109,7 +109,7 @@ func (r *reply) choice(c *choice) error {
 	if given(d.Content) && d.Content[0] != '"' {
 		return r.failures.Errorf(cairn.CodeModel, "the reply's content is not text: %s", provider.Clip(string(d.Content)))
 	}
-	for _, text := range []string{scalar(d.Content), d.Refusal} {
+	for _, text := range []string{provider.Scalar(d.Content), d.Refusal} {
 		if text == "" {
 			continue
 		}
@@ -155,9 +155,9 @@ func (r *reply) toolCall(d *toolCallDelta) error {
 		c.name = d.Function.Name
 	}
 	if c.id == "" && d.ID != "" {
-		c.given, c.id = d.ID, r.unique(d.ID)
+		c.given, c.id = d.ID, r.ids.Of(d.ID)
 	}
-	args := scalar(d.Function.Arguments) // some send an object where a string belongs
+	args := provider.Scalar(d.Function.Arguments) // some send an object where a string belongs
 	if !c.started {
 		c.held = append(c.held, args...)
 		if c.name == "" || c.id == "" {
@@ -192,19 +192,6 @@ func (r *reply) find(d *toolCallDelta) *toolCall {
 		r.byIndex[*d.Index] = c
 	}
 	return c
-}
-
-// unique returns id, changed if another call of the reply has it.
-func (r *reply) unique(id string) string {
-	if r.ids == nil {
-		r.ids = map[string]bool{}
-	}
-	name := id
-	for n := 2; r.ids[name]; n++ {
-		name = fmt.Sprintf("%s_%d", id, n)
-	}
-	r.ids[name] = true
-	return name
 }
 
 func (r *reply) start(c *toolCall) error {
@@ -258,7 +245,7 @@ func (r *reply) close(c *toolCall, n int) error {
 		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
 	}
 	if !c.started {
-		c.id = r.unique(fmt.Sprintf("call_%d_%d", r.turn, n))
+		c.id = r.ids.Of(fmt.Sprintf("call_%d_%d", r.turn, n))
 		if err := r.start(c); err != nil {
 			return err
 		}

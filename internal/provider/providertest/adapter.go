@@ -497,3 +497,25 @@ func (a Adapter[Q, R]) environment(t *testing.T) {
 		t.Errorf("the option's key does not win over the environment's: %v", err)
 	}
 }
+
+// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone, of which reads reads one.
+func (a Adapter[Q, R]) BenchmarkDelta(b *testing.B, reads func(*http.Client) error) {
+	for _, deltas := range []int{100, 10_000} {
+		client := Plays(strings.Repeat(a.Piece, deltas) + a.Last + a.Done)
+		m := a.through(client)
+		for name, read := range map[string]func() error{
+			"adapter": func() error { _, err := Ask(context.Background(), m, Hello()); return err },
+			"sdk":     func() error { return reads(client.Client()) },
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, deltas), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := read(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*deltas), "ns/delta")
+			})
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package openaichat
+package provider
 
 import (
 	"bytes"
@@ -11,37 +11,33 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/provider"
 )
 
 const maxErrorBody = 64 << 10 // bytes of an error answer that are read
 
-// fault is what a provider reports about a failure, in any of its forms.
-type fault struct {
+// Fault is what a provider reports about a failure, in any of its forms.
+type Fault struct {
 	Status  int // 0 in a stream, where there is none
 	Message string
 	Type    string
 	Code    string
 }
 
-// failures makes the errors of one model's calls.
-type failures struct{ provider.Failures }
-
-// answer is the error that an HTTP answer other than 200 stands for. It reads the body.
-func (f failures) answer(res *http.Response) *cairn.Error {
+// Answer is the error that an HTTP answer other than 200 stands for. It reads the body.
+func (f Failures) Answer(res *http.Response) *cairn.Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read is enough
-	said := parseFault(body)
+	said := ParseFault(body)
 	said.Status = res.StatusCode
 	if said.Message == "" {
 		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")
 	}
-	e := f.fault(said)
-	e.RetryAfter = provider.RetryAfter(res.Header, time.Now)
+	e := f.Fault(said)
+	e.RetryAfter = RetryAfter(res.Header, time.Now)
 	return e
 }
 
-// fault is the error that a provider's report stands for.
-func (f failures) fault(said fault) *cairn.Error {
+// Fault is the error that a provider's report stands for.
+func (f Failures) Fault(said Fault) *cairn.Error {
 	var notes []string
 	if said.Status != 0 {
 		notes = append(notes, "status "+strconv.Itoa(said.Status))
@@ -58,7 +54,7 @@ func (f failures) fault(said fault) *cairn.Error {
 
 // classify finds the code. An account without credit is CodeAuth: like a refused key, it is not retryable and needs a
 // person.
-func (s fault) classify() cairn.Code {
+func (s Fault) classify() cairn.Code {
 	words := strings.ToLower(s.Type + " " + s.Code)
 	has := func(list ...string) bool {
 		for _, w := range list {
@@ -76,7 +72,7 @@ func (s fault) classify() cairn.Code {
 	switch {
 	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired:
 		return cairn.CodeAuth
-	case has("context_length", "exceed_context_size", "context_window") || !limited && provider.TooLong(s.Message):
+	case has("context_length", "exceed_context_size", "context_window") || !limited && TooLong(s.Message):
 		return cairn.CodeContextLength
 	case has("content_filter", "content_policy", "responsibleaipolicy"):
 		return cairn.CodeFiltered
@@ -98,9 +94,9 @@ func (s fault) classify() cairn.Code {
 	return cairn.CodeModel
 }
 
-// parseFault reads {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, any of them alone in an
+// ParseFault reads {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, any of them alone in an
 // array, and plain text.
-func parseFault(body []byte) fault {
+func ParseFault(body []byte) Fault {
 	body = bytes.TrimSpace(body)
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -108,24 +104,24 @@ func parseFault(body []byte) fault {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
-		return fault{Message: provider.Clip(scalar(body))}
+		return Fault{Message: Clip(Scalar(body))}
 	}
 	if inner := fields["error"]; len(inner) > 0 {
 		var nested map[string]json.RawMessage
 		if json.Unmarshal(inner, &nested) != nil {
-			return fault{Message: provider.Clip(scalar(inner)), Type: provider.Clip(scalar(fields["type"])), Code: provider.Clip(scalar(fields["code"]))}
+			return Fault{Message: Clip(Scalar(inner)), Type: Clip(Scalar(fields["type"])), Code: Clip(Scalar(fields["code"]))}
 		}
 		fields = nested
 	}
-	return fault{
-		Message: provider.Clip(cmp.Or(scalar(fields["message"]), scalar(fields["detail"]))),
-		Type:    provider.Clip(scalar(fields["type"])),
-		Code:    provider.Clip(scalar(fields["code"])),
+	return Fault{
+		Message: Clip(cmp.Or(Scalar(fields["message"]), Scalar(fields["detail"]))),
+		Type:    Clip(cmp.Or(Scalar(fields["type"]), Scalar(fields["status"]))),
+		Code:    Clip(Scalar(fields["code"])),
 	}
 }
 
-// scalar returns a JSON string's value, and anything else as it is written; null is empty.
-func scalar(raw json.RawMessage) string {
+// Scalar returns a JSON string's value, and anything else as it is written; null is empty.
+func Scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s

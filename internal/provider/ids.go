@@ -1,0 +1,60 @@
+package provider
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// CallIDs are the ids of calls as they are sent, by those of the session.
+type CallIDs map[string]string
+
+// refused matches what providers accept neither in the id of a call nor in the name of a tool.
+var refused = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+const maxName = 64 // characters of a tool's name, or of an id
+
+// Of returns an id that providers accept: the session's if they do, else one that follows from it.
+func (ids CallIDs) Of(id string) string {
+	if sent, ok := ids[id]; ok {
+		return sent
+	}
+	sent := id
+	if sent == "" || len(id) > maxName || refused.MatchString(id) {
+		sum := sha256.Sum256([]byte(id))
+		sent = "call_" + hex.EncodeToString(sum[:12])
+	}
+	ids[id] = sent
+	return sent
+}
+
+// ToolName returns the name of a tool as providers accept it; a model may have made it up.
+func ToolName(name string) string {
+	name = cmp.Or(refused.ReplaceAllString(name, "_"), "_")
+	return name[:min(len(name), maxName)]
+}
+
+// Described is what stands for a file that cannot be sent.
+func Described(f *cairn.File) string {
+	return fmt.Sprintf("[file %s of type %s, %d bytes: its content is not available]", cmp.Or(f.Name, f.URL, "without a name"), f.MediaType, len(f.Data))
+}
+
+// Unique makes the ids of a reply's calls unique. The zero value is ready.
+type Unique struct{ used map[string]bool }
+
+// Of returns id, changed if another call of the reply has it.
+func (u *Unique) Of(id string) string {
+	if u.used == nil {
+		u.used = map[string]bool{}
+	}
+	name := id
+	for n := 2; u.used[name]; n++ {
+		name = fmt.Sprintf("%s_%d", id, n)
+	}
+	u.used[name] = true
+	return name
+}

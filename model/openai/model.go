@@ -1,0 +1,98 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// ResponsesModel is a model that speaks the Responses API. It is safe for concurrent use.
+type ResponsesModel struct{ endpoint *endpoint }
+
+var (
+	_ cairn.Model     = (*ResponsesModel)(nil)
+	_ cairn.Validator = (*ResponsesModel)(nil)
+)
+
+// Model returns the model of a name. The environment is read here, once. A mistake in name or options is reported by
+// [ResponsesModel.Validate], and by each call.
+func Model(name string, o *Options) *ResponsesModel { return &ResponsesModel{newEndpoint(name, o)} }
+
+// Info names the model; the provider is "openai".
+func (m *ResponsesModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
+
+// Validate reports what is wrong with the model's name or options, a missing key among it: an error that is not
+// retryable and names the field. It makes no request.
+func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
+
+// Stream asks for one reply. It makes one request, and never tries again by itself. Errors are of CategoryModel, but for a
+// ctx that has ended: then the error wraps ctx.Err().
+//
+// A refusal is an error of CodeFiltered with the model's words. A reason for an incomplete reply that is not known here
+// is the finish reason as it is. Stop sequences, which the API does not have, are refused.
+func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
+		body, err := m.body(req)
+		if err != nil {
+			return err
+		}
+		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, calls: map[int]*call{}}
+		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error { return m.read(ctx, watch, body, r) })
+		if err != nil {
+			return err
+		}
+		return r.finish()
+	})
+}
+
+// read makes the request and feeds its answer to r.
+func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []byte, r *reply) error {
+	e := m.endpoint
+	var res *http.Response
+	if err := e.client.Post(ctx, "responses", body, &res); err != nil {
+		_, said := errors.AsType[*openai.Error](err)
+		if said || res != nil && res.StatusCode >= http.StatusBadRequest { // its body can be read, whatever the SDK made of it
+			return e.Answer(res)
+		}
+		return e.Transport(err)
+	}
+	res.Body = watch.Body(res.Body)
+	defer res.Body.Close()
+	if err := e.NoStream(res); err != nil {
+		return err
+	}
+	events := ssestream.NewStream[event](ssestream.NewDecoder(res), nil)
+	for !r.complete() && events.Next() {
+		if err := r.event(events.Current()); err != nil {
+			return err
+		}
+	}
+	switch err := events.Err(); {
+	case r.complete():
+		return nil
+	case err != nil:
+		return e.broken(err)
+	}
+	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+}
+
+// broken is the error that one of the SDK stands for, in a stream.
+func (e *endpoint) broken(err error) error {
+	if said, ok := errors.AsType[*ssestream.StreamError](err); ok {
+		return e.Fault(provider.ParseFault(said.Event.Data))
+	}
+	_, malformed := errors.AsType[*json.SyntaxError](err)
+	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
+	if malformed || wrong {
+		return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+	}
+	return e.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
+}

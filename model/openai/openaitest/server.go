@@ -1,0 +1,61 @@
+// Package openaitest is a local server that speaks OpenAI's Responses API with scripted replies, for tests of what asks such
+// a server.
+//
+// It is strict where the real one is: a request that OpenAI would refuse, a call without an output or encrypted reasoning
+// that it did not give out for example, is refused with the same kind of error.
+package openaitest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
+)
+
+// Server is a running server. It is safe for concurrent use.
+type Server = testserver.Server[*Request, Reply]
+
+// Wire says how a reply goes over the wire, and what goes wrong with it.
+type Wire = testserver.Wire
+
+// NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
+// Close it when done.
+func NewServer(replies ...Reply) *Server { return testserver.New(protocol, nil, replies) }
+
+// NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
+func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol, decide, nil) }
+
+var protocol = testserver.Protocol[*Request, Reply]{
+	Route:  "POST /v1/responses",
+	Base:   "/v1",
+	Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+	Denied: Wire{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."},
+	Read: func(r *http.Request, body []byte) (*Request, error) {
+		req := &Request{Header: r.Header.Clone(), Body: body}
+		if err := json.Unmarshal(body, req); err != nil {
+			return nil, fmt.Errorf("we could not parse the JSON body of your request: %w", err)
+		}
+		return req, req.check()
+	},
+	Wire:    func(r *Reply) *Wire { return &r.Wire },
+	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
+	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },
+}
+
+func failure(w *Wire) map[string]any {
+	kind := "invalid_request_error"
+	switch {
+	case w.Status == http.StatusTooManyRequests:
+		kind = "requests"
+	case w.Status >= 500 || w.Status == 0:
+		kind = "server_error"
+	}
+	var code any
+	if w.Code != "" {
+		code = w.Code
+	}
+	return map[string]any{"message": cmp.Or(w.Message, http.StatusText(w.Status)), "type": kind, "param": nil, "code": code}
+}

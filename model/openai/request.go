@@ -1,0 +1,268 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"mime"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// body makes the body of a request. It is a map because options take the place of fields by their names.
+func (m *ResponsesModel) body(req *cairn.Request) ([]byte, error) {
+	s, e := &req.Settings, m.endpoint
+	if len(s.StopSequences) > 0 {
+		err := e.Errorf(cairn.CodeModelRequest, "settings: the Responses API has no stop sequences")
+		err.Field = "StopSequences"
+		return nil, err
+	}
+	body := map[string]any{
+		"model":   e.Model,
+		"input":   m.input(req.Messages),
+		"store":   false,
+		"stream":  true,
+		"include": []string{"reasoning.encrypted_content"},
+	}
+	if req.System != "" {
+		body["instructions"] = req.System
+	}
+	if req.SessionID != "" {
+		body["prompt_cache_key"] = cacheKey(req.SessionID)
+	}
+	if s.Temperature != nil {
+		body["temperature"] = *s.Temperature
+	}
+	if s.TopP != nil {
+		body["top_p"] = *s.TopP
+	}
+	if s.MaxOutputTokens > 0 {
+		body["max_output_tokens"] = s.MaxOutputTokens
+	}
+	if s.ReasoningEffort != "" || e.summary != "" {
+		body["reasoning"] = reasoning{Effort: s.ReasoningEffort, Summary: e.summary}
+	}
+	if err := m.tools(req, body); err != nil {
+		return nil, err
+	}
+	return e.Body(body, s)
+}
+
+// cacheKey names the conversation to the provider's cache. The API bounds its length.
+func cacheKey(session string) string {
+	if len(session) <= 64 {
+		return session
+	}
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:])
+}
+
+// tools adds the tools and the choice among them; a choice without tools is refused.
+func (m *ResponsesModel) tools(req *cairn.Request, body map[string]any) error {
+	e := m.endpoint
+	list := make([]any, 0, len(req.Tools)+len(e.serverTools))
+	for _, raw := range e.serverTools {
+		list = append(list, raw)
+		if strings.Contains(string(raw), `"web_search`) {
+			body["include"] = []string{"reasoning.encrypted_content", "web_search_call.action.sources"}
+		}
+	}
+	for i := range req.Tools {
+		t := &req.Tools[i]
+		schema, err := e.Schema(t)
+		if err != nil {
+			return err
+		}
+		list = append(list, function{Type: "function", Name: t.Name, Description: t.Description, Parameters: schema, Strict: e.strict && strict(schema)})
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	body["tools"] = list
+	switch {
+	case req.Choice.None:
+		body["tool_choice"] = "none"
+	case req.Choice.Tool != "":
+		body["tool_choice"] = map[string]string{"type": "function", "name": req.Choice.Tool}
+	}
+	return nil
+}
+
+// strict reports whether a schema is one that the API can hold arguments to: closed, with all properties required.
+func strict(schema json.RawMessage) bool {
+	var v any
+	return provider.Closed(schema) && json.Unmarshal(schema, &v) == nil && required(v)
+}
+
+func required(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		for _, inner := range v {
+			if !required(inner) {
+				return false
+			}
+		}
+	case map[string]any:
+		properties, _ := v["properties"].(map[string]any)
+		names, _ := v["required"].([]any)
+		if v["type"] == "object" && len(properties) != len(names) {
+			return false
+		}
+		for _, inner := range v {
+			if !required(inner) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// input returns the history as items.
+func (m *ResponsesModel) input(history []cairn.Message) []any {
+	list := make([]any, 0, len(history)+1)
+	ids := provider.CallIDs{}
+	var said []content // of the user, or beside results, which stand together
+	flush := func() {
+		if len(said) > 0 {
+			list, said = append(list, message{Type: "message", Role: "user", Content: said}), nil
+		}
+	}
+	for i := range history {
+		msg := &history[i]
+		if msg.Role != cairn.RoleTool {
+			flush()
+		}
+		if msg.Role == cairn.RoleAssistant {
+			list = append(list, m.reply(msg.Parts, ids)...)
+			continue
+		}
+		for j := range msg.Parts {
+			switch p := &msg.Parts[j]; p.Type {
+			case cairn.PartText:
+				said = append(said, content{Type: "input_text", Text: p.Text})
+			case cairn.PartFile:
+				said = append(said, file(p.File))
+			case cairn.PartToolResult:
+				text := provider.Text(p.Result.Output)
+				if p.Result.IsError {
+					text = "Error: " + text
+				}
+				list = append(list, functionOutput{Type: "function_call_output", CallID: ids.Of(p.Result.CallID), Output: text})
+			}
+		}
+	}
+	flush()
+	return list
+}
+
+// reply returns the items of an assistant's message. Reasoning and items of the provider go back to the model that gave
+// them only, and reasoning only with what it led to.
+func (m *ResponsesModel) reply(parts []cairn.Part, ids provider.CallIDs) []any {
+	var list, thought []any
+	add := func(item any) {
+		list, thought = append(append(list, thought...), item), nil
+	}
+	for i := range parts {
+		p := &parts[i]
+		own := p.Model == m.endpoint.ID && len(p.Provider) > 0
+		switch p.Type {
+		case cairn.PartText:
+			if p.Text != "" {
+				add(said(p, own))
+			}
+		case cairn.PartReasoning:
+			if own {
+				thought = append(thought, p.Provider)
+			}
+		case cairn.PartProvider:
+			if own {
+				add(p.Provider)
+			}
+		case cairn.PartToolUse:
+			call := functionCall{Type: "function_call", CallID: ids.Of(p.ToolUse.CallID), Name: provider.ToolName(p.ToolUse.Tool),
+				Arguments: string(provider.Arguments(p.ToolUse.Input))}
+			add(joined(call, p.Provider, own))
+		case cairn.PartFile:
+			add(message{Type: "message", Role: "assistant", Content: []content{{Type: "output_text", Text: provider.Described(p.File), Annotations: []json.RawMessage{}}}})
+		}
+	}
+	return list
+}
+
+// kept is what goes back with a text: the item around it without its content, and what it cites.
+type kept struct {
+	Item        map[string]json.RawMessage `json:"item"`
+	Annotations []json.RawMessage          `json:"annotations,omitempty"`
+}
+
+// said returns a text as a message, as the provider gave it if it is its own.
+func said(p *cairn.Part, own bool) any {
+	text := content{Type: "output_text", Text: p.Text, Annotations: []json.RawMessage{}}
+	var k kept
+	if !own || json.Unmarshal(p.Provider, &k) != nil || k.Item == nil {
+		return message{Type: "message", Role: "assistant", Content: []content{text}}
+	}
+	if k.Annotations != nil {
+		text.Annotations = k.Annotations
+	}
+	k.Item["content"], _ = provider.Encode([]content{text}) // annotations are parts of valid JSON
+	return k.Item
+}
+
+// joined returns an item together with the fields that the provider wants back with it.
+func joined(item any, more json.RawMessage, own bool) any {
+	if !own {
+		return item
+	}
+	raw, err := provider.Encode(item)
+	fields := map[string]json.RawMessage{}
+	if err != nil || json.Unmarshal(more, &fields) != nil || json.Unmarshal(raw, &fields) != nil {
+		return item
+	}
+	return fields
+}
+
+// file returns what of a file a model can read.
+func file(f *cairn.File) content {
+	media, _, err := mime.ParseMediaType(f.MediaType)
+	if err != nil {
+		media = f.MediaType
+	}
+	switch {
+	case strings.HasPrefix(media, "image/"):
+		address := f.URL
+		if address == "" {
+			address = f.DataURL()
+		}
+		return content{Type: "input_image", ImageURL: address, Detail: "auto"}
+	case f.URL != "" && len(f.Data) == 0:
+		return content{Type: "input_file", FileURL: f.URL}
+	case (strings.HasPrefix(media, "text/") || media == "application/json") && utf8.Valid(f.Data):
+		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
+	case media == "application/pdf":
+		return content{Type: "input_file", Filename: cmp.Or(f.Name, "file.pdf"), FileData: f.DataURL()}
+	}
+	return content{Type: "input_file", Filename: cmp.Or(f.Name, "file"), FileData: f.DataURL()}
+}
+
+// without returns an item without some of its fields; nil for nothing left.
+func without(raw json.RawMessage, names ...string) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	for _, name := range names {
+		delete(fields, name)
+	}
+	for name, value := range fields {
+		if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
+			delete(fields, name)
+		}
+	}
+	return fields
+}

@@ -1,0 +1,121 @@
+package openai
+
+import "encoding/json"
+
+// What is written of a request, and read of an answer. The SDK's own parameters are not used, since what the provider gave
+// goes back as it is, and since an update of the SDK must not change what a request begins with.
+
+// message is a message of the user, or one of the assistant that another model gave.
+type message struct {
+	Type    string    `json:"type"`
+	Role    string    `json:"role"`
+	Content []content `json:"content"`
+}
+
+type content struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	Filename string `json:"filename,omitempty"`
+	FileData string `json:"file_data,omitempty"`
+	FileURL  string `json:"file_url,omitempty"`
+	// Annotations are given for text of the assistant.
+	Annotations []json.RawMessage `json:"annotations,omitzero"`
+}
+
+type functionCall struct {
+	Type      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type functionOutput struct {
+	Type   string `json:"type"`
+	CallID string `json:"call_id"`
+	Output string `json:"output"`
+}
+
+type function struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict"`
+}
+
+type reasoning struct {
+	Effort  string `json:"effort,omitempty"`
+	Summary string `json:"summary,omitempty"`
+}
+
+// event is one event of a stream, of any type.
+type event struct {
+	Type         string          `json:"type"`
+	OutputIndex  int             `json:"output_index"`
+	SummaryIndex int             `json:"summary_index"`
+	Delta        string          `json:"delta"`
+	Item         json.RawMessage `json:"item"`
+	Response     *response       `json:"response"`
+
+	raw []byte
+}
+
+// UnmarshalJSON keeps the text too, for reports of errors. A field of an unexpected type counts as absent.
+func (e *event) UnmarshalJSON(data []byte) error {
+	type plain event
+	e.raw = data
+	err := json.Unmarshal(data, (*plain)(e))
+	if e.Type != "" && err != nil {
+		return nil
+	}
+	return err
+}
+
+// response is what the events of a reply's end have.
+type response struct {
+	Status            string          `json:"status"`
+	Error             json.RawMessage `json:"error"`
+	IncompleteDetails struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Usage *usage `json:"usage"`
+}
+
+type usage struct {
+	Input        int64 `json:"input_tokens"`
+	InputDetails struct {
+		Cached     int64 `json:"cached_tokens"`
+		CacheWrite int64 `json:"cache_write_tokens"`
+	} `json:"input_tokens_details"`
+	Output        int64 `json:"output_tokens"`
+	OutputDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// item is an item of the output.
+type item struct {
+	Type      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+	Encrypted string `json:"encrypted_content"`
+	Result    string `json:"result"` // of an image
+	Format    string `json:"output_format"`
+	Content   []struct {
+		Type        string            `json:"type"`
+		Text        string            `json:"text"`
+		Refusal     string            `json:"refusal"`
+		Annotations []json.RawMessage `json:"annotations"`
+	} `json:"content"`
+	Summary []struct {
+		Text string `json:"text"`
+	} `json:"summary"`
+	Action struct {
+		Sources []struct {
+			URL string `json:"url"`
+		} `json:"sources"`
+	} `json:"action"`
+}
