@@ -52,7 +52,8 @@ type Hooks struct {
 	TextDelta func(ctx context.Context, step *Step, text string)
 
 	// BeforeTool is called with the validated arguments, also of calls that consult other agents; an error becomes
-	// the call's result.
+	// the call's result. What it writes counts with that, or with the step in which the call begins to wait for people or
+	// another agent. Before a call that needs approval it is called once that is given.
 	BeforeTool func(ctx context.Context, call *Call) error
 	// AroundTool wraps one attempt at the function of a tool, after BeforeTool: next calls the function, or the hook inside of
 	// this one, and the hook returns the result as JSON, that of next or one of its own. It may give next a context that is made

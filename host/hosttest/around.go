@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,8 @@ import (
 var wrapped = []scenario{
 	{"around", (*scene).around},
 	{"around-instead", (*scene).aroundInstead},
+	{"hook-writes-waiting", (*scene).hookWritesWaiting},
+	{"hook-writes-stopped", (*scene).hookWritesStopped},
 }
 
 // layer is the key under which hooks leave their name in a context.
@@ -107,4 +110,46 @@ func (s *scene) aroundInstead() {
 	p.turn("s", "go")
 	p.turn("s", "a model call that panics")
 	p.turn("s", "a model call without a stream")
+}
+
+// beforeAll is an agent whose hook writes before each call, of which one waits for a client, one for the answer to its question,
+// one for approval and one for a sub-agent.
+func (s *scene) beforeAll() {
+	repay := s.tool("repay", func(context.Context, *cairn.Call, words) (string, error) { return "repaid", nil }, cairn.RequireApproval())
+	helper := agent("helper", plays(asks("h1", "repay", "7"), scripted.Text("I did it.")), repay)
+	a := bot(plays(scripted.Reply(asks("c1", "locate", "1"), asks("c2", "pay", "2"), asks("c3", "refund", "3"), delegates("c4", "helper"), asks("c5", "note", "5")),
+		scripted.Text("Done.")), locate(), s.pay(), s.refund(), cairn.SubAgent(helper), s.note())
+	writes := func(call *cairn.Call, what string) error {
+		call.RecordUsage(what, 1)
+		return cmp.Or(call.Append([]string{"asked"}, what+" "+call.Tool), call.AddContext(what+" "+call.Tool))
+	}
+	a.Hooks = &cairn.Hooks{
+		BeforeTool:     func(_ context.Context, call *cairn.Call) error { return writes(call, "before") },
+		BeforeSubAgent: func(_ context.Context, call *cairn.Call, _ string) error { return writes(call, "consulting") },
+	}
+	s.agents = []*cairn.Agent{a}
+}
+
+// What a hook writes before a call counts with the step that the call waits in, once, whatever it waits for. Before a call that
+// needs approval the hook is called once that is given.
+func (s *scene) hookWritesWaiting() {
+	s.beforeAll()
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	state, err := two.State(s.Context(), "s", "")
+	s.must(err)
+	s.say("while it waits: %s", state)
+	two.submit("s", cairn.Answer(s.open("s", "locate"), place{"Oslo"}), cairn.OutcomeAccepted)
+	two.submit("s", cairn.Answer(s.open("s", "pay"), amount{7}), cairn.OutcomeAccepted)
+	two.submit("s", cairn.Approve(s.open("s", "refund")), cairn.OutcomeAccepted)
+	two.submit("s", cairn.Approve(s.open("s", "repay")), cairn.OutcomeAccepted)
+	two.resume("s")
+}
+
+// The same if the wait is given up.
+func (s *scene) hookWritesStopped() {
+	s.beforeAll()
+	one, two := s.process(), s.process()
+	one.turn("s", "go")
+	s.must(two.Interrupt(s.Context(), "s", "enough"))
 }

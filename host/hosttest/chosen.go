@@ -28,6 +28,7 @@ var OnStore = Set{
 	"busy-enqueue-crash":      "a queue is kept in its order, and Due lists it",
 	"waiting-answered-crash":  "a session that is ready is due although turns are queued",
 	"waiting-partly-withdraw": "one commit closes calls and queues a turn",
+	"hook-writes-waiting":     "one commit suspends, opens calls and changes the state",
 	"steer":                   "one commit takes several turns out of the queue",
 	"steer-crash-joined":      "the next lease finds them in the transcript, and nowhere else",
 	"queue":                   "the queue is listed with what was kept of each turn",

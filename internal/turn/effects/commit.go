@@ -195,9 +195,13 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 				short.Edited = c.Result.Result.Edited
 				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
 			}
-		case out.Waits:
-			continue
 		default:
+			if w := c.Writes(); w != nil { // of the hooks before a call that waits, or does no more
+				_ = l.Fold(out, w) // logged
+			}
+			if out.Waits {
+				continue
+			}
 			fx.close(ctx, l, st, c, out)
 		}
 		out.Count(l, a, st, c)
@@ -218,6 +222,9 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
 	if st.Begun(c) {
 		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
+	}
+	if w := c.Writes(); w != nil {
+		f.Writes = *w
 	}
 	if c.Consults() && (c.Announced() || st.Carried) {
 		f.Consulted = fx.consulted(ctx, l, c)
