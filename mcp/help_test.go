@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -285,3 +286,5 @@ func (k *talk) offered(n int) string {
 	}
 	return strings.Join(names, " ")
 }
+
+func asError(err error, e **cairn.Error) bool { return errors.As(err, e) }
