@@ -159,7 +159,7 @@ func TestUserConnects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: connector.Server(mcp.Client{}), Logger: logger})
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: connector.Server(mcp.Client{}), Logger: logger, ListTimeout: testWait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 func TestClientCredentials(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, bench(t.TempDir()))
-	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: &mcp.ClientCredentials{ID: "cairn", Secret: "secret-client"}})
+	s, err := mcp.URL("bench", b.url+"/mcp", &mcp.Options{Auth: &mcp.ClientCredentials{ID: "cairn", Secret: "secret-client"}, ListTimeout: testWait})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,6 +130,9 @@ func command(t *testing.T, what, dir string, opts mcp.Options) *mcp.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if opts.ListTimeout == 0 {
+		opts.ListTimeout = testWait
+	}
 	opts.Env = append(opts.Env, "MCP_TEST="+what, "MCP_TEST_DIR="+dir)
 	s, err := mcp.Command("bench", []string{self}, &opts)
 	if err != nil {
@@ -288,3 +291,6 @@ func (k *talk) offered(n int) string {
 }
 
 func asError(err error, e **cairn.Error) bool { return errors.As(err, e) }
+
+// testWait is how long a turn waits for a server whose program takes its time to start, on a busy machine.
+const testWait = time.Minute

@@ -40,6 +40,7 @@ func hostile(t *testing.T, opts mcp.Options, tools string, call func(w io.Writer
 		}
 		io.WriteString(w, `}`)
 	}))
+	opts.ListTimeout = testWait
 	s, err := mcp.URL("bad", web.URL, &opts)
 	if err != nil {
 		t.Fatal(err)

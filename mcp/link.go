@@ -68,6 +68,9 @@ func (l *link) connect(ctx context.Context) (*sdk.ClientSession, error) {
 	}
 }
 
+// connectTimeout bounds a connection that is made, and a list of tools that is asked for.
+const connectTimeout = 30 * time.Second
+
 // begin does something in a goroutine that the server's Close waits for, and closes a channel after it. The mutex is held.
 func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	l.s.mu.Lock()
@@ -78,7 +81,7 @@ func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
 	ch := make(chan struct{})
 	*done = ch
 	l.s.start(func() {
-		ctx, cancel := context.WithTimeout(l.s.ctx, l.s.opts.Timeout)
+		ctx, cancel := context.WithTimeout(l.s.ctx, connectTimeout)
 		defer cancel()
 		do(ctx)
 		l.mu.Lock()

@@ -18,6 +18,7 @@ import (
 // served is a server over HTTP.
 func served(t *testing.T, s *sdk.Server, opts mcp.Options) *mcp.Server {
 	t.Helper()
+	opts.ListTimeout = testWait
 	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
 	c, err := mcp.URL("bench", web.URL, &opts)
 	if err != nil {

@@ -36,6 +36,19 @@ func Chromium(tb testing.TB) string {
 // stopped when the test ends.
 func Node(tb testing.TB, script string, args ...string) []byte {
 	tb.Helper()
+	line := NodeCommand(tb, script, args...)
+	cmd := exec.CommandContext(tb.Context(), line[0], line[1:]...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		tb.Fatalf("%s %v: %v\n%s", script, args, err, &problems)
+	}
+	return out.Bytes()
+}
+
+// NodeCommand returns the command line by which Node.js runs a script beside the clients, for what starts it by itself.
+func NodeCommand(tb testing.TB, script string, args ...string) []string {
+	tb.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		tb.Fatal(err)
@@ -56,11 +69,5 @@ func Node(tb testing.TB, script string, args ...string) []byte {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(tb.Context(), "node", append([]string{file}, args...)...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		tb.Fatalf("%s %v: %v\n%s", script, args, err, &problems)
-	}
-	return out.Bytes()
+	return append([]string{"node", file}, args...)
 }

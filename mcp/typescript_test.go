@@ -1,0 +1,97 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// A server with the official SDK for TypeScript is killed in the middle of a conversation, and asks in the middle of a call.
+func TestTypeScriptServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var lost atomic.Bool
+	logger := slog.New(slog.NewTextHandler(writer(func(p []byte) {
+		if strings.Contains(string(p), "is lost") {
+			lost.Store(true)
+		}
+	}), nil))
+	s, err := mcp.Command("shop", testenv.NodeCommand(t, "testdata/server.mjs", dir), &mcp.Options{ListTimeout: testWait, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	k := newTalk(t, []cairn.Toolset{s}, asks("shop_echo", text{"hello"}), asks("shop_pid", none{}), scripted.Text("So far."), asks("shop_greet", none{}))
+	k.turn("go")
+	var pid string
+	if err := json.Unmarshal([]byte(k.last()), &pid); err != nil {
+		t.Fatalf("the calls came to %+v", k.results())
+	}
+	if got := string(k.results()[0].Output); got != `"you said hello"` {
+		t.Errorf("the call came to %s", got)
+	}
+	kill(t, pid)
+	until(t, "the connection is lost", lost.Load)
+
+	res := k.turn("and now?")
+	if res.Suspended == nil || res.Suspended.Calls[0].Prompt != "Who is it?" {
+		t.Fatalf("the call came to %+v", k.results())
+	}
+	if err := s.Close(); err != nil { // as if days had passed
+		t.Fatal(err)
+	}
+	again, err := mcp.Command("shop", testenv.NodeCommand(t, "testdata/server.mjs", dir), &mcp.Options{ListTimeout: testWait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	other := newTalkIn(t, k.st, []cairn.Toolset{again})
+	other.answer(res.Suspended.Calls[0], map[string]string{"name": "Ada"})
+	if other.last() != `"hello Ada, at the door"` {
+		t.Errorf("the call came to %s", other.last())
+	}
+	if asked, greeted := notes(dir, "asked"), notes(dir, "greeted"); len(asked) != 1 || len(greeted) != 1 {
+		t.Errorf("the server was asked %d times and greeted %d times", len(asked), len(greeted))
+	}
+}
+
+// kill ends a process that the test has started.
+func kill(t *testing.T, pid string) {
+	t.Helper()
+	var n int
+	if err := json.Unmarshal([]byte(pid), &n); err != nil || n < 2 {
+		t.Fatalf("%q is not a process: %v", pid, err)
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client with the official SDK for TypeScript drives an agent: of the current revision it is asked, of the one before it is
+// directed to the inbox.
+func TestTypeScriptClient(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"auto": `it came to "refunded"`, "legacy": "in the inbox"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			eng, _ := clerk(t)
+			out := testenv.Node(t, "testdata/client.mjs", office(t, eng), "ada", "refund it", mode)
+			var got struct {
+				Tools   []string
+				IsError bool
+				Text    string
+			}
+			if err := json.Unmarshal(out, &got); err != nil || strings.Join(got.Tools, " ") != "clerk" || !strings.Contains(got.Text, want) {
+				t.Errorf("the client got %s, %v", out, err)
+			}
+		})
+	}
+}
