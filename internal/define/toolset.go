@@ -27,7 +27,8 @@ func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessa
 		}
 		for i := range list {
 			t := &list[i]
-			switch err := inside.Check(t); {
+			err := inside.Check(t)
+			switch {
 			case err != nil:
 			case taken[t.Name()]:
 				err = fmt.Errorf("the name is taken")

@@ -13,7 +13,7 @@ import (
 var hi = &cairn.Request{Messages: []cairn.Message{cairn.User(cairn.TextPart("Hi."))}}
 
 func ExampleNew() {
-	var file io.Writer = io.Discard // or that of os.Create
+	file := io.Discard // or that of os.Create
 	model := record.New(scripted.New(scripted.Text("Hello.")), file)
 	for chunk := range model.Stream(context.Background(), hi) {
 		fmt.Print(chunk.Text)

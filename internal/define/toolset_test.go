@@ -1,0 +1,63 @@
+package define_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+)
+
+// set is a toolset whose tools are a function of what is pinned.
+type set func(pinned json.RawMessage) ([]cairn.Tool, error)
+
+func (set) Name() string { return "set" }
+
+func (set) Offer(context.Context, *cairn.Step, json.RawMessage) (*cairn.Offer, error) {
+	return nil, nil
+}
+
+func (s set) Tools(pinned json.RawMessage) ([]cairn.Tool, error) { return s(pinned) }
+
+func look(name string, opts ...cairn.ToolOption) cairn.Tool {
+	return cairn.Func(name, "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "", nil }, opts...)
+}
+
+// Tools that cannot be had are left out, and each says why.
+func TestOffered(t *testing.T) {
+	t.Parallel()
+	pinned := map[string]json.RawMessage{"set": json.RawMessage("1")}
+	for _, test := range []struct {
+		name      string
+		offer     set
+		want, why string
+	}{
+		{"new ones", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("a"), look("b")}, nil }, "a b", ""},
+		{"a name that the agent has", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("own"), look("b")}, nil }, "b", `tool "own": the name is taken`},
+		{"one name twice", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("a"), look("a")}, nil }, "a", `tool "a": the name is taken`},
+		{"a cached tool", func(json.RawMessage) ([]cairn.Tool, error) {
+			return []cairn.Tool{look("a", cairn.Cache(cairn.CachePolicy{TTL: time.Hour}))}, nil
+		}, "", "no cached tools"},
+		{"no name", func(json.RawMessage) ([]cairn.Tool, error) { return []cairn.Tool{look("no name")}, nil }, "", "no name"},
+		{"an error", func(json.RawMessage) ([]cairn.Tool, error) { return nil, errors.New("broken") }, "", "broken"},
+		{"a panic", func(json.RawMessage) ([]cairn.Tool, error) { panic("help") }, "", "panic: help"},
+	} {
+		tools, problems := define.Offered(&cairn.Agent{Name: "bot", Tools: []cairn.Tool{look("own")}, Toolsets: []cairn.Toolset{test.offer}}, nil, pinned)
+		var names []string
+		for i := range tools {
+			names = append(names, tools[i].Name())
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s: the tools are %q", test.name, got)
+		}
+		why := fmt.Sprint(errors.Join(problems...))
+		if test.why == "" && len(problems) > 0 || !strings.Contains(why, test.why) || strings.Contains(why, "%!") {
+			t.Errorf("%s: the problems are %s", test.name, why)
+		}
+	}
+}
