@@ -71,9 +71,8 @@ func TestReadersOfALiveRunSeeTheSame(t *testing.T) {
 		for range 15 {
 			for _, e := range []*engine.Engine{eng, other} {
 				readers += 2
-				after := int64(len(history(t, st, "s")))
 				head := history(t, st, "s")
-				go func() { seen <- append(head, collect(t, e, after, 1)...) }()
+				go func() { seen <- append(head, collect(t, e, int64(len(head)), 1)...) }()
 				r := attach(t, e, "s")
 				go func() {
 					var list []cairn.Event

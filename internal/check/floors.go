@@ -35,6 +35,7 @@ var floors = []floor{
 	{"store", []string{"store"}, []string{"nouns", "leaves"}},
 	{"engine", []string{"engine"}, []string{"nouns", "leaves", "store", "contract", "loop"}},
 	{"tests", []string{"cairntest"}, []string{"nouns", "leaves", "store", "backends", "loop", "engine"}},
+	{"clients", []string{"client"}, []string{"nouns", "leaves"}},
 	{"hosts", []string{"host/*", "server"}, []string{"nouns", "leaves", "store", "contract", "loop", "engine"}},
 	{"capabilities", []string{"mcp"}, []string{"nouns", "leaves", "store", "engine"}},
 	{"contract", []string{"host"}, []string{"nouns"}},

@@ -1,0 +1,273 @@
+// Package client talks to a server of Cairn sessions over HTTP: see package server for what that serves, and docs/SERVER.md
+// for its routes. [RemoteAgent] makes an agent of one that another server has.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Options configure a client. The zero value means the defaults.
+type Options struct {
+	// Token is the bearer token that each request carries; empty for none. It is in no error and no log.
+	Token string
+	// Header is added to each request.
+	Header http.Header
+	// HTTP makes the requests; nil means a client of its own. Its Timeout must be 0, since streams last.
+	HTTP *http.Client
+	// Timeout bounds one request, but for streams; 0 means 30 seconds.
+	Timeout time.Duration
+	// MaxBody is the most bytes of one answer, or of one event of a stream; 0 means 64 MiB.
+	MaxBody int64
+	// Patience is how long a stream of events tries to connect again, from when it was last connected, before it fails; 0
+	// means one minute.
+	Patience time.Duration
+}
+
+const (
+	timeout  = 30 * time.Second
+	maxBody  = 64 << 20
+	patience = time.Minute
+	// silence is how long a stream may have nothing to read before it counts as broken: servers send a comment each 15
+	// seconds.
+	silence = 45 * time.Second
+)
+
+// Client talks to one server. It is safe for concurrent use.
+type Client struct {
+	base *url.URL
+	opts Options
+}
+
+// New returns a client of the server at an address, such as "https://agents.example.com/api". It connects when it is used.
+// The error is ErrInvalid for an address or an option that cannot be used.
+func New(address string, opts *Options) (*Client, error) {
+	base, err := url.Parse(address)
+	switch {
+	case err != nil: // its text may have a password in it
+		return nil, cairn.Invalid("address", "is no URL")
+	case base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
+		return nil, cairn.Invalid("address", "must begin with http:// or https:// and a host")
+	case base.User != nil:
+		return nil, cairn.Invalid("address", "has a user in it; use Options.Token or Options.Header")
+	case base.RawQuery != "" || base.Fragment != "":
+		return nil, cairn.Invalid("address", "has a query or a fragment")
+	}
+	c := &Client{base: base}
+	if opts != nil {
+		c.opts = *opts
+	}
+	o := &c.opts
+	switch {
+	case o.Timeout < 0 || o.MaxBody < 0 || o.Patience < 0:
+		return nil, cairn.Invalid("options", "Timeout, MaxBody and Patience cannot be negative")
+	case o.HTTP != nil && o.HTTP.Timeout != 0:
+		return nil, cairn.Invalid("options", "HTTP has a Timeout, which would end streams; set Options.Timeout instead")
+	case strings.ContainsAny(o.Token, "\r\n"):
+		return nil, cairn.Invalid("options", "Token has a line break in it")
+	}
+	if o.HTTP == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		transport.MaxIdleConnsPerHost = 32
+		o.HTTP = &http.Client{Transport: transport}
+	}
+	if o.Timeout == 0 {
+		o.Timeout = timeout
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = maxBody
+	}
+	if o.Patience == 0 {
+		o.Patience = patience
+	}
+	return c, nil
+}
+
+// request makes a request of a path, whose segments are escaped already.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, in any) (*http.Request, error) {
+	at := *c.base
+	at.Path, at.RawPath = "", ""
+	address := strings.TrimSuffix(at.String()+c.base.EscapedPath(), "/") + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return nil, cairn.Invalid("request", "does not encode as JSON: %v", err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, cairn.Invalid("request", "the path %q cannot be requested", path)
+	}
+	for name, values := range c.opts.Header {
+		req.Header[name] = values
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.opts.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	return req, nil
+}
+
+// do makes a request and decodes its answer into out, unless that is nil.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	bounded, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	req, err := c.request(bounded, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := c.opts.HTTP.Do(req)
+	if err != nil {
+		return failed(ctx, req, err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, c.opts.MaxBody+1))
+	switch {
+	case err != nil:
+		return failed(ctx, req, err)
+	case res.StatusCode >= 300:
+		return refusal(req, res, raw)
+	case int64(len(raw)) > c.opts.MaxBody:
+		return cairn.Errorf(cairn.CodeTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
+	case out == nil || res.StatusCode == http.StatusNoContent:
+		return nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return cairn.Errorf(cairn.CodeInternal, "%s: the answer is not what a server of sessions says: %w", what(req), err)
+	}
+	return nil
+}
+
+// what names a request in errors.
+func what(req *http.Request) string { return req.Method + " " + req.URL.Host + req.URL.Path }
+
+// failed returns why a request got no answer: the error of ctx if that is done, else one of CodeUnavailable.
+func failed(ctx context.Context, req *http.Request, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what(req), ctx.Err())
+	}
+	if outer := (*url.Error)(nil); errors.As(err, &outer) { // names the whole address
+		err = outer.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return cairn.Errorf(cairn.CodeUnavailable, "%s: no answer in time", what(req))
+	}
+	return cairn.Errorf(cairn.CodeUnavailable, "%s: %w", what(req), err)
+}
+
+// problem is what a server says is wrong, by RFC 9457.
+type problem struct {
+	Detail  string          `json:"detail"`
+	Code    cairn.Code      `json:"code"`
+	Field   string          `json:"field"`
+	Details []string        `json:"details"`
+	Calls   []cairn.CallRef `json:"calls"`
+}
+
+// maxDetail bounds the words of a server in an error.
+const maxDetail = 2000
+
+// refusal returns the error that an answer stands for.
+func refusal(req *http.Request, res *http.Response, body []byte) error {
+	var p problem
+	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		p = problem{Detail: res.Status}
+	}
+	switch p.Code {
+	case "unauthorized", "cross_origin":
+		p.Code = cairn.CodeAuth
+	case "too_many_requests", "too_many_streams":
+		p.Code = cairn.CodeRateLimited
+	case "media_type", "method_not_allowed":
+		p.Code = cairn.CodeInvalid
+	case "":
+		p.Code = codeOf(res.StatusCode)
+	}
+	if len(p.Detail) > maxDetail {
+		p.Detail = strings.ToValidUTF8(p.Detail[:maxDetail], "") + "…"
+	}
+	e := &cairn.Error{Code: p.Code, Field: p.Field, Details: p.Details, Calls: p.Calls, Message: what(req) + ": " + p.Detail}
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(res.Header.Get("Retry-After")); err == nil {
+		e.RetryAfter = max(time.Until(at), 0)
+	}
+	return e
+}
+
+// codeOf returns the code of an answer that is no problem document: that of a proxy.
+func codeOf(status int) cairn.Code {
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return cairn.CodeAuth
+	case status == http.StatusNotFound:
+		return cairn.CodeNotFound
+	case status == http.StatusGone:
+		return cairn.CodeDeleted
+	case status == http.StatusRequestEntityTooLarge:
+		return cairn.CodeTooLarge
+	case status == http.StatusTooManyRequests:
+		return cairn.CodeRateLimited
+	case status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout:
+		return cairn.CodeUnavailable
+	case status < 500:
+		return cairn.CodeInvalid
+	}
+	return cairn.CodeInternal
+}
+
+// passing reports whether an error is one of the moment, such as a server that is being restarted.
+func passing(err error) bool {
+	var e *cairn.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed || e.Code == cairn.CodeRateLimited || e.Code == cairn.CodeTimeout
+}
+
+// pauses are those between tries: they grow from one to the next.
+type pauses struct{ next time.Duration }
+
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// sleep waits, at least as long as the error of the try before asks for.
+func (p *pauses) sleep(ctx context.Context, after error) error {
+	p.next = min(max(2*p.next, firstPause), longestPause)
+	wait := p.next/2 + rand.N(p.next/2)
+	if e := (*cairn.Error)(nil); errors.As(after, &e) {
+		wait = max(wait, e.RetryAfter)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,208 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// EventsOptions say which events are read. The zero value means all of the session's, those there are and those to come.
+type EventsOptions struct {
+	// RunID restricts them to one run of the session with the sub-agents it consults; they end with its end.
+	RunID string
+	// After is the place behind which they begin; the zero value is the beginning of the log.
+	After cairn.Cursor
+	// Types restricts them to some types.
+	Types []cairn.EventType
+}
+
+// Events yields the events of a session. A connection that breaks is made again, behind the last event, to whichever process
+// the address leads to; each event comes once. The loop ends with the run, if one is named, or when the session is deleted.
+// It ends early with one error: that of ctx, ErrTrimmed where the log no longer reaches back to the cursor, ErrNotFound,
+// CodeAuth, or CodeUnavailable once the server could not be reached for Options.Patience.
+func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions) iter.Seq2[cairn.Event, error] {
+	var o EventsOptions
+	if opts != nil {
+		o = *opts
+	}
+	return func(yield func(cairn.Event, error) bool) {
+		var wait pauses
+		reached := time.Now()
+		for {
+			left := false
+			over, err := c.stream(ctx, session, o, func(ev *cairn.Event) bool {
+				if wait, reached = (pauses{}), time.Now(); ev == nil {
+					return true
+				}
+				o.After = ev.Cursor()
+				left = !yield(*ev, nil)
+				return !left
+			})
+			switch {
+			case left, over:
+				return
+			case ctx.Err() != nil:
+				yield(cairn.Event{}, ctx.Err())
+				return
+			case !passing(err) || time.Since(reached) > c.opts.Patience:
+				yield(cairn.Event{}, err)
+				return
+			}
+			if err := wait.sleep(ctx, err); err != nil {
+				yield(cairn.Event{}, err)
+				return
+			}
+		}
+	}
+}
+
+// stream reads one connection. take is called with each event, and with nil when the stream begins and for each comment, until
+// it returns false, for which the error is nil. over says that nothing follows.
+func (c *Client) stream(ctx context.Context, session string, o EventsOptions, take func(*cairn.Event) bool) (over bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	query := url.Values{"session_id": {session}}
+	set(query, "run_id", o.RunID)
+	for _, t := range o.Types {
+		query.Add("type", string(t))
+	}
+	req, err := c.request(ctx, "GET", "/sse", query, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if o.After != (cairn.Cursor{}) {
+		req.Header.Set("Last-Event-ID", o.After.String())
+	}
+	quiet := time.AfterFunc(silence, cancel) // until the headers, and between two lines
+	defer quiet.Stop()
+	res, err := c.opts.HTTP.Do(req)
+	if err != nil {
+		return false, broken(req, err)
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode == http.StatusNoContent:
+		return true, nil
+	case res.StatusCode != http.StatusOK:
+		raw, err := io.ReadAll(io.LimitReader(res.Body, c.opts.MaxBody))
+		if err != nil {
+			return false, broken(req, err)
+		}
+		return false, refusal(req, res, raw)
+	}
+	if !take(nil) {
+		return false, nil
+	}
+	err = frames(res.Body, c.opts.MaxBody, func() { quiet.Reset(silence) }, func(id string, data []byte) (bool, error) {
+		if data == nil {
+			return take(nil), nil
+		}
+		var ev cairn.Event
+		if err := json.Unmarshal(data, &ev); err != nil {
+			return false, cairn.Errorf(cairn.CodeInternal, "%s: an event does not decode: %w", what(req), err)
+		}
+		cursor, err := cairn.ParseCursor(id)
+		if err != nil {
+			return false, cairn.Errorf(cairn.CodeInternal, "%s: an event has no place: %w", what(req), err)
+		}
+		ev.Incarnation = cursor.Incarnation
+		return take(&ev), nil
+	})
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, io.EOF): // the server has closed it, so it is whole
+		return true, nil
+	case errors.As(err, new(*cairn.Error)):
+		return false, err
+	}
+	return false, broken(req, err)
+}
+
+// broken returns why a stream ended before its end.
+func broken(req *http.Request, err error) error {
+	if outer := (*url.Error)(nil); errors.As(err, &outer) {
+		err = outer.Err
+	}
+	return cairn.Errorf(cairn.CodeUnavailable, "%s: the stream broke off: %w", what(req), err)
+}
+
+// frames reads server-sent events. take gets the id and the data of each, and nil data for a comment, until it returns false,
+// for which the error is nil. The error is io.EOF when the stream is whole.
+func frames(body io.Reader, most int64, alive func(), take func(id string, data []byte) (bool, error)) error {
+	r := bufio.NewReaderSize(body, 32<<10)
+	var id string
+	var data []byte
+	for {
+		line, err := readLine(r, most)
+		if err != nil {
+			return err
+		}
+		alive()
+		more := true
+		switch {
+		case len(line) == 0 && data != nil:
+			more, err = take(id, data)
+			data = nil
+		case len(line) == 0:
+		case line[0] == ':':
+			more, err = take("", nil)
+		default:
+			name, value, _ := bytes.Cut(line, []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch string(name) {
+			case "id":
+				id = string(value)
+			case "data":
+				if data != nil {
+					data = append(data, '\n')
+				}
+				if data = append(data, value...); data == nil {
+					data = []byte{}
+				}
+				if int64(len(data)) > most {
+					return tooLong(most)
+				}
+			}
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// readLine reads a line without its end.
+func readLine(r *bufio.Reader, most int64) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if err == nil && line == nil {
+			return bytes.TrimRight(part, "\r\n"), nil
+		}
+		if line = append(line, part...); int64(len(line)) > most {
+			return nil, tooLong(most)
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimRight(line, "\r\n"), nil
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return nil, io.ErrUnexpectedEOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+func tooLong(most int64) error {
+	return cairn.Errorf(cairn.CodeTooLarge, "an event of the stream has more than %d bytes", most)
+}

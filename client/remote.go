@@ -1,0 +1,353 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// RemoteOptions describe an agent on another server.
+type RemoteOptions struct {
+	// Name is the agent's name here, and Description what it is for: a calling model reads both. Name is required.
+	Name        string
+	Description string
+	// Agent is its name on the other server; empty means Name.
+	Agent string
+	// Patience is how long the other server may not be reached during one call of it, again and again, before that fails. The
+	// agent's Retry then says whether the call is made again. 0 means the client's Options.Patience.
+	Patience time.Duration
+}
+
+// RemoteAgent makes an agent of one that another server has. It is used like any other: as a sub-agent, with
+// [cairn.SubAgent], as a companion, or for sessions of its own. Its session here stands for one there, whose id derives from
+// its own, so a call that is made again, by whichever process, begins nothing twice. It is driven on every host.
+//
+//   - What the other agent says and thinks is streamed through, as its reply; the texts of its steps are paragraphs. What it
+//     calls its tools for is its own matter.
+//   - What it waits for is pending here: its approvals, client tools and questions are calls of the session here, in the
+//     inbox of the tree's root, and are answered there with Submit. The answers are passed on when the run is resumed.
+//     A decision that is made on the other server instead counts there, and is noticed here with the next answer.
+//   - Its tokens are the usage of the run here.
+//   - A stop here stops the run there, again if that was not acknowledged. A lost connection stops nothing.
+//   - A session that is gone on the other server, refused credentials and a failure there fail the run here with the cause.
+//
+// The agent may be given an Output, which the other agent's output then is; without one an output is a text. Its Retry,
+// Guard, MaxSteps and TTL may be set as well; its hooks and its state are its own, and it has no tools. Sessions of it can be
+// neither rewound nor branched.
+func RemoteAgent(c *Client, o RemoteOptions) *cairn.Agent {
+	m := &remote{client: c, agent: o.Agent, patience: o.Patience}
+	if m.agent == "" {
+		m.agent = o.Name
+	}
+	if m.patience == 0 && c != nil {
+		m.patience = c.opts.Patience
+	}
+	return &cairn.Agent{Name: o.Name, Description: o.Description, Model: m,
+		Hooks: &cairn.Hooks{AroundModel: m.note, RunInterrupt: m.ended, RunFail: m.ended}}
+}
+
+// remote is a model that is an agent on another server. It keeps nothing: what it has to know of its last reply it is given
+// back with the transcript.
+type remote struct {
+	client   *Client
+	agent    string
+	patience time.Duration
+}
+
+// Info implements cairn.Model. The address is not in it: a server may move.
+func (m *remote) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "cairn", Name: m.agent} }
+
+// Validate implements cairn.Validator.
+func (m *remote) Validate() error {
+	switch {
+	case m.client == nil:
+		return errors.New("the client of the other server is nil")
+	case m.patience < 0:
+		return errors.New("the patience is negative")
+	}
+	return nil
+}
+
+// place is what a reply keeps of the other server: the session there, the place in its log that the reply goes to, and the
+// last run whose end it has.
+type place struct {
+	Session string       `json:"session"`
+	After   cairn.Cursor `json:"after,omitzero"`
+	Ended   string       `json:"ended,omitempty"`
+}
+
+// asked is what a call here keeps of that on the other server.
+type asked struct {
+	Call       string         `json:"call"`
+	Kind       cairn.CallKind `json:"kind"`
+	ApprovalID string         `json:"approval_id,omitempty"`
+}
+
+// sessionID is the session there that stands behind one here.
+func sessionID(here string) string { return ids.Derive("remote", here) }
+
+// state is what a session here remembers, so that any process can stop the run there: the turn's first run.
+type state struct {
+	Turn string `json:"turn,omitempty"`
+}
+
+// turnOf returns the first run there of a turn that began with a run here.
+func turnOf(here, runID string) string { return ids.Derive("run", sessionID(here), runID) }
+
+// request is what a call of the model asks the other agent for: to begin a turn with an input, to go on with answers, or just
+// to go on.
+type request struct {
+	place
+	first   bool   // there was no turn before
+	turn    string // the run here that began the turn
+	input   *Input // of a turn that is to be begun
+	answers []cairn.Submission
+	output  bool // what the agent comes to is a typed output here
+}
+
+// read makes a request of a transcript.
+func (m *remote) read(req *cairn.Request) (*request, error) {
+	r := &request{place: place{Session: sessionID(req.SessionID)}}
+	r.output = slices.ContainsFunc(req.Tools, func(t cairn.ToolSpec) bool { return t.Name == cairn.FinishTool })
+	refs := map[string]asked{}
+	model := m.Info().ID()
+	said := -1 // the last message of the model
+	for i := range req.Messages {
+		msg := &req.Messages[i]
+		if msg.Role == cairn.RoleUser && !msg.Hidden && msg.RunID != r.turn {
+			r.first, r.turn = r.turn == "", msg.RunID
+		}
+		if msg.Role != cairn.RoleAssistant {
+			continue
+		}
+		said = i
+		for j := range msg.Parts {
+			p := &msg.Parts[j]
+			if p.Model != model {
+				continue
+			}
+			switch p.Type {
+			case cairn.PartProvider:
+				r.place = place{}
+				if err := json.Unmarshal(p.Provider, &r.place); err != nil {
+					return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s: what was kept of the other server does not decode: %w", m.agent, err)
+				}
+			case cairn.PartToolUse:
+				var a asked
+				if err := json.Unmarshal(p.Provider, &a); err != nil {
+					return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s: what was kept of a call does not decode: %w", m.agent, err)
+				}
+				refs[p.ToolUse.CallID] = a
+			}
+		}
+	}
+	if r.Session != sessionID(req.SessionID) {
+		return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s is on another server, so a branch of its session cannot be continued", m.agent)
+	}
+	var texts []string
+	var files []File
+	asks := false // the user does, and not only a hook
+	for i := said + 1; i < len(req.Messages); i++ {
+		msg := &req.Messages[i]
+		for j := range msg.Parts {
+			switch p := &msg.Parts[j]; {
+			case p.Result != nil:
+				if a, ok := refs[p.Result.CallID]; ok {
+					r.answers = append(r.answers, answer(a, useOf(req.Messages[:i], p.Result.CallID), p.Result))
+				}
+			case msg.Role != cairn.RoleUser || p.Text == "" && p.File == nil:
+			case p.Type == cairn.PartText:
+				texts = append(texts, p.Text)
+			case p.Type == cairn.PartFile:
+				files = append(files, fileOf(p.File))
+			}
+			asks = asks || msg.Role == cairn.RoleUser && !msg.Hidden
+		}
+	}
+	if withdrawn(req.Messages[said+1:]) {
+		r.answers = nil // the turn that is begun ends the wait there
+	}
+	if asks && len(r.answers) == 0 {
+		r.input = &Input{Text: strings.Join(texts, "\n\n"), Files: files}
+	}
+	return r, nil
+}
+
+// withdrawn reports whether the calls of the reply before were closed unanswered.
+func withdrawn(list []cairn.Message) bool {
+	return slices.ContainsFunc(list, func(m cairn.Message) bool { return m.Origin == cairn.OriginWithdrawn })
+}
+
+func fileOf(f *cairn.File) File {
+	url := f.URL
+	if len(f.Data) > 0 {
+		url = f.DataURL()
+	}
+	return File{Name: f.Name, MediaType: f.MediaType, URL: url}
+}
+
+// useOf returns the arguments of a call.
+func useOf(list []cairn.Message, callID string) json.RawMessage {
+	for i := range slices.Backward(list) {
+		for _, use := range list[i].ToolUses() {
+			if use.CallID == callID {
+				return use.Input
+			}
+		}
+	}
+	return nil
+}
+
+// answer returns the submission that passes a result on.
+func answer(a asked, input json.RawMessage, result *cairn.ToolResult) cairn.Submission {
+	ref := cairn.CallRef{ID: a.Call, Kind: a.Kind, ApprovalID: a.ApprovalID}
+	words := ""
+	if result.IsError {
+		if json.Unmarshal(result.Output, &words); words == "" {
+			words = "the call failed"
+		}
+	}
+	switch {
+	case a.Kind == cairn.CallApproval && result.IsError:
+		return cairn.Deny(ref, strings.TrimPrefix(strings.TrimPrefix(words, "not approved by the user"), ": "))
+	case a.Kind == cairn.CallApproval:
+		s := cairn.Approve(ref)
+		var got cairn.Approved
+		if json.Unmarshal(result.Output, &got) == nil && !sameJSON(got.Input, input) {
+			s.Input = got.Input
+		}
+		return s
+	case result.IsError:
+		return cairn.AnswerError(ref, words)
+	}
+	return cairn.Answer(ref, result.Output)
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	one, _ := json.Marshal(x) // what was decoded encodes, with members in order
+	two, _ := json.Marshal(y)
+	return string(one) == string(two)
+}
+
+// Stream implements cairn.Model.
+func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		r, err := m.read(req)
+		if err == nil {
+			t := &talk{m: m, request: r, yield: yield}
+			if err = t.run(ctx); errors.Is(err, errLeft) {
+				return
+			}
+			if ctx.Err() != nil {
+				if errors.Is(context.Cause(ctx), &cairn.Error{Code: cairn.CodeStopped}) {
+					m.stop(context.WithoutCancel(ctx), r.Session, turnOf(req.SessionID, r.turn))
+				}
+				code := cairn.CodeAborted
+				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					code = cairn.CodeTimeout
+				}
+				err = cairn.Errorf(code, "agent %s: %w", m.agent, ctx.Err())
+			}
+		}
+		if err != nil {
+			yield(cairn.Chunk{}, err)
+		}
+	}
+}
+
+// note keeps which turn is under way there, with the step's commit.
+func (m *remote) note(ctx context.Context, step *cairn.Step, req *cairn.Request, next func(context.Context) iter.Seq2[cairn.Chunk, error]) iter.Seq2[cairn.Chunk, error] {
+	r, err := m.read(req)
+	if err == nil {
+		turn := turnOf(req.SessionID, r.turn)
+		if s, bad := cairn.State[state](step); bad != nil || s.Turn != turn {
+			err = step.Set([]string{"turn"}, turn)
+		}
+	}
+	if err != nil {
+		return func(yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{}, err) }
+	}
+	return next(ctx)
+}
+
+// ended stops what is left there of a run here that was stopped, wherever it was and whatever it waited for.
+func (m *remote) ended(ctx context.Context, step *cairn.Step, r *cairn.Result) {
+	if r.Error != nil && r.Error.Code == cairn.CodeOverloaded { // it cannot be reached
+		return
+	}
+	turns := []string{turnOf(step.SessionID, step.RunID)}
+	if s, err := cairn.State[state](step); err == nil && s.Turn != "" {
+		turns = append(turns, s.Turn)
+	}
+	m.stop(ctx, sessionID(step.SessionID), turns...)
+}
+
+// stopTime bounds how long a stop is tried.
+const stopTime = 10 * time.Second
+
+// stop stops the run there if it is of one of some turns: a later one is not what was to be stopped.
+func (m *remote) stop(ctx context.Context, session string, turns ...string) {
+	ctx, cancel := context.WithTimeout(ctx, min(stopTime, m.patience))
+	defer cancel()
+	for wait := (pauses{}); ; {
+		err := m.tryStop(ctx, session, turns)
+		if !passing(err) || wait.sleep(ctx, err) != nil {
+			return
+		}
+	}
+}
+
+func (m *remote) tryStop(ctx context.Context, session string, turns []string) error {
+	row, err := m.client.Session(ctx, session)
+	if err != nil || row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
+		return err
+	}
+	id := row.RunID
+	page := &Page[cairn.Run]{}
+	for first := true; first || page.Next != ""; first = false {
+		if page, err = m.client.Runs(ctx, session, true, 100, page.Next); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			switch run := &page.Items[i]; {
+			case run.ID != id:
+			case slices.Contains(turns, run.ID):
+				return m.client.Interrupt(ctx, session, row.RunID, "the run that consults the agent was stopped")
+			case run.PreviousRunID == "":
+				return nil
+			default:
+				id = run.PreviousRunID
+			}
+		}
+	}
+	return nil
+}
+
+// lost says what an error of the other server is for the run here.
+func (m *remote) lost(err error) error {
+	var e *cairn.Error
+	if !errors.As(err, &e) {
+		return cairn.Errorf(cairn.CodeModel, "agent %s: %w", m.agent, err)
+	}
+	out := *e
+	out.Message, out.Cause = fmt.Sprintf("agent %s on another server: %s", m.agent, e.Message), err
+	switch {
+	case e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed:
+		out.Code = cairn.CodeOverloaded
+	case e.Code.Category() != cairn.CategoryModel && e.Retryable():
+		out.Code = cairn.CodeModel
+	}
+	return &out
+}

@@ -1,0 +1,413 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// errLeft says that nobody reads the reply any more.
+var errLeft = errors.New("left")
+
+// talk is one call of an agent on another server: it brings the session there to where it waits or has ended, whatever state it
+// is found in, and streams what is said on the way.
+type talk struct {
+	m *remote
+	*request
+	yield func(cairn.Chunk, error) bool
+
+	from    string // the events of the root's runs count from this run on; empty for all
+	fresh   bool   // nothing was begun or continued yet, so a run that is found failed or stopped is from before
+	refused map[string]string
+	final   *cairn.Event // the end of the last run
+
+	kept   []cairn.Chunk // of the steps that stand
+	step   []cairn.Chunk // of the one under way
+	open   cairn.PartType
+	spoke  bool // there is a text before
+	usage  cairn.Usage
+	result json.RawMessage
+}
+
+// run brings the session to a halt and ends the reply.
+func (t *talk) run(ctx context.Context) error {
+	t.fresh, t.refused = true, map[string]string{}
+	wait, since := pauses{}, time.Now()
+	for {
+		over, err := t.advance(ctx)
+		switch {
+		case errors.Is(err, errLeft) || ctx.Err() != nil:
+			return err
+		case over && err == nil:
+			return t.finish()
+		case err == nil:
+			wait, since = pauses{}, time.Now()
+			continue
+		case errors.Is(err, errAgain):
+			err = nil
+		case !passing(err) || rateLimited(err) && t.fresh || time.Since(since) > t.m.patience:
+			return t.m.lost(err)
+		}
+		if err := wait.sleep(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// rateLimited errors are for the agent's policy of retries, if nothing was begun.
+func rateLimited(err error) bool { return errors.Is(err, &cairn.Error{Code: cairn.CodeRateLimited}) }
+
+// errAgain says that the session is to be looked at again in a moment.
+var errAgain = errors.New("again")
+
+// advance takes the session one step further.
+func (t *talk) advance(ctx context.Context) (over bool, err error) {
+	if t.fresh {
+		if err := t.enter(ctx); err != nil {
+			return false, err
+		}
+	}
+	st, err := t.m.client.Status(ctx, t.Session)
+	if err != nil {
+		return false, err
+	}
+	row := st.Session
+	switch {
+	case row.Status == cairn.SessionActive && st.Resumable.Resume, row.Status == cairn.SessionPaused && st.Resumable.Resume:
+		return false, t.resume(ctx)
+	case row.Status == cairn.SessionActive:
+		return false, t.follow(ctx, row.RunID)
+	}
+	if row.RunID == "" {
+		return false, errAgain
+	}
+	if t.Ended != row.RunID {
+		if err := t.follow(ctx, row.RunID); err != nil {
+			return false, err
+		}
+	}
+	switch row.Status {
+	case cairn.SessionPaused:
+		if len(st.Calls) == 0 {
+			return false, errAgain
+		}
+		for i := range st.Calls {
+			if why, ok := t.refused[st.Calls[i].ID]; ok {
+				return false, cairn.Errorf(cairn.CodeModelRequest, "the answer to call %q was refused: %s", st.Calls[i].Tool, why)
+			}
+		}
+		return true, t.ask(st.Calls)
+	case cairn.SessionFailed:
+		return false, t.failure(ctx)
+	case cairn.SessionInterrupted:
+		return false, cairn.Errorf(cairn.CodeModelRequest, "it was stopped there before it came to an end")
+	}
+	return true, nil
+}
+
+// enter does what the call is for: it begins the turn, passes answers on, or has the session continue. It can be repeated.
+func (t *talk) enter(ctx context.Context) error {
+	c := t.m.client
+	st, err := c.Status(ctx, t.Session)
+	switch {
+	case err != nil && (!errors.Is(err, cairn.ErrNotFound) || t.input == nil || isGone(err)):
+		return err
+	case t.input != nil:
+		return t.begin(ctx, st)
+	}
+	for _, s := range t.answers {
+		receipt, err := c.Submit(ctx, t.Session, s)
+		switch {
+		case errors.Is(err, cairn.ErrNotFound) && !isGone(err): // it was closed there
+		case errors.Is(err, cairn.ErrInvalid):
+			t.refused[s.CallID] = err.Error()
+		case err != nil:
+			return err
+		case receipt.Outcome == cairn.OutcomeInvalid:
+			t.refused[s.CallID] = "it does not fit the call"
+		}
+	}
+	t.fresh = false
+	if len(t.answers) > 0 {
+		return nil
+	}
+	t.from = st.Session.RunID
+	return t.again(ctx, st)
+}
+
+func isGone(err error) bool {
+	return errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired)
+}
+
+// begin begins the turn. st is nil if there is no session yet.
+func (t *talk) begin(ctx context.Context, st *Status) error {
+	c, name := t.m.client, t.turn
+	turn := Turn{SessionID: t.Session, Agent: t.m.agent, Input: *t.input, RunID: name, OnWaiting: "withdraw"}
+	started, err := c.Start(ctx, turn)
+	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive { // a turn that was stopped here
+		if err := c.Interrupt(ctx, t.Session, st.Session.RunID, "another turn takes its place"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+			return err
+		}
+		return errAgain
+	}
+	switch {
+	case errors.Is(err, cairn.ErrAlreadyRunning):
+		return errAgain
+	case err != nil:
+		return err
+	case t.first && started.Turn > 1:
+		return cairn.Errorf(cairn.CodeExists, "session %q is there from another conversation", t.Session)
+	}
+	t.from, t.fresh = started.RunID, false
+	if st == nil || st.Session.RunID != started.RunID {
+		return nil
+	}
+	return t.again(ctx, st) // begun by an earlier call
+}
+
+// again has a run continue that had failed or was stopped before this call.
+func (t *talk) again(ctx context.Context, st *Status) error {
+	var started *Started
+	var err error
+	switch {
+	case st.Resumable.Retry:
+		started, err = t.m.client.Retry(ctx, t.Session)
+	case st.Session.Status == cairn.SessionInterrupted && st.Resumable.Resume:
+		started, err = t.m.client.Resume(ctx, t.Session)
+	default:
+		return nil
+	}
+	switch {
+	case errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrStale):
+		return nil
+	case err != nil:
+		t.fresh = passing(err)
+		return err
+	}
+	t.from = started.RunID
+	return nil
+}
+
+// resume has the session continue that nothing drives though it could be.
+func (t *talk) resume(ctx context.Context) error {
+	_, err := t.m.client.Resume(ctx, t.Session)
+	if errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrStale) {
+		return errAgain // another process was faster
+	}
+	return err
+}
+
+// failure returns why the last run there failed.
+func (t *talk) failure(ctx context.Context) error {
+	page, err := t.m.client.Runs(ctx, t.Session, true, 1, "")
+	if err != nil {
+		return err
+	}
+	why := &cairn.Error{Code: cairn.CodeInternal, Message: "it failed"}
+	if len(page.Items) > 0 && page.Items[0].Error != nil {
+		why = page.Items[0].Error
+	}
+	if why.Retryable() { // the other server has tried that
+		return cairn.Errorf(cairn.CodeModelRequest, "it failed: %s", why.Message)
+	}
+	return cairn.Errorf(why.Code, "it failed: %s", why.Message)
+}
+
+// follow streams what the session says until the end of a run. It returns nil too when it has to be looked at whether the run
+// is still driven.
+func (t *talk) follow(ctx context.Context, runID string) error {
+	looked := false
+	over, err := t.m.client.stream(ctx, t.Session, EventsOptions{After: t.After}, func(ev *cairn.Event) bool {
+		if ev == nil { // the stream begins, or has been silent
+			if !t.say(cairn.Chunk{Type: cairn.ChunkText}) {
+				return false
+			}
+			again := looked
+			looked = true
+			return !again
+		}
+		t.After = ev.Cursor()
+		if !t.take(ev) {
+			return false
+		}
+		return !ev.Ends(runID) || ev.SessionID != t.Session
+	})
+	switch {
+	case t.yield == nil:
+		return errLeft
+	case errors.Is(err, cairn.ErrTrimmed):
+		return t.skip(ctx, runID)
+	case err != nil:
+		return err
+	case over && t.Ended != runID:
+		return errAgain
+	}
+	return nil
+}
+
+// skip takes the place of events that the log there no longer has: what was said in them is read from the transcript.
+func (t *talk) skip(ctx context.Context, runID string) error {
+	snap, err := t.m.client.Snapshot(ctx, t.Session)
+	if err != nil {
+		return err
+	}
+	if snap.Session.Status == cairn.SessionActive {
+		t.After = snap.Cursor
+		return nil
+	}
+	t.After, t.Ended = snap.Cursor, runID
+	for i := range slices.Backward(snap.Messages) {
+		if m := &snap.Messages[i]; m.Role == cairn.RoleAssistant {
+			t.restart(nil)
+			if !t.text(m.Text()) {
+				return errLeft
+			}
+			t.kept, t.step = append(t.kept, t.step...), nil
+			break
+		}
+	}
+	return nil
+}
+
+// take streams what an event says, and reports whether the reply is still read.
+func (t *talk) take(ev *cairn.Event) bool {
+	if ev.Type == cairn.EventUsage && ev.Usage != nil {
+		t.usage = t.usage.Add(*ev.Usage)
+	}
+	if ev.SessionID != t.Session {
+		return true
+	}
+	if t.from != "" {
+		if ev.RunID != t.from {
+			return true
+		}
+		t.from = ""
+	}
+	switch ev.Type {
+	case cairn.EventStepStart, cairn.EventStepCommitted:
+		t.kept, t.step = append(t.kept, t.step...), nil
+		return t.close()
+	case cairn.EventStepDiscarded:
+		return t.restart(t.kept)
+	case cairn.EventTextDelta:
+		return ev.Text == "" || t.text(ev.Text)
+	case cairn.EventThinking:
+		t.open = cairn.PartReasoning
+		return t.add(cairn.Chunk{Type: cairn.ChunkReasoning, Text: ev.Text})
+	case cairn.EventThinkingEnd:
+		return t.close()
+	case cairn.EventOutput:
+		t.result = ev.Data
+	case cairn.EventRunEnd:
+		t.Ended, t.final = ev.RunID, ev
+	}
+	return true
+}
+
+// text adds to the text under way, or begins another paragraph.
+func (t *talk) text(text string) bool {
+	if t.open != cairn.PartText && t.spoke {
+		text = "\n\n" + text
+	}
+	t.open, t.spoke = cairn.PartText, true
+	return t.add(cairn.Chunk{Type: cairn.ChunkText, Text: text})
+}
+
+// close ends the part under way.
+func (t *talk) close() bool {
+	if t.open == "" {
+		return true
+	}
+	t.open = ""
+	return t.add(cairn.Chunk{Type: cairn.ChunkPartEnd})
+}
+
+// restart makes what the step under way said void: the reply begins again with what stands.
+func (t *talk) restart(kept []cairn.Chunk) bool {
+	void := len(t.step) > 0 || len(kept) < len(t.kept)
+	t.kept, t.step, t.open, t.spoke = kept, nil, "", false
+	for i := range kept {
+		t.spoke = t.spoke || kept[i].Type == cairn.ChunkText
+	}
+	if !void {
+		return true
+	}
+	if !t.say(cairn.Chunk{Type: cairn.ChunkRestart}) {
+		return false
+	}
+	for _, c := range kept {
+		if !t.say(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// add streams a chunk of the step under way.
+func (t *talk) add(c cairn.Chunk) bool {
+	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Type != cairn.ChunkPartEnd {
+		t.step[n-1].Text += c.Text
+	} else {
+		t.step = append(t.step, c)
+	}
+	return t.say(c)
+}
+
+// say streams a chunk.
+func (t *talk) say(c cairn.Chunk) bool {
+	if t.yield != nil && !t.yield(c, nil) {
+		t.yield = nil
+	}
+	return t.yield != nil
+}
+
+// ask makes the open calls there calls of the session here.
+func (t *talk) ask(list []cairn.PendingCall) error {
+	for i := range list {
+		c := &list[i]
+		raw, err := json.Marshal(asked{Call: c.ID, Kind: c.Kind, ApprovalID: c.ApprovalID})
+		if err != nil {
+			return err
+		}
+		input := c.Input
+		if len(input) == 0 {
+			input = json.RawMessage("{}")
+		}
+		more := t.say(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.ID, Tool: c.Tool, Provider: raw, Model: t.m.Info().ID(),
+			Awaits: &cairn.Awaits{Kind: c.Kind, Prompt: c.Prompt, Payload: c.Payload, Schema: c.Schema, NoEdits: c.NoEdits, WaitAtMost: c.WaitAtMost}}) &&
+			t.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: c.ID, Text: string(input)})
+		if !more {
+			return errLeft
+		}
+	}
+	t.result = nil
+	return nil
+}
+
+// finish ends the reply: with the output, if there is one, and with what the next call has to know.
+func (t *talk) finish() error {
+	if t.final != nil && t.final.Status == cairn.RunCompleted && t.result != nil {
+		if t.output {
+			t.say(cairn.Chunk{Type: cairn.ChunkToolStart, CallID: "finish", Tool: cairn.FinishTool})
+			t.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: "finish", Text: string(t.result)})
+		} else {
+			t.text(string(t.result))
+		}
+	}
+	raw, err := json.Marshal(t.place)
+	if err != nil {
+		return err
+	}
+	u := t.usage
+	t.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
+		CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ModelCalls: max(u.ModelCalls-1, 0)}}) // this call counts as one
+	t.say(cairn.Chunk{Type: cairn.ChunkProvider, Provider: raw, Model: t.m.Info().ID()})
+	if !t.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: cairn.FinishReasonEnd}) {
+		return errLeft
+	}
+	return nil
+}

@@ -1,0 +1,506 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/server"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// callee is a server with agents that others consult. It can be replaced, as by a restart, while its address stays.
+type callee struct {
+	t       *testing.T
+	st      *memstore.Store
+	eng     *engine.Engine
+	handler atomic.Pointer[http.Handler]
+	url     string
+	client  *client.Client
+
+	mu     sync.Mutex
+	counts map[string]int // requests by path
+}
+
+const calleeToken = "the-callers-token"
+
+func newCallee(t *testing.T, agents ...*cairn.Agent) *callee {
+	c := &callee{t: t, st: memstore.New(nil), counts: map[string]int{}}
+	c.serve(agents...)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.counts[r.URL.Path]++
+		c.mu.Unlock()
+		(*c.handler.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	c.url = srv.URL
+	var err error
+	if c.client, err = client.New(srv.URL, &client.Options{Token: calleeToken, Patience: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serve makes a process of the server.
+func (c *callee) serve(agents ...*cairn.Agent) {
+	eng, err := engine.New(c.st, agents, &engine.Options{LeaseTTL: time.Second})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { eng.Close(context.Background()) })
+	h, err := server.New(eng, &server.Options{RequestsPerMinute: -1, KeepAlive: 50 * time.Millisecond,
+		Authenticate: server.Tokens(map[string]*server.Principal{calleeToken: {User: "caller", Roles: []server.Role{server.RoleUser}}})})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var handler http.Handler = h
+	c.eng = eng
+	c.handler.Store(&handler)
+}
+
+func (c *callee) requests(path string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[path]
+}
+
+// only returns the one session that the server has, of an agent.
+func (c *callee) only(agent string) *cairn.Session {
+	c.t.Helper()
+	page, err := c.eng.Sessions(c.t.Context(), store.SessionQuery{Agent: agent, RootsOnly: true})
+	if err != nil || len(page.Items) != 1 {
+		c.t.Fatalf("%d sessions of agent %s, want 1: %v", len(page.Items), agent, err)
+	}
+	return &page.Items[0]
+}
+
+// remote is the agent here.
+func (c *callee) remote(name string) *cairn.Agent {
+	return client.RemoteAgent(c.client, client.RemoteOptions{Name: name, Description: "Knows."})
+}
+
+// asks is an agent that consults another one, and says what that answered.
+func asks(other *cairn.Agent) *cairn.Agent {
+	return &cairn.Agent{Name: "boss", Tools: []cairn.Tool{cairn.SubAgent(other)}, Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if r := req.Messages[len(req.Messages)-1].ToolResults(); len(r) > 0 {
+			return scripted.Text("It says " + string(r[0].Output))
+		}
+		return scripted.Call(other.Name, map[string]string{"input": "find out"})
+	})}
+}
+
+func caller(t *testing.T, st store.Store, agents ...*cairn.Agent) *engine.Engine {
+	t.Helper()
+	eng, err := engine.New(st, agents, &engine.Options{LeaseTTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	return eng
+}
+
+func ask(t *testing.T, eng *engine.Engine) *engine.Run {
+	t.Helper()
+	run, err := eng.Execute(t.Context(), "s", "boss", cairn.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func came(t *testing.T, run *engine.Run, status cairn.RunStatus) *cairn.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	res, err := run.Wait(ctx)
+	if res.Status != status {
+		t.Fatalf("%s, want %s: %v; %+v", res.Status, status, err, res)
+	}
+	return res
+}
+
+// shown returns what a reader of the caller's log is shown of an agent, each word that stands.
+func shownOf(t *testing.T, eng *engine.Engine, agent string) string {
+	t.Helper()
+	list, err := eng.History(t.Context(), "s", cairn.Cursor{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text, attempt string
+	for _, ev := range list {
+		if ev.Agent != agent {
+			continue
+		}
+		switch ev.Type {
+		case cairn.EventTextDelta:
+			attempt += ev.Text
+		case cairn.EventStepDiscarded:
+			attempt = ""
+		case cairn.EventStepCommitted:
+			text, attempt = text+attempt, ""
+		}
+	}
+	return text + attempt
+}
+
+// A remote agent is consulted like any other: its steps are streamed through, with its thoughts and its tokens.
+func TestRemoteAgentStreamsThrough(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	look := cairn.Func("look", "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "42", nil })
+	c := newCallee(t, &cairn.Agent{Name: "sage", Tools: []cairn.Tool{look}, Model: scripted.New(
+		scripted.Reply(scripted.Thinking("hm"), scripted.Text("Let me look."), scripted.Call("look", nil)).Usage(10, 5),
+		scripted.Reply(scripted.Text("It is "), scripted.Gate(gate), scripted.Text("42.")).Usage(20, 7))})
+	eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+	run := ask(t, eng)
+	var saw []string
+	for ev, err := range run.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Agent != "sage" {
+			if ev.Type == cairn.EventSubagentStart || ev.Type == cairn.EventSubagentEnd {
+				saw = append(saw, string(ev.Type))
+			}
+			continue
+		}
+		switch ev.Type {
+		case cairn.EventThinking, cairn.EventTextDelta:
+			saw = append(saw, ev.Text)
+			if strings.Contains(strings.Join(saw, ""), "It") { // before the agent has ended
+				open()
+			}
+		}
+	}
+	if got, want := strings.Join(saw, ""), "subagent_starthmLet me look.\n\nIt is 42.subagent_end"; got != want {
+		t.Errorf("saw %q, want %q", got, want)
+	}
+	if res := came(t, run, cairn.RunCompleted); res.Text != `It says "Let me look.\n\nIt is 42."` {
+		t.Errorf("came to %q", res.Text)
+	}
+	page, err := eng.Sessions(t.Context(), store.SessionQuery{ParentID: "s"})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%d children: %v", len(page.Items), err)
+	}
+	if u := page.Items[0].Usage; u.InputTokens != 30 || u.OutputTokens != 12 || u.ModelCalls != 2 {
+		t.Errorf("usage %+v", u)
+	}
+	if n := c.requests("/start"); n != 1 {
+		t.Errorf("started %d times", n)
+	}
+}
+
+// asking is an agent that waits for an approval, a client and the answer to a question, all at once.
+func asking() *cairn.Agent {
+	type pay struct {
+		Amount int `json:"amount"`
+	}
+	return &cairn.Agent{Name: "sage", Tools: []cairn.Tool{
+		cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in pay) (string, error) { return fmt.Sprint("paid ", in.Amount), nil },
+			cairn.RequireApprovalIf(func(context.Context, *cairn.Call, pay) (*cairn.Prompt, error) {
+				return &cairn.Prompt{Text: "May I pay?"}, nil
+			})),
+		cairn.Func("refund", "Refunds.", func(_ context.Context, _ *cairn.Call, in pay) (string, error) { return "refunded", nil }, cairn.RequireApproval()),
+		cairn.ClientTool[struct{}, string]("locate", "Locates."),
+		cairn.Func("choose", "Chooses.", func(ctx context.Context, call *cairn.Call, _ struct{}) (string, error) {
+			var answer string
+			err := call.Ask(ctx, "Which?", []string{"a", "b"}, &answer)
+			return answer, err
+		}),
+	}, Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if r := req.Messages[len(req.Messages)-1].ToolResults(); len(r) > 0 {
+			var said []string
+			for _, m := range req.Messages {
+				for _, r := range m.ToolResults() {
+					said = append(said, r.Tool+" "+string(r.Output))
+				}
+			}
+			return scripted.Text("Got " + strings.Join(said, ", "))
+		}
+		return scripted.Reply(scripted.Text("One moment."), scripted.Call("pay", pay{10}), scripted.Call("refund", pay{3}), scripted.Call("locate", nil), scripted.Call("choose", nil))
+	})}
+}
+
+// What a remote agent waits for is answered at the caller's root, by processes that come and go, and each answer is passed on
+// once.
+func TestRemoteAgentIsAnsweredAtTheRoot(t *testing.T) {
+	t.Parallel()
+	for _, nested := range []bool{false, true} {
+		t.Run(fmt.Sprint("nested=", nested), func(t *testing.T) {
+			t.Parallel()
+			far := newCallee(t, asking())
+			c, other := far, far.remote("sage")
+			if nested { // the remote agent consults a remote agent
+				between := asks(far.remote("sage"))
+				between.Name = "between"
+				c = newCallee(t, between)
+				other = c.remote("between")
+			}
+			st := memstore.New(nil)
+			first := caller(t, st, asks(other))
+			res := came(t, ask(t, first), cairn.SuspendedChildren)
+			calls := map[string]cairn.CallRef{}
+			for _, call := range res.Suspended.Calls {
+				if call.RootID != "s" {
+					t.Errorf("call of %s belongs to %s", call.Tool, call.RootID)
+				}
+				calls[call.Tool] = call
+			}
+			if len(calls) != 4 || calls["pay"].Kind != cairn.CallApproval || calls["pay"].Prompt != "May I pay?" || string(calls["pay"].Input) != `{"amount":10}` ||
+				calls["locate"].Kind != cairn.CallClientTool || calls["choose"].Kind != cairn.CallQuestion || calls["choose"].Prompt != "Which?" {
+				t.Fatalf("waits for %+v", calls)
+			}
+			first.Close(t.Context())
+			second := caller(t, st, asks(other))
+			if r, err := second.Submit(t.Context(), "s", cairn.Answer(calls["locate"], 7)); err == nil && r.Outcome != cairn.OutcomeInvalid {
+				t.Errorf("an answer that the schema there forbids: %s", r.Outcome)
+			}
+			for _, s := range []cairn.Submission{cairn.Approve(calls["pay"]).WithInput(map[string]int{"amount": 5}), cairn.Deny(calls["refund"], "no"),
+				cairn.Answer(calls["locate"], "Rome"), cairn.Answer(calls["choose"], "b")} {
+				r, err := second.Submit(t.Context(), "s", s)
+				if err != nil || r.Outcome != cairn.OutcomeAccepted {
+					t.Fatalf("%s: %v", r.Outcome, err)
+				}
+			}
+			second.Close(t.Context())
+			third := caller(t, st, asks(other))
+			run, err := third.Resume(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			res = came(t, run, cairn.RunCompleted)
+			for _, want := range []string{"paid 5", "not approved by the user: no", "Rome", "choose"} {
+				if !strings.Contains(res.Text, want) {
+					t.Errorf("came to %q, without %q", res.Text, want)
+				}
+			}
+			if n := strings.Count(shownOf(t, third, other.Name), "One moment."); n != 1 && !nested {
+				t.Errorf("the beginning is shown %d times: %q", n, shownOf(t, third, other.Name))
+			}
+			if far.requests("/submit-tool-result") != 4 || far.requests("/start") != 1 {
+				t.Errorf("%d answers and %d starts", far.requests("/submit-tool-result"), far.requests("/start"))
+			}
+		})
+	}
+}
+
+// A stop of the caller stops the agent on the other server, at work or waiting, and a new turn does the same.
+func TestRemoteAgentIsStopped(t *testing.T) {
+	t.Parallel()
+	stopped := func(c *callee) {
+		for row := c.only("sage"); row.Status != cairn.SessionInterrupted; row = c.only("sage") {
+			if t.Context().Err() != nil {
+				t.Fatalf("it is %s", row.Status)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	t.Run("at work", func(t *testing.T) {
+		t.Parallel()
+		c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Reply(scripted.Text("Half "), scripted.Gate(make(chan struct{}))))})
+		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+		run := ask(t, eng)
+		for ev, err := range run.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Type == cairn.EventTextDelta {
+				break
+			}
+		}
+		if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		came(t, run, cairn.RunInterrupted)
+		stopped(c)
+	})
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		c := newCallee(t, asking())
+		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+		came(t, ask(t, eng), cairn.SuspendedChildren)
+		if err := eng.Interrupt(t.Context(), "s", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		stopped(c)
+	})
+	t.Run("another turn", func(t *testing.T) {
+		t.Parallel()
+		c := newCallee(t, asking())
+		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+		came(t, ask(t, eng), cairn.SuspendedChildren)
+		if _, err := eng.Execute(t.Context(), "s", "boss", cairn.Text("again"), engine.WithOnWaiting(engine.WaitingWithdraw)); err != nil {
+			t.Fatal(err)
+		}
+		for { // there are two sessions there by then
+			page, err := c.eng.Sessions(t.Context(), store.SessionQuery{Statuses: []cairn.SessionStatus{cairn.SessionInterrupted}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Items) == 1 {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
+// A server that goes away in the middle of an answer and comes back on the same store goes on with it, and each word is shown
+// once.
+func TestRemoteServerIsRestarted(t *testing.T) {
+	t.Parallel()
+	agent := func(gate chan struct{}) *cairn.Agent {
+		return &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Reply(scripted.Text("Once upon a time. "), scripted.Gate(gate), scripted.Text("The end.")))}
+	}
+	c := newCallee(t, agent(make(chan struct{})))
+	eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+	run := ask(t, eng)
+	for ev, err := range run.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == cairn.EventTextDelta && ev.Agent == "sage" {
+			break
+		}
+	}
+	old := c.eng
+	var gone http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	c.handler.Store(&gone)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	old.Close(ctx) // gives up its run in the middle
+	time.Sleep(20 * time.Millisecond)
+	open := make(chan struct{})
+	close(open)
+	c.serve(agent(open))
+	came(t, run, cairn.RunCompleted)
+	if got := shownOf(t, eng, "sage"); got != "Once upon a time. The end." {
+		t.Errorf("shown: %q", got)
+	}
+	if c.only("sage").Turn != 1 {
+		t.Errorf("it took %d runs", c.only("sage").Turn)
+	}
+}
+
+// A session that is gone on the other server, a failure there, and a server that refuses fail the call with the cause.
+func TestRemoteAgentIsLost(t *testing.T) {
+	t.Parallel()
+	t.Run("deleted", func(t *testing.T) {
+		t.Parallel()
+		c := newCallee(t, asking())
+		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+		res := came(t, ask(t, eng), cairn.SuspendedChildren)
+		if err := c.client.Delete(t.Context(), c.only("sage").ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range res.Suspended.Calls {
+			s := cairn.AnswerError(call, "no")
+			if call.Kind == cairn.CallApproval {
+				s = cairn.Deny(call, "no")
+			}
+			if _, err := eng.Submit(t.Context(), "s", s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run, err := eng.Resume(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := came(t, run, cairn.RunCompleted); !strings.Contains(res.Text, "agent sage failed") || !strings.Contains(res.Text, "not found") && !strings.Contains(res.Text, "deleted") {
+			t.Errorf("came to %q", res.Text)
+		}
+	})
+	t.Run("failed", func(t *testing.T) {
+		t.Parallel()
+		c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "secret words")))})
+		eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+		if res := came(t, ask(t, eng), cairn.RunCompleted); !strings.Contains(res.Text, "content filtered") || strings.Contains(res.Text, "secret") {
+			t.Errorf("came to %q", res.Text)
+		}
+	})
+	for _, status := range []int{401, 403, 429} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Text("At last."))})
+			real := *c.handler.Load()
+			var refuses http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if status == 429 && c.requests("/status") > 1 {
+					real.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(status)
+			})
+			c.handler.Store(&refuses)
+			eng := caller(t, memstore.New(nil), asks(c.remote("sage")))
+			begun := time.Now()
+			res := came(t, ask(t, eng), cairn.RunCompleted)
+			if strings.Contains(res.Text, calleeToken) {
+				t.Errorf("the token is in %q", res.Text)
+			}
+			switch {
+			case status == 429 && (res.Text != `It says "At last."` || time.Since(begun) < time.Second):
+				t.Errorf("came to %q after %s", res.Text, time.Since(begun))
+			case status != 429 && !strings.Contains(res.Text, "agent sage failed"):
+				t.Errorf("came to %q", res.Text)
+			}
+		})
+	}
+}
+
+// A companion on another server remembers, and its typed output is one here.
+func TestRemoteAgentRemembers(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		N int `json:"n"`
+	}
+	c := newCallee(t, &cairn.Agent{Name: "sage", Output: cairn.OutputOf[answer](), Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		n := 0
+		for _, m := range req.Messages {
+			if m.Role == cairn.RoleUser && !m.Hidden {
+				n++
+			}
+		}
+		return scripted.Call(cairn.FinishTool, answer{n})
+	})})
+	sage := c.remote("sage")
+	sage.Output = cairn.OutputOf[answer]()
+	eng := caller(t, memstore.New(nil), sage)
+	for n := 1; n <= 3; n++ {
+		run, err := eng.Execute(t.Context(), "s", "sage", cairn.Text("and?"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := came(t, run, cairn.RunCompleted); string(res.Output) != fmt.Sprintf(`{"n":%d}`, n) {
+			t.Errorf("turn %d: %s", n, res.Output)
+		}
+	}
+	if row := c.only("sage"); row.Turn != 3 {
+		t.Errorf("%d turns there", row.Turn)
+	}
+	branched, err := eng.Branch(t.Context(), "s", "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := eng.Execute(t.Context(), branched.ID, "sage", cairn.Text("and?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := came(t, run, cairn.RunFailed); !errors.Is(res.Error, &cairn.Error{Code: cairn.CodeModelRequest}) {
+		t.Errorf("a branch: %v", res.Error)
+	}
+}
