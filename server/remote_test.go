@@ -210,7 +210,9 @@ func asking() *cairn.Agent {
 		Amount int `json:"amount"`
 	}
 	return &cairn.Agent{Name: "sage", Tools: []cairn.Tool{
-		cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in pay) (string, error) { return fmt.Sprint("paid ", in.Amount), nil },
+		cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in pay) (string, error) {
+			return fmt.Sprint("paid ", in.Amount), nil
+		},
 			cairn.RequireApprovalIf(func(context.Context, *cairn.Call, pay) (*cairn.Prompt, error) {
 				return &cairn.Prompt{Text: "May I pay?"}, nil
 			})),

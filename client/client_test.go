@@ -1,0 +1,210 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+)
+
+const token = "a-token-that-nobody-may-see"
+
+func open(t *testing.T, h http.HandlerFunc, change func(*client.Options)) *client.Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	o := &client.Options{Token: token, Patience: 300 * time.Millisecond}
+	if change != nil {
+		change(o)
+	}
+	c, err := client.New(srv.URL+"/api/", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, address := range []string{"", "host", "ftp://host", "http://", "http://u:p@host", "http://host?q=1", "http://host#f", "http://ho st"} {
+		if _, err := client.New(address, nil); !errors.Is(err, cairn.ErrInvalid) || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	for _, o := range []client.Options{{Timeout: -1}, {MaxBody: -1}, {Patience: -1}, {Token: "a\nb"}, {HTTP: &http.Client{Timeout: 1}}} {
+		if _, err := client.New("http://host", &o); !errors.Is(err, cairn.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestRequestsCarryTheTokenAndEscapeIDs(t *testing.T) {
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token || r.Header.Get("X-Tenant") != "7" {
+			t.Errorf("headers %v", r.Header)
+		}
+		if r.URL.EscapedPath() != "/api/sessions/a%2Fb%3Fc" {
+			t.Errorf("path %s", r.URL.EscapedPath())
+		}
+		fmt.Fprint(w, `{"id": "a/b?c"}`)
+	}, func(o *client.Options) { o.Header = http.Header{"X-Tenant": {"7"}} })
+	if row, err := c.Session(t.Context(), "a/b?c"); err != nil || row.ID != "a/b?c" {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
+
+// Errors of a server are those of the one table, whatever stands between.
+func TestErrorsAreCairnErrors(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		body   string
+		code   cairn.Code
+	}{
+		{409, `{"code":"waiting","detail":"it waits","calls":[{"id":"c1","kind":"approval"}]}`, cairn.CodeWaiting},
+		{400, `{"code":"invalid_argument","detail":"bad","field":"agent"}`, cairn.CodeInvalid},
+		{401, `{"code":"unauthorized","detail":"no"}`, cairn.CodeAuth},
+		{403, `{"code":"cross_origin","detail":"no"}`, cairn.CodeAuth},
+		{429, `{"code":"too_many_requests","detail":"slow"}`, cairn.CodeRateLimited},
+		{429, `{"code":"too_many_streams","detail":"slow"}`, cairn.CodeRateLimited},
+		{503, `{"code":"closed","detail":"stopping"}`, cairn.CodeClosed},
+		{401, `<html>no</html>`, cairn.CodeAuth}, {403, ``, cairn.CodeAuth}, {404, ``, cairn.CodeNotFound}, {410, `{}`, cairn.CodeDeleted},
+		{413, ``, cairn.CodeTooLarge}, {429, ``, cairn.CodeRateLimited}, {502, `bad gateway`, cairn.CodeUnavailable}, {504, ``, cairn.CodeUnavailable},
+		{500, ``, cairn.CodeInternal}, {418, ``, cairn.CodeInvalid},
+		{200, `not JSON`, cairn.CodeInternal},
+	} {
+		c := open(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(test.status)
+			fmt.Fprint(w, test.body)
+		}, nil)
+		_, err := c.Start(t.Context(), client.Turn{Agent: "a", Input: client.Input{Text: "hi"}})
+		var e *cairn.Error
+		if !errors.As(err, &e) || e.Code != test.code || test.status >= 400 && e.RetryAfter != 7*time.Second {
+			t.Errorf("%d %q: %#v", test.status, test.body, err)
+			continue
+		}
+		if strings.Contains(fmt.Sprintf("%v %#v", err, err), token) {
+			t.Errorf("%d: the token is in the error", test.status)
+		}
+		if test.code == cairn.CodeWaiting && (len(e.Calls) != 1 || e.Calls[0].ID != "c1") || strings.Contains(test.body, "field") && e.Field != "agent" {
+			t.Errorf("%d: %+v", test.status, e)
+		}
+	}
+}
+
+func TestLimitsAndTimes(t *testing.T) {
+	c := open(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", 2000)+"{}") },
+		func(o *client.Options) { o.MaxBody = 1000 })
+	if _, err := c.Status(t.Context(), "s"); !errors.Is(err, cairn.ErrTooLarge) {
+		t.Errorf("a large answer: %v", err)
+	}
+	hang := make(chan struct{})
+	c = open(t, func(http.ResponseWriter, *http.Request) { <-hang }, func(o *client.Options) { o.Timeout = 20 * time.Millisecond })
+	t.Cleanup(func() { close(hang) })
+	if _, err := c.Status(t.Context(), "s"); !errors.Is(err, cairn.ErrUnavailable) {
+		t.Errorf("no answer: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Status(ctx, "s"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := c.Submit(t.Context(), "s", cairn.Submission{}); !errors.Is(err, cairn.ErrInvalid) {
+		t.Errorf("an empty submission: %v", err)
+	}
+	gone, err := client.New("http://127.0.0.1:1", &client.Options{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = gone.Status(t.Context(), "s")
+	if outer := (*url.Error)(nil); !errors.Is(err, cairn.ErrUnavailable) || errors.As(err, &outer) {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// A stream that is cut, by an abort, within a frame or by a server that is away, continues behind its last event.
+func TestEventsReconnect(t *testing.T) {
+	n := 0
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		frame := func(seq int, kind string) string {
+			return fmt.Sprintf("id: inc.%d\r\nevent: %s\r\ndata: {\"sequence\":%d,\r\ndata: \"type\":\"%s\",\"run_id\":\"r\"}\r\n\r\n", seq, kind, seq, kind)
+		}
+		if want := map[int]string{1: "", 2: "inc.1", 3: "inc.1", 4: "inc.2"}[n]; r.Header.Get("Last-Event-ID") != want || r.FormValue("run_id") != "r" {
+			t.Errorf("request %d continues behind %q, want %q", n, r.Header.Get("Last-Event-ID"), want)
+		}
+		switch n {
+		case 1:
+			fmt.Fprint(w, ": hello\n\n"+frame(1, "run_start")+"id: inc.2\ndata: {\"seq")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			fmt.Fprint(w, frame(2, "text_delta"))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		default:
+			fmt.Fprint(w, frame(3, "run_end"))
+		}
+	}, nil)
+	var got []string
+	for ev, err := range c.Events(t.Context(), "s", &client.EventsOptions{RunID: "r"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(ev.Type, " ", ev.Cursor()))
+	}
+	if s := strings.Join(got, ", "); s != "run_start inc.1, text_delta inc.2, run_end inc.3" {
+		t.Error(s)
+	}
+}
+
+func TestEventsEnd(t *testing.T) {
+	collect := func(c *client.Client) (n int, last error) {
+		for _, err := range c.Events(t.Context(), "s", nil) {
+			if n, last = n+1, err; err == nil && n == 3 {
+				break
+			}
+		}
+		return n, last
+	}
+	for name, test := range map[string]struct {
+		h    http.HandlerFunc
+		want error
+	}{
+		"trimmed": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(410)
+			fmt.Fprint(w, `{"code":"trimmed","detail":"gone"}`)
+		}, cairn.ErrTrimmed},
+		"away":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, cairn.ErrUnavailable},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: 1\ndata: x\n\n") }, &cairn.Error{Code: cairn.CodeInternal}},
+		"no id":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "id: x\ndata: {}\n\n") }, &cairn.Error{Code: cairn.CodeInternal}},
+		"too large": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: "+strings.Repeat("x", 5000)) },
+			cairn.ErrTooLarge},
+	} {
+		c := open(t, test.h, func(o *client.Options) { o.MaxBody = 4000 })
+		if n, err := collect(c); n != 1 || !errors.Is(err, test.want) {
+			t.Errorf("%s: %d events, %v", name, n, err)
+		}
+	}
+	c := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, nil)
+	if n, err := collect(c); n != 0 || err != nil {
+		t.Errorf("nothing to read: %d, %v", n, err)
+	}
+	c = open(t, func(w http.ResponseWriter, _ *http.Request) {
+		for i := 1; i < 10; i++ {
+			fmt.Fprintf(w, "id: %d\ndata: {\"sequence\":%d}\n\n", i, i)
+		}
+	}, nil)
+	if n, err := collect(c); n != 3 || err != nil {
+		t.Errorf("left: %d, %v", n, err)
+	}
+}
