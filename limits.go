@@ -80,6 +80,9 @@ func (m *Message) Validate() error {
 			return err
 		}
 	}
+	if err := m.Summary.validate(); err != nil {
+		return err
+	}
 	for i := range m.Parts {
 		if err := m.Parts[i].validate(); err != nil {
 			return err
@@ -88,6 +91,21 @@ func (m *Message) Validate() error {
 	total := m.Size()
 	if problem := limits.Size(total); problem != "" {
 		return refused("parts", problem, total)
+	}
+	return nil
+}
+
+func (s *Summary) validate() error {
+	if s == nil {
+		return nil
+	}
+	for _, id := range s.Background {
+		if err := CheckText("summary.background", id); err != nil {
+			return err
+		}
+	}
+	if s.From <= 0 {
+		return Invalid("summary.from", "%d is not greater than 0", s.From)
 	}
 	return nil
 }

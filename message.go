@@ -37,6 +37,9 @@ type Message struct {
 	// Pinned is what toolsets of the agent offer from this message on, by their names. Only hidden messages have it; see
 	// [Toolset].
 	Pinned map[string]json.RawMessage `json:"pinned,omitempty"`
+	// Summary says that the message stands for the older part of the transcript. Only hidden messages have it; Tools and
+	// Pinned then are all that was switched off and pinned before.
+	Summary *Summary `json:"summary,omitempty"`
 	// Origin says what a message is for that Cairn added of its own accord; empty for what users, models, tools and
 	// hooks say.
 	Origin Origin `json:"origin,omitempty"`
@@ -61,6 +64,15 @@ const (
 	// OriginCompanion reports what a companion in the background came to.
 	OriginCompanion Origin = "companion"
 )
+
+// Summary is what a message has that stands for the older part of its transcript. A model is sent the message first, then
+// the messages from index From on, without the reasoning of those before the summary; the transcript keeps everything.
+type Summary struct {
+	// From is the index of the first message that is still sent as it is. It is greater than 0, and not behind the summary.
+	From int `json:"from"`
+	// Background are the sessions of companions that were at work in the background.
+	Background []string `json:"background,omitempty"`
+}
 
 // PartType is the kind of a [Part].
 type PartType string
@@ -240,7 +252,7 @@ func (m *Message) ToolUses() []*ToolUse {
 // are private, and without what a model's provider wants back and what toolsets have pinned. Of a PartProvider its sources are left, if it has any.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned = nil
+	out.Pinned, out.Summary = nil, nil
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -305,6 +317,9 @@ func (in Input) Validate() error {
 		}
 		if m.Model != "" {
 			return Invalid(at+".model", "is of replies")
+		}
+		if m.Summary != nil {
+			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
 		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")

@@ -67,6 +67,9 @@ type Session struct {
 	// Epoch counts rewinds: within one epoch messages are only ever appended.
 	Epoch        int64 `json:"epoch,omitempty"`
 	MessageCount int   `json:"message_count"`
+	// Summary is the place of the latest summary among the messages; the zero value if there is none, or if what is known of
+	// an earlier one went with a rewind.
+	Summary SummaryPlace `json:"summary,omitzero"`
 
 	// RunID and Turn are the last run's; Step is the number of steps that run has committed.
 	RunID string `json:"run_id,omitempty"`
@@ -153,6 +156,13 @@ type StatePosition struct {
 	// KeyframeBytes is the size of the last keyframe, ChangeBytes that of the changes since.
 	KeyframeBytes int64 `json:"keyframe_bytes"`
 	ChangeBytes   int64 `json:"change_bytes"`
+}
+
+// SummaryPlace is where a summary is in a transcript: the message at index At stands for the messages before index From. A
+// model is sent that message, then those from From on.
+type SummaryPlace struct {
+	At   int `json:"at"`
+	From int `json:"from"`
 }
 
 // Running reports whether a run holds the session and its lease is still good at now, a time of the store: mostly AsOf.

@@ -111,7 +111,7 @@ func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 		return nil, err
 	}
 	want := store.ToDrive(0)
-	want.Queue = true
+	want.Recent, want.Queue = false, true
 	snap, err := e.store.Read(ctx, id, want)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,8 @@ func (c *importCheck) begin(s *SessionPart) error {
 		return cairn.Invalid("session", "%q has no secret", row.ID)
 	case row.Version < 1:
 		return cairn.Invalid("session", "%q has version %d", row.ID, row.Version)
+	case row.Summary.From < 0 || row.Summary.From > row.Summary.At || row.Summary.At > max(row.MessageCount-1, 0):
+		return cairn.Invalid("session", "%q has a summary at %d of %d messages that is of %d", row.ID, row.Summary.At, row.MessageCount, row.Summary.From)
 	case s.Inside.FirstState < 0 || s.Inside.FirstState > row.State.Position:
 		return cairn.Invalid("states", "session %q: they begin at %d, behind the current %d",
 			row.ID, s.Inside.FirstState, row.State.Position)

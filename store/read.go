@@ -15,6 +15,8 @@ type Want struct {
 	// empty, and a negative From is 0.
 	Messages    bool
 	From, Limit int
+	// Recent leaves out the messages before those that follow the latest summary, see [Want.First].
+	Recent bool
 	// Checkpoint asks for the checkpoint of that id, and Run for the run.
 	Checkpoint string
 	Run        string
@@ -33,7 +35,15 @@ type Want struct {
 
 // ToDrive returns what a process needs to drive a session when it has the messages before the index from.
 func ToDrive(from int) Want {
-	return Want{Messages: true, From: from, State: true, Staged: true, Calls: true, Cache: true}
+	return Want{Messages: true, From: from, Recent: true, State: true, Staged: true, Calls: true, Cache: true}
+}
+
+// First returns the index of the first message that is read of a session with a row, if it has that many.
+func (w *Want) First(row *cairn.Session) int {
+	if w.Recent {
+		return max(w.From, row.Summary.From, 0)
+	}
+	return max(w.From, 0)
 }
 
 // Size returns the maximum number of messages.

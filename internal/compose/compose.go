@@ -44,6 +44,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if len(m.Pinned) > 0 {
 		w.value("pinned", m.Pinned)
 	}
+	if m.Summary != nil {
+		w.value("summary", m.Summary)
+	}
 	if m.Origin != "" {
 		w.text("origin", string(m.Origin))
 	}

@@ -90,7 +90,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 
 // add reads a session and those below it.
 func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn.PendingCall, journal map[string][]record) error {
-	snap, err := st.Read(ctx, id, store.ToDrive(0))
+	snap, err := st.Read(ctx, id, store.Want{Messages: true, State: true, Staged: true, Calls: true, Cache: true})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (doc *Document) Read(want store.Want) (*store.Contents, error) {
 		}
 	}
 	if want.Messages {
-		from := min(max(want.From, 0), len(doc.Messages))
+		from := min(want.First(&doc.Row), len(doc.Messages))
 		to := min(from+want.Size(), len(doc.Messages))
 		snap.Messages = doc.Messages[from:to:to]
 	}
@@ -233,7 +233,7 @@ func (doc *Document) Branch(at store.BranchPoint, to *cairn.Session, now time.Ti
 		return nil, err
 	}
 	branch := &Document{}
-	branch.Apply(plan.Branch(to, state, count), now)
+	branch.Apply(plan.Branch(to, state, count, doc.Row.Summary), now)
 	branch.Messages = slices.Clone(doc.Messages[:count])
 	return branch, nil
 }

@@ -72,7 +72,7 @@ func (c *conn) branch(ctx context.Context, source *record, at store.BranchPoint,
 	if err != nil {
 		return nil, err
 	}
-	w.d = plan.Branch(to, state, count)
+	w.d = plan.Branch(to, state, count, source.session.Summary)
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}

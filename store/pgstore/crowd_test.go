@@ -110,6 +110,7 @@ func crowdQueries(t *testing.T, s *Store) map[string]query {
 	add("waiting", dueStatement(sqlAgents, sqlWaiting), due, nil)
 	add("read", sqlSession, []any{"session-777"}, nil)
 	add("messages", sqlMessages, []any{"session-777", 0, 10}, nil)
+	add("recent messages", sqlRecentMessages, []any{"session-777", 0, 10}, nil)
 	add("checkpoint", sqlCheckpoint, []any{"session-777", 1}, nil)
 	add("look", sqlLook, []any{"session-777", "run", 1, "run", []string{}}, nil)
 	add("lock a tree", sqlLockTree, []any{"session-500"}, nil)

@@ -108,6 +108,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"lock":              {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
 		"look":              {sqlLook, []any{"session-7", "run", 7, "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
 		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "runs_pkey"}},
+		"recent messages":   {sqlRecentMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "heads_pkey", "runs_pkey"}},
 		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
 		"state of then":     {sqlStateAtCheckpoint, []any{"session-7", 7}, []string{"checkpoints_id", "state_pkey"}},
 		"run":               {sqlRun, []any{"session-7", "run-7"}, []string{"runs_id"}},

@@ -81,7 +81,11 @@ func pastReadings(id string, want *store.Want, snap *store.Contents, states *cha
 		list = append(list, reading{sqlState, []any{id}, states.read})
 	}
 	if want.Messages {
-		list = append(list, reading{sqlMessages, []any{id, max(want.From, 0), want.Size()}, into(&snap.Messages, readMessage)})
+		text := sqlMessages
+		if want.Recent {
+			text = sqlRecentMessages
+		}
+		list = append(list, reading{text, []any{id, max(want.From, 0), want.Size()}, into(&snap.Messages, readMessage)})
 	}
 	return list
 }

@@ -17,6 +17,15 @@ const (
 		ORDER BY m.number
 		LIMIT $3`
 
+	// The same from the latest summary on. By the keys of messages, heads and runs.
+	sqlRecentMessages = `
+		SELECT m.created_at, coalesce(m.run, r.id, ''), m.data
+		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key JOIN {schema}.messages m ON m.session = s.key
+			LEFT JOIN {schema}.runs r ON r.session = m.session AND r.turn = m.turn
+		WHERE s.id = $1 AND m.number >= greatest($2::bigint, (h.data::json #>> '{summary,from}')::bigint)
+		ORDER BY m.number
+		LIMIT $3`
+
 	// A session and everything it owns, if its lease is not good. The statement waits for a concurrent writer, since
 	// that holds the head's lock; see sqlLockSession.
 	sqlDelete = `

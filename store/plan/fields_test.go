@@ -32,7 +32,7 @@ func everyPart() *store.Commit {
 // settled are the fields whose values in a commit make no difference.
 var settled = []string{
 	// What a new session has is what Commit.Create lists.
-	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.RunID", "Create.Turn", "Create.Step",
+	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
 	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Unpublished", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
 	"Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",

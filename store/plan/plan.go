@@ -110,6 +110,7 @@ func (d *Delta) back(c *store.Commit, seen *Seen) error {
 	if row.Opening != "" && row.OpeningAt >= row.MessageCount {
 		row.Opening, row.OpeningAt, d.Context = "", 0, true
 	}
+	row.Summary = summaryWithin(row.Summary, row.MessageCount)
 	return nil
 }
 
@@ -126,6 +127,9 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	if row.Opening == "" {
 		row.Opening, row.OpeningAt = store.OpeningOf(c.Messages, row.MessageCount)
 		d.Context = d.Context || row.Opening != ""
+	}
+	if err := d.summary(c); err != nil {
+		return err
 	}
 	row.MessageCount += len(c.Messages)
 	if err := d.state(c); err != nil {
@@ -150,6 +154,30 @@ func (d *Delta) advance(c *store.Commit, before *cairn.Session) error {
 	d.publish(c)
 	d.DropStaged, d.Cache, d.CacheDrop, d.Statements = c.DropStaged, c.Cache, c.CacheDrop, c.Statements
 	return nil
+}
+
+// summary puts the place of the latest summary among the commit's messages on the row.
+func (d *Delta) summary(c *store.Commit) error {
+	for i := range c.Messages {
+		s := c.Messages[i].Summary
+		if s == nil {
+			continue
+		}
+		place := cairn.SummaryPlace{At: d.FirstMessage + i, From: s.From}
+		if place.From > place.At {
+			return cairn.Invalid("messages", "the summary at %d is of %d messages", place.At, place.From)
+		}
+		d.Row.Summary = place
+	}
+	return nil
+}
+
+// summaryWithin returns the place of a summary if it is among the first messages of a transcript.
+func summaryWithin(place cairn.SummaryPlace, messages int) cairn.SummaryPlace {
+	if place.At < messages {
+		return place
+	}
+	return cairn.SummaryPlace{}
 }
 
 func (d *Delta) runs(c *store.Commit) {

@@ -36,13 +36,14 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies: to has Version 1, no runs and no checkpoints, and its Opening if the message is among them.
-// to.Unpublished is taken like [store.Commit.Publish].
-func Branch(to *cairn.Session, state json.RawMessage, messages int) *Delta {
+// the store copies: to has Version 1, no runs and no checkpoints, and its Opening, and the other one's Summary, if the
+// message is among them. to.Unpublished is taken like [store.Commit.Publish].
+func Branch(to *cairn.Session, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Opening != "" && to.OpeningAt < messages {
 		row.Opening, row.OpeningAt = to.Opening, to.OpeningAt
 	}
+	row.Summary = summaryWithin(summary, messages)
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
 	if to.Unpublished != nil {
 		ev := *to.Unpublished

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strconv"
@@ -43,7 +44,14 @@ func (s *Store) Branch(ctx context.Context, from string, at store.BranchPoint, t
 	}
 	w := &write{s: s, id: to.ID, c: &store.Commit{Create: to}, copied: r.list(2)}
 	w.attempt = rand.Text()
-	w.d = plan.Branch(to, state, len(w.copied))
+	var summary cairn.SummaryPlace
+	var bad error
+	summary.At, err = strconv.Atoi(r.text(3))
+	summary.From, bad = strconv.Atoi(r.text(4))
+	if cmp.Or(err, bad) != nil {
+		return nil, unknown(scriptBranch, r)
+	}
+	w.d = plan.Branch(to, state, len(w.copied), summary)
 	w.fillAfter()
 	row, err := w.rows(ctx)
 	if row == nil && err == nil {

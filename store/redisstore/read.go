@@ -17,8 +17,11 @@ var scriptRead = aboutReading("read", "read")
 
 // Read implements store.Store. It is one script.
 func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
-	from := max(want.From, 0)
-	r, err := s.ask(ctx, scriptRead, id, letters(&want), want.Checkpoint, want.Run, from, from+want.Size()-1)
+	recent := ""
+	if want.Recent {
+		recent = "recent"
+	}
+	r, err := s.ask(ctx, scriptRead, id, letters(&want), want.Checkpoint, want.Run, max(want.From, 0), want.Size(), recent)
 	switch {
 	case err != nil:
 		return nil, err

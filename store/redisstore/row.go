@@ -135,6 +135,10 @@ func (r *record) readHead(field string, u *unpacker) {
 		s.Epoch = u.int64()
 	case "messages":
 		s.MessageCount = int(u.int64())
+	case "summary_at":
+		s.Summary.At = int(u.int64())
+	case "summary_from":
+		s.Summary.From = int(u.int64())
 	case "run":
 		s.RunID = u.text()
 	case "turn":
@@ -235,6 +239,8 @@ func (r *record) head(to []byte, open int) []byte {
 	p.int64("log", s.LogSequence)
 	p.int64("token", s.Lease.Token)
 	p.some("epoch", s.Epoch)
+	p.some("summary_at", int64(s.Summary.At))
+	p.some("summary_from", int64(s.Summary.From))
 	p.some("recoveries", int64(s.Recoveries))
 	p.some("turns", r.turns)
 	p.some("queued", int64(s.Queued))

@@ -87,14 +87,16 @@ type record struct {
 	wait        wait
 }
 
-// wait is what a session waits for, and what its log may lack, as they are stored. The zero value is nothing.
+// wait is what a session waits for, what its log may lack, and where its summary is, as they are stored: what few commits
+// change. The zero value is nothing.
 type wait struct {
 	Step     string `json:"step,omitempty"`
 	Open     int    `json:"open,omitempty"`
 	Deadline int64  `json:"deadline,omitempty"`
 	Queued   int    `json:"queued,omitempty"`
 	// Unpublished is the JSON of the event.
-	Unpublished string `json:"unpublished,omitempty"`
+	Unpublished string             `json:"unpublished,omitempty"`
+	Summary     cairn.SummaryPlace `json:"summary,omitzero"`
 	Due         int64  `json:"due,omitempty"` // the column due_at
 }
 
@@ -139,6 +141,7 @@ func readWait(c *columns, s *cairn.Session) wait {
 	var w wait
 	c.decode("wait", text, &w)
 	s.SuspendedStep, s.OpenCalls, s.NextDeadline, s.Queued = w.Step, w.Open, fromMicros(w.Deadline), w.Queued
+	s.Summary = w.Summary
 	if w.Unpublished != "" {
 		c.decode("unpublished", w.Unpublished, &s.Unpublished)
 	}
@@ -190,7 +193,7 @@ func findKey(c *conn, id string) (key int64, err error) {
 // waits copies what the row has of the session's wait and what the log may lack, and the time from which the session is due for that.
 func (r *record) waits(due int64) {
 	s := r.session
-	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Due: due}
+	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}
 	if s.Unpublished != nil {
 		raw, _ := json.Marshal(s.Unpublished) // what passes Validate encodes
 		r.wait.Unpublished = string(raw)

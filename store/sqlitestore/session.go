@@ -65,7 +65,7 @@ func (r *record) past(ctx context.Context, c *conn, want *store.Want, snap *stor
 		}
 	}
 	if want.Messages {
-		snap.Messages, err = readMessages(ctx, c, r.key, want.From, want.Size())
+		snap.Messages, err = readMessages(ctx, c, r.key, want.First(r.session), want.Size())
 	}
 	return err
 }

@@ -62,6 +62,7 @@ func testEveryFieldIsReadBack(h *harness) {
 	s = r.write(&store.Commit{Rewind: first.Checkpoint.ID, Recovered: true})
 	var message cairn.Message
 	sample.Fill(&message)
+	message.Summary.From = 1
 	again := step("three")
 	again.Messages = append(again.Messages, message)
 	s = r.write(again)

@@ -15,6 +15,7 @@ var messageTests = []storeTest{
 	{name: "DefaultLimit", run: messageDefaultLimit},
 	{name: "RangeWhileWriting", run: messageRangeWhileWriting},
 	{name: "Snapshot", run: snapshot},
+	{name: "SinceSummary", run: messagesSinceSummary},
 	{name: "NoSession", run: messagesOfNobody},
 }
 
@@ -107,6 +108,61 @@ func messageRangeWhileWriting(h *harness) {
 		got = append(got, textsOf(list)...)
 	}
 	same(h.T, "one message after each commit", got, []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"})
+}
+
+// messagesSinceSummary reads a session from its latest summary on, as long as that is there.
+func messagesSinceSummary(h *harness) {
+	summary := func(from int) cairn.Message {
+		m := cairn.Context(fmt.Sprint("the first ", from))
+		m.Summary = &cairn.Summary{From: from}
+		return m
+	}
+	recent := func(id string, from, limit int) []string {
+		snap, err := h.st.Read(h.Context(), id, store.Want{Messages: true, From: from, Limit: limit, Recent: true})
+		h.must(err)
+		return textsOf(snap.Messages)
+	}
+	s := h.running("session")
+	first := h.stepCommit(s, "a")
+	s = h.commit("session", first)
+	n := s.MessageCount
+	same(h.T, "messages without a summary", recent("session", 0, 0), h.texts("session"))
+
+	c := h.stepCommit(s, "b")
+	c.Messages = append([]cairn.Message{summary(n)}, c.Messages...)
+	second := h.commit("session", c)
+	if want := (cairn.SummaryPlace{At: n, From: n}); second.Summary != want || h.load("session").Summary != want {
+		h.Fatalf("the row has a summary at %+v, want %+v", second.Summary, want)
+	}
+	third := h.commit("session", h.stepCommit(second, "c"))
+	all := h.texts("session")
+	same(h.T, "messages since the summary", recent("session", 0, 0), all[n:])
+	same(h.T, "messages behind the summary", recent("session", n+2, 0), all[n+2:])
+	same(h.T, "one message since the summary", recent("session", 0, 1), all[n:n+1])
+	same(h.T, "none behind the last", recent("session", len(all)+5, 0), nil)
+
+	later := third.MessageCount
+	fourth := h.commit("session", &store.Commit{Messages: []cairn.Message{cairn.Context("kept"), summary(later)}})
+	if want := (cairn.SummaryPlace{At: later + 1, From: later}); fourth.Summary != want {
+		h.Fatalf("the row has a summary at %+v, want %+v", fourth.Summary, want)
+	}
+	same(h.T, "messages since the later summary", recent("session", 0, 0), []string{"kept", fmt.Sprint("the first ", later)})
+	_, err := h.st.Commit(h.Context(), "session", &store.Commit{Messages: []cairn.Message{summary(later + 100)}})
+	wantError(h.T, err, cairn.ErrInvalid, "a summary of more messages than there are")
+
+	h.branch("session", store.BranchPoint{}, "whole")
+	same(h.T, "messages of the branch", recent("whole", 0, 0), recent("session", 0, 0))
+	before := n
+	h.branch("session", store.BranchPoint{Messages: &before}, "before")
+	if row := h.load("before"); row.Summary != (cairn.SummaryPlace{}) {
+		h.Fatalf("a branch from before the summary has it at %+v", row.Summary)
+	}
+	same(h.T, "messages of the branch from before", recent("before", 0, 0), all[:n])
+	back := h.commit("session", &store.Commit{Rewind: first.Checkpoint.ID})
+	if back.Summary != (cairn.SummaryPlace{}) {
+		h.Fatalf("after a rewind the summary is at %+v", back.Summary)
+	}
+	same(h.T, "messages after the rewind", recent("session", 0, 0), all[:n])
 }
 
 func snapshot(h *harness) {

@@ -52,7 +52,7 @@ func (fx *Effects) announcePast(ctx, work context.Context, l *session.Live) erro
 		}
 		fx.Announce(ctx, l.Row, run, nil)
 	}
-	if i := l.Run.FirstMessage; i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
+	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) && l.Messages[i].Origin == cairn.OriginWithdrawn {
 		fx.AnnounceClosed(work, l, l.Messages[i:i+1])
 	}
 	return nil

@@ -567,7 +567,7 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 // since only.
 func (r *Runs) Refresh(ctx context.Context, id string, known *session.Live) (*session.Live, *store.Contents, error) {
 	if known != nil {
-		snap, err := r.Store.Read(ctx, id, store.ToDrive(len(known.Messages)))
+		snap, err := r.Store.Read(ctx, id, store.ToDrive(known.End()))
 		if err != nil {
 			return nil, nil, err
 		}

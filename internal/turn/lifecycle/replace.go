@@ -36,8 +36,8 @@ func (r *Runs) replace(ctx context.Context, in BeginIn) (*session.Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Damaged && replaced.FirstMessage <= len(l.Messages) {
-		if m := transcript.Closing(l.Messages[:replaced.FirstMessage]); m != nil {
+	if n := replaced.FirstMessage - l.First; l.Damaged && n >= 0 && n <= len(l.Messages) {
+		if m := transcript.Closing(l.Messages[:n]); m != nil {
 			in.Messages = append([]cairn.Message{*m}, in.Messages...)
 		}
 	}

@@ -29,6 +29,7 @@ type known struct {
 	Row      *cairn.Session
 	clock    clock.Clock      // as of Row
 	Run      *cairn.Run       // the one under way, if there is one
+	First    int              // the index of the first of Messages: of those that a summary stands for none is here
 	Messages []cairn.Message  // committed
 	bytes    int64            // about what they hold
 	Index    transcript.Index // of Messages, with everything in Deferred
@@ -79,7 +80,7 @@ type Deferred struct {
 	Steps    []int
 }
 
-// New returns a session in memory as a snapshot that was just read here has it.
+// New returns a session in memory as a snapshot that was just read here with [store.ToDrive] has it.
 func New(snap *store.Contents, here time.Time) (*Live, error) {
 	l := &Live{known: known{Results: newResults(snap.Cache), Calls: snap.Calls}}
 	l.Sees(snap.Session, here)
@@ -89,13 +90,14 @@ func New(snap *store.Contents, here time.Time) (*Live, error) {
 	return l, nil
 }
 
-// Load takes over a state and messages that were committed.
+// Load takes over a state and messages that were committed: the last ones of the row.
 func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 	doc, err := ops.NewDoc(state)
 	if err != nil {
 		return cairn.Errorf(cairn.CodeCorrupt, "session %q: stored state: %w", l.Row.ID, err)
 	}
 	l.Doc, l.Messages, l.Checked = doc, messages, false
+	l.First = l.Row.MessageCount - len(messages)
 	l.bytes = sizeOf(messages)
 	l.Index = transcript.Index{}
 	for i := range messages {
@@ -107,8 +109,11 @@ func (l *Live) Load(state json.RawMessage, messages []cairn.Message) error {
 
 // GrewInto reports whether all that row has beside the messages of l came after them.
 func (l *Live) GrewInto(row *cairn.Session) bool {
-	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch && row.MessageCount >= len(l.Messages)
+	return row.Secret == l.Row.Secret && row.CreatedAt.Equal(l.Row.CreatedAt) && row.Epoch == l.Row.Epoch && row.MessageCount >= l.End() && row.Summary.From <= l.End()
 }
+
+// End returns the index behind the committed messages.
+func (l *Live) End() int { return l.First + len(l.Messages) }
 
 // Grow brings l up to a snapshot that has the messages since.
 func (l *Live) Grow(snap *store.Contents, here time.Time) error {
@@ -119,15 +124,15 @@ func (l *Live) Grow(snap *store.Contents, here time.Time) error {
 	l.Sees(snap.Session, here)
 	l.Doc, l.Calls, l.Results = doc, snap.Calls, newResults(snap.Cache)
 	l.Checked, l.LogLast = false, 0
-	last, sound := max(len(l.Messages)-1, 0), !l.Damaged
+	last, sound := max(l.End()-1, l.First), !l.Damaged
 	l.Append(snap.Messages)
 	if sound { // the last one may have tool uses without a result now
-		l.Damaged = !transcript.Balanced(l.Messages[last:])
+		l.Damaged = !transcript.Balanced(l.Messages[max(last-l.First, 0):])
 	}
 	return nil
 }
 
-// Transcript is everything the model has seen so far. It may be appended to, but not modified.
+// Transcript is what has happened so far, from index First on. It may be appended to, but not modified.
 func (l *Live) Transcript() []cairn.Message {
 	n := len(l.Messages)
 	return append(l.Messages[:n:n], l.Deferred.Messages...)
@@ -289,6 +294,24 @@ func (l *Live) Append(messages []cairn.Message) {
 	if l.Damaged {
 		l.Damaged = !transcript.Balanced(l.Messages)
 	}
+	l.trim()
+}
+
+// trim forgets the messages that a committed summary stands for.
+func (l *Live) trim() {
+	n := l.Row.Summary.From - l.First
+	if n <= 0 || n > len(l.Messages) {
+		return
+	}
+	l.bytes -= sizeOf(l.Messages[:n])
+	l.First, l.Messages = l.First+n, slices.Clone(l.Messages[n:])
+	l.Index = transcript.Index{}
+	for _, list := range [][]cairn.Message{l.Messages, l.Deferred.Messages} {
+		for i := range list {
+			l.Index.Add(&list[i])
+		}
+	}
+	l.Damaged = l.Damaged && !transcript.Balanced(l.Messages)
 }
 
 // Begun names the run that drives the session, as hosts are given it.

@@ -3,6 +3,7 @@ package transcript
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -19,10 +20,15 @@ type Index struct {
 	edited bool
 	// pinned is what toolsets offer.
 	pinned map[string]json.RawMessage
+	// summed says that a summary stands for what is older, of which calls says nothing.
+	summed bool
 }
 
 // Add takes in the next message.
 func (x *Index) Add(m *cairn.Message) {
+	if m.Summary != nil {
+		x.restart(m.Summary)
+	}
 	if m.Hidden {
 		x.addSwitches(m.Tools)
 		if len(m.Pinned) > 0 {
@@ -49,6 +55,29 @@ func (x *Index) Add(m *cairn.Message) {
 		}
 	}
 }
+
+// restart forgets what a summary says anew, as if it came first.
+func (x *Index) restart(s *cairn.Summary) {
+	x.off, x.away, x.pinned, x.summed = nil, nil, nil, true
+	for _, id := range s.Background {
+		put(&x.away, id)
+	}
+}
+
+// Summarise gives a summary, which comes next, what x knows of everything before it.
+func (x *Index) Summarise(m *cairn.Message) {
+	if len(x.off) > 0 {
+		m.Tools = make(map[string]bool, len(x.off))
+		for name := range x.off {
+			m.Tools[name] = false
+		}
+	}
+	m.Pinned = maps.Clone(x.pinned)
+	m.Summary.Background = slices.Sorted(maps.Keys(x.away))
+}
+
+// Summarised reports whether a summary stands for older messages, whose call ids are not known.
+func (x *Index) Summarised() bool { return x.summed }
 
 func (x *Index) addSwitches(tools map[string]bool) {
 	for name, on := range tools {
@@ -88,7 +117,7 @@ func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited, maps.Clone(x.pinned)}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited, maps.Clone(x.pinned), x.summed}
 }
 
 // Edited reports whether some result has the arguments that its tool ran with, so that the model is to be told.

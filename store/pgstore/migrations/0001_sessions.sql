@@ -48,8 +48,8 @@ CREATE INDEX sessions_words ON {schema}.sessions USING gin (words) WITH (gin_pen
 CREATE INDEX sessions_sweep ON {schema}.sessions (sweep_at, id) WHERE sweep_at IS NOT NULL;
 
 -- The progress of a session: one narrow row, written by every commit. What a step changes is in no index, and there is
--- room on each page, so that a step writes the row once and no index of it. What no statement compares or sets is in
--- data.
+-- room on each page, so that a step writes the row once and no index of it. What no statement finds rows by or sets is
+-- in data.
 CREATE TABLE {schema}.heads (
     session        bigint      PRIMARY KEY,
     version        bigint      NOT NULL,

@@ -1,6 +1,7 @@
 -- Answers the row of the session ARGV[1] and what else ARGV[2] asks for, a letter each: its checkpoint ARGV[3] (p), its
 -- run ARGV[4] (r), the chain of its state (s), as of that checkpoint if it is asked for, its messages from index
--- ARGV[5] to ARGV[6] (m), what is staged (g), the calls that its step waits for (w), its cache (h) and its queue (q).
+-- ARGV[5] on, ARGV[6] of them, and from the latest summary on if ARGV[7] is not empty (m), what is staged (g), the
+-- calls that its step waits for (w), its cache (h) and its queue (q).
 local id, want = ARGV[1], ARGV[2] or ''
 local row, list = load(id)
 if not row then
@@ -29,7 +30,11 @@ if asks('s') then
 	chain = call('LRANGE', P .. 'f:' .. id, frame - first, position - first)
 end
 if asks('m') then
-	messages = call('LRANGE', P .. 'm:' .. id, ARGV[5], ARGV[6])
+	local from = tonumber(ARGV[5])
+	if ARGV[7] ~= '' then
+		from = math.max(from, row.summary_from or 0)
+	end
+	messages = call('LRANGE', P .. 'm:' .. id, from, from + tonumber(ARGV[6]) - 1)
 end
 if asks('g') then
 	staged = call('HGETALL', P .. 'g:' .. id)
