@@ -70,6 +70,9 @@ type Agent struct {
 	Hooks *Hooks
 	// Durability says when steps are committed. The default is PerStep.
 	Durability Durability
+	// Compaction says when the older part of a history is summarised, so that it fits the model's window. nil means the
+	// defaults.
+	Compaction *Compaction
 	// Retry says how failing model calls are retried. nil means the default of 3 retries.
 	Retry *RetryPolicy
 	// TTL is how long a session of the agent may be idle before it expires; 0 means the engine's Options.TTL, a
@@ -145,6 +148,9 @@ func (a *Agent) Validate() error {
 		return bad("output", "the schema must describe an object")
 	case a.Retry.problem() != "":
 		return bad("retry", "%s", a.Retry.problem())
+	}
+	if err := a.Compaction.validate(bad); err != nil {
+		return err
 	}
 	if err := a.validateModels(bad); err != nil {
 		return err

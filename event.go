@@ -43,6 +43,10 @@ const (
 	// EventContextAdded is a hidden message, of a run or of Engine.AddContext: Index, MessageID, Text, Truncated, and
 	// ChildID if it reports on a companion. [Event.Public] has no text of it.
 	EventContextAdded EventType = "context_added"
+	// EventCompacted is a hidden message that stands for the older part of the transcript from now on: Index, MessageID,
+	// Text, Truncated; MessageCount is how many messages, from the first on, a model is no longer sent. [Event.Public] has
+	// no text of it.
+	EventCompacted EventType = "compacted"
 	// EventContextChanged says that the session's context was changed. Name is "tools" where tools were switched on and
 	// off: Data has the switches by tool, Index and MessageID are those of the hidden message that says so. Name is
 	// "session" where the user, title, tags, metadata or expiry were changed: Data has what was set.
@@ -143,7 +147,7 @@ func (e *Event) Public() Event {
 	out := *e
 	out.Error = e.Error.Public()
 	switch e.Type {
-	case EventContextAdded:
+	case EventContextAdded, EventCompacted:
 		out.Text, out.Truncated, out.Files = "", false, nil
 	case EventContextChanged:
 		out.Data, out.Truncated = nil, false

@@ -80,6 +80,9 @@ func (m *Message) Validate() error {
 			return err
 		}
 	}
+	if m.Tokens < 0 {
+		return Invalid("tokens", "%d is negative", m.Tokens)
+	}
 	if err := m.Summary.validate(); err != nil {
 		return err
 	}

@@ -48,6 +48,9 @@ type Message struct {
 	Model string `json:"model,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
+	// Tokens is how large the conversation was with the message, as the provider of the model that said it has counted: the
+	// input and the output of that call. 0 if it did not say.
+	Tokens int64 `json:"tokens,omitempty"`
 	// RunID is the run that added the message; empty for what was added between runs.
 	RunID     string    `json:"run_id,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero"`
@@ -252,7 +255,7 @@ func (m *Message) ToolUses() []*ToolUse {
 // are private, and without what a model's provider wants back and what toolsets have pinned. Of a PartProvider its sources are left, if it has any.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned, out.Summary = nil, nil
+	out.Pinned, out.Summary, out.Tokens = nil, nil, 0
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -320,6 +323,9 @@ func (in Input) Validate() error {
 		}
 		if m.Summary != nil {
 			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
+		}
+		if m.Tokens != 0 {
+			return Invalid(at+".tokens", "an input has no count of tokens")
 		}
 		if m.Origin != "" || m.ChildID != "" {
 			return Invalid(at+".origin", "an input holds no messages of Cairn's own")

@@ -177,7 +177,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Go: e.crew.run, Remote: e.opts.Host != nil, Keeper: keeper,
 	})
 	e.fx = effects.New(e.runs, effects.Config{
-		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
+		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, Window: func(cairn.ModelInfo) int { return 0 }, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 	})
 	return e, nil
 }

@@ -53,6 +53,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.ChildID != "" {
 		w.text("child_id", m.ChildID)
 	}
+	if m.Tokens != 0 {
+		w.value("tokens", m.Tokens)
+	}
 	if run != "" {
 		w.text("run_id", run)
 	}

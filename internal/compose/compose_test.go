@@ -120,7 +120,7 @@ func fill(rng *rand.Rand, v reflect.Value) {
 		v.SetString(texts[rng.IntN(len(texts))])
 	case reflect.Bool:
 		v.SetBool(rng.IntN(2) == 0)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(rng.Int64())
 	case reflect.Uint8:
 		v.SetUint(rng.Uint64() & 255)

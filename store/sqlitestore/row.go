@@ -97,7 +97,7 @@ type wait struct {
 	// Unpublished is the JSON of the event.
 	Unpublished string             `json:"unpublished,omitempty"`
 	Summary     cairn.SummaryPlace `json:"summary,omitzero"`
-	Due         int64  `json:"due,omitempty"` // the column due_at
+	Due         int64              `json:"due,omitempty"` // the column due_at
 }
 
 // readSession reads sessionColumns.

@@ -56,7 +56,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 	}
 	publish(l, st, out)
-	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint) && !fx.steers(ctx, l) {
+	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
@@ -350,7 +350,9 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, st *step.Step, ou
 			row, err, stale = seen, nil, false
 		}
 		if stale {
+			end := l.End()
 			if list, err = fx.rebase(ctx, l, list); err == nil {
+				messages = session.Moved(messages, end, l.End()-end)
 				continue
 			}
 		}

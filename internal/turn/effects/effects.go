@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
@@ -18,6 +19,8 @@ type Config struct {
 	NewID func(prefix string) string
 	// ModelIdle bounds the silence of a model; 0 is no bound.
 	ModelIdle time.Duration
+	// Window returns how many tokens the window of a model has; 0 if that is not known.
+	Window func(cairn.ModelInfo) int
 	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
 	MaxDepth, MaxTreeSessions int
 }

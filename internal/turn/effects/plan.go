@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -115,7 +116,11 @@ func (fx *Effects) planned(l *session.Live, a *cairn.Agent, run bool) turn.Plann
 // run; what user code fails with because the run was stopped is none.
 func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) error {
 	number := l.Step.Number
-	req, err := fx.request(ctx, a, l, s, to, answers)
+	base, err := fx.request(ctx, a, l, s, to, answers)
+	var req *cairn.Request
+	if err == nil {
+		req, err = fx.before(ctx, l, s, base)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -123,6 +128,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		return err
 	}
 	var r *reply
+	compacted := false
 	for n := 0; ; n++ {
 		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger}
 		err := fx.stream(ctx, a, l, r, s, req)
@@ -134,6 +140,18 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		}
 		if r.said {
 			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
+		}
+		if !compacted && errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
+			compacted = true
+			if req, err = fx.refit(ctx, a, l, s, to, base, err); err == nil {
+				if r.said {
+					l.Emit.Event(journal.StepStart(number))
+				}
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
 		}
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
@@ -167,8 +185,12 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 // take makes a finished or partial answer the reply, unless it cannot be kept.
 func take(to *step.Reply, r *reply, partial bool) error {
 	m := r.message(partial)
-	to.Usage = r.usage
-	to.Usage.ModelCalls++
+	used := r.usage
+	used.ModelCalls++
+	to.Usage = to.Usage.Add(used)
+	if m != nil {
+		m.Tokens = used.InputTokens + used.OutputTokens
+	}
 	if m != nil {
 		if err := m.Validate(); err != nil {
 			return cairn.Errorf(cairn.CodeModelReply, "the model's reply cannot be kept: %w", err)
@@ -194,31 +216,32 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	}
 	to.Context = append(to.Context, fx.offers(ctx, a, l)...)
 	to.Context = append(to.Context, answers...)
-	messages := l.Transcript()
-	if l.Damaged {
-		messages = transcript.Heal(messages)
-	}
-	if l.Index.Edited() {
-		messages = transcript.Sent(messages)
-	}
-	req.Messages = append(messages, to.Context...)
+	req.Messages = sent(l, to.Context)
 	req.Tools = define.Specs(req.Tools, a.Tools)
 	req.Tools = define.Specs(req.Tools, fx.Given(a))
 	req.Tools = define.Specs(req.Tools, l.Offered(to.Context))
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
-		if l.Step.Number >= define.Steps(a) || a.StopWhen != nil && transcript.MustFinish(messages, l.Run.ID) {
+		if l.Step.Number >= define.Steps(a) || a.StopWhen != nil && transcript.MustFinish(l.Transcript(), l.Run.ID) {
 			req.Choice = cairn.ToolChoice{Tool: cairn.FinishTool}
 		}
 	}
-	own := false
+	if err := fx.fit(ctx, a, l, to, req); err != nil {
+		return nil, err
+	}
+	return req, nil
+}
+
+// before returns the request as the hooks before the model call leave it.
+func (fx *Effects) before(ctx context.Context, l *session.Live, s *user.Scope, base *cairn.Request) (*cairn.Request, error) {
+	req, own := new(*base), false
 	err := s.Veto(ctx, "BeforeModel", func(h *cairn.Hooks) user.Hook {
 		if h.BeforeModel == nil {
 			return nil
 		}
-		if !own { // a hook may change the list, which so far is the session's
-			req.Messages, own = slices.Clone(req.Messages), true
+		if !own { // a hook may change the lists, of which one is the session's
+			req.Messages, req.Tools, own = slices.Clone(req.Messages), slices.Clone(req.Tools), true
 		}
 		return func(ctx context.Context, step *cairn.Step) error { return h.BeforeModel(ctx, step, req) }
 	})
@@ -250,12 +273,16 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 	return nil
 }
 
-// callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. One that people far
+// callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. Once a summary stands
+// for older calls it is made of the step and the place in it. One that people far
 // away answer to says nothing but that somebody was given it.
 func (r *reply) callID(provider, tool string, awaits bool) string {
 	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) || awaits {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
+	}
+	if r.live.Index.Summarised() { // which calls there were before is not known
+		provider = ids.Derive("call", r.live.Row.ID, r.live.Run.ID, strconv.Itoa(r.step), strconv.Itoa(len(r.parts)), provider)
 	}
 	id := provider
 	for n := 1; !r.usable(id); n++ {

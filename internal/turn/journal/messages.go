@@ -26,6 +26,8 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 		}
 		ev := cairn.Event{Type: cairn.EventUserMessage, Index: index + i, MessageID: m.ID, ChildID: m.ChildID}
 		switch {
+		case m.Summary != nil:
+			ev.Type, ev.MessageCount = cairn.EventCompacted, m.Summary.From
 		case len(m.Tools) > 0:
 			ev.Type, ev.Name = cairn.EventContextChanged, ToolsChanged
 			ev.Data, _ = json.Marshal(m.Tools) // names and booleans encode

@@ -90,7 +90,7 @@ func (r *Runs) publish(ctx context.Context, row *cairn.Session, all []cairn.Even
 
 // ofMessages reports whether a note stands for the events of messages that its commit added.
 func ofMessages(note *cairn.Event) bool {
-	return note.Type == cairn.EventContextAdded || note.Type == cairn.EventContextChanged && note.MessageCount > note.Index
+	return note.Type == cairn.EventContextAdded || note.Type == cairn.EventCompacted || note.Type == cairn.EventContextChanged && note.MessageCount > note.Index
 }
 
 // unpublished returns the events that a row's note stands for.

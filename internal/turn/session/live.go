@@ -300,7 +300,7 @@ func (l *Live) Append(messages []cairn.Message) {
 // trim forgets the messages that a committed summary stands for.
 func (l *Live) trim() {
 	n := l.Row.Summary.From - l.First
-	if n <= 0 || n > len(l.Messages) {
+	if l.Row.Summary.From == 0 || n <= 0 || n > len(l.Messages) {
 		return
 	}
 	l.bytes -= sizeOf(l.Messages[:n])

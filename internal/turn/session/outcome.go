@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -76,6 +77,24 @@ func (l *Live) Fold(out *Outcome, w *step.Writes) error {
 	out.Patch = append(out.Patch, patch...)
 	out.Statements = append(out.Statements, w.Statements...)
 	return nil
+}
+
+// Summarises reports whether the messages have a summary. It is not deferred: the place of what it keeps must stay.
+func (out *Outcome) Summarises() bool {
+	return slices.ContainsFunc(out.Messages, func(m cairn.Message) bool { return m.Summary != nil })
+}
+
+// Moved moves the places that summaries name behind an index, which so many messages have come between.
+func Moved(messages []cairn.Message, index, by int) []cairn.Message {
+	moved := slices.Clone(messages)
+	for i := range moved {
+		if s := moved[i].Summary; s != nil && s.From > index {
+			own := *s
+			own.From += by
+			moved[i].Summary = &own
+		}
+	}
+	return moved
 }
 
 // Answers reports whether the step is an answer that calls no tools.

@@ -1,20 +1,26 @@
 package transcript
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Sent returns the messages of a transcript that a model is sent, of which the list begins at index first: the latest
+// Recent returns the messages of a transcript that a model is sent, of which the list begins at index first: the latest
 // summary, the messages that it has left without what is bound to those before them, and all that followed. Without a
 // summary that is all of them.
-func Sent(messages []cairn.Message, first int) []cairn.Message {
+func Recent(messages []cairn.Message, first int) []cairn.Message {
 	at := lastSummary(messages)
 	if at < 0 {
 		return messages
 	}
 	from := min(max(messages[at].Summary.From-first, 0), at)
+	for from < at && messages[from].Role == cairn.RoleTool { // whose uses are not sent
+		from++
+	}
 	sent := append(make([]cairn.Message, 0, len(messages)-from+1), messages[at])
 	for i := from; i < at; i++ {
 		if m := unbound(&messages[i]); m.Summary == nil && len(m.Parts) > 0 {
@@ -34,16 +40,17 @@ func lastSummary(messages []cairn.Message) int {
 	return -1
 }
 
-// unbound returns a message without what its provider takes back behind the same messages only: reasoning, and items of
-// its own.
+// unbound returns a message without what its provider takes back behind the same messages only, which are reasoning and
+// items of its own, and without the size of the conversation that it was part of.
 func unbound(m *cairn.Message) cairn.Message {
+	out := *m
+	out.Tokens = 0
 	bound := func(p cairn.Part) bool {
 		return p.Type == cairn.PartReasoning || p.Type == cairn.PartProvider || p.Provider != nil
 	}
 	if !slices.ContainsFunc(m.Parts, bound) {
-		return *m
+		return out
 	}
-	out := *m
 	out.Parts = nil
 	for _, p := range m.Parts {
 		if p.Type == cairn.PartReasoning || p.Type == cairn.PartProvider {
@@ -72,4 +79,112 @@ func Cuts(messages []cairn.Message) (list []int) {
 		}
 	}
 	return list
+}
+
+// The estimate of tokens, where no provider has counted them: three bytes are one, which is more than most texts have, and
+// a message, a part and a file have some of their own.
+const (
+	bytesPerToken = 3
+	partTokens    = 4
+	fileTokens    = 1600 // of an image, or of a file that the provider fetches
+)
+
+// TextTokens estimates how many tokens a text of some bytes has.
+func TextTokens(n int) int64 { return int64(n+bytesPerToken-1) / bytesPerToken }
+
+// TextBytes is about how long a text of some tokens is.
+func TextBytes(tokens int64) int { return int(tokens) * bytesPerToken }
+
+// Tokens estimates how many tokens messages have.
+func Tokens(messages []cairn.Message) (n int64) {
+	for i := range messages {
+		n += partTokens
+		for j := range messages[i].Parts {
+			n += partTokens + tokensOf(&messages[i].Parts[j])
+		}
+	}
+	return n
+}
+
+func tokensOf(p *cairn.Part) int64 {
+	n := len(p.Text) + len(p.Provider)
+	if use := p.ToolUse; use != nil {
+		n += len(use.Tool) + len(use.Input) + len(use.CallID)
+	}
+	if r := p.Result; r != nil {
+		n += len(r.Output) + len(r.Edited) + len(r.CallID)
+	}
+	if f := p.File; f != nil {
+		if strings.HasPrefix(f.MediaType, "text/") {
+			n += len(f.Data)
+		}
+		return fileTokens + TextTokens(n)
+	}
+	return TextTokens(n)
+}
+
+// Measured estimates how many tokens a request with messages has: what the provider has counted up to the last reply that
+// says so, and an estimate of what has followed. before is how many a request has before its messages.
+func Measured(messages []cairn.Message, before int64) int64 {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Tokens > 0 {
+			return messages[i].Tokens + Tokens(messages[i+1:])
+		}
+	}
+	return before + Tokens(messages)
+}
+
+// Text returns messages as a text to be summarised, each with at most so many bytes of a part.
+func Text(messages []cairn.Message, most int) []string {
+	list := make([]string, 0, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		var b strings.Builder
+		for j := range m.Parts {
+			if text := textOf(&m.Parts[j]); text != "" {
+				b.WriteString(speaker(m) + ": " + clipped(text, most) + "\n")
+			}
+		}
+		if b.Len() > 0 {
+			list = append(list, b.String())
+		}
+	}
+	return list
+}
+
+func speaker(m *cairn.Message) string {
+	switch {
+	case m.Summary != nil:
+		return "summary of what was before"
+	case m.Hidden:
+		return "context"
+	}
+	return string(m.Role)
+}
+
+// textOf returns what a part says; nothing for reasoning.
+func textOf(p *cairn.Part) string {
+	switch {
+	case p.Type == cairn.PartText:
+		return p.Text
+	case p.ToolUse != nil:
+		return "calls " + p.ToolUse.Tool + " " + string(p.ToolUse.Input)
+	case p.Result != nil && p.Result.IsError:
+		return p.Result.Tool + " failed: " + string(p.Result.Output)
+	case p.Result != nil:
+		return p.Result.Tool + " returned " + string(p.Result.Output)
+	case p.File != nil:
+		return "[file " + p.File.Name + " " + p.File.MediaType + "]"
+	}
+	return ""
+}
+
+// clipped returns the beginning and the end of a text that is too long.
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	head := limits.Cut(text, most*2/3)
+	tail := strings.ToValidUTF8(text[len(text)-most/3:], "")
+	return head + fmt.Sprintf(" [%d bytes left out] ", len(text)-len(head)-len(tail)) + tail
 }

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Compact has the older part of a session's history summarised now, as its agent's [cairn.Compaction] says, but for when:
+// what is kept as it is are the latest messages, a share Keep of the tokens that there are. The next run begins with the
+// summary. Usage of it is the session's. A run does this by itself when its requests near the model's window.
+//
+// The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if there is
+// nothing older to summarise or its agent is not registered, and that of the model if it fails.
+func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	for {
+		snap, err := e.store.Read(ctx, id, store.ToDrive(0))
+		if err != nil {
+			return nil, err
+		}
+		row, err := e.compact(ctx, snap)
+		if !errors.Is(err, cairn.ErrStale) {
+			return row, err
+		}
+	}
+}
+
+// compact summarises a session as it was read. The error is ErrStale if it has changed meanwhile.
+func (e *Engine) compact(ctx context.Context, snap *store.Contents) (*cairn.Session, error) {
+	seen := snap.Session
+	free := func(row *cairn.Session) error {
+		switch {
+		case row.Status == cairn.SessionActive:
+			return store.Conflict(cairn.CodeRunning, row, "session %q is already running", row.ID)
+		case row.SuspendedStep != "":
+			return store.Conflict(cairn.CodeWaiting, row, "session %q waits for calls", row.ID)
+		case row.Epoch != seen.Epoch || row.MessageCount != seen.MessageCount || row.Incarnation != seen.Incarnation:
+			return store.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+		}
+		return nil
+	}
+	if err := free(seen); err != nil {
+		return nil, err
+	}
+	a := e.agent(seen.Agent)
+	if a == nil {
+		return nil, cairn.Invalid("agent", "session %q belongs to the agent %q, which is not registered", seen.ID, seen.Agent)
+	}
+	m, usage, err := e.fx.Summarise(ctx, a, snap)
+	if err != nil {
+		return nil, err
+	}
+	m.ID = e.opts.NewID("msg")
+	return e.runs.Change(ctx, seen.ID, func(row *cairn.Session) (*store.Commit, error) {
+		if err := free(row); err != nil {
+			return nil, err
+		}
+		return &store.Commit{Guard: store.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
+			Publish: &cairn.Event{Type: cairn.EventCompacted}}, nil
+	})
+}

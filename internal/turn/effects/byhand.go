@@ -1,0 +1,37 @@
+package effects
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Summarise returns the message that is to stand for the older part of a session that no run holds, and what making it has
+// used. The error is ErrInvalid if there is nothing older than what the agent's compaction keeps.
+func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Contents) (m cairn.Message, usage cairn.Usage, err error) {
+	l, err := session.New(snap, fx.Now())
+	if err != nil {
+		return m, usage, err
+	}
+	r := fx.roomFor(a, a.Model, &a.Settings)
+	n := transcript.Tokens(sent(l, nil))
+	r.all, r.keep = max(r.all, n), n*int64(r.Keep)/100
+	cut, err := r.cut(l.Messages, l.First, 0, true)
+	if errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
+		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)
+	}
+	if err != nil {
+		return m, usage, err
+	}
+	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, transcript.Sent(l.Messages[:cut:cut], l.First))
+	if err != nil {
+		return m, usage, err
+	}
+	m = SummaryOf(text, l.First+cut)
+	l.Index.Summarise(&m)
+	return m, usage, nil
+}

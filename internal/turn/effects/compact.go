@@ -1,0 +1,193 @@
+package effects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+)
+
+// sent returns the messages that a model is sent: those of the session, and after them the given ones.
+func sent(l *session.Live, context []cairn.Message) []cairn.Message {
+	messages := append(l.Transcript(), context...)
+	messages = transcript.Recent(messages, l.First)
+	if l.Damaged {
+		messages = transcript.Heal(messages)
+	}
+	if l.Index.Edited() {
+		messages = transcript.Sent(messages)
+	}
+	return messages
+}
+
+// roomOf is how many tokens a request may have: at all, before its older part is summarised, and of latest messages that a
+// summary leaves as they are. All are 0 if the model's window is not known.
+type roomOf struct {
+	cairn.Compaction
+	model              cairn.Model // that the run asks
+	all, trigger, keep int64
+}
+
+// roomFor returns what an agent's compaction comes to with a model.
+func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settings) roomOf {
+	r := roomOf{model: m}
+	if a.Compaction != nil {
+		r.Compaction = *a.Compaction
+	}
+	r.Trigger, r.Keep = cmp.Or(r.Trigger, cairn.DefaultCompactionTrigger), cmp.Or(r.Keep, cairn.DefaultCompactionKeep)
+	window := r.Window
+	if window == 0 {
+		window = fx.Window(m.Info())
+	}
+	if window > 0 {
+		r.all = int64(max(window-settings.MaxOutputTokens, window/4))
+		r.trigger, r.keep = r.all*int64(r.Trigger)/100, r.all*int64(r.Keep)/100
+	}
+	return r
+}
+
+// fit summarises the older part of the history if the request is about to fill the model's window.
+func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to *step.Reply, req *cairn.Request) error {
+	model, _ := define.Model(a, l.Run.Model)
+	r := fx.roomFor(a, model, &req.Settings)
+	if r.Off || r.all == 0 {
+		return nil
+	}
+	n := fx.count(ctx, l, r, req)
+	if n <= r.trigger {
+		return nil
+	}
+	over := n > r.all
+	err := fx.summarise(ctx, a, l, r, to, req, over)
+	if errors.Is(err, errTooLittle) && !over || ctx.Err() != nil {
+		return nil
+	}
+	if err != nil && !over { // it fits as it is
+		fx.Logger.Warn("the history was not summarised", "session", l.Row.ID, "agent", a.Name, "tokens", n, "window", r.all, "error", err)
+		return nil
+	}
+	return err
+}
+
+// refit summarises the older part of the history after the provider has refused a request as too long, and returns another
+// one. The error is why that is not possible.
+func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, req *cairn.Request, why error) (*cairn.Request, error) {
+	model, _ := define.Model(a, l.Run.Model)
+	r := fx.roomFor(a, model, &req.Settings)
+	if r.Off {
+		return nil, why
+	}
+	if r.all == 0 { // less than what was refused
+		n := transcript.Measured(req.Messages, before(req))
+		r.all, r.keep = n, n*int64(r.Keep)/100
+	}
+	if err := fx.summarise(ctx, a, l, r, to, req, true); err != nil {
+		return nil, fmt.Errorf("%w (%v)", why, err)
+	}
+	return fx.before(ctx, l, s, req)
+}
+
+// before estimates how many tokens a request has before its messages.
+func before(req *cairn.Request) int64 {
+	n := len(req.System)
+	for i := range req.Tools {
+		n += len(req.Tools[i].Name) + len(req.Tools[i].Description) + len(req.Tools[i].Schema)
+	}
+	return transcript.TextTokens(n)
+}
+
+// count returns how many tokens a request has. A provider that counts them is asked if an estimate is near the trigger.
+func (fx *Effects) count(ctx context.Context, l *session.Live, r roomOf, req *cairn.Request) int64 {
+	n := transcript.Measured(req.Messages, before(req))
+	counter, counts := r.model.(cairn.TokenCounter)
+	if !counts || n*5/4 <= r.trigger {
+		return n
+	}
+	u := user.Code{What: "the model's count of tokens", Err: cairn.CodeInternal, Limit: fx.HookTimeout, Session: l.Row.ID}
+	exact, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (int64, error) { return counter.CountTokens(ctx, req) })
+	if err != nil || exact <= 0 {
+		fx.Logger.Warn("the provider did not count tokens; an estimate stands", "session", l.Row.ID, "error", err)
+		return n
+	}
+	return exact
+}
+
+// errTooLittle says that a summary would not be worth the prefix that the provider has cached.
+var errTooLittle = errors.New("what is older than the messages that are kept is too little to be summarised")
+
+// summarise adds a summary to what is put before the model, and gives the request the messages that remain with it. must
+// says that the request cannot be sent as it is.
+func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, to *step.Reply, req *cairn.Request, must bool) error {
+	all := append(l.Transcript(), to.Context...)
+	cut, err := r.cut(all, l.First, before(req), must)
+	if err != nil {
+		return err
+	}
+	older := transcript.Recent(all[:cut:cut], l.First)
+	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
+	to.Usage = to.Usage.Add(usage)
+	if err != nil {
+		return err
+	}
+	m := SummaryOf(text, l.First+cut)
+	index := l.Index.Clone()
+	for i := range to.Context {
+		index.Add(&to.Context[i])
+	}
+	index.Summarise(&m)
+	if transcript.MustFinish(l.Transcript(), l.Run.ID) {
+		m.Origin = cairn.OriginMustFinish
+	}
+	to.Context = append(to.Context, m)
+	req.Messages = sent(l, to.Context)
+	fx.Logger.Info("history summarised", "session", l.Row.ID, "agent", a.Name, "messages", l.First+cut)
+	return nil
+}
+
+// SummaryOf returns the message with a summary of the messages before an index.
+func SummaryOf(text string, from int) cairn.Message {
+	m := cairn.Context("Summary of the conversation before this point:\n\n" + text)
+	m.Summary = &cairn.Summary{From: from}
+	return m
+}
+
+// cut returns where messages are cut, of which the list begins at index first: the first of those that stay as they are.
+// fixed is how many tokens a request has before its messages.
+func (r *roomOf) cut(all []cairn.Message, first int, fixed int64, must bool) (int, error) {
+	rest := transcript.Tokens(all)
+	last, at := 0, 0
+	for i := range all {
+		if all[i].Summary != nil {
+			last = i + 1
+		}
+	}
+	cuts := transcript.Cuts(all)
+	for _, i := range cuts {
+		rest -= transcript.Tokens(all[at:i])
+		if at = i; i >= last && rest <= r.keep {
+			break
+		}
+	}
+	older := transcript.Tokens(transcript.Recent(all[:at:at], first))
+	switch {
+	case at < max(last, 1) || !must && older < r.all/10:
+		if !must {
+			return 0, errTooLittle
+		}
+		return 0, tooLong(rest+fixed, r.all, "there is nothing older to summarise")
+	case rest+fixed > r.all:
+		return 0, tooLong(rest+fixed, r.all, "the messages that belong together at its end are larger than the window")
+	}
+	return at, nil
+}
+
+func tooLong(tokens, window int64, why string) error {
+	return cairn.Errorf(cairn.CodeContextLength, "the request has about %d tokens, the window %d: %s", tokens, window, why)
+}
