@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -19,7 +20,7 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	}
 	r := fx.roomFor(a, a.Model, &a.Settings)
 	n := transcript.Tokens(sent(l, nil))
-	r.all, r.keep = max(r.all, n), n*int64(r.Keep)/100
+	r.all, r.keep, r.piece = max(r.all, n), n*int64(r.Keep)/100, cmp.Or(r.piece, n)
 	cut, err := r.cut(l.Messages, l.First, 0, true)
 	if errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
 		return m, usage, cairn.Invalid("session", "%q has nothing older to summarise", l.Row.ID)

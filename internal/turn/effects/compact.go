@@ -28,12 +28,16 @@ func sent(l *session.Live, context []cairn.Message) []cairn.Message {
 }
 
 // roomOf is how many tokens a request may have: at all, before its older part is summarised, and of latest messages that a
-// summary leaves as they are. All are 0 if the model's window is not known.
+// summary leaves as they are; and how many a model that summarises is given at once. All are 0 if the model's window is not
+// known.
 type roomOf struct {
 	cairn.Compaction
-	model              cairn.Model // that the run asks
-	all, trigger, keep int64
+	model                     cairn.Model // that the run asks
+	all, trigger, keep, piece int64
 }
+
+// pieceShare is how much of its window a model that summarises is given at once, in percent.
+const pieceShare = 60
 
 // roomFor returns what an agent's compaction comes to with a model.
 func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settings) roomOf {
@@ -48,7 +52,12 @@ func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settin
 	}
 	if window > 0 {
 		r.all = int64(max(window-settings.MaxOutputTokens, window/4))
-		r.trigger, r.keep = r.all*int64(r.Trigger)/100, r.all*int64(r.Keep)/100
+		r.trigger, r.keep, r.piece = r.all*int64(r.Trigger)/100, r.all*int64(r.Keep)/100, r.all*pieceShare/100
+	}
+	if r.Compaction.Model != nil {
+		if n := fx.Window(r.Compaction.Model.Info()); n > 0 {
+			r.piece = int64(n) * pieceShare / 100
+		}
 	}
 	return r
 }
@@ -86,7 +95,7 @@ func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s
 	}
 	if r.all == 0 { // less than what was refused
 		n := transcript.Measured(req.Messages, before(req))
-		r.all, r.keep = n, n*int64(r.Keep)/100
+		r.all, r.keep, r.piece = n, n*int64(r.Keep)/100, cmp.Or(r.piece, n*pieceShare/100)
 	}
 	if err := fx.summarise(ctx, a, l, r, to, req, true); err != nil {
 		return nil, fmt.Errorf("%w (%v)", why, err)

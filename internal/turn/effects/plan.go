@@ -143,8 +143,9 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		}
 		if !compacted && errors.Is(err, &cairn.Error{Code: cairn.CodeContextLength}) {
 			compacted = true
-			if req, err = fx.refit(ctx, a, l, s, to, base, err); err == nil {
-				if r.said {
+			var shorter *cairn.Request
+			if shorter, err = fx.refit(ctx, a, l, s, to, base, err); err == nil {
+				if req = shorter; r.said {
 					l.Emit.Event(journal.StepStart(number))
 				}
 				continue

@@ -19,15 +19,12 @@ const minPiece = 4 << 10
 // summary has a model summarise messages, piece by piece where they are too many for its window. usage is what that took,
 // also if it failed.
 func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
-	model, all := r.model, r.all
+	model := r.model
 	if r.Model != nil {
 		model = r.Model
-		if n := fx.Window(model.Info()); n > 0 {
-			all = int64(n)
-		}
 	}
 	instructions := cmp.Or(r.Instructions, cairn.SummaryInstructions)
-	most := max(transcript.TextBytes(all*6/10)-len(instructions), minPiece)
+	most := max(transcript.TextBytes(r.piece)-len(instructions), minPiece)
 	lines := transcript.Text(older, most/4)
 	for len(lines) > 0 {
 		var piece strings.Builder
