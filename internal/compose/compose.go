@@ -50,6 +50,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.Origin != "" {
 		w.text("origin", string(m.Origin))
 	}
+	if m.Model != "" {
+		w.text("model", m.Model)
+	}
 	if m.ChildID != "" {
 		w.text("child_id", m.ChildID)
 	}
@@ -145,6 +148,9 @@ func (w *writer) content(p *cairn.Part) {
 		w.text("call_id", use.CallID)
 		w.text("tool", use.Tool)
 		w.raw("input", use.Input)
+		if use.Awaits != nil {
+			w.value("awaits", use.Awaits)
+		}
 		w.data = append(w.data, '}')
 	}
 	if result := p.Result; result != nil {

@@ -18,7 +18,7 @@ func ShortText(m *cairn.Message, id, run string) (string, error) {
 
 // alone reports whether a message has one part whose type is known by its fields.
 func alone(m *cairn.Message) bool {
-	if len(m.Parts) != 1 || m.Parts[0].File != nil {
+	if len(m.Parts) != 1 || m.Parts[0].File != nil || m.Model != "" {
 		return false
 	}
 	p := &m.Parts[0]
@@ -50,9 +50,12 @@ type Short struct {
 	Result   *cairn.ToolResult `json:"tool_result"`
 }
 
-// Finish gives the message the part that was decoded with its fields, if there is one.
+// Finish gives the message the part that was decoded with its fields, if there is one; the model is then that of the part.
 func (s *Short) Finish() {
-	if t := kind(s.Text, s.ToolUse, s.Result); t != "" {
+	t := kind(s.Text, s.ToolUse, s.Result)
+	if t == "" {
+		s.Message.Model = s.Model
+	} else {
 		s.Parts = []cairn.Part{{Type: t, Text: s.Text, Provider: s.Provider, Model: s.Model, Sources: s.Sources, ToolUse: s.ToolUse, Result: s.Result}}
 	}
 }

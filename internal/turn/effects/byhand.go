@@ -28,7 +28,7 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	if err != nil {
 		return m, usage, err
 	}
-	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, transcript.Sent(l.Messages[:cut:cut], l.First))
+	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, transcript.Recent(l.Messages[:cut:cut], l.First))
 	if err != nil {
 		return m, usage, err
 	}
