@@ -1,0 +1,162 @@
+// Package limit bounds how often a model is asked and how many tokens that takes, in one process or in all that share a
+// store.
+package limit
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Options say what a model may be asked. At least one of the rates is required.
+type Options struct {
+	// RequestsPerMinute and TokensPerMinute are the rates; 0 means any. Tokens are those of the input and the output. Before
+	// a call they are estimated, a token for four bytes of the request and Settings.MaxOutputTokens for the reply; its usage
+	// corrects that. Ten seconds' worth may be taken at once.
+	RequestsPerMinute int
+	TokensPerMinute   int64
+	// MaxWait is the longest that a call waits for its turn; 0 means as long as its context lasts. What would wait longer
+	// fails at once with CodeRateLimited, whose RetryAfter says how long that is.
+	MaxWait time.Duration
+	// Records are those of the store whose processes share the rates; nil counts in this process alone. While the store
+	// cannot be asked each process counts for itself.
+	Records store.Records
+	// Key names the rates in the store; empty means the id of the model. Models with one key share their rates, which must be
+	// the same for all.
+	Key string
+	// Logger gets a warning when the store cannot be asked; nil is silent.
+	Logger *slog.Logger
+}
+
+// Model is a model whose calls wait for their turn. Of those that wait in a process, each session has one call in turn,
+// however many it makes. It is safe for concurrent use.
+type Model struct {
+	model cairn.Model
+	opts  Options
+	queue queue
+	count counter
+}
+
+// New returns a model that asks another one within limits. A mistake in the options is Validate's error.
+func New(model cairn.Model, opts Options) *Model {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Key == "" && model != nil {
+		opts.Key = model.Info().ID()
+	}
+	m := &Model{model: model, opts: opts}
+	m.count = counter{opts: &m.opts, local: &memory{}}
+	return m
+}
+
+// Info names the model that is asked.
+func (m *Model) Info() cairn.ModelInfo { return m.model.Info() }
+
+// Validate implements [cairn.Validator].
+func (m *Model) Validate() error {
+	switch o := &m.opts; {
+	case m.model == nil:
+		return cairn.Invalid("model", "the limited model is nil")
+	case o.RequestsPerMinute < 0:
+		return cairn.Invalid("requests_per_minute", "%d is negative", o.RequestsPerMinute)
+	case o.TokensPerMinute < 0:
+		return cairn.Invalid("tokens_per_minute", "%d is negative", o.TokensPerMinute)
+	case o.RequestsPerMinute == 0 && o.TokensPerMinute == 0:
+		return cairn.Invalid("requests_per_minute", "neither requests nor tokens are limited")
+	case o.MaxWait < 0:
+		return cairn.Invalid("max_wait", "%s is negative", o.MaxWait)
+	}
+	if v, ok := m.model.(cairn.Validator); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// Stream implements [cairn.Model].
+func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		estimate := tokens(req)
+		if err := m.wait(ctx, req.SessionID, estimate); err != nil {
+			yield(cairn.Chunk{}, err)
+			return
+		}
+		var usage cairn.Usage
+		for c, err := range m.model.Stream(ctx, req) {
+			if err != nil {
+				m.pause(ctx, err)
+			}
+			if c.Type == cairn.ChunkUsage {
+				usage = c.Usage
+			}
+			if !yield(c, err) {
+				break
+			}
+		}
+		if spent := usage.InputTokens + usage.OutputTokens; spent > 0 {
+			m.count.spend(context.WithoutCancel(ctx), spent-estimate)
+		}
+	}
+}
+
+// tokens estimates what a call takes.
+func tokens(req *cairn.Request) int64 {
+	n := len(req.System)
+	for i := range req.Messages {
+		n += req.Messages[i].Size()
+	}
+	for i := range req.Tools {
+		n += len(req.Tools[i].Description) + len(req.Tools[i].Schema)
+	}
+	return int64(n/4 + req.Settings.MaxOutputTokens)
+}
+
+// wait returns when it is the call's turn.
+func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
+	leave, err := m.queue.enter(ctx, session)
+	if err != nil {
+		return stopped(err)
+	}
+	defer leave()
+	for {
+		wait, err := m.count.take(ctx, tokens)
+		switch {
+		case ctx.Err() != nil:
+			return stopped(ctx.Err())
+		case err != nil:
+			return err
+		case wait <= 0:
+			return nil
+		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait:
+			e := cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
+			e.RetryAfter = wait
+			return e
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return stopped(ctx.Err())
+		}
+	}
+}
+
+func stopped(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return cairn.Errorf(cairn.CodeTimeout, "the call waited for its turn: %w", err)
+	}
+	return cairn.Errorf(cairn.CodeAborted, "the call waited for its turn: %w", err)
+}
+
+// pause stops the calls of all for as long as the provider asked to wait.
+func (m *Model) pause(ctx context.Context, err error) {
+	if e := cairn.AsError(err); e.Code == cairn.CodeRateLimited && e.RetryAfter > 0 {
+		m.count.pause(context.WithoutCancel(ctx), e.RetryAfter)
+	}
+}
