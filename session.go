@@ -386,8 +386,10 @@ type Result struct {
 	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
-	Steps     int         `json:"steps"`
-	Usage     Usage       `json:"usage"`
+	// Steps is the number of steps that the run committed.
+	Steps int `json:"steps"`
+	// Usage is the run's own. What agents below it used is in engine.Run.TreeUsage.
+	Usage Usage `json:"usage"`
 }
 
 // Public returns the outcome as the user of the conversation may see it: with [Error.Public] for why the run failed.

@@ -13,7 +13,7 @@
 //   - People: [Engine.Inbox] lists the calls that wait, [Engine.Call] has one with its trail, [Engine.Submit]
 //     answers it, [Engine.Claim] and [Engine.Release] say who is at it.
 //   - Reading: [Engine.Session], [Engine.Sessions], [Engine.Messages], [Engine.AllMessages], [Engine.State],
-//     [StateAs], [Engine.Runs], [Engine.Checkpoints], [Engine.TreeUsage].
+//     [StateAs], [Engine.Runs], [Engine.Checkpoints], [Engine.TreeUsage], [Run.TreeUsage].
 //   - Events: [Engine.Events] follows a session across its runs, [Engine.History] reads what there is.
 //     [Engine.Snapshot] is a transcript with the place in the log that belongs to it.
 //   - Time travel: [Engine.Branch] begins another session at a checkpoint, [Engine.Rewind] takes a session back to

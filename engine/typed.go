@@ -47,34 +47,6 @@ func (e *Engine) AllMessages(ctx context.Context, id string) iter.Seq2[cairn.Mes
 	}
 }
 
-// TreeUsage returns what a session has used together with every session below it: those of its sub-agents and companions, and
-// theirs. [cairn.Session].Usage is the session's own alone. It reads the rows of the session's tree. The error is ErrNotFound
-// if there is no such session.
-func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) {
-	row, err := e.Session(ctx, id)
-	if err != nil {
-		return cairn.Usage{}, err
-	}
-	parents := map[string]string{}
-	used := map[string]cairn.Usage{row.ID: row.Usage}
-	for s, err := range e.tree(ctx, row.RootID) {
-		if err != nil {
-			return cairn.Usage{}, err
-		}
-		parents[s.ID], used[s.ID] = s.ParentID, s.Usage
-	}
-	var sum cairn.Usage
-	for member, usage := range used {
-		for at := member; at != ""; at = parents[at] {
-			if at == id {
-				sum = sum.Add(usage)
-				break
-			}
-		}
-	}
-	return sum, nil
-}
-
 // tree yields the rows of a tree's sessions, that of its root last.
 func (e *Engine) tree(ctx context.Context, root string) iter.Seq2[*cairn.Session, error] {
 	return e.sessions(ctx, store.SessionQuery{RootID: root})

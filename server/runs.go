@@ -99,6 +99,21 @@ type startIn struct {
 	RunID string `json:"run_id,omitempty"`
 	Context
 	Unready
+	Choice
+}
+
+// Choice says which model a run asks.
+type Choice struct {
+	// Model is the name of one of the agent's models, or empty for its first one: see [engine.WithModel]. Without it a run that
+	// resumes or retries another asks the model of that, and any other the first one.
+	Model *string `json:"model,omitempty"`
+}
+
+func (x *Choice) options(list ...engine.RunOption) []engine.RunOption {
+	if x.Model != nil {
+		list = append(list, engine.WithModel(*x.Model))
+	}
+	return list
 }
 
 // Unready says what is done on a session that cannot take a turn at once.
@@ -140,6 +155,7 @@ func start(c *request, in *startIn) (*Started, error) {
 	if err := input.Validate(); err != nil {
 		return nil, err
 	}
+	opts = in.Choice.options(opts...)
 	switch {
 	case in.RunID != "" && in.SessionID == "":
 		return nil, cairn.Invalid("run_id", "needs a session_id")
@@ -197,10 +213,11 @@ type resumeIn struct {
 	Input *Input `json:"input,omitempty"`
 	// CheckpointID is where the session goes back to first; empty for where it is.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
+	Choice
 }
 
 func resume(c *request, in *resumeIn) (*Started, error) {
-	var opts []engine.RunOption
+	opts := in.Choice.options()
 	if in.CheckpointID != "" {
 		opts = append(opts, engine.FromCheckpoint(in.CheckpointID))
 	}
@@ -221,11 +238,16 @@ type sessionIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 }
 
-func retry(c *request, in *sessionIn) (*Started, error) {
+type retryIn struct {
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	Choice
+}
+
+func retry(c *request, in *retryIn) (*Started, error) {
 	if _, err := c.open(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
-	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named()...))
+	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.Choice.options()...)...))
 }
 
 // Status is how a session stands.

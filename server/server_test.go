@@ -543,3 +543,41 @@ func TestRoutesAreDocumented(t *testing.T) {
 		t.Errorf("docs/SERVER.md does not list the routes as\n%s", &want)
 	}
 }
+
+// A client chooses among the models that its agent has, run by run.
+func TestModelOfARun(t *testing.T) {
+	says := func(text string) cairn.Model {
+		return scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text(text) })
+	}
+	failing := scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no"))
+	})
+	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Model: says("own"), Models: map[string]cairn.Model{"deep": says("deep"), "broken": failing}})
+	answer := func(started *Started) string {
+		events, _ := w.all("a", "/sse?type=text_delta&type=run_end&session_id=s&run_id="+started.RunID, "")
+		return events
+	}
+	start := func(path, body, says string) {
+		t.Helper()
+		out := want[Started](w, 202, "a", "POST", path, body)
+		if got := answer(&out); !strings.Contains(got, says) {
+			t.Errorf("%s %s: %q is not in %s", path, body, says, got)
+		}
+	}
+	start("/start", `{"session_id":"s","agent":"bot","input":{"text":"hi"}}`, "own")
+	start("/start", `{"session_id":"s","model":"deep","input":{"text":"hi"}}`, "deep")
+	start("/start", `{"session_id":"s","model":"broken","input":{"text":"hi"}}`, "content_filtered")
+	start("/retry", `{"session_id":"s"}`, "content_filtered")
+	start("/retry", `{"session_id":"s","model":"deep"}`, "deep")
+	start("/start", `{"session_id":"s","model":"broken","input":{"text":"hi"}}`, "content_filtered")
+	start("/retry", `{"session_id":"s","model":""}`, "own")
+	for _, path := range []string{"/start", "/retry"} {
+		body := `{"session_id":"s","model":"secret","input":{"text":"hi"}}`
+		if path == "/retry" {
+			body = `{"session_id":"s","model":"secret"}`
+		}
+		if p := want[Problem](w, 400, "a", "POST", path, body); p.Code != "invalid_argument" {
+			t.Errorf("%s: got %+v", path, p)
+		}
+	}
+}
