@@ -29,6 +29,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if database := os.Getenv(callsVar); database != "" {
+		if err := calls(database); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if database := os.Getenv(servesVar); database != "" {
 		fmt.Fprintln(os.Stderr, serves(database))
 		os.Exit(1)
