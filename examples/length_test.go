@@ -17,6 +17,7 @@ func TestExamplesArePagesLong(t *testing.T) {
 		"nested/main.go":          80,
 		"output/main.go":          60,
 		"shutdown/main.go":        80,
+		"remote/main.go":          70,
 		"sse/main.go":             60,
 		"support/support_test.go": 25,
 		"timetravel/main.go":      100,
