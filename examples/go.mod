@@ -4,9 +4,17 @@ go 1.26.0
 
 require (
 	github.com/cairn-agents/cairn v0.0.0
+	github.com/cairn-agents/cairn/mcp v0.0.0
 	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
+)
+
+require (
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	golang.org/x/oauth2 v0.35.0 // indirect
 )
 
 require (
@@ -18,6 +26,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
@@ -33,6 +42,7 @@ require (
 
 replace (
 	github.com/cairn-agents/cairn => ..
+	github.com/cairn-agents/cairn/mcp => ../mcp
 	github.com/cairn-agents/cairn/server => ../server
 	github.com/cairn-agents/cairn/store/pgstore => ../store/pgstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../store/sqlitestore

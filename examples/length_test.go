@@ -14,6 +14,7 @@ func TestExamplesArePagesLong(t *testing.T) {
 		"companion/main.go":       60,
 		"first/main.go":           80,
 		"guard/main.go":           70,
+		"mcp/main.go":             80,
 		"nested/main.go":          80,
 		"output/main.go":          60,
 		"shutdown/main.go":        80,

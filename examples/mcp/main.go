@@ -1,0 +1,71 @@
+// Command mcp gives an agent the tools of an MCP server, which is this program once more, as the command "mcp server". One
+// tool needs approval, and asks for an address in the middle of its call. Each verb is a process of its own, days apart if
+// need be: mcp ask, then mcp answer for each of the two calls.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/mcp"
+	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+// clerk is an agent with the tools of a server. Its model would be one of a provider.
+func clerk(server *mcp.Server) *cairn.Agent {
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		last := req.Messages[len(req.Messages)-1]
+		if last.Role == cairn.RoleTool {
+			return scripted.Text("The shop says: " + string(last.ToolResults()[0].Output))
+		}
+		return scripted.Call("shop_ship", map[string]any{"order": 42})
+	})
+	return &cairn.Agent{Name: "clerk", Model: model, Toolsets: []cairn.Toolset{server}}
+}
+
+func main() {
+	ctx := context.Background()
+	if os.Args[1] == "server" {
+		log.Fatal(serve(ctx))
+	}
+	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ()}))
+	defer server.Close()
+	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, nil))
+	defer eng.Close(ctx)
+	switch os.Args[1] {
+	case "ask":
+		report(eng.Execute(ctx, "session-1", "clerk", cairn.Text("Please ship order 42.")))
+	case "answer":
+		answer(ctx, eng)
+		report(eng.Resume(ctx, "session-1"))
+	}
+}
+
+// answer answers what is in the inbox.
+func answer(ctx context.Context, eng *engine.Engine) {
+	for _, call := range must(eng.Inbox(ctx, store.CallQuery{})).Items {
+		reply := cairn.Approve(call.CallRef)
+		if call.Kind == cairn.CallQuestion {
+			reply = cairn.Answer(call.CallRef, map[string]string{"street": "Elm Street 5"})
+		}
+		fmt.Printf("%s %q: %s\n", call.Kind, call.Prompt, must(eng.Submit(ctx, call.RootID, reply)).Outcome)
+	}
+}
+
+func report(run *engine.Run, err error) {
+	res := must(must(run, err).Wait(context.Background()))
+	fmt.Println(res.Status, res.Text)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
