@@ -7,6 +7,9 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/google/jsonschema-go v0.4.3
+require (
+	github.com/go-jose/go-jose/v4 v4.1.8
+	github.com/google/jsonschema-go v0.4.3
+)
 
 replace github.com/cairn-agents/cairn => ..
