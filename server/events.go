@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"slices"
@@ -105,9 +106,24 @@ func frame(ev *cairn.Event) ([]byte, error) {
 }
 
 // stream answers with a stream of frames, which ends with them, with the client, or when the server is drained.
-func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) error {
+func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) (err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	defer context.AfterFunc(c.h.ctx, cancel)()
-	return sse.Write(ctx, c.w, frames, sse.Options{KeepAlive: c.h.opts.KeepAlive, WriteTimeout: c.h.opts.WriteTimeout})
+	seen, route := c.h.opts.Observer, c.r.Pattern
+	seen.StreamOpened(route)
+	defer func() { seen.StreamClosed(route, errors.Is(err, sse.ErrCut)) }()
+	counted := func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			for data, err := range frames(ctx) {
+				if err == nil {
+					seen.StreamEvent(route)
+				}
+				if !yield(data, err) {
+					return
+				}
+			}
+		}
+	}
+	return sse.Write(ctx, c.w, counted, sse.Options{KeepAlive: c.h.opts.KeepAlive, WriteTimeout: c.h.opts.WriteTimeout})
 }

@@ -23,6 +23,8 @@ type Options struct {
 	Policy Policy
 	// Logger gets the failures whose reason clients do not learn; nil is silent.
 	Logger *slog.Logger
+	// Observer is notified of requests and streams; nil means none. Package server/metrics has one for Prometheus.
+	Observer Observer
 	// Origins are the origins of pages, as "https://app.example.com", that may call the server from another host's browser
 	// tab; without any, only pages of the server's own host may.
 	Origins []string
@@ -85,6 +87,9 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	if o.MaxBody == 0 {
 		o.MaxBody = maxBody
 	}
@@ -116,7 +121,12 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 
 // Drain ends every stream in a way that makes its client reconnect, to another process or to this one after its restart.
 // New streams are refused with 503. Call it before http.Server.Shutdown, which waits for requests to end.
-func (h *Handler) Drain() { h.stop() }
+func (h *Handler) Drain() {
+	if h.ctx.Err() == nil {
+		h.opts.Observer.Drained()
+	}
+	h.stop()
+}
 
 // requestIDHeader carries an id of the request, which the answer has as well. A client may send one of its own.
 const requestIDHeader = "X-Request-Id"
@@ -129,6 +139,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(requestIDHeader, id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, pattern := h.mux.Handler(r)
+	w, done := h.observe(w, pattern)
+	defer done()
 	if h.cors(w, r) {
 		return
 	}
@@ -136,7 +149,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "the request comes from a page of another origin"})
 		return
 	}
-	if _, pattern := h.mux.Handler(r); pattern == "" {
+	if pattern == "" {
 		h.unrouted(w, r)
 		return
 	}
