@@ -36,7 +36,8 @@ type Agent struct {
 	// Model answers. Required.
 	Model Model
 	// Models are others that a run may ask in place of Model, by their names: see engine.WithModel.
-	Models   map[string]Model
+	Models map[string]Model
+	// Settings are what each call of a model is asked with; the zero value is the provider's defaults.
 	Settings Settings
 	// Tools are what the model may call. A session can have some of them switched off, with [Step.SwitchTools] or
 	// Engine.SwitchTools; a message says so to the model, and the list that it is sent stays the same.
@@ -67,6 +68,7 @@ type Agent struct {
 	// Guard, if set, decides about whatever would end the turn: a reply, the output, a tool with [FinishWith],
 	// StopWhen.
 	Guard Guard
+	// Hooks are called in each of the agent's runs, after those of the engine; nil is none.
 	Hooks *Hooks
 	// Durability says when steps are committed. The default is PerStep.
 	Durability Durability

@@ -147,7 +147,10 @@ func (c Code) Retryable() bool { return c.info().retryable }
 //
 // errors.Is(err, ErrStale) and its like compare codes; errors.As(err, &e) with e of type *Error gives the details.
 type Error struct {
-	Code    Code   `json:"code"`
+	// Code is what kind of failure it is: decide by that, with errors.Is or Code.Category.
+	Code Code `json:"code"`
+	// Message says what went wrong and names the thing at fault. It may have a provider's words in it: see
+	// [Error.Public].
 	Message string `json:"message"`
 	// Field names the argument or definition at fault, if one is.
 	Field string `json:"field,omitempty"`

@@ -13,10 +13,10 @@ import (
 type EventType string
 
 const (
-	EventRunStart      EventType = "run_start"
-	EventRunEnd        EventType = "run_end" // Status, Reason, Error, Text: why it was stopped
-	EventRunResumed    EventType = "run_resumed"
-	EventStepStart     EventType = "step_start"
+	EventRunStart      EventType = "run_start"      // MessageCount
+	EventRunEnd        EventType = "run_end"        // Status, Reason, Error, Text: why it was stopped
+	EventRunResumed    EventType = "run_resumed"    // Name: the run that it follows, MessageCount
+	EventStepStart     EventType = "step_start"     // an attempt at the step Step begins
 	EventStepCommitted EventType = "step_committed" // MessageCount
 	// EventStepDiscarded marks everything that the run's step Step published since its EventStepStart as void: the
 	// attempt failed or the process died. Readers drop it.
@@ -80,9 +80,11 @@ const (
 
 // PatchOp is one operation of an RFC 6902 JSON Patch: "add", "replace" or "remove".
 type PatchOp struct {
+	// Op is "add", "replace" or "remove".
 	Op string `json:"op"`
 	// Path is a JSON Pointer (RFC 6901) into the state. The token "-" is the place behind an array's last item.
-	Path  string          `json:"path"`
+	Path string `json:"path"`
+	// Value is what is put there, as JSON; nil for "remove".
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
@@ -90,20 +92,32 @@ type PatchOp struct {
 // immutable.
 type Event struct {
 	// Sequence is the position in the log: 1, 2, 3, …. The log gives it out.
-	Sequence  int64     `json:"sequence"`
-	Type      EventType `json:"type"`
-	SessionID string    `json:"session_id"`
-	RunID     string    `json:"run_id,omitempty"`
-	Agent     string    `json:"agent,omitempty"`
-	Step      int       `json:"step,omitempty"`
-	Time      time.Time `json:"time"`
+	Sequence int64 `json:"sequence"`
+	// Type is what happened, and decides which fields of the second block are set.
+	Type EventType `json:"type"`
+	// SessionID is the session that it happened in: the log's root, or one below it.
+	SessionID string `json:"session_id"`
+	// RunID is the run that published the event; empty for what a verb did between runs.
+	RunID string `json:"run_id,omitempty"`
+	// Agent is the name of the session's agent.
+	Agent string `json:"agent,omitempty"`
+	// Step is the number of the run's step, from 1; 0 outside of steps.
+	Step int `json:"step,omitempty"`
+	// Time is when it happened, by the store's clock as the publishing process carries it on.
+	Time time.Time `json:"time"`
 
-	Text    string          `json:"text,omitempty"`
-	CallID  string          `json:"call_id,omitempty"`
-	Tool    string          `json:"tool,omitempty"`
-	Name    string          `json:"name,omitempty"`
-	Data    json.RawMessage `json:"data,omitempty"`
-	IsError bool            `json:"is_error,omitempty"`
+	// Text is a piece of text, or of a message: see the type.
+	Text string `json:"text,omitempty"`
+	// CallID is the tool call or, of a pending question, the question.
+	CallID string `json:"call_id,omitempty"`
+	// Tool is the name of the call's tool.
+	Tool string `json:"tool,omitempty"`
+	// Name is what the type says: of a custom event its name, of a consultation the agent's.
+	Name string `json:"name,omitempty"`
+	// Data is arguments, a result or what else the type says, as JSON.
+	Data json.RawMessage `json:"data,omitempty"`
+	// IsError marks the result of a call that failed.
+	IsError bool `json:"is_error,omitempty"`
 	// Truncated marks a text, a tool's result or arguments, a prompt or a list of files that was cut to fit the log; the
 	// transcript and the pending call have it whole.
 	Truncated bool `json:"truncated,omitempty"`
@@ -112,21 +126,31 @@ type Event struct {
 	// Attempts is how often a tool with [Retry] was called for a result; 0 for once.
 	Attempts int `json:"attempts,omitempty"`
 	// Edited is the arguments that a tool ran with, if the reviewer who approved the call changed them.
-	Edited     json.RawMessage `json:"edited,omitempty"`
-	ApprovalID string          `json:"approval_id,omitempty"`
+	Edited json.RawMessage `json:"edited,omitempty"`
+	// ApprovalID binds an approval response to the request: see [CallRef].
+	ApprovalID string `json:"approval_id,omitempty"`
 	// ToolCallID is the tool call that asks a question, whose own id is CallID. Prompt and Payload say why a call asks.
-	ToolCallID   string          `json:"tool_call_id,omitempty"`
-	Prompt       string          `json:"prompt,omitempty"`
-	Payload      json.RawMessage `json:"payload,omitempty"`
-	ChildID      string          `json:"child_id,omitempty"`
-	Deadline     time.Time       `json:"deadline,omitzero"`
-	Status       RunStatus       `json:"status,omitempty"`
-	Reason       Reason          `json:"reason,omitempty"`
-	Error        *Error          `json:"error,omitempty"`
-	Usage        *Usage          `json:"usage,omitempty"`
-	Patch        []PatchOp       `json:"patch,omitempty"`
-	CheckpointID string          `json:"checkpoint_id,omitempty"`
-	MessageCount int             `json:"message_count,omitempty"`
+	ToolCallID string          `json:"tool_call_id,omitempty"`
+	Prompt     string          `json:"prompt,omitempty"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	// ChildID is the session of a sub-agent or companion, or a branch.
+	ChildID string `json:"child_id,omitempty"`
+	// Deadline is when a pending call counts as failed; zero for never.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Status is how a run ended, or the run of a consulted agent.
+	Status RunStatus `json:"status,omitempty"`
+	// Reason says why the run has that status.
+	Reason Reason `json:"reason,omitempty"`
+	// Error is why a run failed or a step was discarded. [Event.Public] has no more than its code.
+	Error *Error `json:"error,omitempty"`
+	// Usage is that of a step or, at the end of a run, of the whole run.
+	Usage *Usage `json:"usage,omitempty"`
+	// Patch is a change of the state, to be applied when the step is committed.
+	Patch []PatchOp `json:"patch,omitempty"`
+	// CheckpointID is the checkpoint that was made, or gone back to.
+	CheckpointID string `json:"checkpoint_id,omitempty"`
+	// MessageCount is how many messages the session has with what the event says.
+	MessageCount int `json:"message_count,omitempty"`
 	// Index is the place of a message in the transcript, counted from 0. As JSON it is left out if it is 0.
 	Index int `json:"index,omitempty"`
 	// MessageID is the id of the message at Index.
@@ -161,8 +185,11 @@ const MaxEventText = 1 << 10
 
 // FileRef describes a file in a message without its bytes: those are in the transcript, in part Part of the message.
 type FileRef struct {
-	Part      int    `json:"part"`
-	Name      string `json:"name,omitempty"`
+	// Part is the index of the part of the message that has the file.
+	Part int `json:"part"`
+	// Name is the file's name, if it has one.
+	Name string `json:"name,omitempty"`
+	// MediaType is what the file is, such as "image/png".
 	MediaType string `json:"media_type"`
 	// Size is how many bytes the transcript has of the file; 0 for one that has an address.
 	Size int `json:"size,omitempty"`
@@ -177,8 +204,10 @@ func (e *Event) Cursor() Cursor { return Cursor{Incarnation: e.Incarnation, Sequ
 // session. The zero value is the beginning. Without an incarnation it is a place in the log of whatever session has
 // the id now. Its text form is INCARNATION.SEQUENCE, or the sequence alone.
 type Cursor struct {
+	// Incarnation is that of the session, see [Session].Incarnation; empty for whichever there is.
 	Incarnation string
-	Sequence    int64
+	// Sequence is that of the last event that was read; 0 for the beginning.
+	Sequence int64
 }
 
 // After returns the cursor behind a sequence of whatever log there is.

@@ -17,7 +17,8 @@ import (
 type Hooks struct {
 	// RunStart is called before the run's first step, when the run is recorded;
 	// RunResumed instead of it when a run resumes or retries another.
-	RunStart   func(ctx context.Context, step *Step)
+	RunStart func(ctx context.Context, step *Step)
+	// RunResumed is called when a run begins in place of another one, which was suspended, interrupted or retried.
 	RunResumed func(ctx context.Context, step *Step, previousRunID string)
 	// RunComplete and RunFail are called after the commit that ended the run. Their handle can read state, not write
 	// it.
@@ -72,5 +73,6 @@ type Hooks struct {
 	// BeforeSubAgent is called before a sub-agent's session is begun; an error becomes the call's result.
 	// AfterSubAgent is given the result once it has ended.
 	BeforeSubAgent func(ctx context.Context, call *Call, agent string) error
-	AfterSubAgent  func(ctx context.Context, call *Call, agent string, result *ToolResult)
+	// AfterSubAgent is called when the consultation of another agent has ended, with the result of the call.
+	AfterSubAgent func(ctx context.Context, call *Call, agent string, result *ToolResult)
 }

@@ -26,11 +26,13 @@ const (
 // came from a store, an event or a request must not be modified.
 type Message struct {
 	// ID is unique in the session. It is assigned when the message is added if it is empty.
-	ID   string `json:"id,omitempty"`
-	Role Role   `json:"role"`
+	ID string `json:"id,omitempty"`
+	// Role says whose message it is: the user's, the model's, or that of tools.
+	Role Role `json:"role"`
 	// Hidden marks a context row: the model reads it, a chat does not show it.
-	Hidden bool   `json:"hidden,omitempty"`
-	Parts  []Part `json:"parts"`
+	Hidden bool `json:"hidden,omitempty"`
+	// Parts are what the message consists of, in order.
+	Parts []Part `json:"parts"`
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages do that; see
 	// [ToolSwitch].
 	Tools map[string]bool `json:"tools,omitempty"`
@@ -52,7 +54,8 @@ type Message struct {
 	// input and the output of that call. 0 if it did not say.
 	Tokens int64 `json:"tokens,omitempty"`
 	// RunID is the run that added the message; empty for what was added between runs.
-	RunID     string    `json:"run_id,omitempty"`
+	RunID string `json:"run_id,omitempty"`
+	// CreatedAt is when the message was committed, by the store's clock.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
@@ -93,6 +96,7 @@ const (
 
 // Part is one piece of a message. Which fields are set follows from Type.
 type Part struct {
+	// Type says what the part is, and which of the other fields is set.
 	Type PartType `json:"type"`
 	// Text is the text of PartText and PartReasoning.
 	Text string `json:"text,omitempty"`
@@ -103,16 +107,20 @@ type Part struct {
 	// goes what the other fields say.
 	Model string `json:"model,omitempty"`
 	// Sources are what a PartText cites, or what a PartProvider found.
-	Sources []Source    `json:"sources,omitempty"`
-	ToolUse *ToolUse    `json:"tool_use,omitempty"`
-	Result  *ToolResult `json:"tool_result,omitempty"`
-	File    *File       `json:"file,omitempty"`
+	Sources []Source `json:"sources,omitempty"`
+	// ToolUse is the call that the model asks for, of a PartToolUse.
+	ToolUse *ToolUse `json:"tool_use,omitempty"`
+	// Result is what a call came to, of a PartToolResult.
+	Result *ToolResult `json:"tool_result,omitempty"`
+	// File is the file of a PartFile.
+	File *File `json:"file,omitempty"`
 }
 
 // Source is a page or document that a model's provider read for a reply.
 type Source struct {
 	// URL is the page's address; empty for a document of the conversation.
-	URL   string `json:"url,omitempty"`
+	URL string `json:"url,omitempty"`
+	// Title is the source's title, if it has one.
 	Title string `json:"title,omitempty"`
 	// Quote is the passage that is cited, if there is one.
 	Quote string `json:"quote,omitempty"`
@@ -122,7 +130,8 @@ type Source struct {
 type ToolUse struct {
 	// CallID is unique in the session.
 	CallID string `json:"call_id"`
-	Tool   string `json:"tool"`
+	// Tool is the tool's name.
+	Tool string `json:"tool"`
 	// Input is the arguments as the model wrote them. It may violate the tool's schema, but it is valid JSON: text
 	// that is not is kept as a JSON string. In place of arguments that a session cannot keep, see [CheckJSON], it is
 	// a JSON string that says why, with the beginning of them.
@@ -156,11 +165,14 @@ type Approved struct {
 
 // ToolResult is the answer to a tool use. Every tool use has exactly one before the next model call.
 type ToolResult struct {
+	// CallID is the id of the tool use that this answers.
 	CallID string `json:"call_id"`
-	Tool   string `json:"tool"`
+	// Tool is the name of its tool.
+	Tool string `json:"tool"`
 	// Output is the tool's result as JSON, or the error text as a JSON string if IsError.
-	Output  json.RawMessage `json:"output"`
-	IsError bool            `json:"is_error,omitempty"`
+	Output json.RawMessage `json:"output"`
+	// IsError says that the call failed, was denied or was not executed: Code says which.
+	IsError bool `json:"is_error,omitempty"`
 	// Code says why, if IsError.
 	Code Code `json:"code,omitempty"`
 	// Edited is the arguments that the tool ran with, if the reviewer who approved the call changed them. The model is
@@ -180,10 +192,14 @@ type ToolResult struct {
 
 // File is a file or image in a message: its bytes, or an address the provider fetches.
 type File struct {
-	Name      string `json:"name,omitempty"`
+	// Name is what the file is called; it may be empty.
+	Name string `json:"name,omitempty"`
+	// MediaType is what it is, such as "image/png". Required.
 	MediaType string `json:"media_type"`
-	Data      []byte `json:"data,omitempty"`
-	URL       string `json:"url,omitempty"`
+	// Data are its bytes; nil for a file that has an address.
+	Data []byte `json:"data,omitempty"`
+	// URL is an address from which the model's provider fetches it. Give this or Data.
+	URL string `json:"url,omitempty"`
 }
 
 // FileFromDataURL returns the file a "data:" URL holds.
@@ -287,6 +303,7 @@ func (m *Message) ToolResults() []*ToolResult {
 
 // Input is what a turn begins with: one or more user messages. Build it with [Text] or [Messages].
 type Input struct {
+	// Messages are what the turn begins with, in order.
 	Messages []Message
 }
 

@@ -28,8 +28,10 @@ type Validator interface {
 
 // ModelInfo describes a model.
 type ModelInfo struct {
+	// Provider is who serves the model, such as "anthropic".
 	Provider string `json:"provider"`
-	Name     string `json:"name"`
+	// Name is the model's name at its provider.
+	Name string `json:"name"`
 }
 
 // ID names the model of its provider, as [Part.Model] does: "provider:name".
@@ -37,21 +39,28 @@ func (i ModelInfo) ID() string { return i.Provider + ":" + i.Name }
 
 // Request is one call of a model.
 type Request struct {
+	// SessionID is the session that asks; a provider may use it to find its cache again.
 	SessionID string
 	// System is the agent's instructions; empty for none.
-	System   string
+	System string
+	// Messages are the conversation so far, every tool use followed by its result.
 	Messages []Message
-	Tools    []ToolSpec
+	// Tools are what the model may call.
+	Tools []ToolSpec
 	// Choice says whether the model must call a tool.
-	Choice   ToolChoice
+	Choice ToolChoice
+	// Settings are the agent's.
 	Settings Settings
 }
 
 // ToolSpec describes a tool to a model.
 type ToolSpec struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Schema      json.RawMessage `json:"schema"`
+	// Name is what the model calls the tool by.
+	Name string `json:"name"`
+	// Description says to the model what the tool is for.
+	Description string `json:"description,omitempty"`
+	// Schema is the JSON Schema of the arguments.
+	Schema json.RawMessage `json:"schema"`
 }
 
 // ToolChoice steers tool use. The zero value lets the model choose.
@@ -124,18 +133,24 @@ const (
 
 // Chunk is one piece of a streamed reply.
 type Chunk struct {
-	Type   ChunkType `json:"type"`
-	Text   string    `json:"text,omitempty"`
-	CallID string    `json:"call_id,omitempty"`
-	Tool   string    `json:"tool,omitempty"`
+	// Type says what the chunk is, and which of the other fields are set.
+	Type ChunkType `json:"type"`
+	// Text is a piece of text, of reasoning or of a call's arguments.
+	Text string `json:"text,omitempty"`
+	// CallID is the call that the chunk belongs to, under the provider's id.
+	CallID string `json:"call_id,omitempty"`
+	// Tool is the name of the tool that is called.
+	Tool string `json:"tool,omitempty"`
 	// Provider is kept with the part as it is, and Model with it: the [ModelInfo.ID] of the model that wants it back. Of a
 	// ChunkModel it is that of the model that answers.
-	Provider     json.RawMessage `json:"provider,omitempty"`
-	Model        string          `json:"model,omitempty"`
-	Sources      []Source        `json:"sources,omitempty"`
-	File         *File           `json:"file,omitempty"`
-	Usage        Usage           `json:"usage,omitzero"`
-	FinishReason FinishReason    `json:"finish_reason,omitempty"`
+	Provider json.RawMessage `json:"provider,omitempty"`
+	Model    string          `json:"model,omitempty"`
+	Sources  []Source        `json:"sources,omitempty"`
+	File     *File           `json:"file,omitempty"`
+	// Usage is what the call has used so far; the last one counts.
+	Usage Usage `json:"usage,omitzero"`
+	// FinishReason is why the model stopped, of a ChunkFinish.
+	FinishReason FinishReason `json:"finish_reason,omitempty"`
 	// Awaits, with ChunkToolStart, makes the call one that waits for people or clients of this program: an agent on another
 	// server asks for what these answer. Provider, with it, says which call of that server it is.
 	Awaits *Awaits `json:"awaits,omitempty"`
@@ -155,14 +170,21 @@ const (
 // Usage counts what a run consumed. Tokens are the provider's own figures: InputTokens includes CachedTokens and
 // CacheWriteTokens, OutputTokens includes ReasoningTokens.
 type Usage struct {
-	InputTokens      int64 `json:"input_tokens,omitempty"`
-	OutputTokens     int64 `json:"output_tokens,omitempty"`
-	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
-	CachedTokens     int64 `json:"cached_tokens,omitempty"`
+	// InputTokens are all tokens that models read, those from a cache included.
+	InputTokens int64 `json:"input_tokens,omitempty"`
+	// OutputTokens are all that they wrote, reasoning included.
+	OutputTokens int64 `json:"output_tokens,omitempty"`
+	// ReasoningTokens are those of OutputTokens that were reasoning.
+	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
+	// CachedTokens are those of InputTokens that the provider had in its cache.
+	CachedTokens int64 `json:"cached_tokens,omitempty"`
+	// CacheWriteTokens are those of InputTokens that the provider put into its cache.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
-	ModelCalls       int64 `json:"model_calls,omitempty"`
-	ToolCalls        int64 `json:"tool_calls,omitempty"`
-	ToolErrors       int64 `json:"tool_errors,omitempty"`
+	// ModelCalls counts calls of models that were committed.
+	ModelCalls int64 `json:"model_calls,omitempty"`
+	// ToolCalls counts calls of tools that have their result, and ToolErrors those whose result is an error.
+	ToolCalls  int64 `json:"tool_calls,omitempty"`
+	ToolErrors int64 `json:"tool_errors,omitempty"`
 	// ToolCacheHits counts the ToolCalls that were answered from a tool's cache.
 	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
 	// SubAgentRuns counts the calls that had a sub-agent or companion run; what those used is in their own sessions.

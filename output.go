@@ -100,6 +100,7 @@ func (c *PendingCall) input() json.RawMessage { return c.Input }
 
 // Completion is what is about to end a turn.
 type Completion struct {
+	// Reason is what would end the turn: a reply, a finishing tool, a stop condition.
 	Reason Reason `json:"reason,omitempty"`
 	// Text is the text of the last reply.
 	Text string `json:"text,omitempty"`

@@ -42,10 +42,12 @@ type CallRef struct {
 	// ID is unique in the session tree and cannot be guessed.
 	ID string `json:"id"`
 	// RootID is the session that answers are submitted to, SessionID the one the call belongs to.
-	RootID    string   `json:"root_id"`
-	SessionID string   `json:"session_id"`
-	Kind      CallKind `json:"kind"`
-	Tool      string   `json:"tool"`
+	RootID    string `json:"root_id"`
+	SessionID string `json:"session_id"`
+	// Kind is what the call waits for: an approval, a client that runs it, the answer to a question.
+	Kind CallKind `json:"kind"`
+	// Tool is the name of the tool.
+	Tool string `json:"tool"`
 	// ApprovalID binds an approval response to this request; empty for other kinds.
 	ApprovalID string `json:"approval_id,omitempty"`
 	// ToolCallID is the tool call that asks a question. Of other kinds ID is that of the tool call, and this is empty.
@@ -71,8 +73,11 @@ type CallRef struct {
 // process remembers it.
 type PendingCall struct {
 	CallRef
+	// UserID is the user of the call's session.
 	UserID string `json:"user_id,omitempty"`
-	Agent  string `json:"agent"`
+	// Agent is the name of the agent that made the call.
+	Agent string `json:"agent"`
+	// RunID is the run whose commit opened the call, StepID the step that waits.
 	RunID  string `json:"run_id"`
 	StepID string `json:"step_id"`
 	// Number is that of a question among those of its tool call, from 1; 0 for other kinds.
@@ -80,7 +85,8 @@ type PendingCall struct {
 	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
 	// input of an approval, the answer to a question. Empty means any JSON.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	Status CallStatus      `json:"status"`
+	// Status is how far the call has come: open, answered, settled or dropped.
+	Status CallStatus `json:"status"`
 	// Answer is what was decided; nil while the call is open and for one that was dropped unanswered.
 	Answer *CallAnswer `json:"answer,omitempty"`
 	// ClaimedBy is the reviewer who has the call reserved until ClaimedUntil.
@@ -91,7 +97,8 @@ type PendingCall struct {
 	// Kept is what the tool has done [Once] since its question before. It is for the tool: verbs of the engine leave it out.
 	Kept []json.RawMessage `json:"kept,omitempty"`
 	// Version counts the writes of the row.
-	Version   int64     `json:"version"`
+	Version int64 `json:"version"`
+	// CreatedAt is when the call was opened, UpdatedAt when it last changed, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
@@ -139,24 +146,31 @@ const (
 
 // CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
 type CallAnswer struct {
+	// Kind is what was decided.
 	Kind DecisionKind `json:"verdict"`
 	// Value is a client tool's result, the answer to a question, or the input that an approval changed the call's to;
 	// empty otherwise.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Text is the reason of a denial or the message of an error.
-	Text     string    `json:"text,omitempty"`
-	Reviewer string    `json:"reviewer,omitempty"`
-	At       time.Time `json:"at"`
+	Text string `json:"text,omitempty"`
+	// Reviewer is who answered; empty if nobody said, or the deadline passed.
+	Reviewer string `json:"reviewer,omitempty"`
+	// At is when the answer was accepted, by the store's clock.
+	At time.Time `json:"at"`
 }
 
 // Decision is one entry of a call's audit trail.
 type Decision struct {
 	// ID is the submission's own, so that a repeated submission is not taken for a second one.
-	ID       string       `json:"id,omitempty"`
-	Step     string       `json:"step"`
-	Kind     DecisionKind `json:"decision"`
-	Reviewer string       `json:"reviewer,omitempty"`
-	At       time.Time    `json:"timestamp"`
+	ID string `json:"id,omitempty"`
+	// Step is the id of the step that the call waits in.
+	Step string `json:"step"`
+	// Kind is what was done: an answer, a claim, a release, or that the time was over.
+	Kind DecisionKind `json:"decision"`
+	// Reviewer is who did it.
+	Reviewer string `json:"reviewer,omitempty"`
+	// At is when, by the store's clock.
+	At time.Time `json:"timestamp"`
 	// Notes are the words of the decision: a reason, an error's message; of a late answer, first what it said.
 	Notes string `json:"notes,omitempty"`
 	// Value is the answer to a question that several reviewers answer.
@@ -175,8 +189,11 @@ const (
 // Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode one
 // that came over the wire.
 type Submission struct {
-	Type   SubmissionType `json:"type"`
-	CallID string         `json:"call_id"`
+	// Type must be that of the call's kind. Make a Submission by [Approve], [Deny], [Answer] or [AnswerError], which
+	// set it.
+	Type SubmissionType `json:"type"`
+	// CallID is the call that is answered.
+	CallID string `json:"call_id"`
 	// Result or Error is the outcome of a client tool.
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
@@ -328,6 +345,7 @@ const (
 
 // Receipt acknowledges a submission.
 type Receipt struct {
+	// Outcome is what became of the submission.
 	Outcome Outcome `json:"outcome"`
 	// Call is the call as it is now; nil if it is not known.
 	Call *PendingCall `json:"call,omitempty"`
@@ -348,10 +366,14 @@ type Suspension struct {
 
 // ChildRef names the session of another agent that a call consults.
 type ChildRef struct {
-	CallID    string    `json:"call_id"`
-	SessionID string    `json:"session_id"`
-	Agent     string    `json:"agent"`
-	Kind      ChildKind `json:"kind"`
+	// CallID is the call that consults the session.
+	CallID string `json:"call_id"`
+	// SessionID is the session that is waited for.
+	SessionID string `json:"session_id"`
+	// Agent is the name of its agent.
+	Agent string `json:"agent"`
+	// Kind says whether it is a sub-agent or a companion.
+	Kind ChildKind `json:"kind"`
 }
 
 // Awaits reports whether a call waits for a session. A nil suspension waits for none.
@@ -361,8 +383,10 @@ func (s *Suspension) Awaits(sessionID string) bool {
 
 // ChildEnd says how a session ended whose parent no longer waits for it.
 type ChildEnd struct {
+	// SessionID is the session that was consulted.
 	SessionID string `json:"session_id"`
-	Agent     string `json:"agent"`
+	// Agent is the name of its agent.
+	Agent string `json:"agent"`
 	// Status is that of the session's last run; empty if there is none.
 	Status RunStatus `json:"status,omitempty"`
 }

@@ -30,10 +30,14 @@ const (
 // Session is the row of a session: who it belongs to and how far it is. Messages, state, runs and checkpoints are
 // rows of their own under its id.
 type Session struct {
-	ID     string        `json:"id"`
-	Agent  string        `json:"agent"`
+	// ID is chosen by the application, or made for a child. No two sessions of a store have the same.
+	ID string `json:"id"`
+	// Agent is the name of the agent that the session belongs to. It does not change.
+	Agent string `json:"agent"`
+	// Status is whether a run holds the session, or how the last one left it.
 	Status SessionStatus `json:"status"`
 
+	// UserID, Tags and Metadata are the application's: see engine.WithUser and Engine.SetContext.
 	UserID   string            `json:"user_id,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -65,8 +69,9 @@ type Session struct {
 	// Version counts the commits of the session. It is the guard of every write.
 	Version int64 `json:"version"`
 	// Epoch counts rewinds: within one epoch messages are only ever appended.
-	Epoch        int64 `json:"epoch,omitempty"`
-	MessageCount int   `json:"message_count"`
+	Epoch int64 `json:"epoch,omitempty"`
+	// MessageCount is the length of the transcript, hidden messages included.
+	MessageCount int `json:"message_count"`
 	// Summary is the place of the latest summary among the messages; the zero value if there is none, or if what is known of
 	// an earlier one went with a rewind.
 	Summary SummaryPlace `json:"summary,omitzero"`
@@ -76,7 +81,8 @@ type Session struct {
 	Turn  int    `json:"turn"`
 	Step  int    `json:"step"`
 	// Recoveries counts how often the current run was taken over since its last committed step.
-	Recoveries   int    `json:"recoveries,omitempty"`
+	Recoveries int `json:"recoveries,omitempty"`
+	// CheckpointID is the latest checkpoint; empty before the first.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
 	// SuspendedStep is the step that is suspended or was resumed; empty for none. OpenCalls
 	// counts what it waits for, and NextDeadline is the first time at which one of them counts as failed.
@@ -89,13 +95,16 @@ type Session struct {
 	LogSequence int64 `json:"log_sequence"`
 	// Unpublished says what a verb last did to the session outside of its runs, in so far as the event log may lack it:
 	// an event with its Version, Index and MessageCount. Another process publishes it where that of the verb died.
-	Unpublished *Event        `json:"unpublished,omitempty"`
-	Lease       Lease         `json:"lease,omitzero"`
-	State       StatePosition `json:"state"`
+	Unpublished *Event `json:"unpublished,omitempty"`
+	// Lease is that of the process that drives the session, or drove it last.
+	Lease Lease `json:"lease,omitzero"`
+	// State is where the custom state is kept. The state itself is read by Engine.State.
+	State StatePosition `json:"state"`
 	// Usage is the total of all runs, RunUsage that of the current one.
 	Usage    Usage `json:"usage"`
 	RunUsage Usage `json:"run_usage"`
 
+	// CreatedAt and UpdatedAt are the times of the first and the last commit, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	// AsOf is the store's time when the row was read or written: whether its lease is good, or its deadline has
@@ -316,13 +325,18 @@ const (
 
 // Run is the record of one execution inside a session. Turns are contiguous from 1.
 type Run struct {
-	ID        string    `json:"id"`
-	SessionID string    `json:"session_id"`
-	Agent     string    `json:"agent"`
-	Kind      RunKind   `json:"kind"`
-	Turn      int       `json:"turn"`
-	Status    RunStatus `json:"status"`
-	Reason    Reason    `json:"reason,omitempty"`
+	// ID is unique in the store.
+	ID string `json:"id"`
+	// SessionID is the session that the run belongs to, Agent the name of its agent.
+	SessionID string `json:"session_id"`
+	Agent     string `json:"agent"`
+	// Kind says which verb began the run.
+	Kind RunKind `json:"kind"`
+	// Turn is the run's number in its session, from 1.
+	Turn int `json:"turn"`
+	// Status is how the run came out, or RunRunning; Reason says why.
+	Status RunStatus `json:"status"`
+	Reason Reason    `json:"reason,omitempty"`
 	// AgentVersion is the version of the agent that the run has; empty for an agent without versions.
 	AgentVersion string `json:"agent_version,omitempty"`
 	// Model is the name of the one of Agent.Models that the run asks; empty for Agent.Model.
@@ -336,17 +350,21 @@ type Run struct {
 	// StartSequence is the event log's position when the run began: its events come after it.
 	StartSequence int64 `json:"start_sequence"`
 	// FirstMessage is the number of messages the session had when the run began.
-	FirstMessage int             `json:"first_message"`
-	Usage        Usage           `json:"usage"`
-	Text         string          `json:"text,omitempty"`
-	Output       json.RawMessage `json:"output,omitempty"`
-	Error        *Error          `json:"error,omitempty"`
+	FirstMessage int `json:"first_message"`
+	// Usage is the run's own; that of the agents below it is in engine.Run.TreeUsage.
+	Usage Usage `json:"usage"`
+	// Text is the text of the last reply, Output the typed output as JSON if there is one.
+	Text   string          `json:"text,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	// Error is why the run failed. [Run.Public] has no more than its code.
+	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// Before is where the session was when the run began, so that the run can be rolled back.
-	Before    RunOrigin `json:"before,omitzero"`
+	Before RunOrigin `json:"before,omitzero"`
+	// StartedAt and EndedAt are times of the store's clock; EndedAt is zero while the run is under way.
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
@@ -360,6 +378,7 @@ func (r *Run) Public() Run {
 
 // RunOrigin is where a session was when one of its runs began.
 type RunOrigin struct {
+	// CheckpointID is the session's latest checkpoint, StatePosition its state's place, before the run.
 	CheckpointID  string `json:"checkpoint_id,omitempty"`
 	StatePosition int64  `json:"state_position,omitempty"`
 }
@@ -371,17 +390,21 @@ func (s RunStatus) Suspends() bool {
 
 // Result is the outcome of a run.
 type Result struct {
-	SessionID string    `json:"session_id"`
-	RunID     string    `json:"run_id"`
-	Turn      int       `json:"turn"`
-	Status    RunStatus `json:"status"`
-	Reason    Reason    `json:"reason,omitempty"`
+	// SessionID and RunID name the run.
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	// Turn is the run's number in its session, from 1.
+	Turn int `json:"turn"`
+	// Status is how the run came out; Reason says why.
+	Status RunStatus `json:"status"`
+	Reason Reason    `json:"reason,omitempty"`
 	// Text is the text of the last reply.
 	Text string `json:"text,omitempty"`
 	// Output is the typed output as JSON, if the agent has an output type or a FinishWith tool ended the turn. Decode
 	// it with [OutputAs].
 	Output json.RawMessage `json:"output,omitempty"`
-	Error  *Error          `json:"error,omitempty"`
+	// Error is why the run failed. [Result.Public] has no more than its code.
+	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
 	// Suspended says what the run waits for, if it is suspended.
@@ -424,21 +447,28 @@ func (r *Run) suspended() *Suspension {
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by
 // position, so that it costs next to nothing.
 type Checkpoint struct {
-	ID        string `json:"id"`
+	// ID is unique in the store.
+	ID string `json:"id"`
+	// SessionID is the session, RunID its last run when the checkpoint was made.
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id"`
 	// StepID is the step whose commit wrote the checkpoint.
 	StepID string `json:"step_id"`
-	Turn   int    `json:"turn"`
-	Step   int    `json:"step"`
+	// Turn and Step are those of the run: Step counts from 1.
+	Turn int `json:"turn"`
+	Step int `json:"step"`
 	// Number is the order of writing within the session, from 1. The latest checkpoint is the one with the highest.
 	Number int64 `json:"number"`
 	// ParentID is the checkpoint the session was at before.
-	ParentID      string    `json:"parent_id,omitempty"`
-	MessageCount  int       `json:"message_count"`
-	StatePosition int64     `json:"state_position"`
-	LogSequence   int64     `json:"log_sequence"`
-	CreatedAt     time.Time `json:"created_at"`
+	ParentID string `json:"parent_id,omitempty"`
+	// MessageCount is the length of the transcript then.
+	MessageCount int `json:"message_count"`
+	// StatePosition is the state's place then: see [StatePosition].
+	StatePosition int64 `json:"state_position"`
+	// LogSequence is the event log's position then.
+	LogSequence int64 `json:"log_sequence"`
+	// CreatedAt is when it was written, by the store's clock.
+	CreatedAt time.Time `json:"created_at"`
 }
 
 // StopKind says how a run is to be stopped.
@@ -453,8 +483,12 @@ const (
 
 // Stop is a durable request to stop one run.
 type Stop struct {
-	RunID  string    `json:"run_id"`
-	Kind   StopKind  `json:"kind"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
+	// RunID is the run that is to stop: no later one does.
+	RunID string `json:"run_id"`
+	// Kind says how.
+	Kind StopKind `json:"kind"`
+	// Reason is kept with the run, for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was asked for, by the store's clock.
+	At time.Time `json:"at"`
 }

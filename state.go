@@ -24,12 +24,15 @@ const (
 
 // Op is one write to a session's state.
 type Op struct {
+	// Kind is append, replace or delete.
 	Kind OpKind `json:"op"`
 	// Path is a JSON Pointer (RFC 6901) whose every token names a member of an object; "" is the whole state, which
 	// only OpReplace may address.
-	Path  string            `json:"path"`
+	Path string `json:"path"`
+	// Items are what an append puts behind the last item of a list, as JSON.
 	Items []json.RawMessage `json:"items,omitempty"`
-	Value json.RawMessage   `json:"value,omitempty"`
+	// Value is what a replace puts in the place, as JSON.
+	Value json.RawMessage `json:"value,omitempty"`
 }
 
 // StateType declares the Go type of an agent's state and the value a new session begins with.

@@ -13,10 +13,11 @@ import (
 // It is valid until the function it was given to returns, and safe for concurrent use until then.
 type Step struct {
 	SessionID string // of the session that the step belongs to, which may be a sub-agent's
-	RunID     string
-	Agent     string // the agent's name
-	UserID    string // whose session it is, see engine.WithUser; empty if that was not said
-	Turn      int    // the run's number in its session, from 1
+	// RunID is the run that the step belongs to.
+	RunID  string
+	Agent  string // the agent's name
+	UserID string // whose session it is, see engine.WithUser; empty if that was not said
+	Turn   int    // the run's number in its session, from 1
 	// Number is the step's number in the turn, from 1; 0 before the first one.
 	Number int
 
@@ -122,7 +123,8 @@ func (s *Step) Checkpoint() { s.env.Checkpoint() }
 type Call struct {
 	*Step
 	// ID is unique in the session.
-	ID   string
+	ID string
+	// Tool is the name of the tool that is called.
 	Tool string
 	// Input is the validated arguments.
 	Input json.RawMessage

@@ -65,7 +65,9 @@ func RequireApproval(opts ...ApprovalOption) ToolOption {
 // Prompt says why a call asks: a text for the reviewer, and a payload, encoded as JSON, for what shows it. Both are on
 // the pending call, see [CallRef]. They hold 1 MiB at most together.
 type Prompt struct {
-	Text    string
+	// Text is why the call asks, for the person who decides.
+	Text string
+	// Payload is for what shows it: any value that encodes as JSON; nil is none.
 	Payload any
 }
 

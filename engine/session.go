@@ -57,12 +57,16 @@ func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) 
 // then follows the events after Sequence and leaves those out, shows each word once. docs/EVENTS.md has the rules. As JSON
 // it is the public view, see [Snapshot.Public].
 type Snapshot struct {
-	Session  *cairn.Session  `json:"session"`
+	// Session is the session's row, as of the last commit.
+	Session *cairn.Session `json:"session"`
+	// Messages is the whole transcript, hidden messages too.
 	Messages []cairn.Message `json:"messages"`
-	State    json.RawMessage `json:"state"`
+	// State is the session's custom state as JSON, of the type of Agent.State.
+	State json.RawMessage `json:"state"`
 	// Queue are the turns that are queued, in the order in which they will begin.
-	Queue    []store.QueuedTurn `json:"queue,omitempty"`
-	Sequence int64              `json:"sequence"`
+	Queue []store.QueuedTurn `json:"queue,omitempty"`
+	// Sequence is the place in the event log that belongs to the snapshot: see [Snapshot.Cursor].
+	Sequence int64 `json:"sequence"`
 }
 
 // Cursor returns the place in the log that belongs to the snapshot.

@@ -157,8 +157,10 @@ type SweepReport struct {
 
 // SweepError says why a sweep could not remove or purge a session, or trim its event log.
 type SweepError struct {
-	SessionID string       `json:"session_id"`
-	Error     *cairn.Error `json:"error"`
+	// SessionID is the session that could not be swept.
+	SessionID string `json:"session_id"`
+	// Error is why.
+	Error *cairn.Error `json:"error"`
 }
 
 const (
