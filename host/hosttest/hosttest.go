@@ -102,6 +102,7 @@ var scenarios = slices.Concat(
 	reviews,
 	answers,
 	questions,
+	awaited,
 	refusals,
 	limited,
 	children,
