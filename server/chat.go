@@ -107,6 +107,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.Assistant == "" && row.Agent != "" {
 		agent = row.Agent
 	}
+	if opts, err = c.unready(agent, in.Unready); err != nil {
+		return err
+	}
 	return c.execute(row, agent, input, v, opts)
 }
 

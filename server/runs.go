@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -118,9 +119,11 @@ func (x *Choice) options(list ...engine.RunOption) []engine.RunOption {
 
 // Unready says what is done on a session that cannot take a turn at once.
 type Unready struct {
-	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means reject.
+	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the server's
+	// Options.Unready says, else reject.
 	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
-	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means refuse.
+	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means what the server's
+	// Options.Unready says, else refuse.
 	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
 }
 
@@ -143,9 +146,17 @@ func (u *Unready) options() ([]engine.RunOption, error) {
 	return []engine.RunOption{engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)}, nil
 }
 
+// unready returns the options of a turn of an agent: what the request says, else what the server's options do.
+func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
+	if usual := c.h.opts.Unready; usual != nil {
+		d := usual(agent)
+		u.OnBusy, u.OnWaiting = cmp.Or(u.OnBusy, d.OnBusy), cmp.Or(u.OnWaiting, d.OnWaiting)
+	}
+	return u.options()
+}
+
 func start(c *request, in *startIn) (*Started, error) {
-	opts, err := in.Unready.options()
-	if err != nil {
+	if _, err := in.Unready.options(); err != nil {
 		return nil, err
 	}
 	input, err := in.Input.input()
@@ -155,14 +166,8 @@ func start(c *request, in *startIn) (*Started, error) {
 	if err := input.Validate(); err != nil {
 		return nil, err
 	}
-	opts = in.Choice.options(opts...)
-	switch {
-	case in.RunID != "" && in.SessionID == "":
+	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
-	case in.RunID != "":
-		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
-	default:
-		opts = c.named(opts...)
 	}
 	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
 	if err != nil {
@@ -171,6 +176,16 @@ func start(c *request, in *startIn) (*Started, error) {
 	agent := in.Agent
 	if agent == "" {
 		agent = row.Agent
+	}
+	opts, err := c.unready(agent, in.Unready)
+	if err != nil {
+		return nil, err
+	}
+	opts = in.Choice.options(opts...)
+	if in.RunID != "" {
+		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
+	} else {
+		opts = c.named(opts...)
 	}
 	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...))
 }

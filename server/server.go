@@ -19,6 +19,9 @@ type Options struct {
 	// AllowUnauthenticated serves everybody as an administrator without a name. It is for a server that only trusted
 	// programs reach.
 	AllowUnauthenticated bool
+	// Unready says what is done with a turn of an agent on a session that cannot take it at once, unless the request says; nil
+	// means that it is refused. It does not hold for a message that takes the place of an earlier one.
+	Unready func(agent string) Unready
 	// Policy decides who may do what; nil means [OwnSessions].
 	Policy Policy
 	// Logger gets the failures whose reason clients do not learn; nil is silent.

@@ -20,6 +20,7 @@ type grammar struct {
 	Sessions sessions.Commands `cmd:"" help:"Look at stored sessions and change them."`
 	Inbox    inbox.Commands    `cmd:"" help:"Answer pending calls: list, approve, deny, answer, claim them."`
 	Work     work.Commands     `cmd:"" help:"Run a worker, or list all workers."`
+	Serving  serving           `embed:""`
 	Removal  upkeep.Removal    `embed:""`
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or show their version."`

@@ -24,11 +24,21 @@ require (
 )
 
 require (
+	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	golang.org/x/oauth2 v0.36.0 // indirect
+)
+
+require (
 	github.com/anthropics/anthropic-sdk-go v1.84.0 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/buger/jsonparser v1.1.2 // indirect
+	github.com/cairn-agents/cairn/mcp v0.0.0
 	github.com/cairn-agents/cairn/model/anthropic v0.0.0 // indirect
 	github.com/cairn-agents/cairn/model/openai v0.0.0 // indirect
+	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coder/websocket v1.8.15 // indirect
 	github.com/dbos-inc/dbos-transact-golang v1.2.0 // indirect
@@ -74,7 +84,7 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/time v0.14.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	modernc.org/libc v1.77.1 // indirect
@@ -93,3 +103,7 @@ replace (
 	github.com/cairn-agents/cairn/store/redisstore => ../../store/redisstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../../store/sqlitestore
 )
+
+replace github.com/cairn-agents/cairn/server => ../../server
+
+replace github.com/cairn-agents/cairn/mcp => ../../mcp

@@ -60,3 +60,8 @@ func (d *Desk) Switch(name string) error {
 	d.Model = model.Info()
 	return nil
 }
+
+// Model returns the model that the environment asks for, with the time that a scripted one takes for a word.
+func Model(a *cli.App, pace time.Duration) (cairn.Model, error) {
+	return modelFlags{Pace: &pace}.pick(a, DefaultModel(a.Env))
+}

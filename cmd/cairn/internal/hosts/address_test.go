@@ -21,7 +21,7 @@ func TestHostURLs(t *testing.T) {
 		"dbos:sqlite:dbos.db":                            {kind: onDBOS, place: "sqlite:dbos.db"},
 		"dbos:sqlite:///data/dbos.db?queue=a%26b":        {kind: onDBOS, place: "sqlite:/data/dbos.db", queue: "a&b"},
 	} {
-		got, err := parse("--host", text)
+		got, err := Parse("--host", text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -42,7 +42,7 @@ func FuzzHost(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		at, err := parse("--host", text)
+		at, err := Parse("--host", text)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "--host: ") {
 				t.Errorf("%q: %v", text, err)
@@ -50,7 +50,7 @@ func FuzzHost(f *testing.F) {
 			return
 		}
 		shown := at.String()
-		again, err := parse("--host", shown)
+		again, err := Parse("--host", shown)
 		if err != nil {
 			t.Fatalf("%q is shown as %q: %v", text, shown, err)
 		}
@@ -68,7 +68,7 @@ func TestHostHidesPasswords(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t-word"
 	for _, text := range []string{"dbos://ada:" + secret + "@db/app?queue=q", "dbos:postgres://db/app?password=" + secret} {
-		at, err := parse("--host", text)
+		at, err := Parse("--host", text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestHostHidesPasswords(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"dbos://ada:" + secret + "@db:port/app", "temporal://ada:" + secret + "@h", "dbos:mysql://ada:" + secret + "@db"} {
-		if _, err := parse("--host", text); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := Parse("--host", text); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

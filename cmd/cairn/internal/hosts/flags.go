@@ -22,5 +22,5 @@ func (f Flags) Address(env map[string]string) (*Address, error) {
 		}
 		return nil, nil
 	}
-	return parse(given, text)
+	return Parse(given, text)
 }

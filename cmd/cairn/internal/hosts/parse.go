@@ -21,8 +21,8 @@ const (
 	dbosForm     = "dbos://HOST/DATABASE, dbos:sqlite:PATH"
 )
 
-// parse reads the URL of a host.
-func parse(given, text string) (*Address, error) {
+// Parse reads the URL of a host.
+func Parse(given, text string) (*Address, error) {
 	name, rest := urls.Scheme(text)
 	switch name {
 	case "temporal":

@@ -49,7 +49,7 @@ api_key = "key of cloud"
 	} {
 		variables := map[string]string{"TEMPORAL_CONFIG_FILE": file}
 		maps.Copy(variables, test.env)
-		at, err := parse("--host", test.url)
+		at, err := Parse("--host", test.url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -129,8 +129,8 @@ type Set struct {
 
 // Load returns some assistants with all their versions. A version before the latest that cannot be made any more, since its
 // provider is not configured for example, is left out and logged: runs that have it continue with the latest.
-func (c *Catalog) Load(ctx context.Context, names []string, model func(string) (cairn.Model, error)) (*Set, error) {
-	b := &builder{model: model, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
+func (c *Catalog) Load(ctx context.Context, names []string, parts Parts) (*Set, error) {
+	b := &builder{Parts: parts, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
 	for _, name := range names {
 		if err := c.read(ctx, name, b.known); err != nil {
 			return nil, err

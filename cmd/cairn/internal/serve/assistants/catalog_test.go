@@ -26,6 +26,8 @@ func model(name string) (cairn.Model, error) {
 	}), nil
 }
 
+var parts = Parts{Model: model}
+
 func newCatalog() *Catalog {
 	return &Catalog{Records: memstore.New(nil).Records(), Logger: slog.New(slog.DiscardHandler)}
 }
@@ -46,7 +48,7 @@ func versionsOf(s *Set) (list []string) {
 
 func load(t *testing.T, c *Catalog, names ...string) *Set {
 	t.Helper()
-	set, err := c.Load(t.Context(), names, model)
+	set, err := c.Load(t.Context(), names, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,17 +120,17 @@ func TestVersionsThatAreGone(t *testing.T) {
 	t.Parallel()
 	c := newCatalog()
 	publish(t, c, []config.Assistant{{Name: "a", Model: "gone:1"}})
-	if _, err := c.Load(t.Context(), []string{"a"}, model); err == nil || !strings.Contains(err.Error(), `assistant "a", version 1: there is no such provider`) {
+	if _, err := c.Load(t.Context(), []string{"a"}, parts); err == nil || !strings.Contains(err.Error(), `assistant "a", version 1: there is no such provider`) {
 		t.Errorf("got %v", err)
 	}
 	publish(t, c, []config.Assistant{{Name: "a", Model: "m:1"}})
 	if got := versionsOf(load(t, c, "a")); !slices.Equal(got, []string{"a@2"}) {
 		t.Errorf("got %q", got)
 	}
-	if err := Check([]config.Assistant{{Name: "a", Model: "gone:1"}}, model); err == nil {
+	if err := Check([]config.Assistant{{Name: "a", Model: "gone:1"}}, parts); err == nil {
 		t.Error("a definition without a provider passes")
 	}
-	if err := Check(support("a"), model); err != nil {
+	if err := Check(support("a"), parts); err != nil {
 		t.Error(err)
 	}
 }

@@ -36,9 +36,17 @@ type version struct {
 
 func (v version) String() string { return fmt.Sprintf("assistant %q, version %d", v.name, v.number) }
 
+// Parts make what definitions only name.
+type Parts struct {
+	// Model returns the model of a name, as PROVIDER:NAME.
+	Model func(name string) (cairn.Model, error)
+	// Toolset returns the tools of an MCP server. taken are the names of the toolsets that the assistant has already.
+	Toolset func(t *config.Tool, taken []string) (cairn.Toolset, error)
+}
+
 // builder makes agents of definitions, each once.
 type builder struct {
-	model func(name string) (cairn.Model, error)
+	Parts
 	known map[version]*Definition
 	made  map[version]*cairn.Agent
 }
@@ -52,7 +60,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	if d == nil {
 		return nil, cairn.Errorf(cairn.CodeNotFound, "%s is not there", v)
 	}
-	model, err := b.model(d.Model)
+	model, err := b.Model(d.Model)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v, err)
 	}
@@ -66,22 +74,40 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 		Durability: durability, TTL: time.Duration(d.TTL),
 	}
 	for i := range d.Tools {
-		t := &d.Tools[i]
-		if t.Agent == "" {
-			a.Tools = append(a.Tools, t.ClientTool())
-			continue
+		if err := b.add(a, d, &d.Tools[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", v, err)
 		}
-		sub, err := b.agent(version{t.Agent, d.Agents[t.Agent]})
-		if err != nil {
-			return nil, err
-		}
-		a.Tools = append(a.Tools, cairn.SubAgent(sub))
 	}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	b.made[v] = a
 	return a, nil
+}
+
+// add gives an agent one of the tools that its definition names.
+func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
+	switch {
+	case t.Client != "":
+		a.Tools = append(a.Tools, t.ClientTool())
+	case t.Agent != "":
+		sub, err := b.agent(version{t.Agent, d.Agents[t.Agent]})
+		if err != nil {
+			return err
+		}
+		a.Tools = append(a.Tools, cairn.SubAgent(sub))
+	default:
+		var taken []string
+		for _, ts := range a.Toolsets {
+			taken = append(taken, ts.Name())
+		}
+		ts, err := b.Toolset(t, taken)
+		if err != nil {
+			return err
+		}
+		a.Toolsets = append(a.Toolsets, ts)
+	}
+	return nil
 }
 
 // inOrder returns assistants so that each comes after its sub-agents, which never lead back to it.
@@ -112,8 +138,8 @@ func inOrder(list []config.Assistant) []config.Assistant {
 }
 
 // Check reports what keeps assistants from being served, and changes nothing.
-func Check(list []config.Assistant, model func(string) (cairn.Model, error)) error {
-	b := &builder{model: model, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
+func Check(list []config.Assistant, parts Parts) error {
+	b := &builder{Parts: parts, known: map[version]*Definition{}, made: map[version]*cairn.Agent{}}
 	for _, a := range list {
 		d := &Definition{Assistant: a, Agents: map[string]int{}}
 		for i := range a.Tools {

@@ -19,8 +19,8 @@ import (
 // minToken is how many characters a token has at least.
 const minToken = 16
 
-// Providers are the providers of models, as a model's name begins.
-var Providers = []string{"anthropic", "openai-chat", "scripted"}
+// Scripted is the provider of the model that plays a script.
+const Scripted = "scripted"
 
 var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
@@ -106,8 +106,8 @@ func (d *decoder) checkAuth(a *Auth) {
 
 func (d *decoder) checkProvider(name string, p Provider) {
 	path := "providers." + name
-	if !slices.Contains(Providers, name) {
-		d.wrong(path, "there is no provider %q, only %s%s", name, strings.Join(Providers, ", "), meant(name, Providers))
+	if !slices.Contains(d.providers, name) {
+		d.wrong(path, "there is no provider %q, only %s%s", name, strings.Join(d.providers, ", "), meant(name, d.providers))
 		return
 	}
 	if p.BaseURL != "" {
@@ -151,9 +151,9 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	switch {
 	case a.Model == "":
 		d.wrong(path+".model", "is required, as PROVIDER:NAME")
-	case !slices.Contains(Providers, provider):
-		d.wrong(path+".model", "there is no provider %q, only %s%s", provider, strings.Join(Providers, ", "), meant(provider, Providers))
-	case name == "" && provider != "scripted":
+	case !slices.Contains(d.providers, provider):
+		d.wrong(path+".model", "there is no provider %q, only %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+	case name == "" && provider != Scripted:
 		d.wrong(path+".model", "names no model of %s", provider)
 	}
 	if a.MaxSteps < 0 {
@@ -206,12 +206,14 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 		name, of string
 		given    bool
 	}{
-		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil},
-		{"timeout", "client", t.Timeout != 0}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
+		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
 	} {
 		if key.given && key.of != kind {
 			d.wrong(path+"."+key.name, "is a key of %s tools, and this one is of kind %s", key.of, kind)
 		}
+	}
+	if kind == "agent" && t.Timeout != 0 {
+		d.wrong(path+".timeout", "is a key of client and mcp tools, and this one is of kind agent")
 	}
 	name := cmp.Or(t.Client, t.Agent)
 	if name != "" && seen[name] {
@@ -220,7 +222,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 	seen[name] = true
 	switch kind {
 	case "mcp":
-		d.wrong(path+".mcp", "this version connects to no MCP servers")
+		d.checkMCP(t, path)
 	case "agent":
 		if !slices.Contains(assistants, t.Agent) {
 			d.wrong(path+".agent", "there is no assistant %q%s", t.Agent, meant(t.Agent, assistants))
@@ -254,6 +256,18 @@ func (t *Tool) ClientTool() cairn.Tool {
 		opts = append(opts, cairn.WaitAtMost(time.Duration(t.Timeout)))
 	}
 	return cairn.RawClientTool(t.Client, t.Description, parameters, json.RawMessage(t.Result), opts...)
+}
+
+func (d *decoder) checkMCP(t *Tool, path string) {
+	m := t.MCP
+	switch {
+	case (len(m.Command) > 0) == (m.URL != ""):
+		d.wrong(path+".mcp", "must have either command or url")
+	case len(m.Command) > 0 && m.Command[0] == "":
+		d.wrong(path+".mcp.command", "its first word is empty")
+	case m.URL != "" && m.Env != nil:
+		d.wrong(path+".mcp.env", "is for a command")
+	}
 }
 
 // leads returns how an assistant consults itself, if it does.

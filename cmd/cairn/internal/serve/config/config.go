@@ -69,7 +69,7 @@ type Provider struct {
 type Assistant struct {
 	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _; sessions belong to it."`
 	Description  string    `yaml:"description" json:"description,omitempty" doc:"What it is for; other assistants read it."`
-	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME, of the providers anthropic, openai-chat and scripted."`
+	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted: is a model without a provider, to try the rest with."`
 	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
 	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"How many model calls a turn may take." default:"50"`
 	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"What a turn does while another one runs, unless the request says: reject, enqueue, interrupt, rollback or steer." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
@@ -77,7 +77,7 @@ type Assistant struct {
 	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn takes a new version; pin: a session keeps the one it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
 	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
-	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results of tools within a session. Client tools and sub-agents cannot be cached, so it must be empty where there are no others."`
+	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results of tools within a session. Client tools, sub-agents and the tools of MCP servers are always called, so it must be empty."`
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
 }
 
@@ -93,11 +93,11 @@ type Tool struct {
 	Description string   `yaml:"description" json:"description,omitempty" doc:"What a client tool does, for the model."`
 	Parameters  JSON     `yaml:"parameters" json:"parameters,omitempty" doc:"The JSON Schema of a client tool's arguments." default:"{type: object}"`
 	Result      JSON     `yaml:"result" json:"result,omitempty" doc:"The JSON Schema that results of a client tool must satisfy."`
-	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a client tool's call waits for its result."`
+	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the result of a client tool; of an MCP server's tool, for the server."`
 
 	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"A server of the Model Context Protocol, whose tools the assistant has."`
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"What the names of an MCP server's tools begin with."`
-	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of an MCP server that are offered." default:"all"`
+	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of an MCP server that are offered, by the server's names; * stands for any letters." default:"all"`
 	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of an MCP server whose calls need a person's approval."`
 
 	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
@@ -106,7 +106,7 @@ type Tool struct {
 // MCP names a server: a command to start or an address.
 type MCP struct {
 	Command []string          `yaml:"command" json:"command,omitempty" doc:"The command that starts an MCP server."`
-	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables."`
+	Env     map[string]string `yaml:"env" json:"env,omitempty" doc:"Its environment variables. ${NAME} in env, command and url is read by each process for itself."`
 	URL     string            `yaml:"url" json:"url,omitempty" doc:"The address of an MCP server."`
 }
 

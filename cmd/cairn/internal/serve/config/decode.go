@@ -24,7 +24,7 @@ const (
 )
 
 // Read reads a file, with the values of environment variables. The error is an *Error unless the file cannot be read.
-func Read(file string, env map[string]string) (*Config, error) {
+func Read(file string, env map[string]string, providers []string) (*Config, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, &cairn.Error{Code: cairn.CodeInvalid, Field: "config", Message: "--config: " + err.Error(), Cause: err}
@@ -38,12 +38,12 @@ func Read(file string, env map[string]string) (*Config, error) {
 			break
 		}
 	}
-	return Parse(file, raw[:n], env)
+	return Parse(file, raw[:n], env, providers)
 }
 
-// Parse reads what a file has. The error is an *Error.
-func Parse(file string, raw []byte, env map[string]string) (*Config, error) {
-	d := &decoder{env: env, at: map[string]place{}, failed: &Error{File: file}}
+// Parse reads what a file has. providers are those of models that there are. The error is an *Error.
+func Parse(file string, raw []byte, env map[string]string, providers []string) (*Config, error) {
+	d := &decoder{env: env, providers: append(slices.Clone(providers), Scripted), at: map[string]place{}, failed: &Error{File: file}}
 	c := defaults()
 	if len(raw) > maxFile {
 		d.report(place{}, "", "the file has more than 1 MiB")
@@ -74,11 +74,12 @@ type place struct{ line, column int }
 
 // decoder reads nodes into Go values and gathers what is wrong.
 type decoder struct {
-	env    map[string]string
-	at     map[string]place // by path
-	nodes  int
-	raw    int // within how many fields whose text is taken as it is
-	failed *Error
+	env       map[string]string
+	providers []string
+	at        map[string]place // by path
+	nodes     int
+	raw       int // within how many fields whose text is taken as it is
+	failed    *Error
 }
 
 func (d *decoder) report(p place, path, format string, args ...any) {
@@ -303,12 +304,26 @@ var shownAgain = strings.NewReplacer(opened+opened, "${", closed, "}")
 // shown returns a text of the document as it is in the file.
 func shown(text string) string { return shownAgain.Replace(text) }
 
+// Expand returns a text with the values of environment variables in it. The error names one that is not set.
+func Expand(text string, env map[string]string) (string, error) {
+	d := &decoder{env: env, failed: &Error{}}
+	text = d.expand(text, place{}, "")
+	if len(d.failed.Problems) > 0 {
+		return "", cairn.Invalid("env", "%s", d.failed.Problems[0].Text)
+	}
+	return text, nil
+}
+
 // scalar returns the text of a node, with environment variables in it expanded.
 func (d *decoder) scalar(n *yaml.Node, path string) string {
 	text := shown(n.Value)
 	if d.raw > 0 || n.Kind != yaml.ScalarNode {
 		return text
 	}
+	return d.expand(text, place{n.Line, n.Column}, path)
+}
+
+func (d *decoder) expand(text string, at place, path string) string {
 	return variable.ReplaceAllStringFunc(text, func(ref string) string {
 		if strings.HasPrefix(ref, "$$") {
 			return ref[1:]
@@ -317,11 +332,11 @@ func (d *decoder) scalar(n *yaml.Node, path string) string {
 		value, set := d.env[name]
 		switch {
 		case !variableName.MatchString(name):
-			d.report(place{n.Line, n.Column}, path, "${%s} is no reference to an environment variable; $${ is a plain ${", name)
+			d.report(at, path, "${%s} is no reference to an environment variable; $${ is a plain ${", name)
 		case value == "" && hasOther:
 			return other
 		case !set:
-			d.report(place{n.Line, n.Column}, path, "the environment variable %s is not set; ${%s:-} is empty without it", name, name)
+			d.report(at, path, "the environment variable %s is not set; ${%s:-} is empty without it", name, name)
 		}
 		return value
 	})

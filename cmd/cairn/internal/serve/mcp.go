@@ -1,0 +1,24 @@
+//go:build !demo
+
+package serve
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/mcp"
+)
+
+// newToolset returns an MCP server's tools. It connects when they are needed.
+func newToolset(name string, t *config.Tool, at *config.MCP, logger *slog.Logger) (cairn.Toolset, error) {
+	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Timeout: time.Duration(t.Timeout), Logger: logger}
+	for variable, value := range at.Env {
+		opts.Env = append(opts.Env, variable+"="+value)
+	}
+	if at.URL != "" {
+		return mcp.URL(name, at.URL, opts)
+	}
+	return mcp.Command(name, at.Command, opts)
+}

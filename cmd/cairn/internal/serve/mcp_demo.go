@@ -1,0 +1,16 @@
+//go:build demo
+
+package serve
+
+import (
+	"log/slog"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+)
+
+// newToolset returns the error that there are no MCP servers.
+func newToolset(name string, _ *config.Tool, _ *config.MCP, _ *slog.Logger) (cairn.Toolset, error) {
+	return nil, cairn.Errorf(cairn.CodeUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
+}

@@ -1,0 +1,124 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// usualPace is how long the scripted model takes for a word.
+const usualPace = 30 * time.Millisecond
+
+// scriptedModel returns the model "scripted:PACE", which needs no provider: it calls the tool that the user's message names,
+// and says what came of it. PACE is how long a word takes; empty is 30ms.
+func scriptedModel(pace string) (cairn.Model, error) {
+	d := usualPace
+	if pace != "" {
+		var err error
+		if d, err = time.ParseDuration(pace); err != nil || d < 0 {
+			return nil, cairn.Invalid("model", "scripted:%s: %q is no time for a word, such as 30ms", pace, pace)
+		}
+	}
+	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step { return playOne(req).Pace(d) }), nil
+}
+
+// playOne decides about one reply.
+func playOne(req *cairn.Request) scripted.Step {
+	last := len(req.Messages) - 1
+	for last > 0 && req.Messages[last].Hidden {
+		last--
+	}
+	if last < 0 {
+		return scripted.Text("Hello.")
+	}
+	m := &req.Messages[last]
+	if results := m.ToolResults(); len(results) > 0 {
+		var said []string
+		for _, r := range results {
+			verb := "came to"
+			if r.IsError {
+				verb = "failed with"
+			}
+			said = append(said, fmt.Sprintf("%s %s %s.", r.Tool, verb, shortened(string(r.Output))))
+		}
+		return scripted.Text(strings.Join(said, "\n"))
+	}
+	if t := named(req.Tools, m.Text()); t != nil {
+		return scripted.Reply(scripted.Text(fmt.Sprintf("One moment, I call %s. ", t.Name)), scripted.Call(t.Name, arguments(t, m.Text())))
+	}
+	var names []string
+	for _, t := range req.Tools {
+		names = append(names, t.Name)
+	}
+	text := fmt.Sprintf("You said: %s\n\nI play a script, without a provider of models.", shortened(m.Text()))
+	if len(names) > 0 {
+		text += " Name one of my tools and I call it: " + strings.Join(names, ", ") + "."
+	}
+	return scripted.Text(text)
+}
+
+func shortened(text string) string {
+	if r := []rune(text); len(r) > 300 {
+		return string(r[:300]) + "…"
+	}
+	return text
+}
+
+// named returns the tool of which a text has the most words of the name, if it has one.
+func named(tools []cairn.ToolSpec, text string) *cairn.ToolSpec {
+	var best *cairn.ToolSpec
+	most := 0
+	said := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') })
+	for i := range tools {
+		n := 0
+		for _, word := range strings.FieldsFunc(strings.ToLower(tools[i].Name), func(r rune) bool { return r == '_' || r == '-' }) {
+			for _, s := range said {
+				if len(word) > 3 && s == word {
+					n++
+				}
+			}
+		}
+		if n > most {
+			best, most = &tools[i], n
+		}
+	}
+	return best
+}
+
+// arguments makes arguments of a tool: what its schema requires, with the user's words for texts.
+func arguments(t *cairn.ToolSpec, text string) map[string]any {
+	var schema struct {
+		Properties map[string]struct {
+			Type string `json:"type"`
+			Enum []any  `json:"enum"`
+		} `json:"properties"`
+		Required []string `json:"required"`
+	}
+	args := map[string]any{}
+	if json.Unmarshal(t.Schema, &schema) != nil {
+		return args
+	}
+	for _, name := range schema.Required {
+		p := schema.Properties[name]
+		switch {
+		case len(p.Enum) > 0:
+			args[name] = p.Enum[0]
+		case p.Type == "integer" || p.Type == "number":
+			args[name] = 1
+		case p.Type == "boolean":
+			args[name] = true
+		case p.Type == "array":
+			args[name] = []any{}
+		case p.Type == "object":
+			args[name] = map[string]any{}
+		default:
+			args[name] = text
+		}
+	}
+	return args
+}

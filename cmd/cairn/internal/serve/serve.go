@@ -1,0 +1,213 @@
+// Package serve is the command that serves assistants over HTTP: it reads the file, opens what the file names, keeps the
+// assistants as the file and the store have them, and ends in good order.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server"
+)
+
+// Command serves assistants.
+type Command struct {
+	Config string `placeholder:"FILE" xor:"what" required:"" help:"The file that says what is served, in YAML: docs/SERVE.md lists its keys. It is read again on SIGHUP, and when it changes."`
+	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
+	Page   bool   `help:"Serve a page for a browser, too."`
+	JSON   bool   `name:"json" help:"Log lines of JSON."`
+}
+
+const (
+	// drain is how long runs may take to end when the process is terminated.
+	drain = 10 * time.Second
+	// rest is how long requests may take then.
+	rest = 5 * time.Second
+)
+
+// Run serves until the process is terminated.
+func (cmd *Command) Run(a *cli.App) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	cfg, err := cmd.read(a)
+	if err != nil {
+		return err
+	}
+	s := &service{app: a, cmd: cmd, log: cmd.logger(a), again: again}
+	s.toolsets = &toolsets{env: a.Env, logger: s.log}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	if err := s.open(ctx, cfg); err != nil {
+		return err
+	}
+	return s.serve(ctx, cfg)
+}
+
+// read reads the file. Each of its mistakes is printed on a line of its own.
+func (cmd *Command) read(a *cli.App) (*config.Config, error) {
+	var cfg *config.Config
+	var err error
+	if cmd.Demo {
+		cfg, err = config.Parse("demo.yaml", demoFile, a.Env, providers())
+	} else {
+		cfg, err = config.Read(cmd.Config, a.Env, providers())
+	}
+	var mistakes *config.Error
+	if errors.As(err, &mistakes) {
+		fmt.Fprintln(a.Stderr, mistakes)
+		return nil, cli.Misuse("--config: %s in %s", counted(len(mistakes.Problems)), mistakes.File)
+	}
+	return cfg, err
+}
+
+func counted(mistakes int) string {
+	if mistakes == 1 {
+		return "1 mistake"
+	}
+	return fmt.Sprintf("%d mistakes", mistakes)
+}
+
+func (cmd *Command) logger(a *cli.App) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if cmd.JSON {
+		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, opts))
+}
+
+// serve answers requests and drives runs until ctx is done.
+func (s *service) serve(ctx context.Context, cfg *config.Config) error {
+	h, err := s.handler(cfg)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	web := &http.Server{Handler: s.front(cfg, h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(l) }()
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch(working)
+	}()
+	go func() { // the streams end first, so that their clients look for another process
+		select {
+		case err := <-failed:
+			end(err)
+		case <-working.Done():
+		}
+		h.Drain()
+	}()
+	s.announce(cfg, l.Addr())
+	if cfg.Worker {
+		err = s.eng.Serve(working)
+	} else {
+		<-working.Done()
+		err = s.leave(ctx)
+	}
+	end(nil)
+	<-watched
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rest)
+	defer cancel()
+	if web.Shutdown(closing) != nil { // what reads its body for ever
+		web.Close()
+	}
+	if cause := context.Cause(working); ctx.Err() == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(err, cause)
+	}
+	return err
+}
+
+// leave closes the engine as its Serve does, for a process that is no worker.
+func (s *service) leave(ctx context.Context) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	return s.eng.Close(closing)
+}
+
+// announce prints where the server is.
+func (s *service) announce(cfg *config.Config, at net.Addr) {
+	names := strings.Join(s.eng.Agents(), ", ")
+	if s.cmd.JSON {
+		s.log.Info("serving", "url", "http://"+at.String(), "assistants", s.eng.Agents(), "store", s.place, "worker", cfg.Worker)
+		return
+	}
+	fmt.Fprintf(s.app.Stderr, "Serving %s from %s. Ctrl-C ends.\nhttp://%s\n", cmp.Or(names, "no assistants"), s.place, at)
+}
+
+// front is what stands before the server's routes: the page, and the check of who a request is for.
+func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
+	if cfg.Auth.AllowUnauthenticated {
+		h = local(h)
+	}
+	return h
+}
+
+// local refuses requests that are not for this machine by name: a page whose host's name leads here, by a trick with DNS, may
+// not do what everybody on this machine may.
+func local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !config.Loopback(strings.Trim(host, "[]")) {
+			http.Error(w, "without authentication only this machine is served, under the name localhost", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// handler makes the server's routes.
+func (s *service) handler(cfg *config.Config) (*server.Handler, error) {
+	opts := &server.Options{
+		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), MaxBody: int64(cfg.Limits.Body),
+		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, Unready: s.unready,
+	}
+	if !opts.AllowUnauthenticated {
+		opts.Authenticate = s.authenticate
+	}
+	return server.New(s.eng, opts)
+}
+
+// authenticate says who makes a request, by the tokens that the file has now.
+func (s *service) authenticate(r *http.Request) (*server.Principal, error) {
+	return (*s.tokens.Load())(r)
+}
+
+// unready says what an assistant does with a turn that cannot begin at once.
+func (s *service) unready(agent string) server.Unready {
+	if d := s.set.Load().Latest[agent]; d != nil {
+		return server.Unready{OnBusy: d.OnBusy, OnWaiting: d.OnWaiting}
+	}
+	return server.Unready{}
+}
+
+// engineOptions returns the options of the engine, but for its host.
+func (s *service) engineOptions() engine.Options {
+	opts := s.app.Engine
+	opts.Logger, opts.CloseGrace = s.log, drain
+	return opts
+}

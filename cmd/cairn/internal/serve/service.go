@@ -1,0 +1,305 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/hosts"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/assistants"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
+)
+
+// service is all that the command has open.
+type service struct {
+	app   *cli.App
+	cmd   *Command
+	log   *slog.Logger
+	again <-chan os.Signal // to read the file again
+
+	place    string // of the store, as it may be shown
+	closers  []func() error
+	eng      *engine.Engine
+	host     *hosts.Connection
+	catalog  *assistants.Catalog
+	toolsets *toolsets
+	own      []*cairn.Agent // that no file declares: the demo's
+
+	cfg    *config.Config // as it was read last
+	seen   int64          // the catalog's number when it was read last
+	tokens atomic.Pointer[server.Authenticator]
+	set    atomic.Pointer[assistants.Set]
+}
+
+// open opens what the file names and takes its assistants.
+func (s *service) open(ctx context.Context, cfg *config.Config) error {
+	st, err := s.store(ctx, "store", cfg.Store)
+	if err != nil {
+		return err
+	}
+	records, ok := st.(store.RecordProvider)
+	if !ok {
+		return cairn.Invalid("store", "store: it keeps no records, which the definitions of assistants are")
+	}
+	s.catalog = &assistants.Catalog{Records: records.Records(), Logger: s.log}
+	opts := s.engineOptions()
+	if cfg.Events != "" {
+		events, err := s.store(ctx, "events", cfg.Events)
+		if err != nil {
+			return err
+		}
+		opts.Log = events.(store.LogProvider).EventLog()
+	}
+	if s.cmd.Demo {
+		opts.LeaseTTL = cmp.Or(opts.LeaseTTL, demoLease)
+		if s.own, err = s.demo(ctx); err != nil {
+			return err
+		}
+	}
+	if cfg.Host != "" {
+		if err := s.connect(ctx, cfg.Host, &opts); err != nil {
+			return err
+		}
+	}
+	if s.eng, err = engine.New(st, nil, &opts); err != nil {
+		return err
+	}
+	if err := s.take(ctx, cfg); err != nil {
+		return err
+	}
+	if s.host != nil && cfg.Worker {
+		if err := s.host.Serve(s.eng); err != nil {
+			return fmt.Errorf("host: %w", err)
+		}
+	}
+	return nil
+}
+
+// store opens the store that a key names.
+func (s *service) store(ctx context.Context, key, text string) (store.Store, error) {
+	if text == "memory:" {
+		st := memstore.New(nil)
+		s.closers = append(s.closers, st.Close)
+		s.place = cmp.Or(s.place, "memory")
+		return st, nil
+	}
+	at, err := stores.Parse(key, text)
+	if err != nil {
+		return nil, err
+	}
+	st, err := at.Open(ctx, s.app.Engine.Now)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, st.Close)
+	s.place = cmp.Or(s.place, at.String())
+	return st, nil
+}
+
+// connect connects to the host that drives runs.
+func (s *service) connect(ctx context.Context, text string, opts *engine.Options) error {
+	at, err := hosts.Parse("host", text)
+	if err != nil {
+		return err
+	}
+	reaching, cancel := context.WithTimeout(ctx, cmp.Or(s.app.Reach, hosts.Reach))
+	defer cancel()
+	if s.host, err = at.Connect(reaching, s.app.Env, "", drain, s.log); err != nil {
+		return err
+	}
+	opts.Host, opts.LeaseTTL = s.host.Host, cmp.Or(s.app.Engine.LeaseTTL, hosts.Lease)
+	return nil
+}
+
+// take serves the assistants of a file, and its tokens, from now on. On an error everything stays as it was.
+func (s *service) take(ctx context.Context, cfg *config.Config) error {
+	parts := s.parts(cfg)
+	if err := assistants.Check(cfg.Assistants, parts); err != nil {
+		return err
+	}
+	if err := s.catalog.Publish(ctx, cfg.Assistants); err != nil {
+		return err
+	}
+	if err := s.load(ctx, cfg); err != nil {
+		return err
+	}
+	principals := map[string]*server.Principal{}
+	for _, t := range cfg.Auth.Tokens {
+		p := &server.Principal{User: t.User}
+		for _, role := range t.Roles {
+			p.Roles = append(p.Roles, server.Role(role))
+		}
+		principals[t.Token] = p
+	}
+	known := server.Tokens(principals)
+	s.tokens.Store(&known)
+	s.cfg = cfg
+	return nil
+}
+
+// load serves the assistants of a file as the store has them.
+func (s *service) load(ctx context.Context, cfg *config.Config) error {
+	seen, err := s.catalog.Changed(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range cfg.Assistants {
+		names = append(names, cfg.Assistants[i].Name)
+	}
+	set, err := s.catalog.Load(ctx, names, s.parts(cfg))
+	if err != nil {
+		return err
+	}
+	if err := s.eng.Replace(append(slices.Clone(s.own), set.Agents...)...); err != nil {
+		return err
+	}
+	s.seen = seen
+	s.set.Store(set)
+	return nil
+}
+
+// parts makes models and toolsets by the settings of a file.
+func (s *service) parts(cfg *config.Config) assistants.Parts {
+	return assistants.Parts{
+		Model: func(id string) (cairn.Model, error) {
+			provider, name, _ := strings.Cut(id, ":")
+			if provider == config.Scripted {
+				return scriptedModel(name)
+			}
+			return ofProvider(id, cfg.Providers[provider], s.app.Env)
+		},
+		Toolset: s.toolsets.of,
+	}
+}
+
+// look is how often the file and the store are looked at for changes.
+const look = time.Second
+
+// watch takes changes of the file, and what other processes have made of the assistants, until ctx is done.
+func (s *service) watch(ctx context.Context) {
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	was := s.stamp()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.again:
+			was = s.stamp()
+			s.reload(ctx)
+		case <-ticker.C:
+			if now := s.stamp(); now != was {
+				was = now
+				s.reload(ctx)
+			}
+			s.follow(ctx)
+		}
+	}
+}
+
+// stamp changes with the file.
+func (s *service) stamp() string {
+	if s.cmd.Demo {
+		return ""
+	}
+	info, err := os.Stat(s.cmd.Config)
+	if err != nil {
+		return "" // it is being replaced
+	}
+	return fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size())
+}
+
+// reload reads the file again. A file with mistakes changes nothing.
+func (s *service) reload(ctx context.Context) {
+	if s.cmd.Demo {
+		return
+	}
+	cfg, err := config.Read(s.cmd.Config, s.app.Env, providers())
+	var mistakes *config.Error
+	if errors.As(err, &mistakes) {
+		for _, p := range mistakes.Problems {
+			s.log.Error("the file has a mistake; what was served before stays", "file", mistakes.File, "mistake", p.String())
+		}
+		return
+	}
+	if err == nil {
+		for _, key := range lasting(s.cfg, cfg) {
+			s.log.Warn("a change of this key counts from the next start on", "key", key)
+		}
+		err = s.take(ctx, cfg)
+	}
+	if err != nil {
+		s.log.Error("the file cannot be taken; what was served before stays", "file", s.cmd.Config, "error", err)
+		return
+	}
+	s.log.Info("the file was read again", "file", s.cmd.Config, "versions", s.set.Load().Numbers)
+}
+
+// lasting returns the keys that are read only at the start and have changed.
+func lasting(before, after *config.Config) (keys []string) {
+	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	for i := range a.NumField() {
+		key := a.Type().Field(i).Tag.Get("yaml")
+		if !slices.Contains([]string{"auth", "providers", "assistants"}, key) && !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	if before.Auth.AllowUnauthenticated != after.Auth.AllowUnauthenticated {
+		keys = append(keys, "auth.allow_unauthenticated")
+	}
+	return keys
+}
+
+// follow takes what another process has made of the assistants.
+func (s *service) follow(ctx context.Context) {
+	seen, err := s.catalog.Changed(ctx)
+	if err == nil && seen != s.seen {
+		before := s.set.Load()
+		if err = s.load(ctx, s.cfg); err == nil && !reflect.DeepEqual(before.Numbers, s.set.Load().Numbers) {
+			s.log.Info("the assistants have changed", "versions", s.set.Load().Numbers)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("the definitions of assistants cannot be read; what was served before stays", "error", err)
+	}
+}
+
+// close closes what is open, the engine before what it stands on.
+func (s *service) close(ctx context.Context) (err error) {
+	if s.host != nil && s.host.Rest != nil {
+		s.host.Rest()
+	}
+	if s.eng != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if failed := s.eng.Close(closing); !errors.Is(failed, context.DeadlineExceeded) {
+			err = failed
+		}
+	}
+	if s.host != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosts.Reach)
+		defer cancel()
+		err = errors.Join(err, s.host.Close(closing))
+	}
+	err = errors.Join(err, s.toolsets.close())
+	for _, end := range slices.Backward(s.closers) {
+		err = errors.Join(err, end())
+	}
+	return err
+}

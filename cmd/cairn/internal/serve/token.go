@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+)
+
+// Token makes a token.
+type Token struct {
+	User  string   `placeholder:"NAME" help:"Print the entry of the file for a user, rather than the token alone."`
+	Roles []string `placeholder:"ROLE" enum:"user,reviewer,admin" default:"user" help:"The user's roles, separated by commas: user, reviewer, admin."`
+}
+
+// Run prints a token that nobody can guess.
+func (cmd *Token) Run(a *cli.App) error {
+	token := "cairn_" + rand.Text()
+	if cmd.User == "" {
+		_, err := fmt.Fprintln(a.Stdout, token)
+		return err
+	}
+	if err := cairn.CheckSessionID(cmd.User); err != nil {
+		return cli.Misuse("--user: %q cannot be a name", cmd.User)
+	}
+	_, err := fmt.Fprintf(a.Stdout, "- token: %s\n  user: %q\n  roles: [%s]\n", token, cmd.User, strings.Join(cmd.Roles, ", "))
+	return err
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+)
+
+// toolsets are the MCP servers that this process speaks to: one for each way in which assistants name one, so that a reload
+// keeps the connections of what has not changed.
+type toolsets struct {
+	env    map[string]string
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	open   map[string]cairn.Toolset
+	closed []io.Closer
+}
+
+// of returns the toolset that a tool of an assistant is. taken are the names of the assistant's other toolsets.
+func (s *toolsets) of(t *config.Tool, taken []string) (cairn.Toolset, error) {
+	name := serverName(t.MCP)
+	for n := 2; slices.Contains(taken, name); n++ {
+		name = fmt.Sprintf("%s-%d", serverName(t.MCP), n)
+	}
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := name + " " + string(raw)
+	if ts := s.open[id]; ts != nil {
+		return ts, nil
+	}
+	m, err := s.expanded(t.MCP)
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: %w", name, err)
+	}
+	ts, err := newToolset(name, t, m, s.logger)
+	if err != nil {
+		return nil, err
+	}
+	if s.open == nil {
+		s.open = map[string]cairn.Toolset{}
+	}
+	s.open[id] = ts
+	if c, ok := ts.(io.Closer); ok {
+		s.closed = append(s.closed, c)
+	}
+	return ts, nil
+}
+
+// serverName names a server by its command or its host, alike for every version of an assistant.
+func serverName(m *config.MCP) string {
+	if len(m.Command) > 0 {
+		name := path.Base(m.Command[0])
+		return strings.TrimSuffix(name, path.Ext(name))
+	}
+	_, name, _ := strings.Cut(m.URL, "://")
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}
+
+// expanded returns where a server is, with the environment variables of this process.
+func (s *toolsets) expanded(m *config.MCP) (*config.MCP, error) {
+	out := &config.MCP{Env: map[string]string{}}
+	var errs error
+	expand := func(text string) string {
+		text, err := config.Expand(text, s.env)
+		errs = errors.Join(errs, err)
+		return text
+	}
+	out.URL = expand(m.URL)
+	for _, word := range m.Command {
+		out.Command = append(out.Command, expand(word))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
+		out.Env[name] = expand(m.Env[name])
+	}
+	return out, errs
+}
+
+// close ends the connections.
+func (s *toolsets) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs error
+	for _, c := range s.closed {
+		errs = errors.Join(errs, c.Close())
+	}
+	return errs
+}

@@ -1,0 +1,11 @@
+//go:build !demo || serve
+
+package main
+
+import "github.com/cairn-agents/cairn/cmd/cairn/internal/serve"
+
+// serving holds the commands about servers. The demo's build does without them, and is made sooner.
+type serving struct {
+	Serve serve.Command `cmd:"" help:"Serve assistants over HTTP, as a file declares them."`
+	Token serve.Token   `cmd:"" help:"Make a token for the file of a server."`
+}
