@@ -1,7 +1,7 @@
 # What a developer of Cairn types. ARGS= is passed on: make test ARGS='-run Crash -v'.
 
 .POSIX:
-.PHONY: help demo build test soak check bench bench-peers fuzz tidy
+.PHONY: help demo serve build test soak check bench bench-peers fuzz tidy
 .DEFAULT_GOAL := help
 
 TIMEOUT = 20m
@@ -24,6 +24,9 @@ help: ## Print this list
 
 demo: ## Talk to the demo agent (ARGS='--session s1'; reads lines from standard input too)
 	go run -tags demo ./cmd/cairn demo $(ARGS)
+
+serve: ## Talk to the demo's assistants in a browser, at http://localhost:8420 (ARGS='--listen localhost:9000')
+	go run -tags demo,serve ./cmd/cairn serve --demo $(ARGS)
 
 build: ## Build bin/cairn
 	go build -o bin/cairn ./cmd/cairn

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -253,5 +255,45 @@ func TestToken(t *testing.T) {
 	entry, _, _ := b.run("", "token", "--user", "bob", "--roles", "user,reviewer")
 	if !strings.HasPrefix(entry, "- token: cairn_") || !strings.HasSuffix(entry, "\n  user: \"bob\"\n  roles: [user, reviewer]\n") {
 		t.Errorf("got %q", entry)
+	}
+}
+
+// The build of make serve has neither hosts nor servers nor the SDKs of providers, and serves the demo with its page.
+func TestServeDemo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "cairn")
+	if out, err := exec.Command("go", "build", "-tags", "demo,serve", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	list := must(exec.Command("go", "list", "-deps", "-tags", "demo,serve", ".").Output())
+	for path := range strings.Lines(string(list)) {
+		for _, unused := range []string{"temporal", "dbos", "pgx", "redis", "grpc", "anthropic", "cairn/mcp"} {
+			if strings.Contains(path, unused) {
+				t.Errorf("it has %s", path)
+			}
+		}
+	}
+	cmd := exec.Command(program, "serve", "--demo", "--listen", "127.0.0.1:0")
+	cmd.Dir, cmd.Env = dir, []string{}
+	p := &process{t: t, cmd: cmd, stdin: must(cmd.StdinPipe()), stdout: bufio.NewReader(must(cmd.StdoutPipe())), stderr: bufio.NewReader(must(cmd.StderrPipe()))}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	readUntil(t, p.stderr, "\nhttp://")
+	s := &servingProcess{process: p, url: "http://" + strings.TrimSpace(readUntil(t, p.stderr, "\n"))}
+	s.ask("GET", "/page/app.js", "", http.StatusOK, nil)
+	var offered []struct{ Name string }
+	s.ask("GET", "/page/assistants", "", http.StatusOK, &offered)
+	if len(offered) != 2 || offered[0].Name != "support" || offered[1].Name != "guide" {
+		t.Errorf("it offers %v", offered)
+	}
+	if run := s.say("s", "where is my location?"); run.Suspended == nil || run.Suspended.Calls[0].Tool != "get_location" {
+		t.Errorf("the run came to %+v", run)
+	}
+	s.signal(syscall.SIGTERM)
+	if _, stderr, code := s.end(); code != cli.ExitOK {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/page"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server"
 )
@@ -27,6 +29,7 @@ import (
 type Command struct {
 	Config string `placeholder:"FILE" xor:"what" required:"" help:"The file that says what is served, in YAML: docs/SERVE.md lists its keys. It is read again on SIGHUP, and when it changes."`
 	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
+	Listen string `placeholder:"ADDRESS" help:"The address to listen on, in place of the file's."`
 	Page   bool   `help:"Serve a page for a browser, too."`
 	JSON   bool   `name:"json" help:"Log lines of JSON."`
 }
@@ -72,7 +75,18 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 		fmt.Fprintln(a.Stderr, mistakes)
 		return nil, cli.Misuse("--config: %s in %s", counted(len(mistakes.Problems)), mistakes.File)
 	}
-	return cfg, err
+	if err != nil || cmd.Listen == "" {
+		return cfg, err
+	}
+	host, _, err := net.SplitHostPort(cmd.Listen)
+	switch {
+	case err != nil:
+		return nil, cli.Misuse("--listen: %q is no address such as 127.0.0.1:8420", cmd.Listen)
+	case cfg.Auth.AllowUnauthenticated && !config.Loopback(host):
+		return nil, cli.Misuse("--listen: other machines may reach %s: that needs auth.tokens", cmd.Listen)
+	}
+	cfg.Listen = cmd.Listen
+	return cfg, nil
 }
 
 func counted(mistakes int) string {
@@ -158,10 +172,30 @@ func (s *service) announce(cfg *config.Config, at net.Addr) {
 
 // front is what stands before the server's routes: the page, and the check of who a request is for.
 func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
+	if s.cmd.Page || s.cmd.Demo {
+		opts := page.Options{Assistants: s.offered}
+		if !cfg.Auth.AllowUnauthenticated {
+			opts.Authenticate = s.authenticate
+		}
+		h = page.Handler(h, opts)
+	}
 	if cfg.Auth.AllowUnauthenticated {
 		h = local(h)
 	}
 	return h
+}
+
+// offered returns the assistants that the page offers.
+func (s *service) offered() []page.Assistant {
+	list := []page.Assistant{}
+	for _, a := range s.own {
+		list = append(list, page.Assistant{Name: a.Name, Description: a.Description})
+	}
+	set := s.set.Load()
+	for _, name := range slices.Sorted(maps.Keys(set.Latest)) {
+		list = append(list, page.Assistant{Name: name, Description: set.Latest[name].Description})
+	}
+	return list
 }
 
 // local refuses requests that are not for this machine by name: a page whose host's name leads here, by a trick with DNS, may

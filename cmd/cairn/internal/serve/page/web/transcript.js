@@ -1,0 +1,130 @@
+// What a session has said and done, as a function of a snapshot and of the events that follow it. It knows no page.
+
+// begin returns the transcript that a snapshot has.
+export function begin(snapshot) {
+  const t = {
+    session: snapshot.session.id,
+    count: snapshot.session.message_count,
+    running: snapshot.session.status === "active",
+    run: snapshot.session.run_id || "",
+    cursor: snapshot.cursor,
+    items: [], // what is in the transcript, and then what the step under way has said so far
+    committed: 0, // how many items are in the transcript
+    stale: false, // the snapshot is to be read again
+    unsettled: true, // what the session waits for is to be asked again
+  };
+  for (const message of snapshot.messages) add(t, message);
+  t.committed = t.items.length;
+  return t;
+}
+
+function add(t, message) {
+  for (const part of message.parts || []) {
+    if (part.tool_use) {
+      t.items.push({ kind: "tool", call: part.tool_use.call_id, tool: part.tool_use.tool, input: part.tool_use.input, state: "called" });
+    } else if (part.tool_result) {
+      result(t, part.tool_result.call_id, part.tool_result.output, part.tool_result.is_error);
+    } else if (part.type === "thinking") {
+      if (part.text) t.items.push({ kind: "thinking", text: part.text });
+    } else if (part.file) {
+      t.items.push({ kind: message.role === "user" ? "user" : "text", text: "[" + (part.file.name || part.file.media_type) + "]" });
+    } else if (part.text) {
+      t.items.push({ kind: message.role === "user" ? "user" : "text", text: part.text });
+    }
+  }
+}
+
+function result(t, call, output, failed) {
+  const item = t.items.findLast((i) => i.kind === "tool" && i.call === call);
+  if (item) Object.assign(item, { output, state: failed ? "failed" : "done" });
+}
+
+// last returns the item of a kind that a delta belongs to, which may be a new one.
+function last(t, kind) {
+  const item = t.items[t.items.length - 1];
+  if (t.items.length > t.committed && item.kind === kind) return item;
+  const next = { kind, text: "", live: true };
+  t.items.push(next);
+  return next;
+}
+
+// apply takes an event. It returns whether anything is to be shown anew.
+export function apply(t, ev, cursor) {
+  t.cursor = cursor;
+  if (ev.session_id !== t.session) { // of a sub-agent: what it waits for is answered here
+    if (ev.type === "tool_approval_request" || ev.type === "tool_call_pending" || ev.type === "tool_end") t.unsettled = true;
+    return t.unsettled;
+  }
+  switch (ev.type) {
+    case "run_start":
+    case "run_resumed":
+      Object.assign(t, { running: true, run: ev.run_id, unsettled: true });
+      break;
+    case "user_message":
+      if ((ev.index || 0) < t.count) return false;
+      t.items.splice(t.committed, 0, { kind: "user", text: ev.text || (ev.files || []).map((f) => "[" + (f.name || f.media_type) + "]").join(" ") });
+      t.committed++;
+      break;
+    case "step_start":
+      t.items.length = t.committed;
+      return false;
+    case "text_delta":
+      last(t, "text").text += ev.text;
+      break;
+    case "thinking":
+      last(t, "thinking").text += ev.text;
+      break;
+    case "tool_arg_start":
+      t.items.push({ kind: "tool", call: ev.call_id, tool: ev.tool, text: "", state: "asked", live: true });
+      break;
+    case "tool_arg_delta": {
+      const item = t.items.findLast((i) => i.call === ev.call_id);
+      if (item) item.text = (item.text || "") + ev.text;
+      break;
+    }
+    case "tool_arg_end":
+    case "tool_start": {
+      let item = t.items.findLast((i) => i.kind === "tool" && i.call === ev.call_id);
+      if (!item) t.items.push((item = { kind: "tool", call: ev.call_id, tool: ev.tool, live: true }));
+      Object.assign(item, { input: ev.data, state: ev.type === "tool_start" ? "running" : "called" });
+      break;
+    }
+    case "tool_end":
+      result(t, ev.call_id, ev.data, ev.is_error);
+      t.unsettled = true;
+      break;
+    case "tool_approval_request":
+    case "tool_call_pending": {
+      const item = t.items.findLast((i) => i.kind === "tool" && i.call === ev.call_id);
+      if (item) item.state = "waiting";
+      t.unsettled = true;
+      break;
+    }
+    case "step_discarded":
+      t.items.length = t.committed;
+      break;
+    case "step_committed":
+      for (const item of t.items) delete item.live;
+      t.committed = t.items.length;
+      break;
+    case "run_end":
+      t.items.length = t.committed;
+      t.running = false;
+      t.unsettled = true;
+      if (ev.status === "failed") {
+        t.items.push({ kind: "error", text: (ev.error && ev.error.message) || "The turn has failed." });
+        t.committed++;
+      } else if (ev.status === "interrupted") {
+        t.items.push({ kind: "note", text: "Stopped." });
+        t.committed++;
+      }
+      break;
+    case "rewound":
+    case "session_deleted":
+      t.stale = true;
+      break;
+    default:
+      return false;
+  }
+  return true;
+}
