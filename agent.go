@@ -21,7 +21,7 @@ const DefaultMaxSteps = 50
 type Agent struct {
 	// Name identifies the agent; sessions are bound to it.
 	Name string
-	// Version tells this definition of the agent from others of its name; empty for an agent that has none. A run names the
+	// Version distinguishes this definition of the agent from others of its name; empty for an agent that has none. A run names the
 	// version that it has, see [Run.AgentVersion], and keeps it when it is resumed, retried or taken over by an engine that has
 	// that version too: see Engine.Replace. It is held to the rules of session ids.
 	Version string

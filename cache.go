@@ -39,7 +39,7 @@ func (p *CachePolicy) validate(t Tool) error {
 	case t.def.Finishes:
 		return errors.New("Cache: a tool that finishes a turn is called once")
 	case t.def.Wait.Kind != "":
-		return errors.New("Cache: a tool that waits for somebody is asked each time")
+		return errors.New("Cache: a tool that waits for an answer is called each time")
 	}
 	return nil
 }

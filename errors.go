@@ -237,7 +237,7 @@ var (
 	ErrStale          = &Error{Code: CodeStale, Message: "session has changed"}
 	ErrCorrupt        = &Error{Code: CodeCorrupt, Message: "stored data does not decode"}
 	ErrFenced         = &Error{Code: CodeFenced, Message: "lease lost to another process"}
-	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by somebody else"}
+	ErrClaimed        = &Error{Code: CodeClaimed, Message: "call is claimed by another reviewer"}
 	ErrDenied         = &Error{Code: CodeDenied, Message: "not approved by the user"}
 	ErrTrimmed        = &Error{Code: CodeTrimmed, Message: "events were trimmed"}
 	ErrTooLarge       = &Error{Code: CodeTooLarge, Message: "too large"}

@@ -199,7 +199,7 @@ func ExampleAnswer() {
 
 func ExampleAnswerError() {
 	call := cairn.CallRef{ID: "call_2", RootID: "s1", Kind: cairn.CallClientTool, Tool: "locate"}
-	show(cairn.AnswerError(call, "The user does not want to tell."))
+	show(cairn.AnswerError(call, "The user does not want to say."))
 	// Output:
-	// {"type":"client-tool-result","call_id":"call_2","error":"The user does not want to tell."} <nil>
+	// {"type":"client-tool-result","call_id":"call_2","error":"The user does not want to say."} <nil>
 }

@@ -175,8 +175,8 @@ type ToolResult struct {
 	IsError bool `json:"is_error,omitempty"`
 	// Code says why, if IsError.
 	Code Code `json:"code,omitempty"`
-	// Edited is the arguments that the tool ran with, if the reviewer who approved the call changed them. The model is
-	// told: in what it is sent, Output begins with them, as the member "arguments_edited_by_reviewer" of a result that is
+	// Edited is the arguments that the tool ran with, if the reviewer who approved the call changed them. The model
+	// sees that: in what it is sent, Output begins with them, as the member "arguments_edited_by_reviewer" of a result that is
 	// an object and in words otherwise.
 	Edited json.RawMessage `json:"edited,omitempty"`
 	// Private says that Output is the text of an error of the program, which may have secrets in it: the model reads

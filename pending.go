@@ -214,8 +214,8 @@ type Submission struct {
 // MaxAnswerBytes is the most that the value and the words of a submission may hold together.
 const MaxAnswerBytes = 1 << 20
 
-// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. The model is told
-// of other arguments with the tool's result.
+// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. The model gets
+// other arguments with the tool's result.
 func Approve(c CallRef) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
 }

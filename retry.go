@@ -35,7 +35,7 @@ func (p *RetryPolicy) problem() string {
 // wrote to the state, added as context or recorded for the store's database is dropped, the usage that it recorded and
 // the events that it emitted stay. A stop ends the wait for the next attempt.
 //
-// The model and the hooks hear of the last attempt alone; its EventToolEnd has the number of Attempts. With [PerTool], and on
+// The model and the hooks see the last attempt alone; its EventToolEnd has the number of Attempts. With [PerTool], and on
 // hosts that carry out effects in other processes, attempts are recorded, so that a process that takes the call over begins
 // with the attempt that was under way. Else a crash repeats the step, and the count begins anew.
 func Retry(p RetryPolicy) ToolOption { return func(t *Tool) { t.def.Retry = &p } }

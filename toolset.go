@@ -14,7 +14,7 @@ import (
 //
 // The methods may be called at the same time.
 type Toolset interface {
-	// Name tells the agent's toolsets apart; it is held to the rules of session ids. What is pinned is found by it.
+	// Name distinguishes the agent's toolsets; it is held to the rules of session ids. What is pinned is found by it.
 	Name() string
 	// Offer is asked when a turn begins, and not when a run is resumed. pinned is what the session has of the toolset; nil for
 	// nothing. A nil offer leaves that as it is, and so does an error, which is logged. The handle is for reading: it writes nothing to the
@@ -23,7 +23,7 @@ type Toolset interface {
 	Offer(ctx context.Context, step *Step, pinned json.RawMessage) (*Offer, error)
 	// Tools returns the tools that were offered. The result must depend on pinned only, without I/O, because it is worked
 	// out again by each process. To keep the provider's cached prefix good, what was pinned later should repeat the tools
-	// before: the note of an offer can tell the model that some are gone.
+	// before: the note of an offer can say to the model that some are gone.
 	Tools(pinned json.RawMessage) ([]Tool, error)
 }
 

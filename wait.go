@@ -54,7 +54,7 @@ type ApprovalOption func(*waiting)
 func NoEdits() ApprovalOption { return func(w *waiting) { w.NoEdits = true } }
 
 // RequireApproval lets the tool run only once a reviewer has approved the call. Until then the run is suspended. The
-// reviewer may change the arguments, unless NoEdits is given; the tool's schema holds for them, and the model is told
+// reviewer may change the arguments, unless NoEdits is given; the tool's schema holds for them, and the model is shown
 // what ran.
 func RequireApproval(opts ...ApprovalOption) ToolOption {
 	return func(t *Tool) {
@@ -105,7 +105,7 @@ func RequireApprovalIf[In any, Need bool | *Prompt](needed func(ctx context.Cont
 func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*question, error), opts []ApprovalOption) {
 	switch t.def.Wait.Kind {
 	case CallClientTool:
-		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: whoever runs the tool can decline")
+		t.def.Wait.Err = errors.New("client-executed tools cannot require approval: the client that runs the tool can decline")
 		return
 	case CallApproval: // the weaker of two conditions must not win unseen
 		t.def.Wait.Err = errors.New("approval is required twice: give one of RequireApproval and RequireApprovalIf")

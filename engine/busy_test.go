@@ -75,7 +75,7 @@ func TestOnBusy(t *testing.T) {
 				if row := load(t, st, "s"); row.Queued != 0 {
 					t.Errorf("%d turns are still queued", row.Queued)
 				}
-				if c.busy != engine.BusyRollback { // the log tells of what was taken back
+				if c.busy != engine.BusyRollback { // the log has what was discarded
 					wantSound(t, st, "s")
 				}
 			})
@@ -172,7 +172,7 @@ func TestDeleteTakesTheTreeAlong(t *testing.T) {
 	submit(t, eng, "s", cairn.Answer(res.Suspended.Calls[0], "late"), cairn.OutcomeUnknownCall)
 }
 
-// A turn that takes another's place may begin before the process that drove that has told how it ended. The log tells of what
+// A turn that takes another's place may begin before the process that drove that has published how it ended. The log has what
 // was committed all the same.
 func TestTurnBeginsBeforeTheEndIsTold(t *testing.T) {
 	t.Parallel()

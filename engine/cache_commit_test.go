@@ -90,7 +90,7 @@ func TestParallelCallsDoNotShare(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// A paused session's results grow old as any others do, and the process that goes on has them.
+// A paused session's results grow old as any others do, and the process that continues has them.
 func TestResultsOfAPausedSession(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]string{59 * time.Minute: "", time.Hour: "x"} {
@@ -175,7 +175,7 @@ func TestDeferredStepsHaveTheirResults(t *testing.T) {
 	if got := r.seen(); got != "a b c b a" || res.Usage.ToolCacheHits != 2 {
 		t.Errorf("run with %q, usage %+v", got, res.Usage)
 	}
-	// The beginning, what was added, the end, and the end on top of what was added. What came and went is not told.
+	// The beginning, what was added, the end, and the end on top of what was added. What came and went is not published.
 	if got, want := st.written(), "+0-0 +0-0 +2-0 +2-0"; got != want {
 		t.Errorf("commits write %s, want %s", got, want)
 	}

@@ -86,7 +86,7 @@ func TestAnswerIsLateByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A claim is good for as long as it was asked for, whoever looks at it.
+// A claim is good for as long as it was asked for, by every process's clock.
 func TestClaimLastsByTheStoresClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, clock option) {
 		st := tapOn(nil)

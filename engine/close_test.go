@@ -70,7 +70,7 @@ func TestCloseLetsGoOfRunsThatTakeTooLong(t *testing.T) {
 				}
 				wantError(t, last, cairn.ErrClosed)
 
-				// Somebody else goes on at once, without waiting for the lease.
+				// Another process continues at once, without waiting for the lease.
 				begun := time.Now()
 				other := open(t, tapOn(st.Store), agent, named("b"))
 				again, err := other.Resume(t.Context(), "s")

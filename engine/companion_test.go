@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// scribe is an agent that answers with the number of things it was told so far, after a time.
+// scribe is an agent that answers with the number of tasks it was given so far, after a time.
 func scribe(after time.Duration, tools ...cairn.Tool) *cairn.Agent {
 	return &cairn.Agent{Name: "scribe", Description: "counts", Tools: tools, Model: scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 		var told []string

@@ -142,7 +142,7 @@ func TestSuspectedProcessIsFencedOffTheLog(t *testing.T) {
 	})
 }
 
-// A process that cannot renew its lease stops by itself by the time somebody else may have the session.
+// A process that cannot renew its lease stops by itself by the time another process may have the session.
 func TestProcessWithoutLeaseStopsByItself(t *testing.T) {
 	t.Parallel()
 	type renewal struct {
@@ -282,7 +282,7 @@ func TestPerToolRepeatsNothingThatIsStaged(t *testing.T) {
 	}
 }
 
-// A process that is told to go keeps the results its tools still came to.
+// A process that is asked to end keeps the results its tools still came to.
 func TestPerToolKeepsWhatEndsWhileTheProcessIsLeaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -130,7 +130,7 @@ func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
 	return errors.Join(errs...)
 }
 
-// Child drives the run of a child's session as part of its parent's, whose stop requests it hears.
+// Child drives the run of a child's session as part of its parent's, whose stop requests it receives.
 func (d direct) Child(of host.Call, b host.Run) error {
 	end, err := d.e.fx.PassStops(d.ctx, of, b)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	defer cancel()
 	e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
 	if errors.Is(cause, cairn.ErrFenced) {
-		if err := e.fx.Forsake(ctx, b.Position); err != nil {
+		if err := e.fx.Orphan(ctx, b.Position); err != nil {
 			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)
 		}
 		e.runs.Forget(b.Position)

@@ -143,7 +143,7 @@ func (s *unreadable) Read(ctx context.Context, id string, want store.Want) (*sto
 	return s.tap.Read(ctx, id, want)
 }
 
-// A worker that is told to stop while it takes a session on finishes that: else the session would have a lease, and nobody who
+// A worker that is asked to stop while it takes a session on finishes that: else the session would have a lease, and nobody who
 // drives it or gives the lease back.
 func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 			if op == "Commit" {
 				stop()
 			}
-			return ctx.Err() // who has gone hears no answer
+			return ctx.Err() // a caller that has gone gets no answer
 		})
 		eng := open(t, st, agent, quiet)
 		if err := eng.Work(ctx); err != nil {
@@ -170,7 +170,7 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 	})
 }
 
-// Whoever is cut off while it takes a session on gives the lease back.
+// A worker that is cut off while it claims a session releases the lease.
 func TestTakingOverThatIsCutOffGivesTheLeaseBack(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"Commit", "Snapshot", "Run"} {

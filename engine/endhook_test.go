@@ -40,7 +40,7 @@ func (e *ears) hooks() *cairn.Hooks {
 	}
 }
 
-// want checks what was heard since it was last asked.
+// want checks what the hooks recorded since the last check.
 func (e *ears) want(t *testing.T, want ...string) {
 	t.Helper()
 	if heard := e.flush(); !slices.Equal(heard, want) {
@@ -56,7 +56,7 @@ func (e *ears) flush() []string {
 	return heard
 }
 
-func TestHooksHearOfAnInterrupt(t *testing.T) {
+func TestHooksAreNotifiedOfAnInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e ears
 		agent := bot(storyteller())
@@ -80,9 +80,9 @@ func TestHooksHearOfAnInterrupt(t *testing.T) {
 	})
 }
 
-// TestHooksHearOfAnEndWhileWaiting stops a session that waits and has one of two answers: the hooks of both calls are closed,
+// TestHooksAreNotifiedOfAnEndWhileWaiting stops a session that waits and has one of two answers: the hooks of both calls are closed,
 // and the usage counts them.
-func TestHooksHearOfAnEndWhileWaiting(t *testing.T) {
+func TestHooksAreNotifiedOfAnEndWhileWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(*engine.Engine, context.Context) error
 		want string
@@ -114,8 +114,8 @@ func TestHooksHearOfAnEndWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestHooksHearOfADeadRun has a process die under a run. The hooks hear of its end, from whichever process that comes.
-func TestHooksHearOfADeadRun(t *testing.T) {
+// TestHooksAreNotifiedOfADeadRun has a process die under a run. The hooks are notified of its end, from whichever process that comes.
+func TestHooksAreNotifiedOfADeadRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*testing.T, *engine.Engine)
 		want []string

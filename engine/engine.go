@@ -21,7 +21,7 @@ type Options struct {
 	Log store.Log
 	// Hooks are called for every agent, before the agent's own.
 	Hooks []*cairn.Hooks
-	// Logger hears of retries, panics and troubles with storage; nil is silent.
+	// Logger gets retries, panics and troubles with storage; nil is silent.
 	Logger *slog.Logger
 	// LeaseTTL is how long a session stays with a process that has stopped giving signs of life; 0 means 30 seconds. A
 	// heartbeat renews the lease three times in that time.
@@ -30,7 +30,7 @@ type Options struct {
 	// first text of a step is never held back.
 	Coalesce time.Duration
 	// StopGrace is how long tools, models, hooks and the like may run on after their context has ended, because the run
-	// was stopped or lost; 0 means 5 seconds. What is still at work then is given up: the run goes on without it, its
+	// was stopped or lost; 0 means 5 seconds. What is still at work then is abandoned: the run continues without it, its
 	// handle is dead, and its result, should there ever be one, counts for nothing. While an engine is being closed it
 	// is two seconds at most. See [Engine.Abandoned].
 	StopGrace time.Duration
@@ -225,7 +225,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	select {
 	case <-left:
 	case <-timer.C:
-		e.opts.Logger.Error("the engine was closed with runs that could not be let go of")
+		e.opts.Logger.Error("the engine was closed with runs that could not be released")
 		return ctx.Err()
 	}
 	e.mu.Lock()

@@ -80,7 +80,7 @@ func ExampleEngine_Resume() {
 		log.Fatal(err)
 	}
 
-	// Time travel: another session goes on from the same point.
+	// Time travel: another session continues from the same point.
 	if _, err := eng.Branch(ctx, "poem", "poem-2", engine.AtCheckpoint(checkpoints.Items[0].ID)); err != nil {
 		log.Fatal(err)
 	}

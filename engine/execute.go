@@ -374,7 +374,7 @@ func (e *Engine) CanResume(ctx context.Context, sessionID string) (Resumability,
 	}
 	switch {
 	case row.ParentID != "":
-		return Resumability{Reason: "it is a sub-agent's; its root goes on with it"}, nil
+		return Resumability{Reason: "it is a sub-agent's; its root continues it"}, nil
 	case row.Running(row.AsOf):
 		return Resumability{Reason: "a run holds it"}, nil
 	case row.Status == cairn.SessionActive:

@@ -52,7 +52,7 @@ func eventful(d cairn.Durability) *cairn.Agent {
 // durabilities are what a crash must be survived with.
 var durabilities = []cairn.Durability{cairn.PerStep, cairn.PerTool, cairn.Interval(time.Hour), cairn.Manual}
 
-// undisturbed tells what an eventful turn leaves behind when nothing goes wrong; events aside.
+// undisturbed returns what an eventful turn leaves behind when nothing goes wrong; events aside.
 func undisturbed(t *testing.T, d cairn.Durability) string {
 	st := tapOn(nil)
 	wantStatus(t, turn(t, open(t, st, eventful(d)), "s", "go"), cairn.RunCompleted, cairn.ReasonReply)
@@ -96,7 +96,7 @@ func bringToEnd(t *testing.T, from *tap, agent *cairn.Agent) *tap {
 	return st
 }
 
-// fault makes the k-th store call of a process go wrong. fired tells that there was one.
+// fault makes the k-th store call of a process go wrong. fired reports that there was one.
 type fault struct {
 	name string
 	arm  func(st *tap, k int, cancel context.CancelFunc) (fired func() bool)

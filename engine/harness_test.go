@@ -51,7 +51,7 @@ func leave(t *testing.T, eng *engine.Engine) {
 	}
 }
 
-// named makes an engine's ids tell it from another one's.
+// named makes an engine's ids differ from another one's.
 func named(owner string) option { return with(func(o *engine.Options) { o.NewID = counted(owner) }) }
 
 // patient lets models pause for as long as they like.

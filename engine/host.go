@@ -24,7 +24,7 @@ type Host interface {
 	// this process may hand them on. It does not end with that call's.
 	//
 	// wait returns when the host has stopped driving the run, with the reason if that is not its end; nil means that the host
-	// cannot tell.
+	// cannot say.
 	Start(ctx context.Context, b host.Run) (wait func(context.Context) error, err error)
 }
 
@@ -34,7 +34,7 @@ type Keeper interface {
 	Host
 	// Name is the host's to every process of the store, and kept with the leases of its runs. It has no @.
 	Name() string
-	// Driving reports whether the host goes on with a run by itself, under the lease that b names, and needs nobody to take
+	// Driving reports whether the host continues a run by itself, under the lease that b names, and needs nobody to take
 	// it over. An error says that it is not known now; then the run is left alone for a while.
 	Driving(ctx context.Context, b host.Run) (bool, error)
 	// CheckLease refuses leases that run out before the host has found out that a process has died. The error is
@@ -49,8 +49,8 @@ func GivenUp(e host.Effect, why *cairn.Error) (instead host.Effect, ok bool) {
 	return turn.GivenUp(e, why)
 }
 
-// Drive is the agent loop: it drives a run from its last committed step to its end, or until it waits for somebody, and
-// returns how that came out. It does nothing but order effects, so it may be replayed. Where somebody else has taken the run
+// Drive is the agent loop: it drives a run from its last committed step to its end, or until it is suspended, and
+// returns how that came out. It does nothing but order effects, so it may be replayed. Where another process has taken the run
 // over, which an effect's ErrFenced says, it returns an empty status and no error: there is nothing left to do. Any other
 // error is one of the scheduler; what was committed stands.
 func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
@@ -62,10 +62,10 @@ func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 }
 
 // Effect carries out one effect of a run for a host, and returns its output. It needs nothing but the store, but is quicker
-// where this process has carried out the effect before. Meanwhile it renews the run's lease, and hears of stop requests.
+// where this process has carried out the effect before. Meanwhile it renews the run's lease, and receives stop requests.
 //
 // It may be called again with the same input, if its answer was lost: what was done is not done again, but a model or a
-// tool that was cut off is called again. If the first call goes on although the host has given it up, the log is told one
+// tool that was cut off is called again. If the first call continues although the host has abandoned it, the log gets one
 // story and one outcome counts; one of the two may be ErrUnavailable, for the host to try again.
 //
 // The error is ErrFenced if another process has taken the run over; the host then abandons it. ErrInvalid is for an

@@ -47,8 +47,8 @@ func carry(t *testing.T, eng *engine.Engine, name string, in json.RawMessage) st
 	return string(out)
 }
 
-// told lists the types of a session's events with their calls and texts.
-func told(t *testing.T, st store.LogProvider, id string) []string {
+// logged lists the types of a session's events with their calls and texts.
+func logged(t *testing.T, st store.LogProvider, id string) []string {
 	t.Helper()
 	var list []string
 	for _, ev := range history(t, st, id) {
@@ -59,12 +59,12 @@ func told(t *testing.T, st store.LogProvider, id string) []string {
 
 func wantTold(t *testing.T, st store.LogProvider, id string, want ...string) {
 	t.Helper()
-	if got := told(t, st, id); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := logged(t, st, id); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the log tells\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// A model call that was cut off is made again, by whoever comes; one that came to its end is not.
+// A model call that was cut off is made again, by any process; one that came to its end is not.
 func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -91,7 +91,7 @@ func TestEffectThatWasCutOffIsTakenBack(t *testing.T) {
 		"step_start", "text_delta one", "text_delta two")
 }
 
-// A tool that was cut off runs again, and the log tells of its beginning once; one that has a result does not.
+// A tool that was cut off runs again, and the log has its beginning once; one that has a result does not.
 func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -129,7 +129,7 @@ func TestToolThatWasCutOffRunsAgain(t *testing.T) {
 		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
 }
 
-// A commit whose answer was lost is answered from the store, and what its process did not tell is told by whoever asks.
+// A commit whose answer was lost is answered from the store, and what its process did not publish is published by the next that asks.
 func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -156,7 +156,7 @@ func TestCommitWhoseProcessDiedIsAnswered(t *testing.T) {
 	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
-// A lease that ran out while nobody worked is renewed, unless somebody has taken the run over.
+// A lease that ran out while nobody worked is renewed, unless another process has taken the run over.
 func TestLapsedLeaseIsRenewedUnlessTaken(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -292,10 +292,10 @@ func TestEffectMistakes(t *testing.T) {
 		"a tool ahead of time": {host.EffectTool, next(b, "c1"), &cairn.Error{Code: cairn.CodeInternal}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := len(told(t, st, "s"))
+			before := len(logged(t, st, "s"))
 			_, err := eng.Effect(t.Context(), c.effect, c.in)
 			wantError(t, err, c.want)
-			if after := len(told(t, st, "s")); after != before {
+			if after := len(logged(t, st, "s")); after != before {
 				t.Errorf("the log has %d more events", after-before)
 			}
 		})

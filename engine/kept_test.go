@@ -44,7 +44,7 @@ func (k *keeper) CheckLease(ttl time.Duration) error {
 	return nil
 }
 
-// A run whose lease ran out is its host's as long as that says so, whoever comes: the lease is good again, and nobody asks a
+// A run whose lease ran out is its host's as long as that says so, for every process: the lease is good again, and nobody asks a
 // second time before it runs out once more.
 func TestHostKeepsItsRun(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestEffectOutlastsItsLease(t *testing.T) {
 	})
 }
 
-// A run is held while its host does something else for it, until somebody takes it over.
+// A run is held while its host does something else for it, until another process takes it over.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestHold(t *testing.T) {
 		}), cairn.ErrClosed)
 		wantError(t, <-closed, nil)
 		if row := load(t, st, "s"); !row.Running(time.Now()) {
-			t.Error("a run that somebody else has was released")
+			t.Error("a run that another process has was released")
 		}
 	})
 }

@@ -52,7 +52,7 @@ func goesOn(t *testing.T, st store.Store, agent *cairn.Agent) {
 	}
 }
 
-// TestReplyThatCannotBeKept plays replies of which a part cannot be stored: the model is told or the run fails at once, and
+// TestReplyThatCannotBeKept plays replies of which a part cannot be stored: the model gets an error or the run fails at once, and
 // the session lives on.
 func TestReplyThatCannotBeKept(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply scripted.Step
 		says  string     // the reply's text, as it is kept
-		told  string     // in the error that the model is told of the call
+		told  string     // in the error that the model gets for the call
 		fails cairn.Code // of the run
 	}{
 		"text that is not UTF-8":          {reply: text("caf\xe9!"), says: "caf\uFFFD!"},
@@ -142,7 +142,7 @@ func TestReplyThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestResultThatCannotBeKept runs tools whose work cannot be stored: that is the call's error, told to the model, and the
+// TestResultThatCannotBeKept runs tools whose work cannot be stored: that is the call's error, sent to the model, and the
 // tool has run once.
 func TestResultThatCannotBeKept(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (m *misbehaving) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[
 	}
 }
 
-// codes tells the codes of the errors that user code of a kind may fail a run with; none if its faults fail no run.
+// codes returns the codes of the errors that user code of a kind may fail a run with; none if its faults fail no run.
 type kind struct {
 	agent func(do func(context.Context) error) *cairn.Agent
 	codes []cairn.Code
@@ -193,7 +193,7 @@ func (a acting) MarshalJSON() ([]byte, error) {
 	return []byte(`"ok"`), nil
 }
 
-// Whatever user code does costs its own call: the run ends with an error of its own or goes on, and the sessions of another agent
+// Whatever user code does costs its own call: the run ends with an error of its own or continues, and the sessions of another agent
 // of the process do not notice.
 func TestMisbehavingUserCodeCostsItsOwnCall(t *testing.T) {
 	t.Parallel()

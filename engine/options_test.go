@@ -65,7 +65,7 @@ func TestOptionsAreHonouredOrRefused(t *testing.T) {
 	})
 }
 
-// Hooks of the call that resumes a crashed run hear of the rest of it.
+// Hooks of the call that resumes a crashed run see the rest of it.
 func TestHooksOfAResumeThatTakesOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 		eng := open(t, st, bot(scripted.New()), named("b"))
 		st.stepIn(func(_ context.Context, op string) error {
 			if op == "Commit" {
-				return store.Conflict(cairn.CodeStale, nil, "somebody is always faster")
+				return store.Conflict(cairn.CodeStale, nil, "another process is always faster")
 			}
 			return nil
 		}, nil)
@@ -183,7 +183,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Where others are faster in the middle of a verb, it looks again and does not tell of what it met there.
+// Where others are faster in the middle of a verb, it looks again and does not report what it met there.
 func TestExecuteTellsOfNoInnerConflict(t *testing.T) {
 	t.Parallel()
 	done := func() *cairn.Agent { return bot(scripted.New(scripted.Text("done"))) }

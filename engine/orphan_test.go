@@ -31,7 +31,7 @@ func (s *suspending) Commit(ctx context.Context, id string, c *store.Commit) (*c
 }
 
 // A turn that begins in place of a dead one ends the sub-agents of that, also those which their host drives on until they
-// would wait for somebody.
+// would wait for an answer.
 func TestSubAgentOfADeadTurnDoesNotWait(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"at work": false, "about to wait": true} {
@@ -97,7 +97,7 @@ func TestSubAgentOfALostRunDoesNotWait(t *testing.T) {
 	wantSound(t, st, "s")
 }
 
-// consulting is an agent whose first turn consults a sub-agent that asks somebody.
+// consulting is an agent whose first turn consults a sub-agent that asks a question.
 func consulting() *cairn.Agent {
 	sub := &cairn.Agent{Name: "sub", Model: scripted.New(scripted.Call("ask", in{"may we?"})),
 		Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}

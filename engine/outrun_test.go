@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// outrun is a store that somebody outruns: between its answer to a question and the answer's arrival something happens.
+// outrun is a store that another process outruns: between its answer to a question and the answer's arrival something happens.
 type outrun struct {
 	*tap
 	// queue is how long the next answer about the queue takes. The snapshot that is read next takes longer.
@@ -45,7 +45,7 @@ func (s *outrun) Read(ctx context.Context, id string, want store.Want) (*store.C
 	return snap, err
 }
 
-// Whoever drove the turn before and a worker may both find the next one in the queue.
+// The process that drove the turn before and a worker may both find the next one in the queue.
 func TestQueuedTurnIsBegunOnce(t *testing.T) {
 	t.Parallel()
 	for name, another := range map[string]bool{"by a worker of the same process": false, "by one of another": true} {
@@ -134,7 +134,7 @@ func TestSubAgentThatWaitsAgain(t *testing.T) {
 	}
 }
 
-// A turn that begins in place of a wait ends the sub-agents that were waited for, whoever comes to it.
+// A turn that begins in place of a wait ends the sub-agents that were waited for, whichever process comes to it.
 func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestProcessDiesBeforeSubAgentsAreEnded(t *testing.T) {
 	})
 }
 
-// A worker that has seen a session ready does not undo that somebody stops it.
+// A worker that has seen a session ready does not undo that a caller stops it.
 func TestWorkerLeavesStoppedSessionsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -109,7 +109,7 @@ func wantEnd(t *testing.T, run *engine.Run) {
 	}
 }
 
-// A reader of a run whose process died hears of its end from the process that took it over, or from whoever began the
+// A reader of a run whose process died sees its end from the process that took it over, or from the one that began the
 // next turn.
 func TestReadersOfADeadRunHearOfItsEnd(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func TestLogThatIsAwayForAMomentLosesNothing(t *testing.T) {
 	})
 }
 
-// The next turn, whoever begins it, completes the log of a run whose process died between its last commit and its log.
+// The next turn, begun by any process, completes the log of a run whose process died between its last commit and its log.
 func TestNextTurnCompletesTheLogOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the same process", "another process"} {
@@ -216,7 +216,7 @@ func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 		start(t, eng, "s", "go")
 		synctest.Wait()
 		st.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "no log") })
-		_ = eng.Interrupt(t.Context(), "s", "") // which the log does not hear of
+		_ = eng.Interrupt(t.Context(), "s", "") // which the log lacks
 		st.log.stepIn(nil)
 		other := open(t, tapOn(st.Store), bot(scripted.New()), named("b"))
 		wantEnd(t, attach(t, other, "s"))
@@ -224,7 +224,7 @@ func TestLogOfARunWithoutStepsIsCompleted(t *testing.T) {
 	})
 }
 
-// The end of a wait that is stopped is told once, whether by the process that stopped it or by one that found it out.
+// The end of a wait that is stopped is published once, whether by the process that stopped it or by one that found it out.
 func TestStoppedWaitIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestStoppedWaitIsToldOnce(t *testing.T) {
 		other := open(t, tapOn(st.Store), agent, named("b"))
 		st.log.stepIn(func(_ context.Context, events []cairn.Event) error {
 			if len(events) > 0 && events[len(events)-1].Type == cairn.EventRunEnd {
-				turn(t, other, "s", "go on") // which tells of it first
+				turn(t, other, "s", "go on") // which publishes it first
 			}
 			return nil
 		})
@@ -246,7 +246,7 @@ func TestStoppedWaitIsToldOnce(t *testing.T) {
 	})
 }
 
-// A run that began in place of a wait, waited itself and was stopped tells of each call that was withdrawn once, whoever
+// A run that began in place of a wait, waited itself and was stopped has each call that was cancelled on the log once, whichever process
 // completes its log.
 func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
 		})
-		_ = eng.Interrupt(t.Context(), "s", "stop") // which the log does not hear of
+		_ = eng.Interrupt(t.Context(), "s", "stop") // which the log lacks
 		st.log.stepIn(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -270,7 +270,7 @@ func TestWithdrawnCallsAreToldOnce(t *testing.T) {
 	})
 }
 
-// A reader that completes the log of a run tells first of those before it, which those who began and stopped the run did
+// A reader that completes the log of a run publishes first those before it, which those who began and stopped the run did
 // not come to.
 func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ func TestReadersTellOfEveryRunThatIsUntold(t *testing.T) {
 		st.log.stepIn(func(context.Context, []cairn.Event) error {
 			return cairn.Errorf(cairn.CodeInternal, "the disk is full")
 		})
-		_ = open(t, st, bot(scripted.New()), named("c")).Interrupt(t.Context(), "s", "stop") // which the log does not hear of
+		_ = open(t, st, bot(scripted.New()), named("c")).Interrupt(t.Context(), "s", "stop") // which the log lacks
 		if row := load(t, st, "s"); row.Status != cairn.SessionInterrupted || row.Turn != 2 {
 			t.Fatalf("row: %+v", row)
 		}

@@ -33,7 +33,7 @@ func clocked() (st *memstore.Store, pass func(time.Duration), clock option) {
 		with(func(o *engine.Options) { o.Now = now })
 }
 
-// What followed steps that were put off is repeated with them, though a reply that delegates is kept otherwise.
+// What followed steps that were deferred is repeated with them, though a reply that delegates is kept otherwise.
 func TestStepsPutOffAreRepeatedWithWhatFollowed(t *testing.T) {
 	t.Parallel()
 	st, pass, clock := clocked()
@@ -148,7 +148,7 @@ func TestAnswerBetweenTwoEffectsIsUsed(t *testing.T) {
 	}
 }
 
-// Of two calls that speak to a companion the second may go on with it when the first has begun to wait for it. The first
+// Of two calls that speak to a companion the second may continue it when the first has begun to wait for it. The first
 // does not wait then for what nobody will answer.
 func TestCompanionThatWaitsIsGivenMoreToDo(t *testing.T) {
 	t.Parallel()

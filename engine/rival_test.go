@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// givenUp carries out an effect that the host takes for dead, but that goes on. done waits for its end.
+// givenUp carries out an effect that the host takes for dead, but that continues. done waits for its end.
 func givenUp(t *testing.T, eng *engine.Engine, name string, b host.Run, callID string) (done func() error) {
 	ended := make(chan error, 1)
 	in := next(b, callID)
@@ -42,7 +42,7 @@ func TestModelCallGivenUpTooEarly(t *testing.T) {
 		"step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }
 
-// Of two replies the one that was staged first is the step's, whoever was asked for it.
+// Of two replies the one that was staged first is the step's, whichever attempt it came from.
 func TestReplyStagedFirstStands(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -76,7 +76,7 @@ func TestReplyStagedFirstStands(t *testing.T) {
 		"step_discarded", "step_start", "text_delta first", "usage", "step_committed", "checkpoint", "run_end")
 }
 
-// A tool that was given up too early is heard of once, with the result that counts: the one that was staged first.
+// A tool that was abandoned too early is published once, with the result that counts: the one that was staged first.
 func TestToolGivenUpTooEarly(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"it comes first": true, "it comes last": false} {
@@ -104,7 +104,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 				want = `"old"`
 				dying.stepIn(nil, func(_ context.Context, op string) error {
 					if op == "Stage" {
-						dying.cut() // it does not live to tell
+						dying.cut() // it does not live to publish
 					}
 					return nil
 				})
@@ -134,7 +134,7 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 	}
 }
 
-// A commit that was given up too early is told once, though the next effect was faster.
+// A commit that was abandoned too early is published once, though the next effect was faster.
 func TestCommitGivenUpTooEarly(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
@@ -170,6 +170,6 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("the step is committed %d times: %q", n, told(t, st, "s"))
+		t.Errorf("the step is committed %d times: %q", n, logged(t, st, "s"))
 	}
 }

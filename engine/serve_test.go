@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// Serve lets runs end that end in time, whoever began them, and releases the others for the next process at once.
+// Serve lets runs end that end in time, from any caller, and releases the others for the next process at once.
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

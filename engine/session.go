@@ -234,7 +234,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 }
 
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are
-// gone, its runs and events stay. What it waits for is withdrawn first. Resume goes on from there, Execute starts a new turn there. The error is ErrNotFound
+// gone, its runs and events stay. Its pending calls are cancelled first. Resume continues from there, Execute starts a new turn there. The error is ErrNotFound
 // for a checkpoint that is not the session's, ErrAlreadyRunning while a run holds the session.
 func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {

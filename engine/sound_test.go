@@ -32,7 +32,7 @@ func wantSound(t *testing.T, st durable, id string) {
 	}
 }
 
-// render tells everything that a session tree left behind.
+// render returns everything that a session tree left behind.
 func render(t *testing.T, st durable, id string) string {
 	t.Helper()
 	text, err := hosttest.Describe(context.Background(), st, st.EventLog(), id)
@@ -76,8 +76,8 @@ func unanswered(list []cairn.Message) (problems []string) {
 	return problems
 }
 
-// heardText returns the text a reader has of each step, if it drops what was discarded.
-func heardText(events []cairn.Event) map[string]string {
+// textsOf returns the text a reader has of each step, if it drops what was discarded.
+func textsOf(events []cairn.Event) map[string]string {
 	heard := map[string]string{}
 	for i := range events {
 		ev := &events[i]

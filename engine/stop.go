@@ -89,7 +89,7 @@ func (e *Engine) notRunning(ctx context.Context, sessionID, runID string) error 
 	return cairn.Errorf(cairn.CodeNotRunning, "run %q of session %q has ended, it is %s", runID, sessionID, run.Status)
 }
 
-// endWait ends the wait of a session, whose parent hears of it.
+// endWait ends the wait of a session, and resumes its parent.
 func (e *Engine) endWait(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	err := e.runs.Withdraw(ctx, row.ID, stop)
 	if err == nil && row.Kind == cairn.ChildSubAgent {

@@ -19,7 +19,7 @@ func storyteller() *scripted.Model {
 	return scripted.New(scripted.Reply(scripted.Text("once upon a time "), scripted.Pause(time.Hour), scripted.Text("the end")), scripted.Text("next"))
 }
 
-// mute is a store that does not tell of stop requests: heartbeats find them.
+// mute is a store that does not publish stop requests: heartbeats find them.
 type mute struct {
 	store.Store
 	log store.Log
@@ -202,7 +202,7 @@ func TestInterruptBeforeTheModelSaysAnything(t *testing.T) {
 	}
 }
 
-// Whoever looks whether the log is complete leaves a run alone that has told its end.
+// A process that looks whether the log is complete leaves a run alone that has published its end.
 func TestStepThatWasStoppedEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestStopRequestStandsWhenItsClientGoesAway(t *testing.T) {
 	})
 }
 
-// A stop that was asked for before the process died holds for whoever takes the run over.
+// A stop that was asked for before the process died holds for the process that takes the run over.
 func TestStopRequestOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -448,7 +448,7 @@ func TestStopsAndTurnsFromManyProcesses(t *testing.T) {
 				} else if err == nil {
 					_ = eng.Interrupt(t.Context(), "s", "")
 				}
-				_ = err // somebody else's turn
+				_ = err // another caller's turn
 			}
 		})
 	}

@@ -21,7 +21,7 @@ type watched struct {
 	watch   watch
 }
 
-// watch plays the n-th watch of a store. real passes on what the store tells, until ctx is done.
+// watch plays the n-th watch of a store. real passes on what the store publishes, until ctx is done.
 type watch func(ctx context.Context, n int64, real func(), yield func(store.StopNotice, error) bool)
 
 func (w *watched) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
@@ -30,7 +30,7 @@ func (w *watched) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, er
 	}
 }
 
-// Stops are heard of by a watch, long before a heartbeat would find them, whatever the moment at which they are asked for.
+// Stops are found by a watch, long before a heartbeat would find them, whatever the moment at which they are asked for.
 func TestStopIsHeardOfWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, watch := range map[string]watch{

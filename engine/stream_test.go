@@ -126,7 +126,7 @@ func TestSnapshotAtAnyMomentShowsEachWordOnce(t *testing.T) {
 						b.WriteString(m.Text())
 					}
 				}
-				heard := heardText(collect(t, eng, snap.Sequence, 1))
+				heard := textsOf(collect(t, eng, snap.Sequence, 1))
 				for step := 1; step <= 2; step++ {
 					b.WriteString(heard[fmt.Sprint(run.ID(), "/", step)])
 				}

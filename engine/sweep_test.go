@@ -302,7 +302,7 @@ func TestRemovedSessionsArePurgedAfterTheirRetention(t *testing.T) {
 	}
 }
 
-// Sessions that cannot be removed or purged, more of them than a batch has, are told of and left for the next sweep.
+// Sessions that cannot be removed or purged, more of them than a batch has, are reported and left for the next sweep.
 func TestBadSessionsDoNotStopASweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

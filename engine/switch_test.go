@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// outcomes tells in order how a session's calls came out: the tool and its text or the code of its error.
+// outcomes returns in order how a session's calls came out: the tool and its text or the code of its error.
 func outcomes(t *testing.T, st store.Store, id string) string {
 	t.Helper()
 	var words []string
@@ -114,7 +114,7 @@ func callOf(t *testing.T, st store.Store, id string, n int) string {
 	return ids[n]
 }
 
-// Whoever switches, and however often steps are committed: it holds from the next step on.
+// By any caller, and however often steps are committed: it holds from the next step on.
 func TestSwitchHoldsFromTheNextStepOn(t *testing.T) {
 	t.Parallel()
 	for _, d := range durabilities {
@@ -250,7 +250,7 @@ func TestRewindAndBranchSwitchAsTheirTranscriptDoes(t *testing.T) {
 	wantOutcomes(t, st, "s", "a=1 a=4")
 }
 
-// What counts is what the model had been told when it made the call, also for a process that goes on with it.
+// What counts is what the model knew when it made the call, also for a process that continues it.
 func TestTakeoverGoesByWhatTheModelHadBeenTold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -159,7 +159,7 @@ func TestResultAfterTheTimeoutDoesNotCount(t *testing.T) {
 	})
 }
 
-// A tool that is stopped and says what it came to before the grace time is over is heard.
+// A tool that is stopped and says what it came to before the grace time is over has its result kept.
 func TestToolThatEndsInTheGraceTimeOfAStopCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

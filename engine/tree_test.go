@@ -56,7 +56,7 @@ func inTree(t *testing.T, st store.Store, root string, statuses ...cairn.Session
 	}
 }
 
-// An agent that delegates to itself comes to an end: the model on the last level is told that it cannot.
+// An agent that delegates to itself comes to an end: the model on the last level gets an error that it cannot.
 func TestDepthOfDelegationIsLimited(t *testing.T) {
 	t.Parallel()
 	for limit, levels := range map[int]int{0: 8, 3: 3} {

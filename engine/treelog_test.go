@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// household is a bot that consults a helper, who consults a payer, who takes a note. Each repeats what it hears.
+// household is a bot that consults a helper, who consults a payer, who takes a note. Each repeats what it gets.
 func household(d cairn.Durability, payment ...cairn.ToolOption) *cairn.Agent {
 	ask := func(tool string, args any) cairn.Model {
 		return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -73,7 +73,7 @@ func TestEndOfASubAgentIsToldThoughTheLogWasAway(t *testing.T) {
 	}
 }
 
-// Where a process dies while sub-agents work, whoever goes on completes the log for all sessions of the tree: whoever takes
+// Where a process dies while sub-agents work, the next process completes the log for all sessions of the tree: one that takes
 // the run over, stops it or begins the next turn, and a reader who waits.
 func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestLogOfATreeIsCompletedWhereverItsWriterDied(t *testing.T) {
 	}
 }
 
-// Readers of a tree are told of the end of a companion that works by itself, though the process died that drove it.
+// Readers of a tree see the end of a companion that works by itself, though the process died that drove it.
 func TestReadersAreToldOfTheEndOfACompanion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

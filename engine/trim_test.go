@@ -260,7 +260,7 @@ func wantWayOn(t *testing.T, eng *engine.Engine, st durable, id string) {
 	}
 }
 
-// A sweep trims the runs that ended too long ago, and only those, whether the session goes on or rests.
+// A sweep trims the runs that ended too long ago, and only those, whether the session continues or rests.
 func TestSweepTrimsByAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestSweepTrimsByAge(t *testing.T) {
 	})
 }
 
-// A sweep keeps as many of a log's events as it is told, and the run that the oldest of them belongs to, but all of the last hour.
+// A sweep keeps as many of a log's events as it is given, and the run that the oldest of them belongs to, but all of the last hour.
 func TestSweepTrimsByNumber(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestSweepKeepsWhatRunsNeed(t *testing.T) {
 	}
 }
 
-// A companion that goes on where its root rests keeps its events, and those that follow.
+// A companion that continues where its root rests keeps its events, and those that follow.
 func TestSweepKeepsACompanionsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -492,7 +492,7 @@ func TestSweepKeepsACompanionsRun(t *testing.T) {
 		if _, err := eng.History(t.Context(), page.Items[0].ID, snap.Cursor(), 0); err != nil {
 			t.Fatalf("after the snapshot of a companion: %v", err)
 		}
-		turn(t, eng, "s", "on") // in which the companion goes on, which knows the log as it was
+		turn(t, eng, "s", "on") // in which the companion continues, which knows the log as it was
 		time.Sleep(time.Minute)
 		runs = runsOf(t, st, page.Items[0].ID)
 		if first, _ := boundsOf(t, st, "s"); len(runs) != 2 || runs[1].StartSequence+1 < first {
@@ -586,7 +586,7 @@ func (l *deafLog) Trim(ctx context.Context, log string, before int64) error {
 	return l.Log.Trim(ctx, log, before)
 }
 
-// What fails is told, stops nothing, and is tried again.
+// What fails is reported, stops nothing, and is retried.
 func TestSweepTellsOfLogsThatAreNotTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

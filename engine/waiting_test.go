@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// payer is an agent that asks to pay when it is told "pay", and replies "ok" to anything else. paid counts the payments.
+// payer is an agent that asks to pay on the message "pay", and replies "ok" to anything else. paid counts the payments.
 func payer(paid *atomic.Int64) *cairn.Agent {
 	pay := tool("pay", func(context.Context, *cairn.Call, in) (string, error) {
 		paid.Add(1)

@@ -267,7 +267,7 @@ func (e *Engine) settleChild(ctx context.Context, d store.Due) (*Run, error) {
 }
 
 // awaited reports whether a suspended parent waits for a child. The error is ErrAlreadyRunning if the parent is at work
-// and may have seen a companion wait: then it goes on with it, or waits for it once its step is committed.
+// and may have seen a companion wait: then it resumes it, or waits for it once its step is committed.
 func (e *Engine) awaited(ctx context.Context, child *cairn.Session) (bool, error) {
 	parent, err := store.Load(ctx, e.store, child.ParentID)
 	if errors.Is(err, cairn.ErrNotFound) {

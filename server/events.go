@@ -16,7 +16,7 @@ import (
 type eventsIn struct {
 	SessionID string `query:"session_id"`
 	// RunID restricts the stream to one run of the session with the sub-agents it consults, at whose end it ends. Without it
-	// the stream has every turn, whoever began it, and ends when the session is deleted.
+	// the stream has every turn, by any process, and ends when the session is deleted.
 	RunID string `query:"run_id"`
 	// After is the cursor behind which the stream begins; empty for the beginning. A Last-Event-ID header comes before it.
 	After string `query:"after"`

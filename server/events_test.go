@@ -78,7 +78,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 	}
 }
 
-// The stream of a session shows every turn, whoever began it, carries comments while nothing happens, and is cut when the
+// The stream of a session shows every turn, by any process, carries comments while nothing happens, and is cut when the
 // server is drained.
 func TestSessionStream(t *testing.T) {
 	w := newWorld(t, &Options{KeepAlive: 20 * time.Millisecond})
@@ -160,7 +160,7 @@ func TestStreamsPerUser(t *testing.T) {
 		t.Errorf("the session is %+v, %v", row, err)
 	}
 	open[0].Body.Close()
-	for range 200 { // the server hears of it soon
+	for range 200 { // the server learns of it soon
 		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode == 200 {
 			return
 		}

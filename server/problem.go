@@ -67,7 +67,7 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // nobody hears it
+	if r.Context().Err() != nil { // nobody reads it
 		return
 	}
 	p := h.problem(r, err)

@@ -1,4 +1,4 @@
-// Command approval pays a customer back once a person has approved it. Each verb is a process of its own, days apart if
+// Command approval pays a customer back once a person has approved it. Each verb is a process of its own, with days between them if
 // need be: approval ask, approval approve, approval resume.
 package main
 

@@ -8,7 +8,7 @@ import (
 )
 
 // model stands in for one that costs money: it asks for the payment, and reports what became of it. It decides from the
-// transcript alone, so that each process may go on with it.
+// transcript alone, so that each process may continue it.
 var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 	last := req.Messages[len(req.Messages)-1]
 	for _, result := range last.ToolResults() {

@@ -1,5 +1,5 @@
 // Command nested has a planner consult a researcher, who consults an archive, and keep a critic as a companion that
-// remembers what it was shown. The archive asks the user of the planner: the whole tree is suspended, and goes on with
+// remembers what it was shown. The archive asks the user of the planner: the whole tree is suspended, and continues with
 // it.
 package main
 
@@ -49,7 +49,7 @@ func main() {
 	run = must(eng.Resume(ctx, "session-1"))
 	for ev, err := range run.Events(ctx) { // those of its children too
 		if ev := must(ev, err); ev.Type == cairn.EventSubagentEnd {
-			fmt.Println(ev.Agent, "heard from", ev.Name+":", ev.Status)
+			fmt.Println(ev.Agent, "has an answer of", ev.Name+":", ev.Status)
 		}
 	}
 	fmt.Println(must(run.Wait(ctx)).Text)

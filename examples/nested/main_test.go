@@ -4,9 +4,9 @@ func Example() {
 	main()
 	// Output:
 	// suspended_awaiting_children for which_year
-	// researcher heard from archive: completed
-	// planner heard from researcher: completed
-	// planner heard from critic: completed
-	// planner heard from critic: completed
+	// researcher has an answer of archive: completed
+	// planner has an answer of researcher: completed
+	// planner has an answer of critic: completed
+	// planner has an answer of critic: completed
 	// In 1999 the shop sold 12 lamps.
 }

@@ -1,4 +1,4 @@
-// Command shutdown serves HTTP and works on its store in one process, and ends both well when it is told to. It answers
+// Command shutdown serves HTTP and works on its store in one process, and ends both well when it is asked to. It answers
 // POST / with what the agent says.
 package main
 

@@ -1,4 +1,4 @@
-// Command timetravel lets a story be told twice: a branch goes on from an earlier checkpoint beside the first session,
+// Command timetravel writes a story twice: a branch continues from an earlier checkpoint beside the first session,
 // a rewind takes the session itself back.
 package main
 
@@ -20,7 +20,7 @@ type Story struct {
 
 var narrator = &cairn.Agent{
 	Name:  "narrator",
-	Model: scripted.Func(tell),
+	Model: scripted.Func(narrate),
 	State: cairn.StateOf(Story{}),
 	Tools: []cairn.Tool{cairn.Func("write", "Writes a line.", func(_ context.Context, call *cairn.Call, in struct {
 		Line string `json:"line"`
@@ -29,8 +29,8 @@ var narrator = &cairn.Agent{
 	})},
 }
 
-// tell stands in for a model: it writes down what the user wants to happen.
-func tell(_ context.Context, req *cairn.Request) scripted.Step {
+// narrate stands in for a model: it writes down what the user wants to happen.
+func narrate(_ context.Context, req *cairn.Request) scripted.Step {
 	last := req.Messages[len(req.Messages)-1]
 	if last.Role == cairn.RoleUser {
 		return scripted.Call("write", map[string]string{"line": last.Text()})

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { process.Main(main, func() { testenv.Main(m) }) }
 
-// The second worker packs what the first one has not packed when it is killed, and ends when it is told to.
+// The second worker packs what the first one has not packed when it is killed, and ends when it is asked to.
 func TestWorkerTakesOver(t *testing.T) {
 	t.Setenv("DATABASE_URL", testenv.Postgres(t))
 	lamps, chairs := "lamps "+rand.Text(), "chairs "+rand.Text() // the database may be one that the test ran on before

@@ -10,7 +10,7 @@ import (
 )
 
 // model stands in for one that thinks before the last of three boxes, for as long as THINK says. It decides from the
-// transcript alone, so that each process may go on with it.
+// transcript alone, so that each process may continue it.
 var model = scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
 	packed := 0
 	for i := range req.Messages {

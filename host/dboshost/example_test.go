@@ -27,7 +27,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	agent := &cairn.Agent{Name: "support", Model: scripted.New(scripted.Text("We are sorry to hear that."))}
+	agent := &cairn.Agent{Name: "support", Model: scripted.New(scripted.Text("We are sorry about that."))}
 
 	h, err := dboshost.Open(ctx, "sqlite:"+filepath.Join(dir, "dbos.db"), &dboshost.Options{Executor: "worker-1"})
 	if err != nil {
@@ -52,5 +52,5 @@ func ExampleOpen() {
 	if err := errors.Join(eng.Close(ctx), h.Close(ctx), st.Close()); err != nil {
 		log.Fatal(err)
 	}
-	// Output: We are sorry to hear that.
+	// Output: We are sorry about that.
 }

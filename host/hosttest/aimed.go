@@ -25,7 +25,7 @@ func (s *scene) busyBot(d cairn.Durability) {
 	s.agents[0].Durability = d
 }
 
-// The handle of the run stops it; what had begun is told apart from what had not.
+// The handle of the run stops it; what had begun is distinguished from what had not.
 func (s *scene) stopRun() {
 	s.busyBot(cairn.PerStep)
 	one, two := s.process(), s.process()

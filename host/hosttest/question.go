@@ -155,7 +155,7 @@ func (s *scene) askApproved() {
 	p.resume("s")
 }
 
-// The tool hears that nobody has answered in time, and may do without.
+// The tool learns that nobody has answered in time, and may do without.
 func (s *scene) askDeadline() {
 	pay := s.tool("pay", func(ctx context.Context, call *cairn.Call, in words) (string, error) {
 		var a amount

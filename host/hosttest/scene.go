@@ -290,14 +290,14 @@ func (s *scene) openCalls(root string) []cairn.PendingCall {
 	return page.Items
 }
 
-// awaitEvent follows a tree's log until heard accepts an event, and returns the event.
-func (s *scene) awaitEvent(root, what string, heard func(*cairn.Event) bool) cairn.Event {
+// awaitEvent follows a tree's log until accept reports true of an event, and returns the event.
+func (s *scene) awaitEvent(root, what string, accept func(*cairn.Event) bool) cairn.Event {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
 	for ev, err := range s.log.Follow(ctx, s.row(root).Log(), 0) {
 		s.must(err)
-		if heard(&ev) {
+		if accept(&ev) {
 			return ev
 		}
 	}

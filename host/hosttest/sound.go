@@ -149,7 +149,7 @@ func (r *record) unpublished() (problems []string) {
 // transcript.
 func (r *record) unheard() (problems []string) {
 	said := map[string]string{}
-	for _, ev := range heard(r.events) {
+	for _, ev := range kept(r.events) {
 		if ev.Type == cairn.EventTextDelta {
 			said[fmt.Sprintf("%s/%d", ev.RunID, ev.Step)] += ev.Text
 		}
@@ -263,7 +263,7 @@ func (t *tree) asked(c *cairn.PendingCall) (n int) {
 // call that consulted it.
 func (t *tree) strayed(r *record) (problems []string) {
 	ends, begun, waiting := map[string]int{}, map[string]int{}, r.open()
-	for _, ev := range heard(r.events) {
+	for _, ev := range kept(r.events) {
 		switch ev.Type {
 		case cairn.EventToolEnd:
 			ends[ev.CallID]++
@@ -294,8 +294,8 @@ func (t *tree) strayed(r *record) (problems []string) {
 	return problems
 }
 
-// heard returns the events that are left for a reader that drops discarded steps.
-func heard(events []cairn.Event) (left []cairn.Event) {
+// kept returns the events that are left for a reader that drops discarded steps.
+func kept(events []cairn.Event) (left []cairn.Event) {
 	for _, ev := range events {
 		if ev.Type == cairn.EventStepDiscarded {
 			left = slices.DeleteFunc(left, func(e cairn.Event) bool { return e.RunID == ev.RunID && e.Step == ev.Step })

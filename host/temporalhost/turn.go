@@ -221,7 +221,7 @@ func (h *Host) ended(call, effect string, in, out json.RawMessage) {
 	}
 }
 
-// beat tells the server that the activity is alive.
+// beat reports to the server that the activity is alive.
 func beat(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -145,6 +145,9 @@ var faults = []struct {
 	{"npm registry", "words", change{"package.json", "", "https://registry.np" + "mjs.org/x\n"}, "package.json:1: "},
 	{"Debian's host", "words", change{"run.sh", "", "deb.deb" + "ian.org\n"}, "run.sh:1: "},
 
+	{"word of no glossary", "words", change{"engine/engine.go", "", "package engine // who" + "ever reads\n"}, `engine/engine.go:1: "who` + `ever": docs/GLOSSARY.md`},
+	{"word of no glossary in a doc", "words", change{"README.md", "# House", "# House that t" + "ells"}, "README.md:1: "},
+
 	{"link to nothing", "links", change{"README.md", "docs/GUIDE.md#use", "docs/MANUAL.md"}, "README.md:5: link docs/MANUAL.md: no such file"},
 	{"link out of the house", "links", change{"README.md", "docs/GUIDE.md#use", "../GUIDE.md"}, "README.md:5: link ../GUIDE.md: no such file"},
 	{"link to the start of a name", "links", change{"README.md", "(store/)", "(sto)"}, "README.md:5: link sto: no such file"},

@@ -24,7 +24,32 @@ var bans = []ban{
 	}, "|") + `)\.(?:org|com|io)\b`), "is the host of a package registry", []string{"go.sum", "go.work.sum"}},
 }
 
-// checkWords reports banned text in any file that is text.
+// foreign are words of prose for which the glossary has the field's terms, spelt so that this file does not contain them.
+var foreign = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
+	`t` + `ells?`, `t` + `elling`, `(?:un)?t` + `old`, `who` + `ever`, `some` + `body`, `some` + `one`, `(?:go|goes|going|went) ` + `on`, `h` + `ears?`, `h` + `eard`,
+	`lets? ` + `go`, `forsa` + `ken?`, `forsa` + `kes`, `a` + `part`, `puts? ` + `off`,
+}, "|") + `)\b`)
+
+// comment finds a comment that ends a line of Go.
+var comment = regexp.MustCompile(`(?:^|\s)//(.*)$`)
+
+// prose returns the lines of a file that are prose: comments of Go, and Markdown outside of blocks of code.
+func prose(name, text string) (lines map[int]string) {
+	lines = map[int]string{}
+	switch {
+	case strings.HasSuffix(name, ".go"):
+		for i, line := range strings.Split(text, "\n") {
+			if m := comment.FindStringSubmatch(line); m != nil {
+				lines[i] = m[1]
+			}
+		}
+	case strings.HasSuffix(name, ".md") && path.Base(name) != "GLOSSARY.md":
+		outside(strings.Split(text, "\n"), func(i int, line string) { lines[i] = line })
+	}
+	return lines
+}
+
+// checkWords reports banned text in any file that is text, and words that the glossary replaces in prose.
 func checkWords(t *tree) ([]string, error) {
 	var problems []string
 	for _, name := range t.files {
@@ -35,7 +60,11 @@ func checkWords(t *tree) ([]string, error) {
 		if strings.Contains(text, "\x00") {
 			continue
 		}
+		said := prose(name, text)
 		for i, line := range strings.Split(text, "\n") {
+			if found := foreign.FindString(said[i]); found != "" {
+				problems = append(problems, fmt.Sprintf("%s:%d: %q: docs/GLOSSARY.md has the word for it", name, i+1, found))
+			}
 			for _, b := range bans {
 				if found := b.pattern.FindString(line); found != "" && !slices.Contains(b.except, path.Base(name)) {
 					problems = append(problems, fmt.Sprintf("%s:%d: %q %s", name, i+1, strings.TrimSpace(found), b.why))

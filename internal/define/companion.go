@@ -41,22 +41,22 @@ func CompanionTools(a *cairn.Agent) []cairn.Tool {
 			line += ": " + c.Agent.Description
 		}
 		if c.Mode == cairn.NonBlocking {
-			line += " (works in the background; you are told of its answer)"
+			line += " (works in the background; its answer comes later by itself)"
 		} else {
 			blocking = true
 		}
 		lines = append(lines, line)
 	}
 	name := property{"name", `{"type":"string","minLength":1,"maxLength":64,"description":"The companion's name."}`}
-	message := property{"message", `{"type":"string","minLength":1,"description":"What to tell it, with everything it needs to know."}`}
+	message := property{"message", `{"type":"string","minLength":1,"description":"The task or message, with everything it needs to know."}`}
 	enum, _ := json.Marshal(names) // strings always encode
 	agent := property{"agent", `{"type":"string","enum":` + string(enum) + `}`}
 	list := []cairn.Tool{
-		companionTool(cairn.CompanionSpawn, "Start a companion, or go on with the one of that name, and give it a task. Companions remember. The agents are:\n"+
+		companionTool(cairn.CompanionSpawn, "Start a companion, or continue the one of that name, and give it a task. Companions remember. The agents are:\n"+
 			strings.Join(lines, "\n"), []property{agent, message}, name),
 		companionTool(cairn.CompanionSend, "Send a message to a companion. What it is doing at the moment is interrupted.", []property{name, message}),
 		companionTool(cairn.CompanionList, "List your companions and what they are doing.", nil),
-		companionTool(cairn.CompanionStatus, "Tell what a companion is doing, and its last answer.", []property{name}),
+		companionTool(cairn.CompanionStatus, "Report what a companion is doing, and its last answer.", []property{name}),
 		companionTool(cairn.CompanionTerminate, "Stop a companion for good.", []property{name}),
 	}
 	if blocking {

@@ -29,12 +29,12 @@ func ToolOf(list []cairn.Tool, name string) *Tool {
 	return nil
 }
 
-// Spec returns what a model is told about the tool.
+// Spec returns what a model knows about the tool.
 func (t *Tool) Spec() cairn.ToolSpec {
 	return cairn.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Input.JSON()}
 }
 
-// Specs adds what a model is told about tools to a list.
+// Specs adds what a model knows about tools to a list.
 func Specs(list []cairn.ToolSpec, tools []cairn.Tool) []cairn.ToolSpec {
 	for i := range tools {
 		list = append(list, Of(&tools[i]).Spec())

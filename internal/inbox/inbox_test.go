@@ -63,7 +63,7 @@ func expired(c *cairn.PendingCall) { *c = inbox.Expire(*c, noon) }
 
 func settled(c *cairn.PendingCall) { *c = inbox.Settle(*c) }
 
-func toldLate(c *cairn.PendingCall) {
+func saidLate(c *cairn.PendingCall) {
 	c.Trail = append(c.Trail, cairn.Decision{ID: "earlier", Kind: cairn.DecisionLate})
 }
 
@@ -106,8 +106,8 @@ func TestDecide(t *testing.T) {
 		"an answer that was used":   {approvalCall(after(cairn.CallSettled, cairn.DecisionDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
 		"an answer past its time":   {approvalCall(due(past), after(cairn.CallAnswered, cairn.DecisionDenied)), yes, cairn.OutcomeAlreadyCompleted, "", ""},
 		"a bad value, too late":     {clientCall(after(cairn.CallAnswered, cairn.DecisionError)), cairn.Answer(client, 1), cairn.OutcomeAlreadyCompleted, "", ""},
-		"a second late answer":      {clientCall(expired, toldLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
-		"a third, after its result": {clientCall(expired, settled, toldLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
+		"a second late answer":      {clientCall(expired, saidLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
+		"a third, after its result": {clientCall(expired, settled, saidLate), here, cairn.OutcomeAlreadyCompleted, "", ""},
 
 		"the deadline":                  {clientCall(due(noon)), here, cairn.OutcomeLate, "", ""},
 		"after the deadline":            {approvalCall(due(past)), no, cairn.OutcomeLate, "", ""},
@@ -131,9 +131,9 @@ func TestDecide(t *testing.T) {
 		"dropped after its answer":        {approvalCall(after(cairn.CallAnswered, cairn.DecisionApproved), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"dropped after its deadline":      {approvalCall(due(past), dropped), no, cairn.OutcomeInvalid, "call_id", "cancelled"},
 		"nobody's name":                   {approvalCall(assigned(cairn.AnyReviewer, "ann")), yes, cairn.OutcomeInvalid, "reviewer", "say who"},
-		"somebody else's name":            {clientCall(assigned(cairn.AnyReviewer, "ann")), here.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
-		"somebody else's vote":            {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), no.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
-		"somebody else's claim":           {approvalCall(claimedBy("ann", soon)), yes.By("bob"), cairn.OutcomeInvalid, "reviewer", `claimed by "ann" until 2026-03-04T12:00:00Z`},
+		"another's name":                  {clientCall(assigned(cairn.AnyReviewer, "ann")), here.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
+		"another's vote":                  {approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), no.By("eve"), cairn.OutcomeInvalid, "reviewer", `"eve"`},
+		"another's claim":                 {approvalCall(claimedBy("ann", soon)), yes.By("bob"), cairn.OutcomeInvalid, "reviewer", `claimed by "ann" until 2026-03-04T12:00:00Z`},
 		"a claim, by no name":             {clientCall(claimedBy("ann", soon)), here, cairn.OutcomeInvalid, "reviewer", `claimed by "ann"`},
 	} {
 		if err := test.given.Validate(); err != nil {
@@ -177,7 +177,7 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	t.Parallel()
 	given := cairn.Approve(approvalCall().CallRef).By("bob")
 	if _, _, err := inbox.Decide(approvalCall(claimedBy("ann", noon.Add(1))), &given, "", noon); !errors.Is(err, cairn.ErrClaimed) {
-		t.Errorf("claimed by somebody else: %v", err)
+		t.Errorf("claimed by another: %v", err)
 	}
 	given = cairn.Answer(clientCall().CallRef, map[string]int{})
 	var e *cairn.Error

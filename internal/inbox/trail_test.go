@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 )
 
-// story is a call and what was done to it, a minute apart.
+// story is a call and what was done to it, a minute between.
 type story struct {
 	t    *testing.T
 	call cairn.PendingCall
@@ -165,7 +165,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	calls := []cairn.PendingCall{
 		clientCall(), clientCall(ofAnyKind), approvalCall(), approvalCall(assigned(cairn.AllReviewers, "ann", "bob")), approvalCall(claimedBy("ann", noon.Add(1))),
-		approvalCall(due(noon)), clientCall(expired), clientCall(expired, toldLate), approvalCall(dropped), approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)),
+		approvalCall(due(noon)), clientCall(expired), clientCall(expired, saidLate), approvalCall(dropped), approvalCall(after(cairn.CallAnswered, cairn.DecisionDenied)),
 	}
 	f.Fuzz(func(t *testing.T, text []byte, id string, which uint8) {
 		var given cairn.Submission

@@ -15,7 +15,7 @@ import (
 )
 
 // How sessions are spread. A store has as many that a process died with, or that are to be removed, however many others
-// it has: those follow from what goes on, not from what is kept.
+// it has: those follow from what happens, not from what is kept.
 const (
 	tree     = 20  // sessions of a tree
 	agents   = 50  // whose names are agent-0, agent-1, …

@@ -280,7 +280,7 @@ func (s *Schema) Validate(raw json.RawMessage) []string {
 const maxRefs = 100
 
 // violations walks the plain parts of a schema, objects and arrays, so that each fault is reported in words with its place.
-// For parts that it cannot take apart, such as combinations, the caller reports the validator's message.
+// For parts that it cannot split, such as combinations, the caller reports the validator's message.
 func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, value any, refs int) []string {
 	if s == nil {
 		return list

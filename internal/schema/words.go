@@ -15,7 +15,7 @@ import (
 type rule struct {
 	// alone returns a schema with nothing but the keyword; nil if s does not have it.
 	alone func(s *jsonschema.Schema) *jsonschema.Schema
-	// says tells in words what the keyword asks for.
+	// says puts in words what the keyword asks for.
 	says func(s *jsonschema.Schema) string
 }
 

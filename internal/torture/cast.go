@@ -198,8 +198,8 @@ func waitingTools(j *journal, books Books) []cairn.Tool {
 		newTool(j, books, toolPayIf, cairn.RequireApprovalIf(odd)),
 		newTool(j, books, toolVote, cairn.RequireApproval(), cairn.AssignTo(cairn.MostReviewers, voters...)),
 		newTool(j, books, toolInquire),
-		cairn.ClientTool[amount, amount](toolAsk, "Asks somebody."),
-		cairn.ClientTool[amount, amount](toolAskSoon, "Asks somebody who answers at once.", cairn.WaitAtMost(soon)),
+		cairn.ClientTool[amount, amount](toolAsk, "Asks a user."),
+		cairn.ClientTool[amount, amount](toolAskSoon, "Asks a user who answers at once.", cairn.WaitAtMost(soon)),
 	}
 }
 
@@ -260,7 +260,7 @@ func inquire(ctx context.Context, j *journal, call *cairn.Call, n int) (answers 
 		} else if err != nil {
 			return nil, err
 		}
-		j.write(record{Kind: heard, Session: call.SessionID, Call: call.ID, Number: i + 1, Heard: a.N})
+		j.write(record{Kind: learned, Session: call.SessionID, Call: call.ID, Number: i + 1, Learned: a.N})
 		answers = append(answers, a.N)
 	}
 	return answers, nil

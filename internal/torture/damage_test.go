@@ -195,7 +195,7 @@ var damages = map[string]map[string]func(*History){
 		"for nothing":    func(h *History) { h.Due = store.DueCrashed },
 		"with a lease": func(h *History) {
 			h.Due, h.Session.Status = store.DueCrashed, cairn.SessionActive
-			h.Session.Lease = cairn.Lease{Owner: "p", Until: h.Told.Add(time.Second)}
+			h.Session.Lease = cairn.Lease{Owner: "p", Until: h.Answered.Add(time.Second)}
 		},
 	},
 	"no session running without a lease": {

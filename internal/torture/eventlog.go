@@ -77,10 +77,10 @@ func (r *reader) read(ev *cairn.Event) error {
 		delete(r.open, id)
 	case cairn.EventToolEnd:
 		if s == nil {
-			r.closed[told(ev.CallID, ev.Data, ev.IsError)]++
+			r.closed[render(ev.CallID, ev.Data, ev.IsError)]++
 			return nil
 		}
-		s.results[ev.CallID] = told(ev.CallID, ev.Data, ev.IsError)
+		s.results[ev.CallID] = render(ev.CallID, ev.Data, ev.IsError)
 	case cairn.EventTextDelta, cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart,
 		cairn.EventStatePatch, cairn.EventUsage:
 		if s == nil {
@@ -97,13 +97,13 @@ func (r *reader) read(ev *cairn.Event) error {
 // resultWord renders a result of the transcript for comparison with the log.
 func resultWord(r *cairn.ToolResult) string {
 	if r.Private {
-		return told(r.CallID, json.RawMessage(define.PrivateError), r.IsError)
+		return render(r.CallID, json.RawMessage(define.PrivateError), r.IsError)
 	}
-	return told(r.CallID, r.Output, r.IsError)
+	return render(r.CallID, r.Output, r.IsError)
 }
 
-// told renders a result, from the log or the transcript.
-func told(call string, output json.RawMessage, isError bool) string {
+// render renders a result, from the log or the transcript.
+func render(call string, output json.RawMessage, isError bool) string {
 	return fmt.Sprintf("%s: %s %t", call, compact(output), isError)
 }
 
@@ -135,7 +135,7 @@ func replayEqualsLive(h *History) error {
 			for _, res := range m.ToolResults() {
 				word := resultWord(res)
 				if n := r.closed[word]; n > 1 || n == 0 && h.Settled {
-					return fmt.Errorf("run %s: the log tells %d times that %s", t.run.ID, n, word)
+					return fmt.Errorf("run %s: the log says %d times that %s", t.run.ID, n, word)
 				}
 				delete(r.closed, word)
 			}
@@ -145,7 +145,7 @@ func replayEqualsLive(h *History) error {
 		return fmt.Errorf("step %s is committed in the log and not in the transcript", id)
 	}
 	for word := range r.closed {
-		return fmt.Errorf("the log tells outside of any step that %s, the transcript does not", word)
+		return fmt.Errorf("the log says outside of any step that %s, the transcript does not", word)
 	}
 	if h.Settled {
 		for id := range r.open {
@@ -171,7 +171,7 @@ func (r *reader) compare(saw *shown, s *step, settled bool) error {
 	}
 	for _, res := range s.results.ToolResults() {
 		if want := resultWord(res); saw.results[res.CallID] != want {
-			return fmt.Errorf("%s: the log tells that %s, the transcript that %s", s, saw.results[res.CallID], want)
+			return fmt.Errorf("%s: the log says that %s, the transcript that %s", s, saw.results[res.CallID], want)
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func marksOnce(h *History) error {
 			return fmt.Errorf("run %s is %s and ends %d times in the log", r.ID, r.Status, n)
 		}
 		if extra := waits[r.ID]; !r.Status.Suspends() && (extra > 1 || extra == 1 && !stopped(r)) || r.Status.Suspends() && ends[r.ID] > 0 {
-			return fmt.Errorf("run %s is %s, the log tells %d times that it waits and %d times that it ended", r.ID, r.Status, extra, ends[r.ID])
+			return fmt.Errorf("run %s is %s, the log says %d times that it waits and %d times that it ended", r.ID, r.Status, extra, ends[r.ID])
 		}
 	}
 	for id, n := range commits {

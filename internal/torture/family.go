@@ -145,7 +145,7 @@ func childrenHeard(t *Tree) error {
 				said = last.Output
 			}
 			if last.Status != cairn.RunCompleted || compact(list[0].Output) != compact(said) {
-				return fmt.Errorf("session %s was told %s by call %s, whose session %s is %s with %s",
+				return fmt.Errorf("session %s was given %s by call %s, whose session %s is %s with %s",
 					h.Session.ID, list[0].Output, id, child.Session.ID, last.Status, said)
 			}
 		}

@@ -193,8 +193,8 @@ func (t *Tree) call(tool string, status cairn.CallStatus, kind cairn.DecisionKin
 	panic("no such call of " + tool)
 }
 
-// told returns the result of a call, and the message it is in.
-func (h *History) told(call string) (*cairn.Message, *cairn.ToolResult) {
+// resultOf returns the result of a call, and the message it is in.
+func (h *History) resultOf(call string) (*cairn.Message, *cairn.ToolResult) {
 	for i := range h.Messages {
 		for _, r := range h.Messages[i].ToolResults() {
 			if r.CallID == call {
@@ -213,7 +213,7 @@ func onCall(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damag
 // onResult is a damage to its result.
 func onResult(tool string, status cairn.CallStatus, kind cairn.DecisionKind, damage func(*cairn.ToolResult)) func(*Tree) {
 	return onCall(tool, status, kind, func(h *History, c *cairn.PendingCall) {
-		_, r := h.told(c.ID)
+		_, r := h.resultOf(c.ID)
 		damage(r)
 	})
 }
@@ -311,11 +311,11 @@ var familyDamages = map[string]map[string]func(*Tree){
 			h.Journal = append(h.Journal, record{Kind: answered, Call: c.ID, Outcome: cairn.OutcomeAlreadyCompleted})
 		}),
 		"not told": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
-			m, _ := h.told(c.ID)
+			m, _ := h.resultOf(c.ID)
 			m.Parts = slices.DeleteFunc(m.Parts, func(p cairn.Part) bool { return p.Result.CallID == c.ID })
 		}),
 		"told twice": onCall(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(h *History, c *cairn.PendingCall) {
-			m, _ := h.told(c.ID)
+			m, _ := h.resultOf(c.ID)
 			m.Parts = append(m.Parts, m.Parts...)
 		}),
 		"told otherwise":         onResult(toolAsk, cairn.CallSettled, cairn.DecisionResult, func(r *cairn.ToolResult) { r.Output = json.RawMessage(`{"n":1}`) }),
@@ -374,10 +374,10 @@ var familyDamages = map[string]map[string]func(*Tree){
 		}),
 		"the next one too soon": onQuestion(1, func(h *History, c *cairn.PendingCall) {
 			c.Answer = nil
-			h.forget(func(r record) bool { return r.Kind == heard })
+			h.forget(func(r record) bool { return r.Kind == learned })
 		}),
-		"an earlier pass was given another": onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(heard).Heard++ }),
-		"an answer to none":                 onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(heard).Number = 3 }),
+		"an earlier pass was given another": onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(learned).Learned++ }),
+		"an answer to none":                 onQuestion(1, func(h *History, c *cairn.PendingCall) { h.record(learned).Number = 3 }),
 	},
 	"what the user said is on the log once, in its place": {
 		"not there":     onRoot(func(h *History) { h.remove(h.event(cairn.EventUserMessage)) }),
@@ -464,7 +464,7 @@ var familyDamages = map[string]map[string]func(*Tree){
 	},
 	"every tool use has one result before the next reply": {
 		"nobody waits": onRoot(func(h *History) { h.Session.SuspendedStep = "" }),
-		"somebody speaks in between": onRoot(func(h *History) {
+		"another speaks in between": onRoot(func(h *History) {
 			at := h.answered()
 			h.Messages = slices.Insert(h.Messages, at, cairn.Message{ID: "other", Role: cairn.RoleUser})
 		}),

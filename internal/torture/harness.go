@@ -276,7 +276,7 @@ func (h *harness) live(l life, since time.Time) {
 	// A process with a short lease may believe it lost while it is being renewed.
 	if pid := v.cmd.Process.Pid; l.plan.end == byTerm && !l.plan.fromStart && h.host.Server == nil && h.host.alone && l.order.LeaseTTL >= longLease {
 		if err := h.watch.left(h.t.Context(), pid); err != nil {
-			h.t.Errorf("process %s was told to end: %v", v.name, err)
+			h.t.Errorf("process %s was asked to end: %v", v.name, err)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func followToEnd(ctx context.Context, st store.Store, eng *engine.Engine, row *c
 			return nil
 		}
 	}
-	return fmt.Errorf("session %s: the log does not tell that run %s is %s: %w", row.ID, run.ID, run.Status, ctx.Err())
+	return fmt.Errorf("session %s: the log does not say that run %s is %s: %w", row.ID, run.ID, run.Status, ctx.Err())
 }
 
 // check applies the invariants to the trees of some groups.

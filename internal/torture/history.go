@@ -41,9 +41,9 @@ type History struct {
 	// Sample is the state as of the checkpoint in the middle, if there is one.
 	Sample json.RawMessage
 	// Due is why the store lists the session as due, or nothing. It was listed after the time Asked, and the session
-	// was read after Told.
-	Due         store.DueKind
-	Asked, Told time.Time
+	// was read after Answered.
+	Due             store.DueKind
+	Asked, Answered time.Time
 	// Settled is the tree's.
 	Settled bool
 }
@@ -62,7 +62,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	if err != nil {
 		return nil, err
 	}
-	told := time.Now()
+	answered := time.Now()
 	t := &Tree{Settled: settled}
 	log := st.(store.LogProvider).EventLog()
 	for last := int64(0); ; last = t.Events[len(t.Events)-1].Sequence {
@@ -83,7 +83,7 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 	}
 	err = t.add(ctx, st, root, calls, journal)
 	for _, h := range t.Sessions {
-		h.Due, h.Asked, h.Told = due[h.Session.ID], asked, told
+		h.Due, h.Asked, h.Answered = due[h.Session.ID], asked, answered
 	}
 	return t, err
 }
@@ -256,7 +256,7 @@ type turn struct {
 	loose, strangers []*cairn.Message
 }
 
-// turns takes the transcript apart, by the ids of its messages and without judging it.
+// turns splits the transcript, by the ids of its messages and without judging it.
 func (h *History) turns() []turn {
 	list := make([]turn, len(h.Runs))
 	byRun := map[string]*turn{}

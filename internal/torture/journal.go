@@ -28,7 +28,7 @@ const (
 	// An answer was submitted, and acknowledged.
 	answered recordKind = "answered"
 	// A pass of a tool's function was given an answer to its question.
-	heard recordKind = "heard"
+	learned recordKind = "learned"
 	// A turn is to be taken out of the queue; it was; or it was not there any more.
 	dequeuing recordKind = "dequeuing"
 	dequeued  recordKind = "dequeued"
@@ -75,9 +75,9 @@ type record struct {
 	Queued string `json:"queued,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Steer  bool   `json:"steer,omitempty"`
-	// Number is the question's, Heard what its answer says.
-	Number int `json:"number,omitempty"`
-	Heard  int `json:"heard,omitempty"`
+	// Number is the question's, Learned what its answer says.
+	Number  int `json:"number,omitempty"`
+	Learned int `json:"learned,omitempty"`
 }
 
 // journal is a file that all processes append to. It needs no flushing, since the machine outlives the processes.

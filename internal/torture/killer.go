@@ -181,7 +181,7 @@ func (v *victim) stop(p plan) error {
 		case <-late:
 			v.cmd.Process.Signal(syscall.SIGQUIT) // for its goroutines
 			<-v.ended
-			return fmt.Errorf("process %s was told to end within %s and did not\n%s", v.name, p.grace, v.err.Bytes())
+			return fmt.Errorf("process %s was asked to end within %s and did not\n%s", v.name, p.grace, v.err.Bytes())
 		}
 	}
 }

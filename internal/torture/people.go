@@ -107,14 +107,14 @@ func usedOnce(c *cairn.PendingCall, results []*cairn.ToolResult) error {
 		return fmt.Errorf("call %s was dropped, but its result is %s", c.ID, results[0].Output)
 	case c.Status == cairn.CallDropped && c.Answer != nil && c.Answer.Kind != cairn.DecisionApproved:
 		return fmt.Errorf("call %s was dropped although it was answered: %+v", c.ID, c.Answer)
-	case c.Status == cairn.CallSettled && !tells(results[0], c):
+	case c.Status == cairn.CallSettled && !conveys(results[0], c):
 		return fmt.Errorf("call %s was answered %s %s %q, its result is %+v", c.ID, c.Answer.Kind, c.Answer.Value, c.Answer.Text, results[0])
 	}
 	return nil
 }
 
-// tells reports whether a result is that of an answered call.
-func tells(r *cairn.ToolResult, c *cairn.PendingCall) bool {
+// conveys reports whether a result is that of an answered call.
+func conveys(r *cairn.ToolResult, c *cairn.PendingCall) bool {
 	if c.Kind == cairn.CallQuestion {
 		out := receipt{}
 		return r.Code == cairn.CodeStopped || !r.IsError && json.Unmarshal(r.Output, &out) == nil && len(out.Answers) == inquiries &&
@@ -173,7 +173,7 @@ func lateToldOnce(h *History) error {
 				continue
 			}
 			if late++; late > 1 || rows[d.ID] != 1 {
-				return fmt.Errorf("call %s has %d late answers, of the last of which the model was told %d times", c.ID, late, rows[d.ID])
+				return fmt.Errorf("call %s has %d late answers, of the last of which the model was given %d times", c.ID, late, rows[d.ID])
 			}
 			delete(rows, d.ID)
 		}
@@ -184,7 +184,7 @@ func lateToldOnce(h *History) error {
 		}
 	}
 	for id := range rows {
-		return fmt.Errorf("message %s tells of a late answer that nobody gave", id)
+		return fmt.Errorf("message %s has a late answer that nobody gave", id)
 	}
 	return nil
 }

@@ -43,11 +43,11 @@ func questionsInOrder(h *History) error {
 		}
 	}
 	for _, r := range h.Journal {
-		if r.Kind != heard {
+		if r.Kind != learned {
 			continue
 		}
-		if c := asked[r.Call][r.Number]; c == nil || c.Answer == nil || answerTo(c) != r.Heard {
-			return fmt.Errorf("a pass of call %s in process %s was given %d for question %d, which is %+v", r.Call, r.Process, r.Heard, r.Number, c)
+		if c := asked[r.Call][r.Number]; c == nil || c.Answer == nil || answerTo(c) != r.Learned {
+			return fmt.Errorf("a pass of call %s in process %s was given %d for question %d, which is %+v", r.Call, r.Process, r.Learned, r.Number, c)
 		}
 	}
 	return nil

@@ -153,7 +153,7 @@ func nobodyLeftRunning(h *History) error {
 // needsAreDue finds sessions that need a worker and that the store does not list as due, or for another reason; and due
 // ones that need none.
 func needsAreDue(h *History) error {
-	before, after := need(h.Session, h.Asked), need(h.Session, h.Told)
+	before, after := need(h.Session, h.Asked), need(h.Session, h.Answered)
 	if h.Due != before && h.Due != after {
 		return fmt.Errorf("the session needs a worker for %q, and is due for %q: %+v", before, h.Due, *h.Session)
 	}

@@ -89,7 +89,7 @@ func transcriptScripted(h *History) error {
 			first++
 		}
 		if len(t.input) > 0 && !h.follows(first, t.input) {
-			return fmt.Errorf("run %s begins at message %d, what it was told is not there", t.run.ID, t.run.FirstMessage)
+			return fmt.Errorf("run %s begins at message %d, its input is not there", t.run.ID, t.run.FirstMessage)
 		}
 		for _, m := range t.input {
 			ended = ended && m.Hidden // otherwise it continues the turn before

@@ -13,7 +13,7 @@ import (
 )
 
 // The contract with hosts, by the names that it has among the rooms of the loop. Plan: Position → Planned. Tool: ToolIn →
-// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Notify: Position → Told.
+// ToolOut. Child: ChildIn → ChildOut. Judge: Position → Judged. Commit: Position → Committed. Notify: Position → Notified.
 type (
 	Position  = host.Position
 	Begun     = host.Run
@@ -50,7 +50,7 @@ type Judged struct{}
 type ToolOut struct {
 	// Finished says that the call ends the turn.
 	Finished bool `json:"finished,omitempty"`
-	// Waits says that the call has no result yet, because somebody outside must give one.
+	// Waits says that the call has no result yet, because a user or another system must give one.
 	Waits bool `json:"waits,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type ChildIn struct {
 // ChildOut is how far a call that consults another agent has come.
 type ChildOut struct {
 	ToolOut
-	// Drive is a run of the other agent's session that is to be driven before the call goes on.
+	// Drive is a run of the other agent's session that is to be driven before the call continues.
 	Drive *Begun `json:"drive,omitempty"`
 	// Launch is a run of the other agent's session that is to be driven by itself, whether or not the effect failed. The
 	// process that carried the effect out begins with that before it answers.
@@ -83,7 +83,7 @@ type Committed struct {
 type Notified struct{ Ending }
 
 // Ending is a run that has come to its end in this process, with the session as that left it. A run whose hooks are still to
-// hear of its end has not. It stays in the process that carried the effect out.
+// see its end has not. It stays in the process that carried the effect out.
 type Ending struct {
 	Run     *cairn.Run     `json:"-"`
 	Session *cairn.Session `json:"-"`
@@ -197,7 +197,7 @@ func consult(s Scheduler, call ToolIn, out *ChildOut) error {
 	}
 }
 
-// Lost reports whether an error says nothing about a run but that whoever drove it can do so no longer.
+// Lost reports whether an error says nothing about a run but that its driver can do so no longer.
 func Lost(err error) bool {
 	for _, target := range []error{cairn.ErrUnavailable, cairn.ErrFenced, cairn.ErrClosed, context.Canceled} {
 		if errors.Is(err, target) {

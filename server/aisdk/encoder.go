@@ -22,7 +22,7 @@ const (
 	V7 Version = 7 // takes a step back instead of reading it again
 )
 
-// Header is what tells a client that a response is such a stream.
+// Header is what shows a client that a response is such a stream.
 const Header = "X-Vercel-Ai-Ui-Message-Stream"
 
 // Encoder encodes the events of one turn of one session, in their order: those of its first run and of the runs that

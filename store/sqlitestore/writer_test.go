@@ -117,7 +117,7 @@ func TestRefusedCommitLeavesTheOthersAlone(t *testing.T) {
 	s := openNew(t)
 	commits, ctxs := createAll(t, s, 6)
 	commits[0].Guard.Version = 7
-	commits[3].Guard.Idle, commits[3].Guard.Agent = true, "somebody else"
+	commits[3].Guard.Idle, commits[3].Guard.Agent = true, "another"
 	commits[5].Rewind = "no such checkpoint"
 	errs, transactions := commitAll(t, s, commits, ctxs, func() {})
 	for i, want := range []error{cairn.ErrStale, nil, nil, cairn.ErrInvalid, nil, cairn.ErrNotFound} {

@@ -344,7 +344,7 @@ func everythingAtOnce(h *harness) {
 
 // everythingBut is a commit that would change all that a commit can, for tests in which it must not.
 func (h *harness) everythingBut(s *cairn.Session) *store.Commit {
-	user := "somebody else"
+	user := "another user"
 	c := h.stepCommit(s, "must not be written")
 	c.StartRun = &cairn.Run{ID: h.newID("unwanted"), Agent: agentName, Status: cairn.RunRunning}
 	c.State = &store.StateChange{Ops: []cairn.Op{replaceOp("/unwanted", "true")}}

@@ -123,7 +123,7 @@ func importDamaged(h *harness) {
 			partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].StatePosition = 1000
 			return list
 		},
-		"somebody else's call": func(list []*store.Part) []*store.Part {
+		"another session's call": func(list []*store.Part) []*store.Part {
 			partWith(list, func(p *store.Part) bool { return len(p.Calls) > 0 }).Calls[0].SessionID = "another"
 			return list
 		},

@@ -388,7 +388,7 @@ func importOverOthers(h *harness) {
 		to.absent(root, slices.Delete(ids, i, i+1), "import over "+taken)
 	}
 	h.create("root")
-	_, err := to.importer().EventLog().Append(h.Context(), h.log("root"), 0, say("somebody else's"))
+	_, err := to.importer().EventLog().Append(h.Context(), h.log("root"), 0, say("another's"))
 	h.must(err)
 	err = to.importer().Import(h.Context(), "root", store.Export(h.Context(), h.importer(), "root"))
 	to.wantError(err, cairn.ErrExists, "import over a log")

@@ -1,5 +1,5 @@
 // Package process runs an example as a program of its own, for its test: several times, one after the other or side by
-// side, until it ends, is told to stop or is killed.
+// side, until it ends, is asked to stop or is killed.
 package process
 
 import (

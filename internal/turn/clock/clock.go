@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Clock is what time it was at the store when the process last heard of it, and what has passed here since. It serves where
+// Clock is what time it was at the store when the process last read it, and what has passed here since. It serves where
 // nobody asks the store: for whether a cached result is still good, how long ago the last commit was, and when an event
 // happened. Leases, deadlines and claims are judged by what a row says ([cairn.Session.AsOf]), and written by the store.
 type Clock struct{ there, here time.Time }

@@ -78,7 +78,7 @@ func swallowed(err error) error {
 }
 
 // attempt notes that an attempt at the tool begins. In the memory of a process that drives the run by itself that is enough for
-// the first one: whoever takes the step over does not know how far it had come with any call.
+// the first one: a process that takes the step over does not know how far it had come with any call.
 func (t *trial) attempt(number int) error {
 	f := &step.Attempt{CallID: t.c.Use.CallID, Number: number}
 	switch lasts := define.Durability(t.a).Stages(); {

@@ -23,7 +23,7 @@ func changed(use *cairn.ToolUse) *cairn.ToolResult {
 }
 
 // outdated answers a call that was approved for a tool, or asked by one, which ran here and now runs elsewhere; nil if it
-// can go on.
+// can continue.
 func outdated(c *step.Call) *cairn.ToolResult {
 	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
 		return nil
@@ -79,7 +79,7 @@ func (v *visit) consulted() (*cairn.Session, error) {
 	return row, nil
 }
 
-// endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else goes on
+// endDriven ends the run that was to be driven for the call and cannot be, if it is still under way: nobody else continues
 // with it.
 func (v *visit) endDriven() error {
 	fx := v.fx

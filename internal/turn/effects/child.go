@@ -329,7 +329,7 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 		stop.RunID = row.RunID
 	}
 	if err := fx.Store.RequestStop(ctx, child, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
-		fx.Logger.Warn("a sub-agent was not told to stop", "session", child, "error", err)
+		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)
 	}
 	fx.RequestStop(child, stop)
 }

@@ -448,7 +448,7 @@ func (fx *Effects) rebase(ctx context.Context, l *session.Live, list []cairn.Op)
 	var fitting []cairn.Op
 	for _, op := range list {
 		if _, err := doc.Apply([]cairn.Op{op}); err != nil {
-			fx.Logger.Warn("state write dropped: the state was changed by somebody else", "session", l.Row.ID, "error", err)
+			fx.Logger.Warn("state write dropped: the state was changed by another writer", "session", l.Row.ID, "error", err)
 			continue
 		}
 		fitting = append(fitting, op)
@@ -486,8 +486,8 @@ func (fx *Effects) opened(ctx context.Context, l *session.Live, opening []store.
 	return list
 }
 
-// ended tells everybody that the run is over, or suspended until opened calls are answered, and parks the session. The
-// run's end is committed: nothing here can change that. It reports whether hooks are to hear of it in an effect of its own.
+// ended publishes that the run is over, or suspended until opened calls are answered, and parks the session. The
+// run's end is committed: nothing here can change that. It reports whether hooks are notified in an effect of its own.
 func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, opened []cairn.PendingCall) turn.Committed {
 	run.EndedAt = l.Row.UpdatedAt // as the store has it
 	for _, ev := range journal.Pending(run.Steps, opened) {

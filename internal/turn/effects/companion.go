@@ -188,7 +188,7 @@ func (c *company) name(args companionArgs) string {
 
 // company returns the companions there are for the call. Calls of one reply run side by side: each counts those before it
 // as if they had begun, and none counts those after it. The session that an earlier try of the call itself has begun is
-// returned apart.
+// returned separately.
 func (v *visit) company() (all company, begun *cairn.Session, err error) {
 	all = company{map[string]int{}, map[string]int{}, map[string]*cairn.Session{}}
 	siblings := map[string]bool{}

@@ -21,7 +21,7 @@ func unkeepable(err error) bool {
 	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
 }
 
-// forgo fails a run whose step the store refuses to keep, with what was put off before it: it would refuse it whoever took
+// forgo fails a run whose step the store refuses to keep, with what was deferred before it: it would refuse any process that took
 // the run over.
 func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {
 	fx.Logger.Error("a step cannot be kept; its run fails", "session", l.Row.ID, "run", l.Run.ID, "step", st.Number, "error", cause)

@@ -12,7 +12,7 @@ import (
 )
 
 // offers asks the agent's toolsets, all at once, what they offer the turn that begins, and returns the messages that pin it.
-// They belong to the reply of the turn's first step, so whoever carries the step on has the same tools.
+// They belong to the reply of the turn's first step, so a process that continues the step has the same tools.
 func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) []cairn.Message {
 	if l.Step.Number != 1 || l.Run.PreviousRunID != "" {
 		return nil

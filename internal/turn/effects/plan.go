@@ -275,8 +275,8 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 }
 
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. Once a summary stands
-// for older calls it is made of the step and the place in it. One that people far
-// away answer to says nothing but that somebody was given it.
+// for older calls it is made of the step and the place in it. One that people far away answer to says nothing but that it
+// was given to a user.
 func (r *reply) callID(provider, tool string, awaits bool) string {
 	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) || awaits {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
@@ -362,7 +362,7 @@ func (fx *Effects) stream(ctx context.Context, a *cairn.Agent, l *session.Live, 
 // notifyDelta calls the hooks that observe each piece of text. One that takes too long is not called again for this reply.
 func notifyDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope, text string) {
 	for n, h := range hooks {
-		if h.TextDelta == nil || r.deaf[n] {
+		if h.TextDelta == nil || r.muted[n] {
 			continue
 		}
 		err := s.Hook(ctx, "TextDelta", func(ctx context.Context, step *cairn.Step) error { h.TextDelta(ctx, step, text); return nil })
@@ -371,10 +371,10 @@ func notifyDelta(ctx context.Context, hooks user.Hooks, r *reply, s *user.Scope,
 		}
 		s.Failed("TextDelta", err)
 		if errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
-			if r.deaf == nil {
-				r.deaf = map[int]bool{}
+			if r.muted == nil {
+				r.muted = map[int]bool{}
 			}
-			r.deaf[n] = true
+			r.muted[n] = true
 		}
 	}
 }

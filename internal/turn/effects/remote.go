@@ -157,7 +157,7 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	return false, l.Restore(staged)
 }
 
-// after returns what a step came to that is not under way any more. Whoever ended its run may have died before it told the
+// after returns what a step came to that is not under way any more. The process that ended its run may have died before it completed the
 // log.
 func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session, at turn.Position) (*guest, error) {
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {

@@ -29,8 +29,8 @@ type reply struct {
 	ended   bool
 	said    bool // something was emitted
 	size    int  // of everything so far, in bytes
-	// deaf are the hooks that hear no more of it, by their place.
-	deaf map[int]bool
+	// muted are the hooks that are not called again for it, by their place.
+	muted map[int]bool
 
 	mu   sync.Mutex
 	over bool // nothing is added any more

@@ -37,7 +37,7 @@ func (fx *Effects) joining(ctx context.Context, l *session.Live, out *session.Ou
 }
 
 // steers reports whether messages are queued that are to join the run. Another process may have put them there, of which a
-// run that defers its commits would not hear.
+// run that defers its commits would miss.
 func (fx *Effects) steers(ctx context.Context, l *session.Live) bool {
 	if l.Row.ParentID != "" {
 		return false

@@ -76,7 +76,7 @@ func (fx *Effects) look(ctx context.Context, st *step.Step) error {
 }
 
 // callWrites lists what the step's commit does to rows of calls: new ones are opened, used answers settled, and, unless
-// the step goes on waiting, the others dropped.
+// the step stays suspended, the others dropped.
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []store.CallWrite {
 	var list []store.CallWrite
 	for _, c := range st.Calls {
@@ -96,9 +96,9 @@ func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []stor
 	return list
 }
 
-// Forsake ends the wait of the sub-agents of a run that this process drove until another process took its session.
-// Whoever did that may have looked for them before they began to wait.
-func (fx *Effects) Forsake(ctx context.Context, at turn.Position) error {
+// Orphan ends the wait of the sub-agents of a run that this process drove until another process took its session.
+// That process may have looked for them before they began to wait.
+func (fx *Effects) Orphan(ctx context.Context, at turn.Position) error {
 	l := fx.Cache.Get(at.SessionID)
 	if l == nil || l.Row.Lease.Token != at.Token || l.Step == nil {
 		return nil

@@ -176,7 +176,7 @@ func (t *trial) carriedOn() (over bool, err error) {
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// toolOut is what the loop hears of a call.
+// toolOut is what the loop learns of a call.
 func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
 
 // answered returns the result that a call has from outside, or nil.

@@ -89,7 +89,7 @@ func Results(number int, messages []cairn.Message) (list []cairn.Event) {
 // Step says everything about a step under way, from its beginning.
 func Step(say func(cairn.Event), st *step.Step) {
 	say(StepStart(st.Number))
-	if m := st.Message(); m != nil && !st.Carried { // else it was stopped before it said anything, or the run that suspended has told it
+	if m := st.Message(); m != nil && !st.Carried { // else it was stopped before it said anything, or the run that suspended has published it
 		if m.Model != "" {
 			say(Fallback(st.Number, m.Model))
 		}

@@ -57,7 +57,7 @@ func TestStepIsToldWhole(t *testing.T) {
 	}
 }
 
-// A step that is carried on has been told up to its calls by the run that suspended.
+// A step that is continued has been published up to its calls by the run that suspended.
 func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
 	t.Parallel()
 	m := staged().Message()
@@ -71,7 +71,7 @@ func TestCarriedStepIsToldFromItsCallsOn(t *testing.T) {
 	}
 }
 
-// What was told as it happened and what is told of the whole step later are the same.
+// What was published as it happened and what is published of the whole step later are the same.
 func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	t.Parallel()
 	st := staged()
@@ -88,7 +88,7 @@ func TestCallIsToldTheSameAtOnceAndInPieces(t *testing.T) {
 	}
 }
 
-// What may have been trimmed counts as told, and what may have been begun is taken back.
+// What may have been trimmed counts as published, and what may have been begun is taken back.
 func TestMissingInATrimmedLog(t *testing.T) {
 	t.Parallel()
 	past := journal.Past{Run: &cairn.Run{Status: cairn.RunInterrupted}, Steps: 2, Checkpoint: "cp2", Made: true}

@@ -39,7 +39,7 @@ func (r *rivals) meet(ev *cairn.Event) {
 		return
 	}
 	if r.alone || ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted && !r.commits {
-		r.lost = cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d goes on without this try of an effect", r.ids.session, r.step)
+		r.lost = cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d continues without this attempt at an effect", r.ids.session, r.step)
 		r.giveUp(r.lost)
 	}
 }

@@ -39,7 +39,7 @@ type BeginIn struct {
 	Dequeue []string
 	// Child says that the session's parent asks; nobody else may.
 	Child bool
-	// Paused says that the session must wait, or have died while it went on: not that somebody stopped it meanwhile.
+	// Paused says that the session must wait, or have died while it ran: not that it was stopped meanwhile.
 	Paused bool
 	// Withdraw says that an Execute may end the session's wait, as long as none of the calls is answered. The open ones
 	// are closed as not executed.
@@ -383,7 +383,7 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 		l.LogIncomplete = false
 	}
 	if crashed || row.SuspendedStep != "" && c.StartRun.Kind != cairn.RunResume {
-		// Only now: should this process die, whoever takes the new run over does it, but nobody would go on with a session
+		// Only now: should this process die, a process that takes the new run over does it, but nobody would resume a session
 		// that waits for sub-agents that were ended.
 		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
 			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
@@ -425,7 +425,7 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
 	}
 	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of a given id was begun before
-		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: somebody else has begun run %q", id, c.StartRun.ID)
+		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
 	}
 	return row, err
 }
@@ -493,7 +493,7 @@ func Resumable(row *cairn.Session) (ok bool, why string) {
 }
 
 // openers are the messages a run puts ahead of its own: answers to calls that were left open, and, where a run is to go
-// on from a reply, words that ask for it, because a model expects somebody else to have spoken last.
+// on from a reply, words that ask for it, because a model expects another party to have spoken last.
 func openers(l *session.Live, in BeginIn) []cairn.Message {
 	var list []cairn.Message
 	if l.Damaged {

@@ -33,7 +33,7 @@ func (r *Runs) Announce(ctx context.Context, row *cairn.Session, run *cairn.Run,
 		err = l.Emit.Flush(ctx)
 	}
 	if err != nil {
-		r.Logger.Warn("hooks have not heard of the end of a run", "session", row.ID, "run", run.ID, "error", err)
+		r.Logger.Warn("hooks were not notified of the end of a run", "session", row.ID, "run", run.ID, "error", err)
 	}
 }
 

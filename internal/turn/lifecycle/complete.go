@@ -19,10 +19,10 @@ type Completion struct {
 	begun bool
 	// older selects the sessions that have not changed since, a page at each look; nil when all were looked at.
 	older *store.SessionQuery
-	// done has the versions of those sessions whose end the log tells of, and late of those whose end it lacked at the last
+	// done has the versions of those sessions whose end the log has, and late of those whose end it lacked at the last
 	// look.
 	done, late map[string]int64
-	runs       map[string]int64 // the versions of sessions at which runs that are not their last were told, by run
+	runs       map[string]int64 // the versions of sessions at which runs that are not their last were completed, by run
 	published  map[string]int64 // the versions of what verbs did that the log is known to have, by session
 }
 

@@ -28,8 +28,8 @@ func pastOf(row *cairn.Session, run *cairn.Run) past {
 		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == step.CheckpointID(run.ID, row.Step)}}
 }
 
-// nextToken is the fencing token with which the log is told of a session's past: that of its holder or, if it has none, of
-// the next one, so that whoever drove it last, should that process still live, adds nothing more.
+// nextToken is the fencing token with which the log of a session's past is completed: that of its holder or, if it has none, of
+// the next one, so that the process that drove it last, should it still live, adds nothing more.
 func nextToken(row *cairn.Session) int64 {
 	if row.Status == cairn.SessionActive {
 		return row.Lease.Token
@@ -48,7 +48,7 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 	if err != nil || run.Status == cairn.RunRunning {
 		return err
 	}
-	if run.Steps == 0 { // whoever began or ended it may have died before it told of those before it
+	if run.Steps == 0 { // the process that began or ended it may have died before it completed those before it
 		if err := r.completeEnds(ctx, row, run.Turn-1); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 			return err
 		}
 	}
-	if p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero() { // else whoever ends it now sees to them
+	if p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero() { // else the process that ends it now sees to them
 		if err := r.ReapChildren(ctx, row, p.Run.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
 			return err
 		}

@@ -51,7 +51,7 @@ func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.
 }
 
 // StopBelow asks every run below a session in its tree to stop, wherever it is driven. One that begins meanwhile is asked
-// as well: by this call, or by whoever begins it, since the run above has been asked by then.
+// as well: by this call, or by the process that begins it, since the run above has been asked by then.
 func (r *Runs) StopBelow(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
 	asked := map[string]bool{}
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can go on.
+// WaitsFor says in words what a paused session waits for; empty if it, or one of the sub-agents it waits for, can continue.
 func (r *Runs) WaitsFor(ctx context.Context, row *cairn.Session) (string, error) {
 	if row.SuspendedStep == "" || row.Ready() || overdue(row, row.AsOf) {
 		return "", nil
@@ -61,7 +61,7 @@ func count(n int, what string, m int, other string) string {
 	return say(n, what) + " and " + say(m, other)
 }
 
-// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can go on.
+// Expire closes the calls of a paused session whose deadline has passed. It reports whether the session can continue.
 func (r *Runs) Expire(ctx context.Context, id string) (bool, error) {
 	row, err := store.Update(ctx, r.Store, id, func(row *cairn.Session) (*store.Commit, error) {
 		now := row.AsOf

@@ -78,7 +78,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 func (r *Runs) Withdraw(ctx context.Context, id string, stop cairn.Stop) error {
 	for {
 		err := r.tryWithdraw(ctx, id, stop)
-		if !errors.Is(err, cairn.ErrStale) { // else somebody has just answered
+		if !errors.Is(err, cairn.ErrStale) { // else it has just been answered
 			return err
 		}
 	}
@@ -113,11 +113,11 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 		return err
 	}
 	r.Evict(id)
-	// Only now: nobody would go on with a session that waits for sub-agents that were ended.
+	// Only now: nobody would resume a session that waits for sub-agents that were ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {
 		return err
 	}
-	// Whoever has begun the next run by now may be telling of this end, too: it is told once.
+	// A process that has begun the next run by now may be publishing this end, too: it is published once.
 	p := pastOf(row, run)
 	p.token, p.End, p.Fresh, p.Calls = nextToken(after), true, true, journal.Results(run.Steps, c.Messages)
 	if _, err := r.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
@@ -164,7 +164,7 @@ func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.
 }
 
 // ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's end,
-// is asked to stop: its next step hears of it.
+// is asked to stop: its next step sees that.
 func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) (err error) {
 	for {
 		stop.RunID = child.RunID

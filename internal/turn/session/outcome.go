@@ -174,7 +174,7 @@ func (l *Live) Include(out *Outcome, results *cairn.Message, f *step.Result) err
 		return cairn.Errorf(cairn.CodeTooLarge, "the results of the calls of this step have more than %d bytes together", limits.Bytes)
 	}
 	w := f.Writes
-	if f.Result.IsError { // what the model is told has failed has no effect
+	if f.Result.IsError { // what the model reads as failed has no effect
 		w.Statements = nil
 	}
 	return l.Fold(out, &w)

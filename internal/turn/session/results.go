@@ -13,7 +13,7 @@ import (
 )
 
 // Results is a session's tool-result cache in memory: what the store holds, with what the steps since the last commit
-// have changed. Only whoever drives the session changes it, and between the tools of two steps, so that it needs no lock
+// have changed. Only the driver of the session changes it, and between the tools of two steps, so that it needs no lock
 // and is right on top of whatever others have done to the session meanwhile.
 type Results struct {
 	entries map[string]store.CacheEntry // by key

@@ -33,7 +33,7 @@ func kept(r *Results, words ...string) string {
 	return strings.Join(keys, " ")
 }
 
-// written tells what the store has to do.
+// written lists what the store has to do.
 func written(r *Results) string {
 	puts, drops := r.Writes()
 	var words []string

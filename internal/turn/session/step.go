@@ -90,7 +90,7 @@ func (l *Live) SuspendedStep(st *step.Step) string {
 	return st.ID
 }
 
-// Waiting works out what the session's row tells of a step that waits.
+// Waiting works out what the session's row says of a step that waits.
 func (l *Live) Waiting(st *step.Step) *store.Suspend {
 	s := &store.Suspend{StepID: l.SuspendedStep(st)}
 	for _, c := range st.Calls {
@@ -119,7 +119,7 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Refused lists the calls of a reply to tools that the model had been told are off. What is switched later is for later calls.
+// Refused lists the calls of a reply to tools that the model knew to be off. What is switched later is for later calls.
 func (l *Live) Refused(m *cairn.Message) (list []string) {
 	if m == nil {
 		return nil

@@ -133,7 +133,7 @@ type Consulted struct {
 
 // Judgement is what user code made of the step's end.
 type Judgement struct {
-	// Writes are those of the hooks that heard of the step's messages.
+	// Writes are those of the hooks that saw the step's messages.
 	Writes Writes `json:"writes"`
 	// Completion is how the turn ends; nil if nobody ends it. Failed is why the run fails.
 	Completion *cairn.Completion `json:"completion,omitempty"`

@@ -71,7 +71,7 @@ func TestPlanFollowsFromTheReply(t *testing.T) {
 	ends := result("b")
 	ends.Completion = &cairn.Completion{Reason: cairn.ReasonFinishTool}
 	s.Add(ends)
-	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}} // so that the loop hears of the end
+	want = turn.Planned{Parallel: []string{"d", "e"}, Children: []string{"c"}, Finishing: []string{"b"}} // so that the loop learns of the end
 	if got := s.Plan(); !reflect.DeepEqual(got, want) {
 		t.Errorf("plan with results %+v, want %+v", got, want)
 	}

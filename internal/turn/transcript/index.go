@@ -120,5 +120,5 @@ func (x *Index) Clone() Index {
 	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.edited, maps.Clone(x.pinned), x.summed}
 }
 
-// Edited reports whether some result has the arguments that its tool ran with, so that the model is to be told.
+// Edited reports whether some result has the arguments that its tool ran with, which the model is to be shown.
 func (x *Index) Edited() bool { return x.edited }

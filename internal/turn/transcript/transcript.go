@@ -146,7 +146,7 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 }
 
 // Sent returns the transcript as a model is sent it: a result whose tool ran with arguments that a reviewer gave says so in
-// front, because the arguments in the transcript stay what the model said. Told of what it returned is the same.
+// front, because the arguments in the transcript stay what the model said. Sent of what it returned is the same.
 func Sent(messages []cairn.Message) []cairn.Message {
 	sent := slices.Clone(messages)
 	for i := range sent {

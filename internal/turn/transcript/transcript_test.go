@@ -31,8 +31,8 @@ func said(words ...string) []cairn.Message {
 	return list
 }
 
-// told is the reverse of said; a result that says that its call was not executed has a minus before it.
-func told(messages []cairn.Message) string {
+// spelt is the reverse of said; a result that says that its call was not executed has a minus before it.
+func spelt(messages []cairn.Message) string {
 	var words []string
 	for _, m := range messages {
 		word := map[cairn.Role]string{cairn.RoleUser: "u", cairn.RoleAssistant: "r", cairn.RoleTool: "t"}[m.Role]
@@ -81,13 +81,13 @@ func TestPairing(t *testing.T) {
 				t.Errorf("balanced: %t", got)
 			}
 			healed := transcript.Heal(list)
-			if got := told(healed); got != c.healed {
+			if got := spelt(healed); got != c.healed {
 				t.Errorf("healed: %q, want %q", got, c.healed)
 			}
 			if !transcript.Balanced(healed) {
 				t.Error("what was healed is not balanced")
 			}
-			if got := told(list); got != c.words {
+			if got := spelt(list); got != c.words {
 				t.Errorf("healing changed the transcript to %q", got)
 			}
 			var open []string
@@ -102,8 +102,8 @@ func TestPairing(t *testing.T) {
 			if (closing != nil) != (c.open != "") {
 				t.Fatalf("closing: %v", closing)
 			}
-			if closing != nil && told([]cairn.Message{*closing}) != "t:-"+strings.ReplaceAll(c.open, ",", ",-") {
-				t.Errorf("closing: %q", told([]cairn.Message{*closing}))
+			if closing != nil && spelt([]cairn.Message{*closing}) != "t:-"+strings.ReplaceAll(c.open, ",", ",-") {
+				t.Errorf("closing: %q", spelt([]cairn.Message{*closing}))
 			}
 		})
 	}

@@ -36,7 +36,7 @@ type Scope struct {
 	session Session
 	emit    *journal.Emitter
 	number  int
-	below   []*step.Writes // what the scope's own writes go on top of, beside the session's state
+	below   []*step.Writes // what the scope's own writes follow, beside the session's state
 	// frozen says why writes are refused; empty while they are not.
 	frozen string
 	info   *cairn.Step // see Hold; nil if that was not called
@@ -49,7 +49,7 @@ type Scope struct {
 	ended   bool
 }
 
-// Init makes a scope that of a step of a session, whose events go to an emitter. Its writes go on top of those below it.
+// Init makes a scope that of a step of a session, whose events go to an emitter. Its writes follow those below it.
 func (s *Scope) Init(by *Caller, session Session, emit *journal.Emitter, number int, below []*step.Writes) {
 	s.by, s.session, s.emit, s.number, s.below = by, session, emit, number, below
 }
