@@ -102,8 +102,8 @@ type state struct {
 // turnOf returns the first run there of a turn that began with a run here.
 func turnOf(here, runID string) string { return ids.Derive("run", sessionID(here), runID) }
 
-// request is what a call of the model asks the other agent for: to begin a turn with an input, to go on with answers, or just
-// to go on.
+// request is what a call of the model asks the other agent for: to begin a turn with an input, to continue with answers, or just
+// to continue.
 type request struct {
 	place
 	first   bool   // there was no turn before

@@ -361,7 +361,7 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 	})
 }
 
-// A server that goes away in the middle of an answer and comes back on the same store goes on with it, and each word is shown
+// A server that goes away in the middle of an answer and comes back on the same store continues it, and each word is shown
 // once.
 func TestRemoteServerIsRestarted(t *testing.T) {
 	t.Parallel()
