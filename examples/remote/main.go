@@ -51,7 +51,7 @@ func main() {
 	run = must(eng.Resume(ctx, "session-1"))
 	for ev, err := range run.Events(ctx) {
 		if ev := must(ev, err); ev.Type == cairn.EventSubagentEnd {
-			fmt.Println(ev.Agent, "heard from", ev.Name+":", ev.Status)
+			fmt.Println(ev.Agent, "has an answer of", ev.Name+":", ev.Status)
 		}
 	}
 	fmt.Println(must(run.Wait(ctx)).Text)

@@ -4,6 +4,6 @@ func Example() {
 	main()
 	// Output:
 	// approved: refund {"order":"A-7"}
-	// clerk heard from bank: completed
+	// clerk has an answer of bank: completed
 	// It is done.
 }
