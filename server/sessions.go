@@ -108,11 +108,13 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 }
 
 type listIn struct {
-	Agent         string    `query:"assistant_id"`
-	Status        []string  `query:"status"`
-	Tags          []string  `query:"tag"`
-	UserID        string    `query:"user_id"`
-	Search        string    `query:"search"`
+	Agent  string   `query:"assistant_id"`
+	Status []string `query:"status"`
+	Tags   []string `query:"tag"`
+	UserID string   `query:"user_id"`
+	Search string   `query:"search"`
+	// Removed lists, instead of the sessions that are there, those that were "deleted" or have "expired" and can be restored.
+	Removed       []string  `query:"removed"`
 	CreatedAfter  time.Time `query:"created_after"`
 	CreatedBefore time.Time `query:"created_before"`
 	Limit         int       `query:"limit"`
@@ -126,6 +128,12 @@ func listSessions(c *request, in *listIn) (*Page[*cairn.Session], error) {
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore}
 	for _, s := range in.Status {
 		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	}
+	for _, why := range in.Removed {
+		if store.Removal(why) != store.Deleted && store.Removal(why) != store.Expired {
+			return nil, cairn.Invalid("removed", "%q is neither %s nor %s", why, store.Deleted, store.Expired)
+		}
+		q.Removed = append(q.Removed, store.Removal(why))
 	}
 	if !c.principal.Is(RoleAdmin) {
 		if in.UserID != "" && in.UserID != c.principal.User {
@@ -159,9 +167,98 @@ type idIn struct {
 	ID string `path:"id"`
 }
 
-func getSession(c *request, in *idIn) (*cairn.Session, error) {
+type getIn struct {
+	ID string `path:"id"`
+	// Include is what is shown beside the session: "cache".
+	Include []string `query:"include"`
+}
+
+// SessionView is a session with what was asked for beside it.
+type SessionView struct {
+	*cairn.Session
+	// ToolCache is what the session keeps of its tools' results, the most recently used first.
+	ToolCache []store.CacheEntry `json:"tool_cache,omitempty"`
+}
+
+func getSession(c *request, in *getIn) (*SessionView, error) {
+	for _, what := range in.Include {
+		if what != "cache" {
+			return nil, cairn.Invalid("include", "%q is not cache", what)
+		}
+	}
 	row, err := c.open(in.ID, ActionRead)
+	if err != nil {
+		return nil, err
+	}
+	out := &SessionView{Session: public(row)}
+	if len(in.Include) > 0 {
+		out.ToolCache, err = c.h.eng.ToolCache(c.ctx, row.ID)
+	}
+	return out, err
+}
+
+// restoreSession brings back a session that was deleted or has expired. Whose it was is in the list of those.
+func restoreSession(c *request, in *markIn) (*cairn.Session, error) {
+	page, err := c.h.eng.Sessions(c.ctx, store.SessionQuery{RootID: in.ID, RootsOnly: true, Limit: 1,
+		Removed: []store.Removal{store.Deleted, store.Expired}})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Items) == 0 || c.repeated() {
+		row, err := c.open(in.ID, ActionChange)
+		if c.repeated() && err == nil {
+			return public(row), nil
+		}
+		if err != nil && len(page.Items) == 0 {
+			return nil, err
+		}
+	}
+	if len(page.Items) > 0 {
+		if err := c.allow(Access{Principal: c.principal, Action: ActionChange, Session: &page.Items[0]}, in.ID); err != nil {
+			return nil, err
+		}
+	}
+	row, err := c.h.eng.Restore(c.ctx, in.ID)
 	return public(row), err
+}
+
+// SessionUsage is what a session has used.
+type SessionUsage struct {
+	// Session is what its own runs used, Tree that with the sessions below it.
+	Session cairn.Usage `json:"session"`
+	Tree    cairn.Usage `json:"tree"`
+}
+
+func usageOf(c *request, in *idIn) (*SessionUsage, error) {
+	row, err := c.openOne(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := c.h.eng.TreeUsage(c.ctx, row.ID)
+	return &SessionUsage{Session: row.Usage, Tree: tree}, err
+}
+
+// makeCheckpoint makes a checkpoint of a session between turns.
+func makeCheckpoint(c *request, in *markIn) (*cairn.Checkpoint, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := c.changed(row.Version)
+	if err != nil {
+		return nil, err
+	}
+	if changed && row.CheckpointID != "" {
+		page, err := c.h.eng.Checkpoints(c.ctx, row.ID, store.PageQuery{Newest: true, Limit: 1})
+		if err == nil && len(page.Items) == 1 {
+			return &page.Items[0], nil
+		}
+	}
+	return c.h.eng.Checkpoint(c.ctx, row.ID)
+}
+
+type markIn struct {
+	ID string `path:"id" json:"-"`
 }
 
 type patchIn struct {
