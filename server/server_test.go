@@ -283,7 +283,7 @@ func fields(t reflect.Type) func(func(reflect.StructField) bool) {
 // No route answers without credentials, none shows or does anything with another user's session, and what it answers is the
 // same as for one that never was.
 func TestEveryRouteIsAuthorised(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
 	before := w.settled("s")
 	calls, err := w.eng.Inbox(t.Context(), store.CallQuery{RootID: "s"})
