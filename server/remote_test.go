@@ -48,7 +48,7 @@ func newCallee(t *testing.T, agents ...*cairn.Agent) *callee {
 	t.Cleanup(srv.Close)
 	c.url = srv.URL
 	var err error
-	if c.client, err = client.New(srv.URL, &client.Options{Token: calleeToken, Patience: 5 * time.Second}); err != nil {
+	if c.client, err = client.New(srv.URL, &client.Options{Token: calleeToken, Patience: 30 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -56,7 +56,7 @@ func newCallee(t *testing.T, agents ...*cairn.Agent) *callee {
 
 // serve makes a process of the server.
 func (c *callee) serve(agents ...*cairn.Agent) {
-	eng, err := engine.New(c.st, agents, &engine.Options{LeaseTTL: time.Second})
+	eng, err := engine.New(c.st, agents, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func asks(other *cairn.Agent) *cairn.Agent {
 
 func caller(t *testing.T, st store.Store, agents ...*cairn.Agent) *engine.Engine {
 	t.Helper()
-	eng, err := engine.New(st, agents, &engine.Options{LeaseTTL: time.Second})
+	eng, err := engine.New(st, agents, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func ask(t *testing.T, eng *engine.Engine) *engine.Run {
 
 func came(t *testing.T, run *engine.Run, status cairn.RunStatus) *cairn.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	res, err := run.Wait(ctx)
 	if res.Status != status {
