@@ -24,11 +24,23 @@ require (
 )
 
 require (
+	cloud.google.com/go v0.116.0 // indirect
+	cloud.google.com/go/auth v0.18.2 // indirect
+	cloud.google.com/go/compute/metadata v0.9.0 // indirect
+	github.com/cairn-agents/cairn/model/gemini v0.0.0 // indirect
+	github.com/felixge/httpsnoop v1.1.0 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/s2a-go v0.1.9 // indirect
+	github.com/googleapis/enterprise-certificate-proxy v0.3.11 // indirect
+	github.com/googleapis/gax-go/v2 v2.17.0 // indirect
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.69.0 // indirect
+	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
+	google.golang.org/genai v1.77.0 // indirect
 )
 
 require (
@@ -97,6 +109,7 @@ replace (
 	github.com/cairn-agents/cairn/host/dboshost => ../../host/dboshost
 	github.com/cairn-agents/cairn/host/temporalhost => ../../host/temporalhost
 	github.com/cairn-agents/cairn/model/anthropic => ../../model/anthropic
+	github.com/cairn-agents/cairn/model/gemini => ../../model/gemini
 	github.com/cairn-agents/cairn/model/open => ../../model/open
 	github.com/cairn-agents/cairn/model/openai => ../../model/openai
 	github.com/cairn-agents/cairn/store/pgstore => ../../store/pgstore

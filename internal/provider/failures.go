@@ -71,7 +71,7 @@ func (f Failures) Transport(err error) *cairn.Error {
 // tooLong matches how servers say that a conversation does not fit when they have no code for it.
 var tooLong = regexp.MustCompile(`(?i)maximum context length|context length (?:exceeded|of only)|` +
 	`exceeds? (?:the |this )?(?:model'?s? )?(?:available |maximum )?context|context window|prompt is too long|input is too long|` +
-	`longer than the maximum model length`)
+	`longer than the maximum model length|input token count .* exceeds`)
 
 // TooLong reports whether a provider's message says that the conversation exceeds the model's window.
 func TooLong(message string) bool { return tooLong.MatchString(message) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/model/anthropic"
+	"github.com/cairn-agents/cairn/model/gemini"
 	"github.com/cairn-agents/cairn/model/openai"
 	"github.com/cairn-agents/cairn/model/openaichat"
 )
@@ -35,6 +36,9 @@ type provider struct {
 var providers = []provider{
 	{"anthropic", "ANTHROPIC", func(name string, o *Options) cairn.Model {
 		return anthropic.Model(name, &anthropic.Options{BaseURL: o.BaseURL, APIKey: o.APIKey, HTTPClient: o.HTTPClient})
+	}},
+	{"gemini", "GEMINI", func(name string, o *Options) cairn.Model {
+		return gemini.Model(name, &gemini.Options{BaseURL: o.BaseURL, APIKey: o.APIKey, HTTPClient: o.HTTPClient})
 	}},
 	{"openai", "OPENAI", func(name string, o *Options) cairn.Model {
 		return openai.Model(name, &openai.Options{BaseURL: o.BaseURL, APIKey: o.APIKey, HTTPClient: o.HTTPClient})

@@ -1,0 +1,83 @@
+package gemini_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider/providertest"
+	"github.com/cairn-agents/cairn/model/gemini"
+	"github.com/cairn-agents/cairn/model/gemini/geminitest"
+)
+
+var adapter = providertest.Adapter[*geminitest.Request, geminitest.Reply]{
+	Name: "gemini", Path: "streamGenerateContent", Variable: "GEMINI",
+	Model: func(name string, e providertest.Endpoint) cairn.Model {
+		return gemini.Model(name, &gemini.Options{BaseURL: e.BaseURL, APIKey: e.APIKey, HTTPClient: e.Client, IdleTimeout: e.Idle})
+	},
+	Server: geminitest.NewServer,
+	Text: func(text string, w geminitest.Wire) geminitest.Reply {
+		return geminitest.Reply{Parts: []geminitest.Part{{Text: text}}, Wire: w}
+	},
+	Piece: `data: {"candidates":[{"content":{"role":"model","parts":[{"text":"some words "}]},"index":0}]}` + "\n\n",
+	Last:  `data: {"candidates":[{"content":{"role":"model"},"finishReason":"STOP","index":0}]}` + "\n\n",
+}
+
+func TestAdapter(t *testing.T) {
+	t.Setenv("GOOGLE_API_KEY", "")
+	t.Setenv("GOOGLE_GEMINI_BASE_URL", "")
+	adapter.Run(t)
+}
+
+func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
+
+func TestAnswersThatAreErrors(t *testing.T) {
+	t.Parallel()
+	fail, body := providertest.Failing, providertest.Body
+	adapter.Answers(t, map[string]providertest.Answer{
+		"malformed": fail(400, "", "Invalid JSON payload received.").Is(cairn.CodeModelRequest, "payload received. (status 400, 400)"),
+		"too long":  fail(400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).").Is(cairn.CodeContextLength, "1200000"),
+		"key":       fail(400, "", "API key not valid. Please pass a valid API key.").Is(cairn.CodeAuth, "not valid"),
+		"forbidden": fail(403, "", "No access.").Is(cairn.CodeAuth, "No access."),
+		"unknown":   fail(404, "", "models/x is not found").Is(cairn.CodeModelRequest, "not found"),
+		"rate":      fail(429, "", "You exceeded your current quota.").Is(cairn.CodeRateLimited, "quota"),
+		"server":    fail(500, "", "Internal.").Is(cairn.CodeOverloaded, "Internal."),
+		"busy":      fail(503, "", "The model is overloaded.").Is(cairn.CodeOverloaded, "overloaded"),
+		"gateway":   body(502, "<html>Bad Gateway</html>").Is(cairn.CodeOverloaded, "<html>Bad Gateway</html> (status 502)"),
+		"no body":   body(503, " ").Is(cairn.CodeOverloaded, "Service Unavailable (status 503)"),
+		"endless":   fail(400, "", strings.Repeat("ü", 5000)).Is(cairn.CodeModelRequest, "ü… (status 400"),
+	})
+}
+
+// TestRetryDelay has the wait in the body, where this API has it.
+func TestRetryDelay(t *testing.T) {
+	t.Parallel()
+	server := geminitest.NewServer(geminitest.Reply{Wire: geminitest.Wire{Status: 429,
+		Raw: `{"error":{"code":429,"message":"Slow down.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"17.5s"}]}}`}})
+	t.Cleanup(server.Close)
+	_, err := providertest.Ask(t.Context(), gemini.Model("m", &gemini.Options{BaseURL: server.BaseURL}), providertest.Hello())
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeRateLimited || e.RetryAfter != 17500*time.Millisecond {
+		t.Errorf("%+v", e)
+	}
+}
+
+// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone. ns/delta must not grow
+// with the length, and the adapter's must be less than 5 µs above the SDK's.
+func BenchmarkDelta(b *testing.B) {
+	adapter.BenchmarkDelta(b, func(client *http.Client) error {
+		c, err := genai.NewClient(b.Context(), &genai.ClientConfig{Backend: genai.BackendGeminiAPI, APIKey: "k", HTTPClient: client})
+		if err != nil {
+			return err
+		}
+		for _, err := range c.Models.GenerateContentStream(b.Context(), "m", genai.Text("Hello"), nil) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,55 @@
+// Package geminitest is a local server that speaks the Gemini API with scripted replies, for tests of what asks such a server.
+//
+// It is strict where the real one is: a request that Google would refuse, a call without a response or a thought signature
+// that does not belong to its part for example, is refused with the same kind of error.
+package geminitest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
+)
+
+// Server is a running server. It is safe for concurrent use.
+type Server = testserver.Server[*Request, Reply]
+
+// Wire says how a reply goes over the wire, and what goes wrong with it.
+type Wire = testserver.Wire
+
+// NewServer starts a server that gives one reply per request. A request beyond the script is refused with status 400.
+// Close it when done.
+func NewServer(replies ...Reply) *Server { return testserver.New(protocol, nil, replies) }
+
+// NewFunc starts a server that asks decide for each reply; decide may be called concurrently. Close it when done.
+func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protocol, decide, nil) }
+
+var protocol = testserver.Protocol[*Request, Reply]{
+	Route:  "POST /v1beta/models/{call}",
+	Key:    func(h http.Header) string { return h.Get("X-Goog-Api-Key") },
+	Denied: Wire{Status: http.StatusBadRequest, Code: "INVALID_ARGUMENT", Message: "API key not valid. Please pass a valid API key."},
+	Read: func(r *http.Request, body []byte) (*Request, error) {
+		name, verb, _ := strings.Cut(r.PathValue("call"), ":")
+		if verb != "streamGenerateContent" || r.URL.Query().Get("alt") != "sse" {
+			return nil, fmt.Errorf("this server only streams")
+		}
+		req := &Request{Header: r.Header.Clone(), Body: body, Model: name}
+		if err := json.Unmarshal(body, req); err != nil {
+			return nil, fmt.Errorf("invalid JSON payload received: %w", err)
+		}
+		return req, req.check()
+	},
+	Wire:    func(r *Reply) *Wire { return &r.Wire },
+	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
+	Failure: failure,
+}
+
+func failure(w *Wire) any {
+	kinds := map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+		429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+	status := cmp.Or(w.Status, http.StatusServiceUnavailable)
+	return map[string]any{"error": map[string]any{"code": status, "message": w.Message, "status": cmp.Or(w.Code, kinds[status], "UNKNOWN")}}
+}

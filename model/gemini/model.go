@@ -1,0 +1,137 @@
+package gemini
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// ContentModel is a model that speaks the Gemini API. It is safe for concurrent use.
+type ContentModel struct{ endpoint *endpoint }
+
+var (
+	_ cairn.Model     = (*ContentModel)(nil)
+	_ cairn.Validator = (*ContentModel)(nil)
+)
+
+// Model returns the model of a name. The environment is read here, once. A mistake in name or options is reported by
+// [ContentModel.Validate], and by each call.
+func Model(name string, o *Options) *ContentModel { return &ContentModel{newEndpoint(name, o)} }
+
+// Info names the model; the provider is "gemini".
+func (m *ContentModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
+
+// Validate reports what is wrong with the model's name or options, a missing key among it: an error that is not
+// retryable and names the field. It makes no request.
+func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
+
+// Stream asks for one reply. It makes one request, and never tries again by itself. Errors are of CategoryModel, but for a
+// ctx that has ended: then the error wraps ctx.Err().
+//
+// A prompt or a reply that the provider blocks is an error of CodeFiltered. A finish reason that is not known here is passed
+// on as it is. A stop sequence that was met is reported as FinishReasonEnd.
+func (m *ContentModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
+		body, err := m.body(req)
+		if err != nil {
+			return err
+		}
+		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit, turn: len(req.Messages)}
+		err = m.endpoint.Call(ctx, r.complete, func(ctx context.Context, watch *provider.Idle) error {
+			return m.read(ctx, &tap{watch: watch}, body, r)
+		})
+		if err != nil {
+			return err
+		}
+		return r.finish()
+	})
+}
+
+// read makes the request and feeds its answer to r.
+func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r *reply) error {
+	e := m.endpoint
+	config := &genai.GenerateContentConfig{HTTPOptions: &genai.HTTPOptions{
+		ExtrasRequestProvider: func(map[string]any) map[string]any { return body }, // in place of what the SDK would write
+	}}
+	for seen, err := range e.client.Models.GenerateContentStream(withTap(ctx, t), e.Model, genai.Text("-"), config) {
+		if t.res != nil && t.res.StatusCode == http.StatusOK {
+			if err := e.NoStream(t.res); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return e.failed(t, err, r)
+		}
+		data := t.next()
+		if plain(seen) {
+			err = r.plain(seen.Candidates[0].Content.Parts)
+		} else {
+			err = r.event(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.complete():
+		return nil
+	case t.err != nil:
+		return e.Errorf(cairn.CodeModel, "the stream broke off: %w", t.err)
+	}
+	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+}
+
+// failed is the error that one of the SDK stands for.
+func (e *endpoint) failed(t *tap, err error, r *reply) error {
+	var said genai.APIError
+	switch {
+	case t.res == nil:
+		return e.Transport(err)
+	case t.res.StatusCode != http.StatusOK:
+		body := bytes.Clone(t.rest)
+		t.res.Body = io.NopCloser(bytes.NewReader(body))
+		return classified(e.Answer(t.res), body)
+	case t.err != nil && r.complete():
+		return nil
+	case t.err != nil:
+		return e.Errorf(cairn.CodeModel, "the stream broke off: %w", t.err)
+	case errors.As(err, &said):
+		event := t.next()
+		return classified(e.Fault(provider.ParseFault(event)), event)
+	}
+	return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %s", provider.Clip(string(t.next())))
+}
+
+// classified returns an error with what only this provider reports: a key that is not valid, and how long to wait.
+func classified(e *cairn.Error, body []byte) *cairn.Error {
+	if e.Code == cairn.CodeModelRequest && strings.Contains(e.Message, "API key") {
+		e.Code = cairn.CodeAuth
+	}
+	var report struct {
+		Error struct {
+			Details []struct {
+				RetryDelay string `json:"retryDelay"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &report) != nil || e.RetryAfter > 0 {
+		return e
+	}
+	for _, d := range report.Error.Details {
+		if wait, err := time.ParseDuration(d.RetryDelay); err == nil && wait > 0 {
+			e.RetryAfter = min(wait, 24*time.Hour)
+		}
+	}
+	return e
+}

@@ -1,0 +1,93 @@
+// Package gemini asks Google's Gemini models over the Gemini API, by Google's own SDK.
+//
+// What the API wants back as it gave it, such as thought signatures and the code that it ran, is kept with the message and
+// sent to the same model only.
+package gemini
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// Options say where a model is and how it is asked. The zero value is Google's public API with the key of the environment.
+type Options struct {
+	// BaseURL is the http or https address of the API, without the version. Default: the environment variable
+	// GEMINI_BASE_URL or GOOGLE_GEMINI_BASE_URL, else Google's public API.
+	BaseURL string
+	// APIKey is the key of the API. Default: the environment variable GEMINI_API_KEY or GOOGLE_API_KEY. A server of one's
+	// own may do without; the public API does not. The key never appears in an error.
+	APIKey string
+	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
+	// http.DefaultClient.
+	HTTPClient *http.Client
+	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
+	// It holds for the first byte too. Default: 2 minutes.
+	IdleTimeout time.Duration
+	// Thoughts has the model show summaries of what it thinks. Models that do not think refuse it.
+	Thoughts bool
+	// ServerTools are tools that the provider carries out itself, in its own form, for example
+	// map[string]any{"googleSearch": map[string]any{}}. Default: none.
+	ServerTools []any
+}
+
+const (
+	providerName = "gemini"
+	publicAPI    = "https://generativelanguage.googleapis.com"
+)
+
+// endpoint is the API with what only it has.
+type endpoint struct {
+	*provider.Endpoint
+	client      *genai.Client
+	thoughts    bool
+	serverTools []json.RawMessage
+}
+
+func newEndpoint(name string, o *Options) *endpoint {
+	if o == nil {
+		o = &Options{}
+	}
+	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name,
+		BaseURL:  cmp.Or(o.BaseURL, os.Getenv("GEMINI_BASE_URL"), os.Getenv("GOOGLE_GEMINI_BASE_URL")),
+		APIKey:   cmp.Or(o.APIKey, os.Getenv("GEMINI_API_KEY"), os.Getenv("GOOGLE_API_KEY")),
+		Variable: "GEMINI", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
+	e := &endpoint{Endpoint: base, thoughts: o.Thoughts}
+	var wrong int
+	if e.serverTools, wrong = provider.Objects(o.ServerTools); wrong >= 0 {
+		e.Refuse(cairn.CodeModelRequest, fmt.Sprintf("ServerTools[%d]", wrong), "does not encode as a JSON object")
+	}
+	if e.Problem == nil {
+		e.connect()
+	}
+	return e
+}
+
+// connect makes the SDK's client.
+func (e *endpoint) connect() {
+	client := *e.Client
+	transport := client.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	client.Transport = tapped{transport}
+	var err error
+	e.client, err = genai.NewClient(context.Background(), &genai.ClientConfig{
+		Backend:     genai.BackendGeminiAPI,
+		APIKey:      cmp.Or(e.Key, "none"), // the SDK demands one
+		HTTPClient:  &client,
+		HTTPOptions: genai.HTTPOptions{BaseURL: e.Base.String(), APIVersion: "v1beta"},
+	})
+	if err != nil {
+		e.Refuse(cairn.CodeModelRequest, "Options", err.Error())
+	}
+}

@@ -1,0 +1,242 @@
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/provider"
+)
+
+// reply turns the events of a stream into chunks.
+type reply struct {
+	failures provider.Failures
+	model    string
+	say      provider.Emit
+	turn     int // makes the ids of calls that come without
+
+	open    cairn.ChunkType // the text or reasoning under way, "" for none
+	ending  json.RawMessage // what goes back with it, once nothing more comes
+	sources []cairn.Source  // what was cited and has no text yet
+	calls   int
+	ids     provider.Unique
+	reason  string
+	message string // about the reason
+	blocked string // why the prompt was
+}
+
+func (r *reply) complete() bool { return r.reason != "" || r.blocked != "" }
+
+// plain reports whether an event has text and nothing else, so that what the SDK decoded is all of it. Most have.
+func plain(seen *genai.GenerateContentResponse) bool {
+	if len(seen.Candidates) != 1 || seen.UsageMetadata != nil || seen.PromptFeedback != nil {
+		return false
+	}
+	c := seen.Candidates[0]
+	if c.Content == nil || c.Index != 0 || c.FinishReason != "" || c.GroundingMetadata != nil {
+		return false
+	}
+	return !slices.ContainsFunc(c.Content.Parts, func(p *genai.Part) bool {
+		return p.Text == "" || p.ThoughtSignature != nil || p.FunctionCall != nil || p.InlineData != nil
+	})
+}
+
+// plain takes the parts of an event that is plain.
+func (r *reply) plain(parts []*genai.Part) error {
+	for _, p := range parts {
+		if err := r.text(nil, &given{Text: &p.Text, Thought: p.Thought}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event takes one event.
+func (r *reply) event(data []byte) error {
+	var ev event
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+	}
+	if why := ev.PromptFeedback; why.BlockReason != "" {
+		r.blocked = strings.TrimSpace(why.BlockReason + " " + why.BlockReasonMessage)
+	}
+	for i := range ev.Candidates {
+		c := &ev.Candidates[i]
+		if c.Index != 0 { // a reply that was not asked for
+			continue
+		}
+		for _, raw := range c.Content.Parts {
+			if err := r.part(raw); err != nil {
+				return err
+			}
+		}
+		for _, chunk := range c.Grounding.Chunks {
+			p := page{cmp.Or(chunk.Web.URI, chunk.Retrieved.URI), cmp.Or(chunk.Web.Title, chunk.Retrieved.Title)}
+			if p != (page{}) {
+				r.sources = append(r.sources, cairn.Source{URL: p.URI, Title: p.Title})
+			}
+		}
+		if c.FinishReason != "" {
+			r.reason, r.message = c.FinishReason, c.FinishMessage
+		}
+	}
+	if u := ev.Usage; u != nil {
+		return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Prompt + u.ToolPrompt,
+			OutputTokens: u.Candidates + u.Thoughts, ReasoningTokens: u.Thoughts, CachedTokens: u.Cached}})
+	}
+	return nil
+}
+
+// part takes a part of the reply.
+func (r *reply) part(raw json.RawMessage) error {
+	var p given
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return r.failures.Errorf(cairn.CodeModel, "unintelligible part in the stream: %w", err)
+	}
+	switch {
+	case p.FunctionCall != nil:
+		return r.call(raw, p.FunctionCall)
+	case p.InlineData != nil:
+		if err := r.stop(); err != nil {
+			return err
+		}
+		return r.say(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: p.InlineData.MIMEType, Data: p.InlineData.Data}})
+	case p.Text != nil && (*p.Text != "" || p.Signature == ""):
+		return r.text(raw, &p)
+	}
+	if err := r.stop(); err != nil {
+		return err
+	}
+	whole := provider.Keepable(bytes.Clone(raw))
+	if whole == nil {
+		return nil
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkProvider, Provider: whole, Model: r.model})
+}
+
+// text adds to the text or reasoning under way. What is signed is a part of its own, as it goes back.
+func (r *reply) text(raw json.RawMessage, p *given) error {
+	kind := cairn.ChunkText
+	if p.Thought {
+		kind = cairn.ChunkReasoning
+	}
+	if *p.Text == "" {
+		return nil
+	}
+	if r.open != "" && (r.open != kind || r.ending != nil || p.Signature != "") {
+		if err := r.stop(); err != nil {
+			return err
+		}
+	}
+	if err := r.say(cairn.Chunk{Type: kind, Text: *p.Text}); err != nil {
+		return err
+	}
+	r.open = kind
+	if p.Signature != "" {
+		r.ending = rest(raw, "text")
+	}
+	return nil
+}
+
+// stop ends the text or reasoning under way, if there is any.
+func (r *reply) stop() error {
+	if r.open == "" {
+		return nil
+	}
+	chunk := cairn.Chunk{Type: cairn.ChunkPartEnd, Provider: r.ending}
+	if chunk.Provider != nil {
+		chunk.Model = r.model
+	}
+	if r.open == cairn.ChunkText {
+		chunk.Sources, r.sources = r.sources, nil
+	}
+	r.open, r.ending = "", nil
+	return r.say(chunk)
+}
+
+// rest returns what a part has beside some fields; nil for nothing.
+func rest(raw json.RawMessage, names ...string) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	for _, name := range names {
+		delete(fields, name)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	more, _ := json.Marshal(fields) // parts of valid JSON
+	return provider.Keepable(more)
+}
+
+// call takes a call, which comes whole.
+func (r *reply) call(raw json.RawMessage, c *functionCall) error {
+	if err := r.stop(); err != nil {
+		return err
+	}
+	if c.Name == "" {
+		return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without a name")
+	}
+	r.calls++
+	id := r.ids.Of(cmp.Or(c.ID, fmt.Sprintf("call_%d_%d", r.turn, r.calls)))
+	start := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: id, Tool: c.Name, Provider: r.around(raw, c)}
+	if start.Provider != nil {
+		start.Model = r.model
+	}
+	if err := r.say(start); err != nil {
+		return err
+	}
+	args := string(c.Args)
+	if args == "" || args == "null" {
+		args = "{}"
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkToolArgs, CallID: id, Text: args})
+}
+
+// around returns what a call's part has beside name and arguments.
+func (r *reply) around(raw json.RawMessage, c *functionCall) json.RawMessage {
+	more := rest(raw, "functionCall")
+	if c.ID == "" {
+		return more
+	}
+	fields := map[string]json.RawMessage{}
+	if more != nil && json.Unmarshal(more, &fields) != nil {
+		return nil
+	}
+	fields["id"], _ = json.Marshal(c.ID) // strings always encode
+	all, _ := json.Marshal(fields)
+	return provider.Keepable(all)
+}
+
+// finish ends the reply once it is complete.
+func (r *reply) finish() error {
+	if r.blocked != "" {
+		return r.failures.Errorf(cairn.CodeFiltered, "the provider blocked the prompt: %s", provider.Clip(r.blocked))
+	}
+	if err := r.stop(); err != nil {
+		return err
+	}
+	reason := cairn.FinishReasonEnd
+	switch why := provider.Clip(strings.TrimSpace(r.reason + " " + r.message)); r.reason {
+	case "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
+		return r.failures.Errorf(cairn.CodeFiltered, "the provider stopped the reply: %s", why)
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS":
+		return r.failures.Errorf(cairn.CodeModel, "the model failed to call a tool: %s", why)
+	case "MAX_TOKENS":
+		reason = cairn.FinishReasonLength
+	case "STOP":
+		if r.calls > 0 {
+			reason = cairn.FinishReasonTools
+		}
+	default:
+		reason = cairn.FinishReason(strings.ToLower(r.reason))
+	}
+	return r.say(cairn.Chunk{Type: cairn.ChunkFinish, FinishReason: reason})
+}
