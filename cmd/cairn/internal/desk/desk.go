@@ -36,6 +36,7 @@ type Desk struct {
 
 	Hosting *hosts.Connection // nil without a host
 	pick    func(name string) (cairn.Model, error)
+	closing []func() error // of the MCP servers
 }
 
 // Options are what commands open a desk with.
@@ -92,7 +93,11 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 	if d.Shop, err = shop.Open(ctx, cmp.Or(flags.Shop, shopPath(d.At)), a.Engine.Now); err != nil {
 		return nil, err
 	}
-	if d.Eng, err = engine.New(d.store, []*cairn.Agent{support.Agent(d.Shop, model)}, &opts); err != nil {
+	agent := support.Agent(d.Shop, model)
+	if agent.Toolsets, d.closing, err = servers(flags.MCP, own.Logger); err != nil {
+		return nil, err
+	}
+	if d.Eng, err = engine.New(d.store, []*cairn.Agent{agent}, &opts); err != nil {
 		return nil, err
 	}
 	if d.Hosting != nil && own.Serve {
@@ -124,6 +129,9 @@ func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
 		if err = d.Eng.Close(closing); errors.Is(err, context.DeadlineExceeded) {
 			err = nil
 		}
+	}
+	for _, closing := range d.closing {
+		err = errors.Join(err, closing())
 	}
 	if d.Hosting != nil {
 		closing, cancel := context.WithTimeout(ctx, hosts.Reach)
