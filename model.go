@@ -189,6 +189,10 @@ type Usage struct {
 	ToolCacheHits int64 `json:"tool_cache_hits,omitempty"`
 	// SubAgentRuns counts the calls that had a sub-agent or companion run; what those used is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
+	// CostNanos is what the PricedCalls of the ModelCalls cost, in billionths of a US dollar, by the table of models at the
+	// time of each call. Of the other calls the price is not known: see [Usage.Cost].
+	CostNanos   int64 `json:"cost_nanos,omitempty"`
+	PricedCalls int64 `json:"priced_calls,omitempty"`
 	// Custom holds what tools recorded with Call.RecordUsage, by name.
 	Custom map[string]float64 `json:"custom,omitempty"`
 }
@@ -206,6 +210,8 @@ func (u Usage) Add(v Usage) Usage {
 		ToolErrors:       u.ToolErrors + v.ToolErrors,
 		ToolCacheHits:    u.ToolCacheHits + v.ToolCacheHits,
 		SubAgentRuns:     u.SubAgentRuns + v.SubAgentRuns,
+		CostNanos:        u.CostNanos + v.CostNanos,
+		PricedCalls:      u.PricedCalls + v.PricedCalls,
 	}
 	if len(u.Custom)+len(v.Custom) > 0 {
 		sum.Custom = make(map[string]float64, len(u.Custom)+len(v.Custom))
@@ -217,4 +223,16 @@ func (u Usage) Add(v Usage) Usage {
 		}
 	}
 	return sum
+}
+
+// Cost returns what the model calls cost, as "$0.0123"; "unknown" if the price of none is known, and "at least $0.0123" if
+// that of some is not.
+func (u Usage) Cost() string {
+	switch {
+	case u.PricedCalls == 0 && u.ModelCalls > 0:
+		return "unknown"
+	case u.PricedCalls < u.ModelCalls:
+		return "at least $" + money(u.CostNanos, 9)
+	}
+	return "$" + money(u.CostNanos, 9)
 }

@@ -89,6 +89,9 @@ type Options struct {
 	// Now is the process's clock; nil means time.Now. It only measures how long something takes within the process: every time
 	// that decides something is the store's, so a clock that is wrong changes nothing.
 	Now func() time.Time
+	// Models says how large the windows of models are, when the history is to be summarised for them, and what their tokens
+	// cost, which is kept with the usage of each call. nil means [cairn.DefaultModels].
+	Models cairn.ModelTable
 	// NewID makes identifiers; nil means random ones.
 	NewID func(prefix string) string
 }
@@ -177,7 +180,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Go: e.crew.run, Remote: e.opts.Host != nil, Keeper: keeper,
 	})
 	e.fx = effects.New(e.runs, effects.Config{
-		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, Window: func(cairn.ModelInfo) int { return 0 }, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
+		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 	})
 	return e, nil
 }

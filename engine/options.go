@@ -81,6 +81,9 @@ func (o *Options) complete() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Models == nil {
+		o.Models = cairn.DefaultModels()
+	}
 	if o.NewID == nil {
 		o.NewID = ids.New
 	}

@@ -24,6 +24,7 @@ type grammar struct {
 	Removal  upkeep.Removal    `embed:""`
 	Store    upkeep.Store      `cmd:"" help:"Copy sessions from one store to another."`
 	Migrate  upkeep.Migrate    `cmd:"" help:"Make the tables of a store, or show their version."`
+	Models   modelsCmd         `cmd:"" help:"List models with their windows and the prices of a million tokens."`
 	Version  versionCmd        `cmd:"" help:"Print the version."`
 }
 

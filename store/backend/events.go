@@ -215,7 +215,7 @@ func (r *rest) encode() (raw []byte, usage []int64, err error) {
 // usageFields returns the counts of a usage in the order they are stored in. The list may only grow at its end.
 func usageFields(u *cairn.Usage) []*int64 {
 	return []*int64{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ModelCalls,
-		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns}
+		&u.ToolCalls, &u.ToolErrors, &u.ToolCacheHits, &u.SubAgentRuns, &u.CostNanos, &u.PricedCalls}
 }
 
 // write appends an event. The fields are in the order of their bits.

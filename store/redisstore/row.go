@@ -218,6 +218,8 @@ var counters = [...]struct {
 	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},
 	{"tool_errors", func(u *cairn.Usage) *int64 { return &u.ToolErrors }},
 	{"tool_cache_hits", func(u *cairn.Usage) *int64 { return &u.ToolCacheHits }},
+	{"cost_nanos", func(u *cairn.Usage) *int64 { return &u.CostNanos }},
+	{"priced_calls", func(u *cairn.Usage) *int64 { return &u.PricedCalls }},
 	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
 }
 

@@ -35,6 +35,9 @@ func Bench(b *testing.B, open OpenStore) {
 	for _, messages := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("Snapshot/messages=%d", messages), func(b *testing.B) { benchSnapshot(b, open, messages) })
 	}
+	for _, messages := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("Resume/messages=%d", messages), func(b *testing.B) { benchResume(b, open, messages) })
+	}
 	b.Run("Branch", func(b *testing.B) { benchBranch(b, open) })
 	b.Run("List", func(b *testing.B) { benchList(b, open) })
 }
@@ -210,6 +213,23 @@ func benchSnapshot(outer *testing.B, open OpenStore, messages int) {
 	for b.Loop() {
 		_, err := b.st.Read(b.ctx, s.ID, store.ToDrive(0))
 		b.must(err)
+	}
+}
+
+// benchResume reads what a process needs that takes up a session whose messages are summarised but for the last 20.
+func benchResume(outer *testing.B, open OpenStore, messages int) {
+	b := newBench(outer, open)
+	s := b.begin("session", messages, 1<<10)
+	summary := cairn.Context("what was before")
+	summary.Summary = &cairn.Summary{From: s.MessageCount - 20}
+	_, err := b.st.Commit(b.ctx, s.ID, &store.Commit{Messages: []cairn.Message{summary}})
+	b.must(err)
+	for b.Loop() {
+		snap, err := b.st.Read(b.ctx, s.ID, store.ToDrive(0))
+		b.must(err)
+		if len(snap.Messages) != 21 {
+			b.Fatalf("%d messages are read, want 21", len(snap.Messages))
+		}
 	}
 }
 

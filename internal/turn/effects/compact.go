@@ -48,14 +48,14 @@ func (fx *Effects) roomFor(a *cairn.Agent, m cairn.Model, settings *cairn.Settin
 	r.Trigger, r.Keep = cmp.Or(r.Trigger, cairn.DefaultCompactionTrigger), cmp.Or(r.Keep, cairn.DefaultCompactionKeep)
 	window := r.Window
 	if window == 0 {
-		window = fx.Window(m.Info())
+		window = fx.window(m.Info())
 	}
 	if window > 0 {
 		r.all = int64(max(window-settings.MaxOutputTokens, window/4))
 		r.trigger, r.keep, r.piece = r.all*int64(r.Trigger)/100, r.all*int64(r.Keep)/100, r.all*pieceShare/100
 	}
 	if r.Compaction.Model != nil {
-		if n := fx.Window(r.Compaction.Model.Info()); n > 0 {
+		if n := fx.window(r.Compaction.Model.Info()); n > 0 {
 			r.piece = int64(n) * pieceShare / 100
 		}
 	}

@@ -19,8 +19,8 @@ type Config struct {
 	NewID func(prefix string) string
 	// ModelIdle bounds the silence of a model; 0 is no bound.
 	ModelIdle time.Duration
-	// Window returns how many tokens the window of a model has; 0 if that is not known.
-	Window func(cairn.ModelInfo) int
+	// Models says how large the windows of models are, and what they cost.
+	Models cairn.ModelTable
 	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
 	MaxDepth, MaxTreeSessions int
 }
@@ -34,6 +34,21 @@ type Effects struct {
 
 // New returns the effects of runs, by a configuration whose every field is set.
 func New(runs *lifecycle.Runs, c Config) *Effects { return &Effects{Runs: runs, Config: c} }
+
+// window returns how many tokens the window of a model has; 0 if that is not known.
+func (fx *Effects) window(m cairn.ModelInfo) int {
+	e, _ := fx.Models.Find(m)
+	return e.Window
+}
+
+// priced returns what one call of a model has used, with what it cost, if that is known.
+func (fx *Effects) priced(m cairn.ModelInfo, used cairn.Usage) cairn.Usage {
+	used.ModelCalls++
+	if e, ok := fx.Models.Find(m); ok && used.InputTokens+used.OutputTokens > 0 {
+		used.CostNanos, used.PricedCalls = e.Cost(used), 1
+	}
+	return used
+}
 
 // Run carries out one effect.
 func (fx *Effects) Run(ctx context.Context, e turn.Effect) error {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -136,7 +137,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			break
 		}
 		if ctx.Err() != nil { // stopped: what came so far stays
-			return take(to, r, true)
+			return fx.take(to, r, true)
 		}
 		if r.said {
 			l.Emit.Event(journal.StepDiscarded(number, cairn.AsError(err)))
@@ -166,7 +167,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			l.Emit.Event(journal.StepStart(number))
 		}
 	}
-	if err := take(to, r, false); err != nil {
+	if err := fx.take(to, r, false); err != nil {
 		return err
 	}
 	to.Refused = l.Refused(to.Message)
@@ -184,10 +185,14 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 }
 
 // take makes a finished or partial answer the reply, unless it cannot be kept.
-func take(to *step.Reply, r *reply, partial bool) error {
+func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 	m := r.message(partial)
-	used := r.usage
-	used.ModelCalls++
+	model, _ := define.Model(r.agent, r.live.Run.Model)
+	info := model.Info()
+	if r.model != "" { // that answered in its place
+		info.Provider, info.Name, _ = strings.Cut(r.model, ":")
+	}
+	used := fx.priced(info, r.usage)
 	to.Usage = to.Usage.Add(used)
 	if m != nil {
 		m.Tokens = used.InputTokens + used.OutputTokens

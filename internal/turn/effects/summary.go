@@ -55,10 +55,10 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 	for n := 0; ; n++ {
 		u := user.Code{What: "the model that summarises", Err: cairn.CodeInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
 		w, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (written, error) { return read(ctx, u.Pulse, model.Stream(ctx, req)) })
-		w.usage.ModelCalls++
-		if err := w.usage.Validate(); err == nil {
-			usage = usage.Add(w.usage)
+		if w.usage.Validate() != nil {
+			w.usage = cairn.Usage{}
 		}
+		usage = usage.Add(fx.priced(model.Info(), w.usage))
 		if err == nil {
 			return w.text, usage, nil
 		}

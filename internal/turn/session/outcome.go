@@ -134,6 +134,7 @@ func (l *Live) Bound(out *Outcome) {
 			out.Logger.Warn("the model's usage is left out", "session", l.Row.ID, "error", err)
 			u := &out.Usage
 			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens, u.CacheWriteTokens = 0, 0, 0, 0, 0
+			u.CostNanos, u.PricedCalls = 0, 0
 			return
 		}
 	}

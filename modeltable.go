@@ -1,0 +1,157 @@
+package cairn
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+//go:embed modeltable.json
+var modelTable []byte
+
+// ModelTable says how large the windows of models are and what their tokens cost. It is data with a date: replace it, by
+// engine.Options.Models, where prices have changed or are your own.
+type ModelTable []ModelEntry
+
+// ModelEntry is what a [ModelTable] says of one model.
+type ModelEntry struct {
+	Provider string `json:"provider"`
+	Name     string `json:"name"`
+	// Window is how many tokens a request may have; 0 if that is not known. MaxOutput bounds the reply.
+	Window    int `json:"window,omitempty"`
+	MaxOutput int `json:"max_output,omitempty"`
+	Price
+	// Long are the prices of requests with more input than Over tokens, if those are others.
+	Long *LongPrice `json:"long,omitempty"`
+	// AsOf is when the provider's page said so, as YYYY-MM-DD, and Source the address of that page.
+	AsOf   string `json:"as_of"`
+	Source string `json:"source"`
+}
+
+// Price is what tokens cost. Reasoning costs what Output does.
+type Price struct {
+	Input  Dollars `json:"input"`
+	Output Dollars `json:"output"`
+	// CacheRead is for input that the provider has cached, CacheWrite for input that it writes into its cache; 0 means
+	// Input.
+	CacheRead  Dollars `json:"cache_read,omitempty"`
+	CacheWrite Dollars `json:"cache_write,omitempty"`
+}
+
+// LongPrice are the prices of requests with more input than a number of tokens.
+type LongPrice struct {
+	Over int64 `json:"over"`
+	Price
+}
+
+// Dollars is an amount of US dollars for a million tokens, in millionths of a dollar. As JSON it is a number of dollars.
+type Dollars int64
+
+// UnmarshalJSON reads a number of dollars with at most six places. The error is ErrInvalid for any other.
+func (d *Dollars) UnmarshalJSON(raw []byte) error {
+	r, ok := new(big.Rat).SetString(string(raw))
+	if ok {
+		r.Mul(r, big.NewRat(1_000_000, 1))
+	}
+	if !ok || !r.IsInt() || r.Sign() < 0 || !r.Num().IsInt64() || r.Num().Int64() > maxDollars {
+		return Invalid("price", "%s is no amount of dollars with at most six places", raw)
+	}
+	*d = Dollars(r.Num().Int64())
+	return nil
+}
+
+// maxDollars bounds the price of a million tokens, so that costs stay within an int64.
+const maxDollars = 100_000 * 1_000_000
+
+// MarshalJSON writes a number of dollars.
+func (d Dollars) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
+
+// String returns the dollars without trailing zeros.
+func (d Dollars) String() string { return money(int64(d), 6) }
+
+// money writes an amount that counts parts of a dollar.
+func money(n int64, places int) string {
+	text := fmt.Sprintf("%0*d", places+1, n)
+	whole, part := text[:len(text)-places], strings.TrimRight(text[len(text)-places:], "0")
+	if part == "" {
+		return whole
+	}
+	return whole + "." + part
+}
+
+// DefaultModels returns the table that is part of Cairn.
+func DefaultModels() ModelTable {
+	table, err := ParseModels(modelTable)
+	if err != nil {
+		panic(err) // a test reads it
+	}
+	return table
+}
+
+// ParseModels reads a table of models as JSON: an array of [ModelEntry]. The error is ErrInvalid and names the entry.
+func ParseModels(raw []byte) (ModelTable, error) {
+	var table ModelTable
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&table); err != nil {
+		return nil, Invalid("models", "%v", err)
+	}
+	for i, e := range table {
+		if e.Provider == "" || e.Name == "" || e.AsOf == "" || e.Window < 0 || e.MaxOutput < 0 {
+			return nil, Invalid(fmt.Sprintf("models[%d]", i), "%s:%s needs a provider, a name, a date and sizes that are not negative", e.Provider, e.Name)
+		}
+	}
+	return table, nil
+}
+
+// Find returns the entry of a model: that of its name, or of the longest name that its own begins with, followed by a hyphen
+// and a date or "latest". The provider "openai-chat" is that of openai, for names that openai has.
+func (t ModelTable) Find(m ModelInfo) (ModelEntry, bool) {
+	provider := strings.TrimSuffix(m.Provider, "-chat")
+	i := slices.IndexFunc(t, func(e ModelEntry) bool { return e.Provider == provider && e.Name == undated(m.Name, e.Name) })
+	if i < 0 {
+		return ModelEntry{}, false
+	}
+	return t[i], true
+}
+
+// undated returns the name of an entry if a model's name is that with a date behind it, or the model's own.
+func undated(name, entry string) string {
+	rest, ok := strings.CutPrefix(name, entry+"-")
+	if ok && (rest == "latest" || len(rest) >= 8 && strings.Trim(rest, "0123456789-") == "") {
+		return entry
+	}
+	return name
+}
+
+// Cost returns what a call of a model that used so much costs, in nano-dollars, rounded up.
+func (e *ModelEntry) Cost(u Usage) int64 {
+	p := e.Price
+	if e.Long != nil && u.InputTokens > e.Long.Over {
+		p = e.Long.Price
+	}
+	read, write := p.CacheRead, p.CacheWrite
+	if read == 0 {
+		read = p.Input
+	}
+	if write == 0 {
+		write = p.Input
+	}
+	fresh := max(u.InputTokens-u.CachedTokens-u.CacheWriteTokens, 0)
+	sum := new(big.Int)
+	for _, part := range [...]struct {
+		tokens int64
+		price  Dollars
+	}{{fresh, p.Input}, {u.CachedTokens, read}, {u.CacheWriteTokens, write}, {u.OutputTokens, p.Output}} {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(max(part.tokens, 0)), big.NewInt(int64(part.price))))
+	}
+	sum.Add(sum, big.NewInt(999)).Div(sum, big.NewInt(1000)) // millionths of a dollar for a million tokens are thousandths of a nano-dollar
+	if !sum.IsInt64() || sum.Int64() > 1<<53-1 {
+		return 1<<53 - 1
+	}
+	return sum.Int64()
+}
