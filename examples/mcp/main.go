@@ -1,6 +1,6 @@
 // Command mcp gives an agent the tools of an MCP server, which is this program once more, as the command "mcp server". One
-// tool needs approval, and asks for an address in the middle of its call. Each verb is a process of its own, with days between them if
-// need be: mcp ask, then mcp answer for each of the two calls.
+// tool needs approval, and asks for an address in the middle of its call. Each verb is a process of its own, with days
+// between them if need be: mcp ask, then mcp answer for each of the two calls.
 package main
 
 import (
