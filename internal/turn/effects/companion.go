@@ -103,21 +103,17 @@ func (fx *Effects) companion(ctx context.Context, parent *cairn.Session, name st
 
 // eachCompanion calls fn for the companions of a session, the newest first, until it returns false.
 func (fx *Effects) eachCompanion(ctx context.Context, parent *cairn.Session, fn func(*cairn.Session) bool) error {
-	q := store.SessionQuery{ParentID: parent.ID}
-	for {
-		page, err := fx.Store.List(ctx, q)
+	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		return fx.Store.List(ctx, store.SessionQuery{ParentID: parent.ID, Cursor: cursor})
+	}) {
 		if err != nil {
 			return err
 		}
-		for i := range page.Items {
-			if row := &page.Items[i]; row.Kind == cairn.ChildCompanion && !fn(row) {
-				return nil
-			}
-		}
-		if q.Cursor = page.Next; page.Next == "" {
+		if row.Kind == cairn.ChildCompanion && !fn(row) {
 			return nil
 		}
 	}
+	return nil
 }
 
 // status says what a companion is doing.

@@ -240,27 +240,21 @@ func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Sess
 // the one above it, so that readers find what a sub-agent did between the events of its parent.
 func (r *Runs) completeBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
-	for {
-		page, err := r.Store.List(ctx, q)
+	for child, err := range r.list(ctx, q) {
 		if err != nil {
 			return err
 		}
-		for i := range page.Items {
-			child := &page.Items[i]
-			if err := r.completeBelow(ctx, child, since); err != nil {
-				return err
-			}
-			if child.Status == cairn.SessionActive {
-				continue
-			}
-			if err := r.completeEnds(ctx, child, child.Turn); err != nil {
-				return err
-			}
+		if err := r.completeBelow(ctx, child, since); err != nil {
+			return err
 		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return nil
+		if child.Status == cairn.SessionActive {
+			continue
+		}
+		if err := r.completeEnds(ctx, child, child.Turn); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // withdrawn lists the events of calls that were closed because nobody waits for them any more: by the run as it began in

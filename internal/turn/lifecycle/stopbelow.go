@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 
@@ -13,6 +14,14 @@ import (
 // stopsAtOnce is how many stop requests of a tree are on their way to the store at a time.
 const stopsAtOnce = 16
 
+// list yields the sessions that a query selects.
+func (r *Runs) list(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
+	return store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		q.Cursor = cursor
+		return r.Store.List(ctx, q)
+	})
+}
+
 // Below lists the sessions below one in its tree that have one of some statuses.
 func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.SessionStatus) ([]cairn.Session, error) {
 	q := store.SessionQuery{RootID: row.RootID, Statuses: statuses, Limit: 1000}
@@ -20,15 +29,11 @@ func (r *Runs) Below(ctx context.Context, row *cairn.Session, statuses ...cairn.
 		q.Statuses = nil
 	}
 	var all []cairn.Session
-	for {
-		page, err := r.Store.List(ctx, q)
+	for below, err := range r.list(ctx, q) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page.Items...)
-		if q.Cursor = page.Next; page.Next == "" {
-			break
-		}
+		all = append(all, *below)
 	}
 	parents := make(map[string]string, len(all))
 	for i := range all {

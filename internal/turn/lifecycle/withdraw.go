@@ -139,28 +139,22 @@ var Leaving = cairn.Stop{Kind: cairn.StopInterrupt, Reason: "the run that consul
 // reapChildren ends the sub-agents that a session waited for; of those from before a time, unless that is zero.
 func (r *Runs) reapChildren(ctx context.Context, row *cairn.Session, stop cairn.Stop, before time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, Statuses: []cairn.SessionStatus{cairn.SessionPaused, cairn.SessionActive}}
-	for {
-		page, err := r.Store.List(ctx, q)
+	for child, err := range r.list(ctx, q) {
 		if err != nil {
 			return err
 		}
-		for i := range page.Items {
-			child := &page.Items[i]
-			since := child.CreatedAt
-			if child.Kind == cairn.ChildCompanion { // it may have been consulted again since
-				since = child.UpdatedAt
-			}
-			if !before.IsZero() && !since.Before(before) || !r.Awaits(row, child) {
-				continue
-			}
-			if err := r.ReapChild(ctx, child, stop); err != nil {
-				return err
-			}
+		since := child.CreatedAt
+		if child.Kind == cairn.ChildCompanion { // it may have been consulted again since
+			since = child.UpdatedAt
 		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return nil
+		if !before.IsZero() && !since.Before(before) || !r.Awaits(row, child) {
+			continue
+		}
+		if err := r.ReapChild(ctx, child, stop); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // ReapChild ends the wait of a sub-agent. One that is at work, on a host perhaps that knows nothing of its parent's end,
