@@ -1,21 +1,65 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
+
+// gates, when it is set, makes this program the example, whose long answers to users stop in the middle until there is a file in that
+// directory with the name of their session.
+const gates = "CHATWEB_GATES"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(gates); dir != "" {
+		agent.Model = gated{model, dir}
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type gated struct {
+	cairn.Model
+	dir string
+}
+
+func (g gated) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
+	return func(yield func(cairn.Chunk, error) bool) {
+		words := 0
+		long := req.Messages[len(req.Messages)-1].Role == cairn.RoleUser // and not about what a tool did
+		for c, err := range g.Model.Stream(ctx, req) {
+			if words++; words == 20 && long {
+				for ctx.Err() == nil && !g.open(req.SessionID) {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+func (g gated) open(session string) bool {
+	_, err := os.Stat(filepath.Join(g.dir, session))
+	return err == nil
+}
 
 // The page shows in a browser what it should.
 func TestPage(t *testing.T) {
 	dir := t.TempDir()
-	program := filepath.Join(dir, "chatweb")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	t.Setenv(gates, dir)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
 	page, err := filepath.Abs("web")
 	if err != nil {

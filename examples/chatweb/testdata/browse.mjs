@@ -1,7 +1,7 @@
 // Builds the page and drives it in Chromium, against processes of the example. Arguments: the page's directory, the example's
 // program, a directory for files, and the path of Chromium. Prints a JSON object: what each case found to be wrong.
 import { spawn } from "node:child_process";
-import { cpSync } from "node:fs";
+import { cpSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import esbuild from "esbuild";
@@ -39,7 +39,7 @@ class Tab {
   constructor(page, posts) { this.page = page; this.posts = posts; }
   static async open(context, url) {
     const page = await context.newPage();
-    page.setDefaultTimeout(60_000);
+    page.setDefaultTimeout(120_000);
     const posts = [];
     page.on("request", (r) => r.method() === "POST" && r.url().endsWith("/chat") && posts.push(r));
     await page.goto(url);
@@ -53,6 +53,8 @@ class Tab {
   }
   press(name) { return this.page.getByRole("button", { name, exact: true }).click(); }
   shows(text) { return this.page.getByText(text).first().waitFor(); }
+  // release has a long answer continue, which stops in the middle until then.
+  release() { writeFileSync(join(dir, new URL(this.address()).hash.slice(1)), ""); }
   // settled waits until nothing happens any more.
   async settled() {
     for (let quiet = 0; quiet < 10; await this.page.waitForTimeout(20)) {
@@ -129,6 +131,7 @@ assistant: {"city":"Bergen"} | Done: {"city":"Bergen"}`;
     await tab.shows("there was a stone");
     await tab.page.reload();
     await tab.shows("there was a stone");
+    tab.release();
     await tab.shows("the end.");
     await tab.settled();
     same(await tab.text(), `user: a story\nassistant: ${story}`);
@@ -155,6 +158,7 @@ assistant: {"city":"Bergen"} | Done: {"city":"Bergen"}`;
     await tab.say("a story"); // shown in both as it comes
     await other.shows("there was a stone");
     same((await other.text()).includes("the end"), false);
+    tab.release();
     await tab.shows("the end.");
     await other.shows("the end.");
     await tab.settled();
@@ -166,7 +170,10 @@ assistant: {"city":"Bergen"} | Done: {"city":"Bergen"}`;
   async "steering"({ tab, same }) {
     await tab.say("explore");
     await tab.shows("Looking around.");
+    const joined = tab.page.waitForResponse((r) => r.url().endsWith("/start"));
     await tab.say("and be quick");
+    await joined;
+    tab.release();
     await tab.shows("You said: and be quick");
     await tab.settled();
     const want = `user: explore\nassistant: ${"Looking around. ".repeat(80)} | "Sunny in Oslo" | and be quick | You said: and be quick`;
@@ -195,6 +202,7 @@ assistant: {"city":"Bergen"} | Done: {"city":"Bergen"}`;
     await first.kill();
     await tab.shows("Connecting again");
     same((await tab.page.getByRole("status").textContent()) === "ready", false); // never as if it were whole
+    tab.release();
     const second = await start("killed.db", first.addr);
     await tab.shows("the end.");
     await tab.settled();
