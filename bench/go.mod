@@ -9,7 +9,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	google.golang.org/adk/v2 v2.2.0
-	google.golang.org/genai v1.66.0
+	google.golang.org/genai v1.77.0
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/gorm v1.31.2
 	trpc.group/trpc-go/trpc-agent-go v1.11.2
