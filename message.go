@@ -50,6 +50,9 @@ type Message struct {
 	Model string `json:"model,omitempty"`
 	// ChildID is the session of the companion that a message of OriginCompanion reports on.
 	ChildID string `json:"child_id,omitempty"`
+	// Cut says why a reply is not whole, if its model stopped before it was done: [FinishReasonLength] or
+	// [FinishReasonWindow].
+	Cut FinishReason `json:"cut,omitempty"`
 	// Tokens is how large the conversation was with the message, as the provider of the model that said it has counted: the
 	// input and the output of that call. 0 if it did not say.
 	Tokens int64 `json:"tokens,omitempty"`
@@ -340,6 +343,9 @@ func (in Input) Validate() error {
 		}
 		if m.Summary != nil {
 			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
+		}
+		if m.Cut != "" {
+			return Invalid(at+".cut", "is of replies")
 		}
 		if m.Tokens != 0 {
 			return Invalid(at+".tokens", "an input has no count of tokens")

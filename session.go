@@ -304,6 +304,8 @@ type Reason string
 
 const (
 	ReasonReply         Reason = "reply"          // the model answered without calling tools
+	ReasonLength        Reason = "length"         // it did, and was cut off at the limit of its output
+	ReasonWindow        Reason = "window"         // it did, and was cut off since its window was full
 	ReasonFinish        Reason = "finish"         // __finish__ was called
 	ReasonFinishTool    Reason = "finish_tool"    // a FinishWith tool was called
 	ReasonStopCondition Reason = "stop_condition" // the agent's StopWhen held

@@ -28,15 +28,14 @@ import (
 
 // bank is an MCP server that demands tokens, and the authorisation server that gives them out.
 type bank struct {
-	t       *testing.T
-	url     string
-	mu      sync.Mutex
-	codes   map[string]string // code to PKCE challenge
-	good    map[string]bool   // access tokens
-	given   int
-	refused int           // refreshes that were refused
-	life    time.Duration // of an access token
-	grants  []string      // the grants that were asked for
+	t      *testing.T
+	url    string
+	mu     sync.Mutex
+	codes  map[string]string // code to PKCE challenge
+	good   map[string]bool   // access tokens
+	given  int
+	life   time.Duration // of an access token
+	grants []string      // the grants that were asked for
 }
 
 func newBank(t *testing.T, s *sdk.Server) *bank {

@@ -56,6 +56,9 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.ChildID != "" {
 		w.text("child_id", m.ChildID)
 	}
+	if m.Cut != "" {
+		w.text("cut", string(m.Cut))
+	}
 	if m.Tokens != 0 {
 		w.value("tokens", m.Tokens)
 	}

@@ -41,11 +41,6 @@ func (a *account) add(now int64, o *Options, requests, tokens int64) {
 // change works on an account, at a time of the clock that counts, and reports whether it is to be kept.
 type change func(a *account, now int64) (keep bool)
 
-// keeper is where an account stands.
-type keeper interface {
-	update(context.Context, change) error
-}
-
 // memory keeps an account in this process.
 type memory struct {
 	mu sync.Mutex

@@ -295,7 +295,11 @@ func (e *Encoder) end(ev *cairn.Event) {
 	switch ev.Status {
 	case cairn.RunCompleted:
 		e.rest()
-		e.emit(finish{"finish", "stop", meta})
+		reason := "stop"
+		if ev.Reason == cairn.ReasonLength || ev.Reason == cairn.ReasonWindow {
+			reason = "length"
+		}
+		e.emit(finish{"finish", reason, meta})
 	case cairn.RunFailed:
 		e.emit(failure{"error", e.failed(ev)})
 	case cairn.RunInterrupted:

@@ -322,6 +322,12 @@ func TestEnds(t *testing.T) {
 	if got := string(e.Replay(logOf(t, "run_start r1\nstep_start 1\ntext_delta Hi\nrun_end interrupted"))); !strings.Contains(got, `"finishReason":"interrupted"`) {
 		t.Errorf("got %s", got)
 	}
+	e = New(V6, "s", "turn_r1")
+	cut := logOf(t, "run_start r1\nstep_start 1\ntext_delta Hi\nrun_end completed")
+	cut[3].Reason = cairn.ReasonLength
+	if got := string(e.Replay(cut)); !strings.Contains(got, `"finishReason":"length"`) {
+		t.Errorf("got %s", got)
+	}
 	if got := string(Nothing(false)); got != "data: {\"type\":\"start\"}\n\ndata: {\"type\":\"start-step\"}\n\ndata: {\"type\":\"finish-step\"}\n\ndata: {\"type\":\"finish\"}\n\ndata: [DONE]\n\n" {
 		t.Errorf("got %s", got)
 	}

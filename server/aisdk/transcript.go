@@ -74,6 +74,6 @@ func parts(m *cairn.Message, add func(cairn.Event)) {
 // End returns the event that ends a run.
 func End(run *cairn.Run) cairn.Event {
 	usage := run.Usage
-	return cairn.Event{Type: cairn.EventRunEnd, SessionID: run.SessionID, RunID: run.ID, Status: run.Status, Error: run.Error,
+	return cairn.Event{Type: cairn.EventRunEnd, SessionID: run.SessionID, RunID: run.ID, Status: run.Status, Reason: run.Reason, Error: run.Error,
 		Text: run.StopReason, Usage: &usage}
 }

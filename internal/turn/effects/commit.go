@@ -299,7 +299,7 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	case j.Feedback != "":
 		out.Say(cairn.Context(j.Feedback))
 	case out.Answers(st) && a.Output == nil:
-		return complete(cairn.Completion{Reason: cairn.ReasonReply, Text: run.Text})
+		return complete(cairn.Completion{Reason: replyReason(st.Message()), Text: run.Text})
 	case out.Answers(st):
 		out.Say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
 	case j.Owes:

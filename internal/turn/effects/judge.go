@@ -98,7 +98,7 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	if ctx.Err() != nil || out.Final != nil || st.Failed() != nil || out.Waits {
 		return
 	}
-	done := cairn.Completion{Reason: cairn.ReasonReply}
+	done := cairn.Completion{Reason: replyReason(st.Message())}
 	switch {
 	case out.Answers(st):
 		if a.Output != nil { // which is still owed
@@ -126,6 +126,17 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 		v.apply(&done)
 		j.Completion = &done
 	}
+}
+
+// replyReason says how a reply without calls ends the turn.
+func replyReason(m *cairn.Message) cairn.Reason {
+	switch {
+	case m == nil || m.Cut == "":
+		return cairn.ReasonReply
+	case m.Cut == cairn.FinishReasonWindow:
+		return cairn.ReasonWindow
+	}
+	return cairn.ReasonLength
 }
 
 // stopWhen asks the agent's stop condition. One that fails does not hold.

@@ -25,7 +25,8 @@ type reply struct {
 	logger  *slog.Logger
 	parts   []*part
 	usage   cairn.Usage
-	model   string // that answers, if it is not the one that was asked
+	cut     cairn.FinishReason // why it is not whole
+	model   string             // that answers, if it is not the one that was asked
 	ended   bool
 	said    bool // something was emitted
 	size    int  // of everything so far, in bytes
@@ -249,6 +250,9 @@ func (r *reply) add(c *cairn.Chunk) error {
 		r.restart()
 	case cairn.ChunkFinish:
 		r.ended = true
+		if c.FinishReason == cairn.FinishReasonLength || c.FinishReason == cairn.FinishReasonWindow {
+			r.cut = c.FinishReason
+		}
 	default:
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
 	}
@@ -278,7 +282,7 @@ func (r *reply) call(provider string) *part {
 // arguments are not complete are left out.
 func (r *reply) message(partial bool) *cairn.Message {
 	r.endThinking()
-	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.model}
+	m := &cairn.Message{Role: cairn.RoleAssistant, Model: r.model, Cut: r.cut}
 	for _, p := range r.parts {
 		r.complete(p)
 		text := p.text.String()
