@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -40,6 +42,11 @@ func Node(tb testing.TB, script string, args ...string) []byte {
 	cmd := exec.CommandContext(tb.Context(), line[0], line[1:]...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
+	// The child dies with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		tb.Fatalf("%s %v: %v\n%s", script, args, err, &problems)
 	}

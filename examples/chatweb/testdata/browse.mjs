@@ -57,7 +57,9 @@ class Tab {
   release() { writeFileSync(join(dir, new URL(this.address()).hash.slice(1)), ""); }
   // settled waits until nothing happens any more.
   async settled() {
+    const until = Date.now() + 120_000;
     for (let quiet = 0; quiet < 10; await this.page.waitForTimeout(20)) {
+      if (Date.now() > until) throw new Error("the page does not come to rest");
       quiet = (await this.page.getByRole("status").textContent()) === "ready" ? quiet + 1 : 0;
     }
   }
