@@ -223,7 +223,7 @@ const fresh = 100 * time.Millisecond
 // pause is how long no turn waits for a server whose list could not be had.
 const pause = 10 * time.Second
 
-// list returns the server's tools; nil if they are not known in time. patient says that the session has a list already.
+// list returns the server's tools; nil if they are not known in time. known says that the session has a list already.
 func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 	l.mu.Lock()
 	if l.known != nil && !l.stale && time.Now().Before(l.known.until) {

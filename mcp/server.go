@@ -243,7 +243,7 @@ func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	list, err := l.list(ctx, before != nil)
+	list, err := l.list(ctx, before != nil && !before.Connect)
 	switch {
 	case needsConnect(err):
 		if before != nil {

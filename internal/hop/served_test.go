@@ -25,10 +25,11 @@ import (
 	"github.com/cairn-agents/cairn/store/pgstore"
 )
 
-// servesVar makes the test binary a server of the database that it names. Its agent stops in the middle of each answer until
-// there is the file that goesOnVar names.
+// servesVar makes the test binary a server of the database that it names, in the schema of schemaVar. Its agent stops in the
+// middle of each answer until there is the file that goesOnVar names.
 const (
 	servesVar = "CAIRN_TEST_SERVES"
+	schemaVar = "CAIRN_TEST_SCHEMA"
 	goesOnVar = "CAIRN_TEST_GOES_ON"
 )
 
@@ -38,7 +39,7 @@ const beginning, ending = "Once upon a time there was", " a server that was kill
 // serves is the process of a server, which works for sessions of dead processes as well.
 func serves(url string) error {
 	ctx := context.Background()
-	st, err := pgstore.Open(ctx, url, nil)
+	st, err := pgstore.Open(ctx, url, &pgstore.Options{Schema: os.Getenv(schemaVar)})
 	if err != nil {
 		return err
 	}
@@ -70,6 +71,9 @@ func serves(url string) error {
 	return http.Serve(l, h)
 }
 
+// schemaOf is the schema of a test's servers: a worker of one test must not take up the sessions of another.
+func schemaOf(t *testing.T) string { return strings.ToLower(t.Name()) }
+
 // startServer starts a server process and returns its address and how to kill it.
 func startServer(t *testing.T, database, goesOn string) (address string, kill func()) {
 	t.Helper()
@@ -78,7 +82,7 @@ func startServer(t *testing.T, database, goesOn string) (address string, kill fu
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), servesVar+"="+database, goesOnVar+"="+goesOn)
+	cmd.Env = append(os.Environ(), servesVar+"="+database, schemaVar+"="+schemaOf(t), goesOnVar+"="+goesOn)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

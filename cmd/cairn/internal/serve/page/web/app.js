@@ -44,7 +44,7 @@ $("enter").addEventListener("cancel", (ev) => ev.preventDefault());
 $("enter-form").addEventListener("submit", () => {
   setToken($("token").value.trim());
   $("token").value = "";
-  start();
+  started = start();
 });
 $("leave").addEventListener("click", () => {
   setToken("");
@@ -250,6 +250,7 @@ $("say").addEventListener("submit", async (ev) => {
   $("send").disabled = true;
   problem(null);
   try {
+    await started; // the assistants are known
     const id = session || crypto.randomUUID();
     await ask("POST", "/start", { session_id: id, agent: session ? "" : $("assistant").value, input: { text } });
     $("text").value = "";
@@ -299,7 +300,7 @@ async function start() {
   $("leave").hidden = !hasToken();
   $("assistant").replaceChildren(...assistants.map((a) => h("option", { value: a.name }, a.name)));
   about();
-  await show(wanted());
+  show(wanted());
 }
 
-start();
+let started = start(); // once more when there is a token
