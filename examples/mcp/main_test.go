@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func drive(verb string) {
 	ctx := context.Background()
 	server := must(mcp.Command("shop", []string{os.Args[0], "server"}, &mcp.Options{Approve: []string{"ship"}, Env: os.Environ(), ListTimeout: time.Minute}))
-	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, &engine.Options{LeaseTTL: time.Second}))
+	eng := must(engine.New(must(sqlitestore.Open("mcp.db", nil)), []*cairn.Agent{clerk(server)}, &engine.Options{LeaseTTL: 3 * time.Second}))
 	if verb == "ask" {
 		report(eng.Execute(ctx, "session-1", "clerk", cairn.Text("Please ship order 42.")))
 	}

@@ -11,7 +11,6 @@ package dboshost
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -174,17 +173,18 @@ func (h *Host) Serve(eng *engine.Engine) error {
 
 // Close leaves the workflows of this process where they stand and closes the connection to the database. Call it after
 // the engine's Close; effects that are still running are cancelled. A process of the same executor resumes the
-// workflows, or a worker takes their runs over. The error, context.DeadlineExceeded, reports what did
-// not stop before ctx's deadline.
+// workflows, or a worker takes their runs over. When ctx ends first, Close returns its error, and what has not stopped
+// yet is closed as soon as it has.
 func (h *Host) Close(ctx context.Context) error {
-	limit := time.Duration(math.MaxInt64)
-	if until, ok := ctx.Deadline(); ok {
-		limit = max(time.Until(until), 0)
+	// Without a limit of its own, since Shutdown that gives a part up waits for workflows that this part still starts.
+	closed := make(chan error, 1)
+	go func() { closed <- dbos.Shutdown(h.dbos, math.MaxInt64) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err := dbos.Shutdown(h.dbos, limit); err != nil { // which waits for each part in turn, and fails in no other way
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-	}
-	return nil
 }
 
 // served returns the engine that carries out effects, or nil before Serve.

@@ -3,6 +3,7 @@ package temporalhost_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -214,7 +215,7 @@ func (l *laborer) crash(p *player) int64 {
 		if err != nil {
 			p.Fatal(err)
 		}
-		if len(pieces) > 1 { // the reply and the first call's result
+		if slices.ContainsFunc(pieces, func(s store.Staged) bool { return strings.HasPrefix(s.Key, "call:") }) { // the result
 			break
 		}
 		time.Sleep(time.Millisecond)
