@@ -103,7 +103,10 @@ async function visit(id, todo) {
         await fetch(`${url}/start`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
         break;
       }
-      case "trim": await fetch(`${url}/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers }); break;
+      case "trim": // when the turn has ended, which a call's answer does not wait for
+        await idle();
+        await fetch(`${url}/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers });
+        break;
       case "idle": await idle(); break;
       default: throw new Error(`no such verb: ${verb}`);
     }
