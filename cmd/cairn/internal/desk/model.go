@@ -61,7 +61,8 @@ func (d *Desk) Switch(name string) error {
 	return nil
 }
 
-// Model returns the model that the environment asks for, with the time that a scripted one takes for a word.
-func Model(a *cli.App, pace time.Duration) (cairn.Model, error) {
-	return modelFlags{Pace: &pace}.pick(a, DefaultModel(a.Env))
+// Model returns the model of a name, or the one that the environment asks for, with the time that a scripted one takes for a
+// word.
+func Model(a *cli.App, name string, pace time.Duration) (cairn.Model, error) {
+	return modelFlags{Pace: &pace}.pick(a, cmp.Or(name, DefaultModel(a.Env)))
 }

@@ -28,7 +28,7 @@ func (s *service) demo(ctx context.Context) ([]*cairn.Agent, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, goods.Close)
-	model, err := desk.Model(s.app, usualPace)
+	model, err := desk.Model(s.app, "", usualPace)
 	if err != nil {
 		return nil, err
 	}

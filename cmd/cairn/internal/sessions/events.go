@@ -105,6 +105,8 @@ func eventDetail(ev *cairn.Event) string {
 		return fmt.Sprintf("%q", ev.Text)
 	case cairn.EventRunStart, cairn.EventRunResumed:
 		add(ev.RunID)
+	case cairn.EventCompacted:
+		add(output.Count(ev.MessageCount, "message") + " summarised")
 	}
 	add(ev.Tool)
 	add(ev.CallID)

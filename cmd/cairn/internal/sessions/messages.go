@@ -57,7 +57,10 @@ func waitingCalls(ctx context.Context, eng *engine.Engine, id string) (map[strin
 // messageRows returns a row for each line of a message. waiting are open calls.
 func messageRows(m *pages.Numbered, waiting map[string]cairn.CallKind) [][]string {
 	role := string(m.Role)
-	if m.Hidden {
+	switch {
+	case m.Summary != nil:
+		role = "summary"
+	case m.Hidden:
 		role = "context"
 	}
 	lead := []string{fmt.Sprint(m.Index), role}

@@ -21,6 +21,7 @@ type Commands struct {
 	Rewind      rewindCmd      `cmd:"" help:"Take a session back to one of its checkpoints."`
 	Delete      deleteCmd      `cmd:"" help:"Delete a session with everything it owns."`
 	Restore     restoreCmd     `cmd:"" help:"Bring back a session that was deleted or has expired."`
+	Compact     compactCmd     `cmd:"" help:"Summarise the older part of a session's history now."`
 	Trim        trimCmd        `cmd:"" help:"Remove the oldest events of a session's log."`
 	Stop        stopCmd        `cmd:"" help:"Stop a session's run, in whichever process it is."`
 	Queue       queueCmd       `cmd:"" help:"List the turns that are queued on a session."`

@@ -15,6 +15,10 @@ import (
 // so that any process can resume it. Between words it waits for pace.
 func Script(pace time.Duration) cairn.Model {
 	return scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if req.System == cairn.SummaryInstructions {
+			r := reply{text: summary(req)}
+			return r.step(req).Pace(pace)
+		}
 		list := turns(req.Messages)
 		now := &list[len(list)-1]
 		r := answer(understand(list), now)

@@ -100,3 +100,21 @@ func (t *turn) note(r *cairn.ToolResult, input json.RawMessage) {
 		t.refusals[refusal{tool: r.Tool}] = err.Error()
 	}
 }
+
+// saidBefore begins a summary.
+const saidBefore = "The customer said: "
+
+// summary puts together what the customer has said in a conversation that is given as a text.
+func summary(req *cairn.Request) string {
+	var list []string
+	for i := range req.Messages {
+		for line := range strings.Lines(req.Messages[i].Text()) {
+			if text, ok := strings.CutPrefix(line, string(cairn.RoleUser)+": "); ok {
+				list = append(list, strings.TrimSpace(text))
+			} else if _, earlier, ok := strings.Cut(line, saidBefore); ok {
+				list = append(list, strings.TrimSpace(earlier))
+			}
+		}
+	}
+	return saidBefore + strings.Join(list, " / ")
+}

@@ -1,0 +1,51 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/engine"
+)
+
+type compactCmd struct {
+	one
+	Model string `placeholder:"MODEL" help:"What makes the summary: scripted, or PROVIDER:NAME, with the provider's variables for key and address. A small model will do. Default: that of the demo."`
+	Keep  int    `default:"20" placeholder:"PERCENT" help:"How much of the history the latest messages may be that stay as they are, in percent of its tokens. Default: 20."`
+}
+
+// Help is what --help adds.
+func (compactCmd) Help() string {
+	return `From the next turn on the model is sent a summary in place of the older messages. All of them stay in the transcript, and a
+branch from before the summary has them. It is made by --model whatever the session's agent is; what that costs is added to
+the session's usage. A session that runs or waits for calls is refused.`
+}
+
+// Run summarises.
+func (cmd *compactCmd) Run(a *cli.App, all *flags) error {
+	if cmd.Keep < 1 || cmd.Keep > 99 {
+		return cli.Misuse("--keep: %d is not between 1 and 99", cmd.Keep)
+	}
+	model, err := desk.Model(a, cmd.Model, 0)
+	if err != nil {
+		return err
+	}
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		stand := &cairn.Agent{Name: s.Agent, Model: model, Compaction: &cairn.Compaction{Keep: cmd.Keep, Trigger: 100}}
+		if err := eng.Replace(stand); err != nil {
+			return fmt.Errorf("--model: %w", err)
+		}
+		if s, err = eng.Compact(ctx, s.ID); err != nil {
+			return err
+		}
+		return all.report(a, s, "Summarised %s of session %s. Its model reads the summary and %s after them.",
+			output.Count(s.Summary.From, "message"), s.ID, output.Count(s.Summary.At-s.Summary.From, "message"))
+	})
+}
