@@ -99,7 +99,10 @@ func describeSession(b *strings.Builder, row *cairn.Session) {
 func messageLine(m *cairn.Message) string {
 	var b strings.Builder
 	who := string(m.Role)
-	if m.Hidden {
+	switch {
+	case m.Summary != nil:
+		who = fmt.Sprintf("summary up to %d", m.Summary.From)
+	case m.Hidden:
 		who = "context"
 	}
 	fmt.Fprintf(&b, "%s", who)
@@ -277,8 +280,11 @@ func eventLine(ev *cairn.Event) string {
 	return b.String()
 }
 
-// brief leaves out the schema library's own messages.
+// brief leaves out the schema library's own messages, and most of what is long.
 func brief(data json.RawMessage) string {
+	if len(data) > 400 {
+		return fmt.Sprintf("%s… of %d bytes", data[:20], len(data))
+	}
 	const said = "violate the schema: "
 	if i := bytes.Index(data, []byte(said)); i >= 0 {
 		return string(data[:i+len(said)]) + "…\""

@@ -113,6 +113,7 @@ var scenarios = slices.Concat(
 	caches,
 	asides,
 	toolsets,
+	compactions,
 	returns,
 	changes,
 	endings,

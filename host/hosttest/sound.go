@@ -25,7 +25,7 @@ func Unsound(ctx context.Context, st store.Store, log store.Log, session string)
 func (t *tree) unsound() []string {
 	problems := gaps(t.events)
 	for _, r := range t.sessions {
-		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), t.unaccounted(r), t.strayed(r)) {
+		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), r.misplaced(), t.unaccounted(r), t.strayed(r)) {
 			problems = append(problems, "session "+r.row.ID+": "+problem)
 		}
 	}
@@ -194,6 +194,22 @@ func (r *record) miscounted() (problems []string) {
 	paused := row.Status == cairn.SessionPaused
 	if paused != (row.SuspendedStep != "") || !paused && (row.OpenCalls != 0 || !row.NextDeadline.IsZero()) {
 		say("it is %s, but step %q has %d pending calls until %s", row.Status, row.SuspendedStep, row.OpenCalls, row.NextDeadline)
+	}
+	return problems
+}
+
+// misplaced finds summaries that stand for messages behind them, and a row that does not say which one is the latest.
+func (r *record) misplaced() (problems []string) {
+	var last cairn.SummaryPlace
+	for i := range r.messages {
+		if s := r.messages[i].Summary; s != nil {
+			if last = (cairn.SummaryPlace{At: i, From: s.From}); s.From < 1 || s.From > i {
+				problems = append(problems, fmt.Sprintf("message %d is a summary of those up to %d", i, s.From))
+			}
+		}
+	}
+	if r.row.Summary != last {
+		problems = append(problems, fmt.Sprintf("the row has the latest summary at %+v, the transcript at %+v", r.row.Summary, last))
 	}
 	return problems
 }
