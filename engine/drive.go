@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,9 +46,9 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 		defer e.driven.Done()
 		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
 		ctx, cancel := context.WithCancelCause(beyond)
-		end, err := e.loop(ctx, cancel, b, asked)
+		end, err := e.loop(ctx, cancel, b, asked, false)
 		e.mu.Lock()
-		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed)
+		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed) && !errors.Is(err, errDrained)
 		if e.driving[r.id] == r { // else this process has taken the run over from itself
 			delete(e.driving, r.id)
 		}
@@ -63,10 +64,10 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	return r
 }
 
-// loop drives a run to its end, or releases it. It ends ctx.
-func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time) (turn.Committed, error) {
+// loop drives a run to its end, or releases it, see [direct] for within. It ends ctx.
+func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time, within bool) (turn.Committed, error) {
 	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
-	end, err := turn.Loop(direct{ctx, e}, b)
+	end, err := turn.Loop(direct{ctx, e, within}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -109,15 +110,25 @@ func (e *Engine) next(ctx context.Context, end turn.Ending) {
 type direct struct {
 	ctx context.Context // that of the one loop the scheduler is for
 	e   *Engine
+	// within says that the run is driven as part of another run's step, which would be lost if this run was released.
+	within bool
 }
 
 func (d direct) Do(e host.Effect) error {
 	err := d.e.fx.Run(d.ctx, e)
-	if out, ok := e.Out.(*turn.ChildOut); ok {
+	switch out := e.Out.(type) {
+	case *turn.ChildOut:
 		d.e.launch(d.ctx, out.Launch)
+	case *turn.Committed:
+		if err == nil && out.Whole && !d.within {
+			err = errDrained
+		}
 	}
 	return err
 }
+
+// errDrained ends the loop of a run that is released behind a step.
+var errDrained = fmt.Errorf("the run was released behind its last step, for another process to continue it: %w", errClosed())
 
 func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
@@ -138,7 +149,7 @@ func (d direct) Child(of host.Call, b host.Run) error {
 	}
 	defer end()
 	ctx, cancel := context.WithCancelCause(d.ctx)
-	_, err = d.e.loop(ctx, cancel, b, time.Now())
+	_, err = d.e.loop(ctx, cancel, b, time.Now(), d.within || !d.e.fx.Lasting(of.Position))
 	return err
 }
 
@@ -146,7 +157,11 @@ func (d direct) Child(of host.Call, b host.Run) error {
 func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
+	if errors.Is(cause, errDrained) {
+		e.opts.Logger.Info("run released behind its step", "session", b.SessionID, "run", b.RunID)
+	} else {
+		e.opts.Logger.Warn("run released", "session", b.SessionID, "run", b.RunID, "error", cause)
+	}
 	if errors.Is(cause, cairn.ErrFenced) {
 		if err := e.fx.Orphan(ctx, b.Position); err != nil {
 			e.opts.Logger.Warn("sub-agents of a lost run may still wait", "session", b.SessionID, "run", b.RunID, "error", err)

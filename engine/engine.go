@@ -57,7 +57,7 @@ type Options struct {
 	WorkInterval time.Duration
 	// WorkConcurrency is how many runs Work drives at once; 0 means 16.
 	WorkConcurrency int
-	// CloseGrace is how long Serve lets the runs under way come to their end once its context is done; 0 means 20 seconds,
+	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20 seconds,
 	// a negative value no time. What ends a process must give it some seconds more.
 	CloseGrace time.Duration
 	// TTL is how long a session may be idle before it expires, if its agent does not say; 0 means 7 days, a negative value
@@ -119,6 +119,7 @@ type Engine struct {
 	readers    watchers     // of event logs
 	crew       crew         // runs the goroutines of runs and of tools
 	working    atomic.Int64 // calls of Work that are registered
+	draining   atomic.Bool  // runs are released behind their step
 
 	mu        sync.Mutex
 	closed    bool
@@ -180,7 +181,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		Go: e.crew.run, Remote: e.opts.Host != nil, Keeper: keeper,
 	})
 	e.fx = effects.New(e.runs, effects.Config{
-		NewID: e.opts.NewID, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
+		NewID: e.opts.NewID, Draining: e.draining.Load, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
 	})
 	return e, nil
 }
@@ -237,6 +238,19 @@ func (e *Engine) Close(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// Drain closes the engine as Close does, for a process that others take over from: a run under way need not come to its end. It
+// finishes its step, is committed whatever the agent's durability says, and is then released, so that another worker continues
+// it within a poll, and repeats nothing. What is not done when ctx is done is released where it stands, and its step is repeated.
+// It returns ctx's error if there was such a run.
+//
+// The step of a call that consults a sub-agent lasts as long as the sub-agent's run; if the agent is [cairn.PerTool], that run
+// is released behind its own step as well. With a [Host] the effects under way come to their end, and the next ones are for the
+// host to have carried out elsewhere. [Run.Wait] and [Run.Events] of a run that is released end with ErrClosed.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.draining.Store(true)
+	return e.Close(ctx)
 }
 
 // closeWait bounds how long Close takes after its context is done, or after the last run has ended.

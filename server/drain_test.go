@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 )
 
 // Of a process that is stopped while a turn is under way, the clients reconnect to another one, and get each event once. The
-// turn comes to its end in the time that the engine is given; without time it is released, and the other process takes it
-// over at once, long before the lease has run out.
+// turn's step comes to its end in the time that the engine is given; without time it is cut. The other process takes the turn over
+// at once, long before the lease has run out.
 func TestDrainHandsOver(t *testing.T) {
 	t.Run("with time", func(t *testing.T) { drained(t, false) })
 	t.Run("at once", func(t *testing.T) { drained(t, true) })
@@ -27,7 +28,9 @@ func TestDrainHandsOver(t *testing.T) {
 func drained(t *testing.T, atOnce bool) {
 	atWork, gate := make(chan struct{}), make(chan struct{})
 	var began sync.Once
+	var times atomic.Int64
 	slow := cairn.Func("slow", "Takes its time.", func(ctx context.Context, _ *cairn.Call, _ struct{}) (string, error) {
+		times.Add(1)
 		began.Do(func() { close(atWork) })
 		select {
 		case <-gate:
@@ -100,7 +103,7 @@ func drained(t *testing.T, atOnce bool) {
 		if atOnce {
 			over()
 		}
-		go func() { closed <- one.eng.Close(grace); over() }()
+		go func() { closed <- one.eng.Drain(grace); over() }()
 	})
 	if !cut {
 		t.Error("the stream of the process that stops ends as if it were whole")
@@ -127,6 +130,9 @@ func drained(t *testing.T, atOnce bool) {
 	}
 	if slices.Sort(ids); len(slices.Compact(ids)) != len(types) {
 		t.Errorf("an event came twice: %v", ids)
+	}
+	if atOnce != (times.Load() == 2) {
+		t.Errorf("the tool ran %d times", times.Load())
 	}
 	row, err := eng.Session(t.Context(), "s")
 	if err != nil || row.Status != cairn.SessionCompleted || row.Turn != 1 || row.Usage.ToolCalls != 1 {

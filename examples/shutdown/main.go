@@ -48,7 +48,7 @@ func serve(ctx context.Context, stop func()) error {
 		served <- server.Serve(listener)
 		stop() // a server that fails ends the process as a signal does
 	}()
-	ended := eng.Serve(ctx) // works until the signal, and then until the runs under way have come to their end
+	ended := eng.Serve(ctx) // works until the signal, and then until the runs under way have finished their step
 	shut := server.Shutdown(context.WithoutCancel(ctx))
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return err

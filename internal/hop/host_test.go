@@ -37,8 +37,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if database := os.Getenv(servesVar); database != "" {
-		fmt.Fprintln(os.Stderr, serves(database))
-		os.Exit(1)
+		if err := serves(database); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	testenv.Main(m)
 }

@@ -105,7 +105,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 		}
 		target.Store(u)
 	}
-	address, killCallee := startServer(t, far, goesOn)
+	address, callee := startServer(t, far, goesOn)
 	at(address)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target.Load()) },
 		ErrorLog:     log.New(io.Discard, "", 0), // bodies break off: the processes are killed
@@ -169,8 +169,8 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 			killCaller()
 			killCaller = startCaller(t, near, proxy.URL)
 		case 2: // the other one is in the middle as well: the server dies, and another one takes over
-			killCallee()
-			address, killCallee = startServer(t, far, goesOn)
+			callee.Process.Kill()
+			address, callee = startServer(t, far, goesOn)
 			at(address)
 		case 3: // the model there has begun again
 			if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
@@ -188,15 +188,15 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	if res, err := run.Wait(ctx); err != nil || !strings.Contains(res.Text, beginning+ending) || res.Turn != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if list := tellers(t, far); len(list) != 1 || list[0].Turn != 1 {
+	if list := tellers(t, far, goesOn); len(list) != 1 || list[0].Turn != 1 {
 		t.Errorf("the server has other than one session with one turn: %+v", list)
 	}
 }
 
 // tellers returns the sessions of the teller, the newest first.
-func tellers(t *testing.T, database string) []cairn.Session {
+func tellers(t *testing.T, database, goesOn string) []cairn.Session {
 	t.Helper()
-	st, err := pgstore.Open(t.Context(), database, &pgstore.Options{Schema: schemaOf(t)})
+	st, err := pgstore.Open(t.Context(), database, &pgstore.Options{Schema: schemaOf(goesOn)})
 	if err != nil {
 		t.Fatal(err)
 	}

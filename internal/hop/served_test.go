@@ -4,16 +4,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,8 +33,8 @@ import (
 	"github.com/cairn-agents/cairn/store/pgstore"
 )
 
-// servesVar makes the test binary a server of the database that it names, in the schema of schemaVar. Its agent stops in the
-// middle of each answer until there is the file that goesOnVar names.
+// servesVar makes the test binary a server of the database that it names, in the schema of schemaVar. Its agents stop in the
+// middle of what they do until there is the file that goesOnVar names.
 const (
 	servesVar = "CAIRN_TEST_SERVES"
 	schemaVar = "CAIRN_TEST_SCHEMA"
@@ -36,29 +44,21 @@ const (
 // The two halves of what the agent says.
 const beginning, ending = "Once upon a time there was", " a server that was killed."
 
-// serves is the process of a server, which works for sessions of dead processes as well.
+// serves is the process of a server, which works for sessions of dead processes as well, until it gets a SIGTERM.
 func serves(url string) error {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	st, err := pgstore.Open(ctx, url, &pgstore.Options{Schema: os.Getenv(schemaVar)})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	teller := &cairn.Agent{Name: "teller", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
-		return scripted.Reply(scripted.Text(beginning), scripted.Do(func() {
-			for {
-				if _, err := os.Stat(os.Getenv(goesOnVar)); err == nil {
-					return
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		}), scripted.Text(ending))
-	})}
-	eng, err := engine.New(st, []*cairn.Agent{teller}, &engine.Options{LeaseTTL: 2 * time.Second, WorkConcurrency: 100, WorkInterval: 200 * time.Millisecond})
+	goesOn := os.Getenv(goesOnVar)
+	eng, err := engine.New(st, []*cairn.Agent{storyteller(goesOn), working(goesOn)},
+		&engine.Options{LeaseTTL: 4 * time.Second, WorkConcurrency: 100, WorkInterval: 200 * time.Millisecond, CloseGrace: time.Minute})
 	if err != nil {
 		return err
 	}
-	go eng.Work(ctx)
 	h, err := server.New(eng, &server.Options{AllowUnauthenticated: true, RequestsPerMinute: -1, StreamsPerUser: -1})
 	if err != nil {
 		return err
@@ -68,21 +68,86 @@ func serves(url string) error {
 		return err
 	}
 	fmt.Println(l.Addr())
-	return http.Serve(l, h)
+	web := &http.Server{Handler: h}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(l) }()
+	defer context.AfterFunc(ctx, h.Drain)()
+	if err := eng.Serve(ctx); err != nil {
+		return err
+	}
+	if err := web.Shutdown(context.Background()); err != nil {
+		return err
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
-// schemaOf is the schema of a test's servers: a worker of one test must not take up the sessions of another.
-func schemaOf(t *testing.T) string { return strings.ToLower(t.Name()) }
+// until returns once there is a file.
+func until(path string) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
-// startServer starts a server process and returns its address and how to kill it.
-func startServer(t *testing.T, database, goesOn string) (address string, kill func()) {
+// storyteller is an agent that stops in the middle of its answer.
+func storyteller(goesOn string) *cairn.Agent {
+	return &cairn.Agent{Name: "teller", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		return scripted.Reply(scripted.Text(beginning), scripted.Do(func() { until(goesOn) }), scripted.Text(ending))
+	})}
+}
+
+// workSteps is in how many steps the worker calls its tool.
+const workSteps = 3
+
+// working is an agent that calls a tool in each of several steps, and then answers. The tool stops in its middle, and says in a
+// file beside goesOn what it did.
+func working(goesOn string) *cairn.Agent {
+	type in struct {
+		Step int `json:"step"`
+	}
+	work := cairn.Func("work", "Works.", func(_ context.Context, call *cairn.Call, in in) (string, error) {
+		f, err := os.OpenFile(worked(goesOn), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if _, err := fmt.Fprintf(f, "%s %d %d\n", call.SessionID, in.Step, os.Getpid()); err != nil {
+			return "", err
+		}
+		until(goesOn)
+		return "done", nil
+	})
+	return &cairn.Agent{Name: "worker", Tools: []cairn.Tool{work}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		if step := (len(r.Messages) + 1) / 2; step <= workSteps {
+			return scripted.Call("work", in{step})
+		}
+		return scripted.Text(beginning + ending)
+	})}
+}
+
+// worked is the file that says what the tool of workers did.
+func worked(goesOn string) string { return goesOn + "-worked" }
+
+// schemaOf is the schema of the servers that wait for a file: those of one run of a test must not take up the sessions of another
+// one. The directory of the file is the run's own.
+func schemaOf(goesOn string) string {
+	return strings.ToLower(filepath.Base(filepath.Dir(filepath.Dir(goesOn))))
+}
+
+// startServer starts a server process, which ends with the test, and returns its address.
+func startServer(t *testing.T, database, goesOn string) (address string, cmd *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), servesVar+"="+database, schemaVar+"="+schemaOf(t), goesOnVar+"="+goesOn)
+	cmd = exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), servesVar+"="+database, schemaVar+"="+schemaOf(goesOn), goesOnVar+"="+goesOn)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -96,24 +161,44 @@ func startServer(t *testing.T, database, goesOn string) (address string, kill fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://" + strings.TrimSpace(line), func() { cmd.Process.Kill() }
+	return "http://" + strings.TrimSpace(line), cmd
+}
+
+// roundRobin starts a proxy that gives each request to the next of some servers, as one does that does not look how they are.
+func roundRobin(t *testing.T, servers ...string) string {
+	t.Helper()
+	var next atomic.Int64
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to, err := url.Parse(servers[int(next.Add(1))%len(servers)])
+			if err != nil {
+				panic(err) // it was the address of a listener
+			}
+			r.SetURL(to)
+		},
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	srv := httptest.NewServer(proxy)
+	t.Cleanup(srv.Close)
+	return srv.URL
 }
 
 // follower reads the stream of one run from either server, whichever takes it, until it is whole.
 type follower struct {
-	servers []string
-	next    int
-	run     server.Started
-	cuts    int
-	text    string // of the attempts that stand
-	attempt string // of the one under way
-	last    int64
-	began   func() // called with the first word
+	servers   []string
+	next      int
+	run       server.Started
+	cuts      int
+	begun     func() // called with the first word, or with the first call of a tool
+	discarded int    // steps
+	text      string // of the attempts that stand
+	attempt   string // of the one under way
+	last      int64
 }
 
 // follow reads to the run's end. Every reconnect asks the other server for what follows the last event.
 func (f *follower) follow(ctx context.Context) error {
-	defer f.began() // else the others would wait for it
+	defer f.begun() // else the others would wait for it
 	cursor := ""
 	for {
 		f.next++
@@ -129,8 +214,8 @@ func (f *follower) follow(ctx context.Context) error {
 }
 
 // read reads one stream. What breaks it is no error.
-func (f *follower) read(ctx context.Context, url string, cursor *string) (done bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, "GET", url+"/sse?session_id="+f.run.SessionID+"&run_id="+f.run.RunID, nil)
+func (f *follower) read(ctx context.Context, server string, cursor *string) (done bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", server+"/sse?session_id="+f.run.SessionID+"&run_id="+f.run.RunID, nil)
 	if err != nil {
 		return false, err
 	}
@@ -140,6 +225,9 @@ func (f *follower) read(ctx context.Context, url string, cursor *string) (done b
 		return false, nil
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusBadGateway { // it ends, or has ended
+		return false, nil
+	}
 	if res.StatusCode != 200 {
 		body, _ := io.ReadAll(res.Body)
 		return false, fmt.Errorf("session %s after %q: %s %s", f.run.SessionID, *cursor, res.Status, body)
@@ -163,10 +251,15 @@ func (f *follower) read(ctx context.Context, url string, cursor *string) (done b
 			return false, err
 		}
 		switch ev.Type {
-		case cairn.EventStepStart, cairn.EventStepDiscarded:
+		case cairn.EventStepStart:
 			f.attempt = ""
+		case cairn.EventStepDiscarded:
+			f.discarded++
+			f.attempt = ""
+		case cairn.EventToolStart:
+			f.begun()
 		case cairn.EventTextDelta:
-			f.began()
+			f.begun()
 			f.attempt += ev.Text
 		case cairn.EventStepCommitted:
 			f.text += f.attempt
@@ -180,14 +273,12 @@ func (f *follower) read(ctx context.Context, url string, cursor *string) (done b
 	return false, nil
 }
 
-// Of two servers one is killed while fifty streams are open, over any of the two: all of them reach their end, with
-// unbroken sequences and each word once.
-func TestStreamsOutliveAServer(t *testing.T) {
-	t.Parallel()
-	const sessions = 50
-	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
-	one, kill := startServer(t, database, goesOn)
-	two, _ := startServer(t, database, goesOn)
+const sessions = 50
+
+// followAll begins a turn of an agent on each of fifty sessions, and follows them, each request at the next of some servers. It
+// calls amid when all of them are in the middle of what they do, and returns when all have come to their end.
+func followAll(t *testing.T, agent string, servers []string, amid func()) []follower {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var begun sync.WaitGroup
@@ -195,9 +286,9 @@ func TestStreamsOutliveAServer(t *testing.T) {
 	followers := make([]follower, sessions)
 	for i := range followers {
 		f := &followers[i]
-		f.servers, f.next, f.began = []string{one, two}, i, sync.OnceFunc(begun.Done)
-		body := fmt.Sprintf(`{"session_id": "s%d", "agent": "teller", "input": {"text": "Tell me."}}`, i)
-		res, err := http.Post(f.servers[i%2]+"/start", "application/json", strings.NewReader(body))
+		f.servers, f.next, f.begun = servers, i, sync.OnceFunc(begun.Done)
+		body := fmt.Sprintf(`{"session_id": "s%d", "agent": %q, "input": {"text": "Begin."}}`, i, agent)
+		res, err := http.Post(servers[i%len(servers)]+"/start", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,11 +303,8 @@ func TestStreamsOutliveAServer(t *testing.T) {
 	for i := range followers {
 		all.Go(func() { errs <- followers[i].follow(ctx) })
 	}
-	begun.Wait() // all are in the middle of their answers
-	kill()
-	if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	begun.Wait()
+	amid()
 	all.Wait()
 	close(errs)
 	for err := range errs {
@@ -224,14 +312,101 @@ func TestStreamsOutliveAServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cuts := 0
 	for i := range followers {
 		if f := &followers[i]; f.text != beginning+ending {
 			t.Errorf("session %d said %q", i, f.text)
 		}
-		cuts += followers[i].cuts
 	}
-	if cuts < sessions/2 {
-		t.Errorf("only %d streams were cut", cuts)
+	return followers
+}
+
+// cuts is how many streams were cut.
+func cuts(followers []follower) (n int) {
+	for i := range followers {
+		n += followers[i].cuts
+	}
+	return n
+}
+
+// Of two servers one is killed while fifty streams are open, over any of the two: all of them reach their end, with
+// unbroken sequences and each word once.
+func TestStreamsOutliveAServer(t *testing.T) {
+	t.Parallel()
+	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
+	one, killed := startServer(t, database, goesOn)
+	two, _ := startServer(t, database, goesOn)
+	followers := followAll(t, "teller", []string{one, two}, func() {
+		killed.Process.Kill()
+		if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := cuts(followers); n < sessions/2 {
+		t.Errorf("only %d streams were cut", n)
+	}
+}
+
+// Of two servers behind a proxy one is asked to end while fifty streams are open. Its turns finish their step, the other server
+// continues them, and all streams reach their end with unbroken sequences. No step is discarded, and no step's tool runs twice.
+func TestStreamsOutliveADrain(t *testing.T) {
+	t.Parallel()
+	database, goesOn := testenv.Postgres(t), filepath.Join(t.TempDir(), "goes-on")
+	one, drained := startServer(t, database, goesOn)
+	two, other := startServer(t, database, goesOn)
+	followers := followAll(t, "worker", []string{roundRobin(t, one, two)}, func() {
+		if err := drained.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		for { // until it has cut its streams, and drains
+			res, err := http.Get(one + "/readyz")
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			res.Body.Close()
+			if res.StatusCode == http.StatusServiceUnavailable {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err := os.WriteFile(goesOn, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := drained.Wait(); err != nil {
+		t.Errorf("the server that was asked to end: %v", err)
+	}
+	if n := cuts(followers); n == 0 {
+		t.Error("no stream was cut")
+	}
+	for i := range followers {
+		if n := followers[i].discarded; n > 0 {
+			t.Errorf("session %d: %d steps were discarded", i, n)
+		}
+	}
+	data, err := os.ReadFile(worked(goesOn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byStep, by := map[string]int{}, map[int]int{}
+	for line := range strings.Lines(string(data)) {
+		var session string
+		var step, pid int
+		if _, err := fmt.Sscan(line, &session, &step, &pid); err != nil {
+			t.Fatal(err)
+		}
+		byStep[fmt.Sprint(session, " ", step)]++
+		by[pid]++
+	}
+	if len(byStep) != sessions*workSteps {
+		t.Errorf("the tool ran in %d steps, want %d", len(byStep), sessions*workSteps)
+	}
+	for step, n := range byStep {
+		if n != 1 {
+			t.Errorf("the tool of %s ran %d times", step, n)
+		}
+	}
+	if first := drained.Process.Pid; by[first] == 0 || by[first] >= by[other.Process.Pid] {
+		t.Errorf("the tool ran %v times, with %d drained", by, first)
 	}
 }

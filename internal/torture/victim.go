@@ -85,6 +85,11 @@ func (o *order) follow(start Start, open Open) error {
 	}
 	within, cancel := context.WithTimeout(ctx, o.Grace)
 	defer cancel()
+	if o.Seed%2 == 0 { // the others give their runs this time to come to their end
+		if err := eng.Drain(within); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("drain within %s: %w", o.Grace, err)
+		}
+	}
 	if err := leave(within); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("leave within %s: %w", o.Grace, err)
 	}

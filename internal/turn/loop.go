@@ -77,6 +77,9 @@ type ChildOut struct {
 type Committed struct {
 	host.Committed
 	Ending
+	// Whole says that the process is about to end, and that the store and the log have all that the run has done: it can be
+	// released here.
+	Whole bool `json:"-"`
 }
 
 // Notified is the outcome of notifying hooks of a run's end.

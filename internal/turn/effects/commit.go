@@ -56,7 +56,8 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 	}
 	publish(l, st, out)
-	if out.End == nil && !st.Carried && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
+	draining := fx.Draining()
+	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
@@ -75,6 +76,9 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	if out.End == nil {
+		if draining {
+			return turn.Committed{Whole: true}, l.Emit.Flush(ctx)
+		}
 		return turn.Committed{}, nil
 	}
 	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil

@@ -21,6 +21,9 @@ type Config struct {
 	ModelIdle time.Duration
 	// Models says how large the windows of models are, and what they cost.
 	Models cairn.ModelTable
+	// Draining reports whether the process is about to end: then every step is committed and published as soon as it is done, so
+	// that the run can be released behind it.
+	Draining func() bool
 	// MaxDepth and MaxTreeSessions bound the trees of sub-agents' sessions; a negative value means any number.
 	MaxDepth, MaxTreeSessions int
 }

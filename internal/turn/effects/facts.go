@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -58,6 +59,12 @@ func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bo
 }
 
 func (k remote) Lasting(*cairn.Agent) bool { return true }
+
+// Lasting reports whether what a step has done is kept before its commit, so that another process continues in mid-step.
+func (fx *Effects) Lasting(at turn.Position) bool {
+	l, a, err := fx.hold(at)
+	return err == nil && fx.sink(l).Lasting(a)
+}
 
 // put adds a fact to the step under way and keeps it. Where another attempt's fact stands in its place, that is added.
 func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f step.Fact, lasts bool) error {

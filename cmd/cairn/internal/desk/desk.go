@@ -116,8 +116,8 @@ func shopPath(at *stores.Address) string {
 	return strings.TrimSuffix(db, ext) + "-shop" + ext
 }
 
-// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to come
-// to their end; the others stay as they are, to be recovered later.
+// Close closes what is open. It gives runs, or what this process carries out of them for a host, a little time to finish
+// their step; the others stay as they are. Both are continued later, or by another process.
 func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	if d.Hosting != nil && d.Hosting.Rest != nil {
@@ -126,7 +126,7 @@ func (d *Desk) Close(ctx context.Context, grace time.Duration) (err error) {
 	if d.Eng != nil {
 		closing, cancel := context.WithTimeout(ctx, grace)
 		defer cancel()
-		if err = d.Eng.Close(closing); errors.Is(err, context.DeadlineExceeded) {
+		if err = d.Eng.Drain(closing); errors.Is(err, context.DeadlineExceeded) {
 			err = nil
 		}
 	}

@@ -35,7 +35,7 @@ type Command struct {
 }
 
 const (
-	// drain is how long runs may take to end when the process is terminated.
+	// drain is how long runs may take to finish their step when the process is terminated.
 	drain = 10 * time.Second
 	// rest is how long requests may take then.
 	rest = 5 * time.Second
@@ -153,11 +153,11 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 	return err
 }
 
-// leave closes the engine as its Serve does, for a process that is no worker.
+// leave drains the engine as its Serve does, for a process that is no worker.
 func (s *service) leave(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	return s.eng.Close(closing)
+	return s.eng.Drain(closing)
 }
 
 // announce prints where the server is.

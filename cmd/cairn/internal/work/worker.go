@@ -20,10 +20,10 @@ type workCmd struct {
 	JSON bool              `name:"json" help:"Log lines of JSON."`
 }
 
-// drain is how long runs may take to end when the worker is stopped.
+// drain is how long runs may take to finish their step when the worker is stopped.
 const drain = 10 * time.Second
 
-// Run drives runs until it is interrupted. Runs that do not end in time stay for the next worker.
+// Run drives runs until it is interrupted. Runs stay for the next worker, behind the step that they finish in time.
 func (cmd *workCmd) Run(a *cli.App) (err error) {
 	ctx, stop := cli.UntilStopped()
 	defer stop()
