@@ -2,10 +2,14 @@
 
 package main
 
-import "github.com/cairn-agents/cairn/cmd/cairn/internal/serve"
+import (
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/chat"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve"
+)
 
 // serving holds the commands about servers. The demo's build does without them, and is made sooner.
 type serving struct {
 	Serve serve.Command `cmd:"" help:"Serve assistants over HTTP, as a file declares them."`
+	Chat  chat.Command  `cmd:"" help:"Talk to an agent of a server. Lines on standard input work too."`
 	Token serve.Token   `cmd:"" help:"Make a token for the file of a server."`
 }

@@ -164,3 +164,45 @@ func TestDeleteAsks(t *testing.T) {
 		t.Errorf("the session is still there: exit %d", code)
 	}
 }
+
+// TestChatAtTheTerminal stops an answer of a server, resumes it, and leaves.
+func TestChatAtTheTerminal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:200ms', tools: [{client: get_location, description: Where.}]}"))
+	cmd, keys, shown := b.startAt(t, "chat", "--url", s.url, "--token", aliceToken, "--agent", "guide")
+	press := func(text string) {
+		t.Helper()
+		if _, err := keys.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
+	readUntil(t, shown, prompt)
+	press("hello\r")
+	readUntil(t, shown, "You said:")
+	press(ctrlC)
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, "interrupted · ") {
+		t.Errorf("Ctrl-C: %q", text)
+	}
+	press("/resume\r")
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, "completed · ") {
+		t.Errorf("/resume: %q", text)
+	}
+	press("location\r")
+	readUntil(t, shown, "Result for get_location {} (/help): ")
+	press("/help\r")
+	readUntil(t, shown, "/later")
+	readUntil(t, shown, "Result for get_location {} (/help): ")
+	press("Bern\r")
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, `came to "Bern"`) {
+		t.Errorf("the result: %q", text)
+	}
+	press(ctrlD)
+	readUntil(t, shown, "To continue:")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("Ctrl-D: %v", err)
+	}
+	s.signal(syscall.SIGTERM)
+	s.end()
+}

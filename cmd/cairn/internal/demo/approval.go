@@ -2,28 +2,18 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/calls"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/dialog"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 )
 
 // reviewer is the name under which answers are given here.
 const reviewer = "demo"
-
-// choices are the answers to a question.
-const choices = "? [y]es / [n]o / [e]dit / [l]ater: "
-
-const choicesHelp = `  y           let it happen
-  n [REASON]  do not; the agent sees the reason
-  e [JSON]    let it happen with other arguments
-  l           leave it for later, or for another reviewer`
 
 func (c *chat) openCalls(ctx context.Context) ([]cairn.PendingCall, error) {
 	return calls.Open(ctx, c.eng, c.session, c.session)
@@ -35,15 +25,15 @@ func (c *chat) showWaiting(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.screen.seen = ev.Sequence
+		c.Seen = ev.Sequence
 	}
 	open, err := c.openCalls(ctx)
 	if err == nil && len(open) == 0 {
-		c.screen.note("What the last answer waited for has been decided: resuming it.")
+		c.Note("What the last answer waited for has been decided: resuming it.")
 	}
 	for i := range open {
 		call := &open[i]
-		c.screen.print(c.screen.waits(call.Kind, call.Tool, call.Input, call.Deadline))
+		c.Print(c.Waits(call.Kind, call.Tool, call.Input, call.Deadline))
 	}
 	return err
 }
@@ -61,13 +51,13 @@ func (c *chat) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.screen.show(ev)
+		c.Show(ev)
 	}
-	c.screen.newline()
+	c.Newline()
 	return nil
 }
 
-// decide asks about the first call that the session waits for. If it stays open the error is errLeft.
+// decide asks about the first call that the session waits for. If it stays open the error is dialog.ErrLeft.
 func (c *chat) decide(ctx context.Context) error {
 	open, err := c.openCalls(ctx)
 	if err != nil || len(open) == 0 { // answered in this moment
@@ -75,7 +65,7 @@ func (c *chat) decide(ctx context.Context) error {
 	}
 	call := &open[0]
 	answer, ok, err := c.question(ctx, call)
-	if err != nil && !errors.Is(err, errLeft) {
+	if err != nil && !errors.Is(err, dialog.ErrLeft) {
 		return err
 	}
 	if !ok {
@@ -87,59 +77,28 @@ func (c *chat) decide(ctx context.Context) error {
 	}
 	_ = c.report(err)
 	switch {
-	case err != nil && (c.yes || !c.prompting):
-		return errLeft
+	case err != nil && (c.yes || !c.Prompting):
+		return dialog.ErrLeft
 	case err != nil: // settle asks again, if the call is still pending
 	case receipt.Outcome != cairn.OutcomeAccepted:
 		c.behind = true
-		c.screen.note(calls.Sentence(receipt))
+		c.Note(calls.Sentence(receipt))
 	case c.yes:
-		c.screen.note(indent + "approved: --yes")
+		c.Note(dialog.Indent + "approved: --yes")
 	}
 	return nil
 }
 
-// question asks whether a call may happen until the answer is understood. ok is false if the call stays
-// pending.
+// question asks whether a call may happen. ok is false if the call stays pending.
 func (c *chat) question(ctx context.Context, call *cairn.PendingCall) (answer cairn.Submission, ok bool, err error) {
-	if call.Kind != cairn.CallApproval { // of another agent: its result cannot be given here
-		return answer, false, errLeft
+	switch {
+	case call.Kind != cairn.CallApproval: // of another agent: its result cannot be given here
+		return answer, false, dialog.ErrLeft
+	case c.yes:
+		return cairn.Approve(call.CallRef).By(reviewer), true, nil
 	}
-	answer = cairn.Approve(call.CallRef).By(reviewer)
-	if c.yes {
-		return answer, true, nil
-	}
-	question := "Approve " + support.Describe(ctx, c.desk.Shop, call) + choices
-	for {
-		line, ok, err := c.ask(ctx, question)
-		if err != nil || !ok {
-			return answer, false, err
-		}
-		word, rest, _ := strings.Cut(line, " ")
-		word, rest = strings.ToLower(word), strings.TrimSpace(rest)
-		switch {
-		case rest == "" && (word == "y" || word == "yes"):
-			return answer, true, nil
-		case word == "n" || word == "no":
-			return cairn.Deny(call.CallRef, rest).By(reviewer), true, nil
-		case rest == "" && (word == "e" || word == "edit"):
-			c.screen.note(indent + "the arguments are " + output.OneLine(string(call.Input), 0))
-			if rest, ok, err = c.ask(ctx, "New arguments: "); err != nil || !ok {
-				return answer, false, err
-			}
-			fallthrough
-		case word == "e" || word == "edit":
-			answer.Input = json.RawMessage(rest)
-			return answer, true, nil
-		case rest == "" && (word == "l" || word == "later" || word == "/quit" || word == "/exit"):
-			return answer, false, errLeft
-		case c.prompting || line == "/help":
-			c.screen.note(choicesHelp)
-		default:
-			c.screen.note(fmt.Sprintf("%q is neither y, n, e nor l, and the call has to be decided first.", output.OneLine(line, output.Width)))
-			return answer, false, errLeft
-		}
-	}
+	answer, ok, err = c.Approval(ctx, call, support.Describe(ctx, c.desk.Shop, call))
+	return answer.By(reviewer), ok, err
 }
 
 // unanswered returns why no answer was given. If that is the end of the input, and the calls were answered elsewhere,
@@ -150,7 +109,7 @@ func (c *chat) unanswered(ctx context.Context, err error) error {
 	}
 	open, err := c.openCalls(ctx)
 	if err == nil && len(open) > 0 {
-		err = errLeft
+		err = dialog.ErrLeft
 	}
 	c.behind = true
 	return err
@@ -163,20 +122,20 @@ func (c *chat) farewell(ctx context.Context) {
 		return
 	}
 	at := c.desk.At.Option()
-	c.screen.note("Nothing has to run while it is pending. Approve it from any terminal (or deny it) and start the demo again:")
+	c.Note("Nothing has to run while it is pending. Approve it from any terminal (or deny it) and start the demo again:")
 	for i := range open {
 		verb := "approve"
 		if open[i].Kind != cairn.CallApproval {
 			verb = "answer"
 		}
-		c.screen.print(fmt.Sprintf("  %s inbox %s %s%s\n", c.program, verb, open[i].ID, at))
+		c.Print(fmt.Sprintf("  %s inbox %s %s%s\n", c.program, verb, open[i].ID, at))
 	}
 	demo := c.program + " demo"
 	if c.session != DefaultSession {
 		demo += " --session " + cli.Quoted(c.session)
 	}
-	c.screen.print("  " + demo + at + c.desk.Host.Option() + "\n")
-	if !c.prompting && !c.yes {
-		c.screen.note("With --yes the demo approves everything by itself.")
+	c.Print("  " + demo + at + c.desk.Host.Option() + "\n")
+	if !c.Prompting && !c.yes {
+		c.Note("With --yes the demo approves everything by itself.")
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/dialog"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 )
 
@@ -23,34 +22,27 @@ const grace = 2 * time.Second
 
 // chat is a conversation with the demo's agent over lines of text.
 type chat struct {
-	desk       *desk.Desk
-	eng        *engine.Engine
-	session    string
-	user       string
-	yes        bool   // everything is approved without asking
-	program    string // how this program is called
-	screen     *screen
-	lines      *terminal.Lines
-	interrupts <-chan os.Signal
-	// prompting is set at a terminal, where lines are typed after a prompt.
-	prompting bool
-	failed    error // of the last answer; nil if there was none or it went well
-	left      bool  // the user does not want to wait any longer
+	desk    *desk.Desk
+	eng     *engine.Engine
+	session string
+	user    string
+	yes     bool   // everything is approved without asking
+	program string // how this program is called
+	*dialog.Dialog
+	failed error // of the last answer; nil if there was none or it went well
+	left   bool  // the user does not want to wait any longer
 	// behind is set when another process has driven the session, so that there may be more to show.
 	behind bool
 }
 
 func newChat(a *cli.App, d *desk.Desk, session string, interrupts <-chan os.Signal) *chat {
-	return &chat{
-		desk: d, eng: d.Eng, session: session, program: cmp.Or(a.Program, "cairn"), interrupts: interrupts,
-		screen:    newScreen(a),
-		lines:     terminal.ReadLines(a.Stdin),
-		prompting: terminal.Is(a.Stdin) && terminal.Is(a.Stdout),
+	c := &chat{
+		desk: d, eng: d.Eng, session: session, program: cmp.Or(a.Program, "cairn"),
+		Dialog: dialog.New(a, interrupts),
 	}
+	c.Agent = support.Name
+	return c
 }
-
-// errLeft says that the conversation ends before the answer did.
-var errLeft = errors.New("left")
 
 // patience is how long to wait for an answer when the conversation ends.
 func (c *chat) patience() time.Duration {
@@ -67,7 +59,7 @@ func (c *chat) talk(ctx context.Context) error {
 	for err == nil {
 		var line string
 		var ok bool
-		if line, ok, err = c.ask(ctx, ""); err != nil || !ok {
+		if line, ok, err = c.Ask(ctx, ""); err != nil || !ok {
 			break
 		}
 		if err = c.obey(ctx, line); err == nil {
@@ -78,45 +70,10 @@ func (c *chat) talk(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil: // the process is terminated
 		return nil
-	case err != nil && !errors.Is(err, errLeft):
+	case err != nil && !errors.Is(err, dialog.ErrLeft):
 		return err
-	case c.prompting:
+	case c.Prompting:
 		return nil
 	}
 	return c.failed
-}
-
-// ask returns the next line, the answer to a question or what the user says if that is empty. ok is false when there
-// are no more lines, errLeft says that the user wants to go.
-func (c *chat) ask(ctx context.Context, question string) (line string, ok bool, err error) {
-	for {
-		if c.prompting {
-			c.screen.prompt(question)
-		}
-		select {
-		case line, ok = <-c.lines.Next:
-		case <-c.interrupts:
-			c.screen.newline()
-			return "", false, errLeft
-		case <-ctx.Done():
-			c.screen.newline()
-			return "", false, errLeft
-		}
-		if !ok {
-			if c.prompting {
-				c.screen.newline()
-			}
-			return "", false, c.lines.Err
-		}
-		c.screen.typed()
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		if !c.prompting {
-			c.screen.prompt(question)
-			c.screen.print(output.Lined(line) + "\n")
-			c.screen.typed()
-		}
-		return line, true, nil
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/dialog"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 )
@@ -28,9 +29,9 @@ Ctrl-C while an answer comes stops it. Kill the process at any time: the answer 
 func (c *chat) obey(ctx context.Context, line string) error {
 	switch line {
 	case "/quit", "/exit":
-		return errLeft
+		return dialog.ErrLeft
 	case "/help":
-		c.screen.note(helpText)
+		c.Note(helpText)
 		return nil
 	case "/history":
 		return c.report(c.history(ctx))
@@ -45,7 +46,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	if name, ok := strings.CutPrefix(line, "/model "); ok {
 		err := c.desk.Switch(strings.TrimSpace(name))
 		if err == nil {
-			c.screen.note("Model " + strings.TrimSpace(name) + " answers from now on.")
+			c.Note("Model " + strings.TrimSpace(name) + " answers from now on.")
 		}
 		return c.report(err)
 	}
@@ -76,7 +77,7 @@ func (c *chat) paused(ctx context.Context) bool {
 func (c *chat) report(err error) error {
 	c.failed = err
 	if err != nil {
-		c.screen.fail(err)
+		c.Fail(err)
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func (c *chat) history(ctx context.Context) error {
 		return err
 	}
 	for i := range snap.Messages {
-		c.screen.message(&snap.Messages[i])
+		c.Message(&snap.Messages[i])
 	}
 	return nil
 }

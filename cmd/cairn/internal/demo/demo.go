@@ -46,15 +46,15 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	if d.Model.Provider != model {
 		model = d.Model.Provider + ":" + model
 	}
-	c.screen.note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.At, model))
+	c.Note(fmt.Sprintf("Session %q in %s, model %s.", cmd.Session, d.At, model))
 	switch {
 	case d.Host != nil && cmd.Serve:
-		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out here or by any worker.", d.Host))
+		c.Note(fmt.Sprintf("Answers are driven by %s, and carried out here or by any worker.", d.Host))
 	case d.Host != nil:
-		c.screen.note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
+		c.Note(fmt.Sprintf("Answers are driven by %s, and carried out by workers: %s work%s", d.Host, c.program, d.At.Option()+d.Host.Option()))
 	}
 	if d.Model.Name == desk.UsualModel && a.Env["OPENAI_MODEL"] == "" {
-		c.screen.note("Set OPENAI_MODEL, or give --model openai-chat:NAME, to have another model answer.")
+		c.Note("Set OPENAI_MODEL, or give --model openai-chat:NAME, to have another model answer.")
 	}
 	return c.talk(ctx)
 }

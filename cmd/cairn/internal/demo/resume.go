@@ -14,14 +14,14 @@ import (
 func (c *chat) pickUp(ctx context.Context) error {
 	snap, err := c.eng.Snapshot(ctx, c.session)
 	if errors.Is(err, cairn.ErrNotFound) {
-		c.screen.note("Ask about an order, such as \"Order 42 arrived broken\". /help shows more.")
+		c.Note("Ask about an order, such as \"Order 42 arrived broken\". /help shows more.")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.screen.recent(snap.Messages)
-	c.screen.seen = snap.Sequence
+	c.Recent(snap.Messages)
+	c.Seen = snap.Sequence
 	if snap.Session.Status == cairn.SessionPaused {
 		if err := c.showWaiting(ctx); err != nil {
 			return err
@@ -36,9 +36,9 @@ func (c *chat) pickUp(ctx context.Context) error {
 	}
 	switch row.Status {
 	case cairn.SessionFailed:
-		c.screen.note("The last answer failed. Enter /retry to try again.")
+		c.Note("The last answer failed. Enter /retry to try again.")
 	case cairn.SessionInterrupted:
-		c.screen.note("The last answer was interrupted. Enter /resume to resume it.")
+		c.Note("The last answer was interrupted. Enter /resume to resume it.")
 	}
 	return nil
 }
@@ -86,10 +86,10 @@ func (c *chat) resume(ctx context.Context, row *cairn.Session, run *engine.Run) 
 	switch {
 	case row.Status == cairn.SessionPaused:
 		return c.stream(ctx, run, nil)
-	case c.screen.partial:
-		c.screen.note("The answer was cut off: its last step starts again.")
+	case c.Partial:
+		c.Note("The answer was cut off: its last step starts again.")
 	default:
-		c.screen.note("The last answer was cut off: resuming it.")
+		c.Note("The last answer was cut off: resuming it.")
 	}
 	if err := c.skipDiscarded(ctx); err != nil {
 		return err
@@ -105,14 +105,14 @@ func (c *chat) watch(ctx context.Context) error {
 		return err
 	}
 	c.behind = true // it may be faster than this one looks
-	c.screen.note("Another process is answering, or died a moment ago. Waiting for it.")
+	c.Note("Another process is answering, or died a moment ago. Waiting for it.")
 	for ev, err := range c.unseen(ctx) {
 		if err != nil {
 			return err
 		}
-		c.screen.hold(ev.Sequence)
+		c.Hold(ev.Sequence)
 	}
-	defer c.screen.release()
+	defer c.Release()
 	watching, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

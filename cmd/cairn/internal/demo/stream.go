@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/dialog"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
 	"github.com/cairn-agents/cairn/engine"
 )
@@ -33,25 +34,25 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 	stop(nil)
 	wg.Wait()
 	if heed.err != nil {
-		c.screen.fail(heed.err)
+		c.Fail(heed.err)
 	}
 
 	switch {
-	case errors.Is(cause, errLeft):
+	case errors.Is(cause, dialog.ErrLeft):
 		c.left = true
-		c.screen.note("Left in the middle of the answer. Start again to resume it.")
-		return errLeft
+		c.Note("Left in the middle of the answer. Start again to resume it.")
+		return dialog.ErrLeft
 	case errors.Is(err, cairn.ErrClosed):
-		c.screen.note("Stopped in the middle of the answer. Start again to resume it.")
-		return errLeft
+		c.Note("Stopped in the middle of the answer. Start again to resume it.")
+		return dialog.ErrLeft
 	case ctx.Err() != nil, heed.late:
-		return errLeft
+		return dialog.ErrLeft
 	case watching != nil && errors.Is(err, context.Canceled):
 		return nil // settle looks again
 	}
 	c.failed = err
 	if heed.asked && errors.Is(err, errInterrupted) {
-		if !c.prompting {
+		if !c.Prompting {
 			return err // without a prompt, Ctrl-C ends the conversation
 		}
 		c.failed = nil
@@ -64,15 +65,15 @@ func (c *chat) stream(ctx context.Context, run *engine.Run, watching context.Con
 func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	for ev, err := range run.Events(ctx) {
 		if err != nil {
-			c.screen.newline()
+			c.Newline()
 			return err
 		}
 		if ev.Ends(run.ID()) {
 			ended()
 		}
-		c.screen.show(ev)
+		c.Show(ev)
 	}
-	c.screen.newline()
+	c.Newline()
 	res, err := run.Wait(ctx)
 	if err == nil && res.Status == cairn.RunInterrupted {
 		return errInterrupted
@@ -115,14 +116,14 @@ func (h *heeding) signals(ctx context.Context) {
 			defer cancel()
 			_ = h.chat.eng.Close(closing) // the events of a run that could not end say so
 			return
-		case <-h.chat.interrupts:
+		case <-h.chat.Interrupts:
 		}
 		switch {
 		case h.answering.Err() != nil: // what the run waits for, if it does, is not to be withdrawn
 			h.late = true
 			return
 		case h.asked:
-			h.stop(errLeft)
+			h.stop(dialog.ErrLeft)
 			return
 		}
 		h.asked = true
@@ -142,13 +143,13 @@ func (h *heeding) leaveAfter(wait time.Duration) {
 	select {
 	case <-h.reading.Done():
 	case <-timer.C:
-		h.stop(errLeft)
+		h.stop(dialog.ErrLeft)
 	}
 }
 
 // unseen yields the events that are in the log but not on the screen.
 func (c *chat) unseen(ctx context.Context) iter.Seq2[cairn.Event, error] {
-	return pages.Events(ctx, c.eng, c.session, cairn.After(c.screen.seen))
+	return pages.Events(ctx, c.eng, c.session, cairn.After(c.Seen))
 }
 
 // skipDiscarded has the screen pass over what a dead process said and what was taken back since.
@@ -163,7 +164,7 @@ func (c *chat) skipDiscarded(ctx context.Context) error {
 			open = open[:0]
 		case cairn.EventStepDiscarded:
 			for _, sequence := range append(open, ev.Sequence) {
-				c.screen.skip[sequence] = true
+				c.Skip[sequence] = true
 			}
 			open = open[:0]
 		default:

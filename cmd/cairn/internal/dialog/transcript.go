@@ -1,4 +1,4 @@
-package demo
+package dialog
 
 import (
 	"encoding/json"
@@ -10,34 +10,34 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 )
 
-func (s *screen) use(tool string, input json.RawMessage) string {
-	return indent + s.style.Dim("→ "+tool+" "+output.OneLine(string(input), output.Width)) + "\n"
+func (s *Screen) use(tool string, input json.RawMessage) string {
+	return Indent + s.style.Dim("→ "+tool+" "+output.OneLine(string(input), output.Width)) + "\n"
 }
 
-func (s *screen) result(value json.RawMessage, isError bool) string {
+func (s *Screen) result(value json.RawMessage, isError bool) string {
 	text := output.OneLine(string(value), output.Width)
 	if isError {
 		var why string
 		if json.Unmarshal(value, &why) == nil {
 			text = output.OneLine(why, output.Width)
 		}
-		return indent + s.style.Red("← error: "+text) + "\n"
+		return Indent + s.style.Red("← error: "+text) + "\n"
 	}
-	return indent + s.style.Dim("← "+text) + "\n"
+	return Indent + s.style.Dim("← "+text) + "\n"
 }
 
-// waits returns the line of a pending call.
-func (s *screen) waits(kind cairn.CallKind, tool string, input json.RawMessage, deadline time.Time) string {
+// Waits returns the line of a pending call.
+func (s *Screen) Waits(kind cairn.CallKind, tool string, input json.RawMessage, deadline time.Time) string {
 	text := "‖ " + tool + " " + output.OneLine(string(input), output.Width) + " waits for " + calls.Missing(kind)
 	if !deadline.IsZero() {
 		text += " until " + output.Stamp(deadline) + " UTC"
 	}
-	return indent + text + "\n"
+	return Indent + text + "\n"
 }
 
-// message writes a message of the transcript as it was shown when it came.
-func (s *screen) message(m *cairn.Message) {
-	s.newline()
+// Message writes a message of the transcript as it was shown when it came.
+func (s *Screen) Message(m *cairn.Message) {
+	s.Newline()
 	if m.Hidden {
 		return
 	}
@@ -45,18 +45,18 @@ func (s *screen) message(m *cairn.Message) {
 		switch p := &m.Parts[i]; p.Type {
 		case cairn.PartText:
 			if m.Role == cairn.RoleUser {
-				s.said(p.Text)
+				s.Said(p.Text)
 			} else {
-				s.print(s.style.Bold(agentLabel) + output.Lined(p.Text) + "\n")
+				s.Print(s.style.Bold(s.label()) + output.Lined(p.Text) + "\n")
 			}
 		case cairn.PartReasoning:
-			s.print(indent + s.style.Dim(output.Lined(p.Text)) + "\n")
+			s.Print(Indent + s.style.Dim(output.Lined(p.Text)) + "\n")
 		case cairn.PartToolUse:
-			s.print(s.use(p.ToolUse.Tool, p.ToolUse.Input))
+			s.Print(s.use(p.ToolUse.Tool, p.ToolUse.Input))
 		case cairn.PartToolResult:
-			s.print(s.result(p.Result.Output, p.Result.IsError))
+			s.Print(s.result(p.Result.Output, p.Result.IsError))
 		case cairn.PartFile:
-			s.print(indent + s.style.Dim("["+p.File.MediaType+" "+p.File.Name+"]") + "\n")
+			s.Print(Indent + s.style.Dim("["+p.File.MediaType+" "+p.File.Name+"]") + "\n")
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (s *screen) message(m *cairn.Message) {
 // recentMessages is how many messages remind of what a session was about.
 const recentMessages = 4
 
-// recent writes the last few messages in short, without tools.
-func (s *screen) recent(messages []cairn.Message) {
+// Recent writes the last few messages in short, without tools.
+func (s *Screen) Recent(messages []cairn.Message) {
 	var talk []string
 	for i := range messages {
 		m := &messages[i]
@@ -75,14 +75,14 @@ func (s *screen) recent(messages []cairn.Message) {
 		case m.Role == cairn.RoleUser:
 			talk = append(talk, userLabel+text)
 		case m.Role == cairn.RoleAssistant:
-			talk = append(talk, agentLabel+text)
+			talk = append(talk, s.label()+text)
 		}
 	}
 	if len(talk) == 0 {
 		return
 	}
-	s.note(fmt.Sprintf("The session so far has %s. /history shows all.", output.Count(len(messages), "message")))
+	s.Note(fmt.Sprintf("The session so far has %s. /history shows all.", output.Count(len(messages), "message")))
 	for _, line := range talk[max(0, len(talk)-recentMessages):] {
-		s.note(indent + line)
+		s.Note(Indent + line)
 	}
 }

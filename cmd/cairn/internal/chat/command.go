@@ -1,0 +1,61 @@
+// Package chat is the conversation with an agent of a server: what the user types, what the screen shows, and how a session is
+// continued that other clients and the server's restarts have a part in. It knows the server by package client alone.
+package chat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/internal/ids"
+)
+
+// Command is the command of a conversation with a server.
+type Command struct {
+	URL     string `name:"url" placeholder:"URL" help:"The server's address, such as http://localhost:8420. Default: CAIRN_URL."`
+	Session string `placeholder:"ID" help:"Session to begin or continue. Default: a new one."`
+	Agent   string `placeholder:"NAME" help:"The agent of a new session."`
+	Token   string `placeholder:"TOKEN" help:"The token that the server wants. Default: CAIRN_TOKEN, which other users of this machine cannot see."`
+}
+
+// Run talks until the input ends.
+func (cmd *Command) Run(a *cli.App) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+
+	address := cmp.Or(cmd.URL, a.Env["CAIRN_URL"])
+	if address == "" {
+		return cli.Misuse("--url: which server? It is required, as http://localhost:8420")
+	}
+	if cmd.Session != "" {
+		if err := cairn.CheckSessionID(cmd.Session); err != nil {
+			return err
+		}
+	}
+	c, err := client.New(address, &client.Options{Token: cmp.Or(cmd.Token, a.Env["CAIRN_TOKEN"])})
+	if err != nil {
+		return fmt.Errorf("--url: %w", err)
+	}
+	talk := newChat(a, c, cmp.Or(cmd.Session, ids.New("chat")), cmd.Agent, interrupts)
+	talk.again = fmt.Sprintf("%s chat --url %s --session %s", talk.program, cli.Quoted(address), cli.Quoted(talk.session))
+	talk.Note(fmt.Sprintf("Session %q at %s. /help shows what can be done.", talk.session, address))
+	return talk.talk(ctx)
+}
+
+// errInterrupted is the outcome of an answer that was stopped.
+var errInterrupted = cairn.Errorf(cairn.CodeNotExecuted, "the answer was interrupted")
+
+// passing errors are those of a server that is being restarted: what failed may be tried again.
+func passing(err error) bool {
+	return errors.Is(err, cairn.ErrUnavailable) || errors.Is(err, cairn.ErrClosed)
+}

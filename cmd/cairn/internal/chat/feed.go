@@ -1,0 +1,72 @@
+package chat
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+)
+
+// feed reads the events of a session ahead. Its owner takes them when it is woken.
+type feed struct {
+	wake   chan struct{}
+	cancel context.CancelFunc
+	read   sync.WaitGroup
+
+	mu     sync.Mutex
+	events []cairn.Event
+	over   bool
+	err    error // why it is over; nil if the session was deleted
+}
+
+// open begins to read behind a cursor.
+func (f *feed) open(ctx context.Context, c *client.Client, session string, after cairn.Cursor) {
+	f.close()
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.events, f.over, f.err = nil, false, nil
+	f.read.Go(func() {
+		var failed error
+		for ev, err := range c.Events(ctx, session, &client.EventsOptions{After: after}) {
+			if failed = err; err != nil {
+				break
+			}
+			f.mu.Lock()
+			f.events = append(f.events, ev)
+			f.mu.Unlock()
+			f.ring()
+		}
+		f.mu.Lock()
+		f.over, f.err = true, failed
+		f.mu.Unlock()
+		f.ring()
+	})
+}
+
+// opened reports whether it was begun to read.
+func (f *feed) opened() bool { return f.cancel != nil }
+
+// ring wakes the owner.
+func (f *feed) ring() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what was read since, and whether nothing follows.
+func (f *feed) take() (list []cairn.Event, over bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list, f.events = f.events, nil
+	return list, f.over, f.err
+}
+
+// close ends the reading.
+func (f *feed) close() {
+	if f.cancel != nil {
+		f.cancel()
+		f.read.Wait()
+		f.cancel = nil
+	}
+}

@@ -1,0 +1,224 @@
+package dialog
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
+)
+
+// Screen writes a conversation to a terminal, or as plain text to anything else. It is used by one goroutine at a time.
+type Screen struct {
+	// Agent is the name before what the agent says.
+	Agent string
+	// Session is the session whose conversation it is; empty for a log without sub-agents. Of others, which are sub-agents',
+	// only the calls are shown.
+	Session string
+	// Seen is the place in the event log up to which everything is on the screen; Skip are later events that are not
+	// to be shown.
+	Seen int64
+	Skip map[int64]bool
+	// Partial says that something of a step is shown that is not committed.
+	Partial bool
+
+	w     io.Writer
+	style terminal.Style
+	now   func() time.Time
+
+	// held are events up to holdTo: they are shown when a later one comes, or the run ends.
+	held   []cairn.Event
+	holdTo int64
+
+	inside   cairn.EventType // what the open line belongs to: text, thinking, the prompt (EventRunStart), or nothing
+	question string          // of the prompt
+	started  time.Time       // when the run that is shown began
+	total    cairn.Usage     // of the run that is shown
+}
+
+// NewScreen returns a screen on a command's output.
+func NewScreen(a *cli.App) *Screen {
+	return &Screen{w: a.Stdout, style: terminal.StyleFor(a.Stdout, a.Env), now: a.Now, Skip: map[int64]bool{}}
+}
+
+// Print writes text. A failed write has no better place to be reported.
+func (s *Screen) Print(text string) { _, _ = io.WriteString(s.w, text) }
+
+// Newline ends an open line.
+func (s *Screen) Newline() {
+	if s.inside != "" {
+		s.Print("\n")
+		s.inside = ""
+	}
+}
+
+// Note writes a remark of the program.
+func (s *Screen) Note(text string) {
+	s.Newline()
+	s.Print(s.style.Dim(text) + "\n")
+}
+
+// Fail writes an error.
+func (s *Screen) Fail(err error) {
+	s.Newline()
+	s.Print(s.style.Red("error: "+output.OneLine(err.Error(), 0)) + "\n")
+}
+
+const (
+	userLabel = "you: "
+	// Indent is what lines begin with that are neither the user's nor the agent's.
+	Indent = "  "
+)
+
+// label is what the agent's lines begin with.
+func (s *Screen) label() string { return output.Visible(s.Agent) + ": " }
+
+// Prompt asks for a line: the answer to a question, or what the user has to say if that is empty.
+func (s *Screen) Prompt(question string) {
+	s.Newline()
+	if question == "" {
+		s.Print("\n")
+	}
+	s.Print(s.style.Bold(s.style.Cyan(cmp.Or(output.Visible(question), userLabel))))
+	s.inside, s.question = cairn.EventRunStart, question
+}
+
+// prompted reports whether the prompt of a question is open.
+func (s *Screen) prompted(question string) bool {
+	return s.inside == cairn.EventRunStart && s.question == question
+}
+
+// Typed records that the prompt's line was ended by a key.
+func (s *Screen) Typed() { s.inside = "" }
+
+// Said writes a user's line that was not typed at this terminal.
+func (s *Screen) Said(line string) {
+	s.Newline()
+	s.Print("\n" + s.style.Bold(s.style.Cyan(userLabel)) + output.Lined(line) + "\n")
+}
+
+// Show writes an event of the run that is watched. Events that were shown before are passed over.
+func (s *Screen) Show(ev cairn.Event) {
+	if ev.Sequence <= s.holdTo && ev.Type != cairn.EventRunEnd {
+		s.held = append(s.held, ev)
+		return
+	}
+	held := s.held
+	s.Release()
+	for _, ev := range append(held, ev) {
+		if ev.Sequence <= s.Seen {
+			continue
+		}
+		s.Seen = ev.Sequence
+		if s.Skip[ev.Sequence] {
+			delete(s.Skip, ev.Sequence)
+			continue
+		}
+		s.write(ev)
+	}
+}
+
+// Hold keeps events up to a sequence off the screen until a later event proves that the process that publishes them is
+// alive.
+func (s *Screen) Hold(sequence int64) { s.holdTo = sequence }
+
+// Release forgets what is held.
+func (s *Screen) Release() { s.held, s.holdTo = nil, 0 }
+
+func (s *Screen) write(ev cairn.Event) {
+	switch ev.Type {
+	case cairn.EventTextDelta, cairn.EventThinking, cairn.EventToolStart, cairn.EventToolEnd:
+		s.Partial = true
+	case cairn.EventStepCommitted, cairn.EventStepDiscarded, cairn.EventRunEnd:
+		s.Partial = false
+	}
+	if s.Session != "" && ev.SessionID != s.Session {
+		switch ev.Type {
+		case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventToolApproval, cairn.EventToolPending:
+			s.Newline()
+			s.Print(Indent)
+		case cairn.EventUsage:
+		default:
+			return
+		}
+	}
+	switch ev.Type {
+	case cairn.EventRunStart, cairn.EventRunResumed:
+		s.started, s.total = s.now(), cairn.Usage{}
+	case cairn.EventTextDelta:
+		s.flow(ev.Type, s.style.Bold(s.label()), output.Lined(ev.Text))
+	case cairn.EventThinking:
+		s.flow(ev.Type, Indent, s.style.Dim(output.Lined(ev.Text)))
+	case cairn.EventThinkingEnd:
+		s.Newline()
+	case cairn.EventToolStart:
+		s.Newline()
+		s.Print(s.use(ev.Tool, ev.Data))
+	case cairn.EventToolEnd:
+		s.Newline()
+		s.Print(s.result(ev.Data, ev.IsError))
+	case cairn.EventToolApproval, cairn.EventToolPending:
+		s.Newline()
+		kind := cairn.CallClientTool
+		switch {
+		case ev.Type == cairn.EventToolApproval:
+			kind = cairn.CallApproval
+		case ev.ToolCallID != "":
+			kind = cairn.CallQuestion
+		}
+		s.Print(s.Waits(kind, ev.Tool, ev.Data, ev.Deadline))
+		if ev.Prompt != "" {
+			s.flow(ev.Type, Indent, output.Lined(ev.Prompt))
+			s.Newline()
+		}
+	case cairn.EventStepDiscarded:
+		why := "the process died"
+		if ev.Error != nil {
+			why = ev.Error.Message
+		}
+		s.Note(Indent + "(the answer broke off and starts again: " + output.OneLine(why, output.Width) + ")")
+	case cairn.EventUsage:
+		if ev.Usage != nil {
+			s.total = s.total.Add(*ev.Usage)
+		}
+	case cairn.EventRunEnd:
+		s.end(ev)
+	}
+}
+
+// flow appends streamed text to the line it belongs to.
+func (s *Screen) flow(kind cairn.EventType, lead, text string) {
+	if s.inside != kind {
+		s.Newline()
+		s.Print(lead)
+		s.inside = kind
+	}
+	s.Print(text)
+}
+
+// end writes how a run ended and what it used.
+func (s *Screen) end(ev cairn.Event) {
+	if ev.Error != nil {
+		s.Fail(ev.Error)
+	}
+	words := []string{string(ev.Status)}
+	if ev.Status.Suspends() {
+		words[0] = "waiting"
+	}
+	if s.total.ModelCalls > 0 {
+		words = append(words, output.Count(int(s.total.ModelCalls), "model call"))
+	}
+	if s.total.ToolCalls > 0 {
+		words = append(words, output.Count(int(s.total.ToolCalls), "tool call"))
+	}
+	words = append(words, fmt.Sprintf("%d tokens in, %d out", s.total.InputTokens, s.total.OutputTokens))
+	if !s.started.IsZero() {
+		words = append(words, fmt.Sprintf("%.1f s", s.now().Sub(s.started).Seconds()))
+	}
+	s.Note(Indent + strings.Join(words, " · "))
+}
