@@ -44,6 +44,7 @@ func TestChat(t *testing.T) {
       - {agent: researcher}
       - {mcp: {command: ["%s"]}, allow: [echo], approve: [echo]}
   - {name: researcher, model: 'scripted:0s'}`, echo)))
+	s.offers("echo")
 
 	text, _ := b.chat(t, cli.ExitUsage, s.url, "hello\nmy location\nhere\n", "--agent", "guide", "--session", "s")
 	wantWords(t, text, "you: hello\nguide: You said: hello\n\nI play a script", "completed · 1 model call",

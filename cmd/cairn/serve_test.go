@@ -91,6 +91,13 @@ func (s *servingProcess) say(session, text string) cairn.Run {
 	return s.runs(session)[begun.Turn-1]
 }
 
+// offers waits until the guide has a tool of an MCP server, which may take its time to start.
+func (s *servingProcess) offers(tool string) {
+	s.t.Helper()
+	for n := 0; !strings.Contains(s.say(fmt.Sprintf("before-%d", n), "hello").Text, tool); n++ {
+	}
+}
+
 func (s *servingProcess) runs(session string) []cairn.Run {
 	s.t.Helper()
 	var page store.Page[cairn.Run]
