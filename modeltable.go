@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed modeltable.json
@@ -83,14 +84,24 @@ func money(n int64, places int) string {
 	return whole + "." + part
 }
 
-// DefaultModels returns the table that is part of Cairn.
+// DefaultModels returns the table that is part of Cairn. It is the caller's.
 func DefaultModels() ModelTable {
+	table := slices.Clone(defaultModels())
+	for i := range table {
+		if long := table[i].Long; long != nil {
+			table[i].Long = new(*long)
+		}
+	}
+	return table
+}
+
+var defaultModels = sync.OnceValue(func() ModelTable {
 	table, err := ParseModels(modelTable)
 	if err != nil {
 		panic(err) // a test reads it
 	}
 	return table
-}
+})
 
 // ParseModels reads a table of models as JSON: an array of [ModelEntry]. The error is ErrInvalid and names the entry.
 func ParseModels(raw []byte) (ModelTable, error) {
