@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/mcp"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -200,7 +201,8 @@ func TestChangedList(t *testing.T) {
 	add("keep", "Keeps.")
 	add("change", "Changes.")
 	add("remove", "Removes.")
-	k := newTalk(t, []cairn.Toolset{served(t, s, mcp.Options{Approve: []string{"add*"}})},
+	tools := served(t, s, mcp.Options{Approve: []string{"add*"}})
+	k := newTalk(t, []cairn.Toolset{tools},
 		asks("bench_keep", none{}), scripted.Text("So far."), asks("bench_change", none{}),
 		asks("bench_call_new_tool", map[string]any{"tool": "bench_change", "arguments": none{}}), asks("bench_remove", none{}),
 		asks("bench_call_new_tool", map[string]any{"tool": "bench_nothing", "arguments": none{}}),
@@ -209,6 +211,10 @@ func TestChangedList(t *testing.T) {
 	add("change", "Has changed.")
 	add("added", "Is new.")
 	s.RemoveTools("remove")
+	until(t, "the list is the new one", func() bool { // for which a turn that has one waits but 100 ms
+		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
+		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "Is new.") && !strings.Contains(string(offer.Pinned), "Removes.")
+	})
 	res := k.turn("two")
 	if res.Suspended == nil || res.Suspended.Calls[0].Prompt != "Call bench_added of bench?" {
 		t.Fatalf("the new tool was not held: %+v", res)

@@ -140,12 +140,12 @@ func TestWaitingRunKeepsItsLease(t *testing.T) {
 	busy := make(chan struct{})
 	helper := worker(func(context.Context) (string, error) {
 		close(busy)
-		time.Sleep(3 * time.Second)
+		time.Sleep(5 * time.Second)
 		return "worked", nil
 	})
 	agent := &cairn.Agent{Name: "boss", Tools: []cairn.Tool{cairn.SubAgent(helper)},
 		Model: scripted.New(scripted.Call("worker", map[string]string{"input": "work"}), scripted.Text("Done."))}
-	opts := &engine.Options{LeaseTTL: time.Second, WorkInterval: 10 * time.Millisecond}
+	opts := &engine.Options{LeaseTTL: 3 * time.Second, WorkInterval: 10 * time.Millisecond}
 	one, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, opts, &dboshost.Options{Executor: "one"})
 	two, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, opts, &dboshost.Options{Executor: "two"})
 	run, err := one.Execute(t.Context(), "s", "boss", cairn.Text("Go."))

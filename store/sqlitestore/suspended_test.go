@@ -221,15 +221,23 @@ func measure() (goroutines int, heap uint64) {
 
 // TestSuspendedSessionsCostNothing holds what BenchmarkSuspended measures to a limit: with many sessions that wait
 // (100,000 in `make soak`) a file is opened, the first page of its inbox read, and one more session answered and
-// resumed, in no more than three times what it takes with ten. The fastest of several tries counts, since the machine
-// may be busy.
+// resumed, in no more than three times what it takes with ten. The fastest of several tries counts, and that in one of
+// several rounds, since the machine may be busy.
 func TestSuspendedSessionsCostNothing(t *testing.T) {
 	many := testenv.Choose(1_000, 100_000)
-	few := costs(t, 10)
-	for name, took := range costs(t, many) {
-		t.Logf("%s: %s with 10 sessions that wait, %s with %d", name, few[name], took, many)
-		if took > 3*few[name]+time.Millisecond {
-			t.Errorf("%s takes %s with %d sessions that wait, %s with 10", name, took, many, few[name])
+	for round := 0; ; round++ {
+		few, dear := costs(t, 10), ""
+		for name, took := range costs(t, many) {
+			t.Logf("%s: %s with 10 sessions that wait, %s with %d", name, few[name], took, many)
+			if took > 3*few[name]+time.Millisecond {
+				dear += fmt.Sprintf("%s takes %s with %d sessions that wait, %s with 10\n", name, took, many, few[name])
+			}
+		}
+		switch {
+		case dear == "":
+			return
+		case round == 4:
+			t.Fatal(dear)
 		}
 	}
 }
