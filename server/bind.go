@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -100,13 +101,63 @@ type lenient interface{ lenient() }
 // readBody reads the body of a request.
 func (c *request) readBody() ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.h.opts.MaxBody))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &tooLarge):
 		return nil, &cairn.Error{Code: cairn.CodeTooLarge, Field: "body", Message: "the body has more than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}
-	}
-	if err != nil {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &httpError{http.StatusRequestTimeout, string(cairn.CodeTimeout), "the body did not come within " + c.h.opts.ReadTimeout.String()}
+	case err != nil:
 		return nil, cairn.Invalid("body", "%v", err)
 	}
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // the answer may be a stream
 	return raw, nil
+}
+
+// boundRead bounds how long the body of a request may take.
+func (h *Handler) boundRead(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		// A writer that has no deadlines is not that of a connection.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.ReadTimeout))
+	}
+}
+
+// repeated returns a name that an object of some valid JSON has twice, of which readers may choose another one than we do; empty if
+// there is none. The names of the outermost object are those of a request, which are the same in upper case.
+func repeated(raw []byte) string {
+	type object map[string]bool
+	var open []object // nil for a list
+	d, value := json.NewDecoder(bytes.NewReader(raw)), false
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		switch token {
+		case json.Delim('{'):
+			open, value = append(open, object{}), false
+			continue
+		case json.Delim('['):
+			open = append(open, nil)
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		default:
+			if n := len(open); n > 0 && open[n-1] != nil && !value {
+				name := token.(string)
+				if key := name; n == 1 {
+					name = strings.ToLower(key)
+				}
+				if open[n-1][name] {
+					return name
+				}
+				open[n-1][name], value = true, true
+				continue
+			}
+		}
+		value = false
+	}
 }
 
 // body reads the JSON body of a request. None at all is an empty object.
@@ -124,6 +175,9 @@ func (c *request) body(into any) error {
 	}
 	if err := cairn.CheckJSON("body", raw); err != nil {
 		return err
+	}
+	if name := repeated(raw); name != "" {
+		return cairn.Invalid(name, "is in the same object twice")
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if _, ok := into.(lenient); !ok {

@@ -56,7 +56,7 @@ func (w *world) beside(agent *cairn.Agent) *world {
 	srv := httptest.NewServer(newContract(w.t).around(h))
 	w.t.Cleanup(srv.Close)
 	w.t.Cleanup(h.Drain)
-	return &world{w.t, w.st, eng, h, srv.URL, nil}
+	return &world{t: w.t, st: w.st, eng: eng, h: h, url: srv.URL}
 }
 
 // cutShort makes the records of keys those of processes that died before they answered.

@@ -67,7 +67,8 @@ func (h *Handler) problem(r *http.Request, err error) Problem {
 
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // nobody reads it
+	// The end of the time for a body ends the context too.
+	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // nobody reads it
 		return
 	}
 	p := h.problem(r, err)

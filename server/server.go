@@ -40,6 +40,9 @@ type Options struct {
 	// RequestsPerMinute is how many requests one user may make per minute, on average; 0 means 600, a negative value any
 	// number. A tenth of it may come at once.
 	RequestsPerMinute int
+	// ReadTimeout is how long the body of a request may take; 0 means 30 seconds. What comes before it is for the
+	// ReadHeaderTimeout of [http.Server].
+	ReadTimeout time.Duration
 	// KeepAlive is how long a stream may be silent before it carries a comment; 0 means 15 seconds.
 	KeepAlive time.Duration
 	// WriteTimeout is how long one write to the client of a stream may take before it is disconnected; 0 means 30 seconds.
@@ -48,6 +51,7 @@ type Options struct {
 
 const (
 	maxBody           = 4 << 20
+	readTimeout       = 30 * time.Second
 	streamsPerUser    = 20
 	requestsPerMinute = 600
 )
@@ -83,6 +87,8 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("AllowUnauthenticated", "contradicts Authenticate")
 	case o.MaxBody < 0:
 		return nil, cairn.Invalid("MaxBody", "is negative")
+	case o.ReadTimeout < 0:
+		return nil, cairn.Invalid("ReadTimeout", "is negative")
 	}
 	if o.Policy == nil {
 		o.Policy = OwnSessions
@@ -95,6 +101,9 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = maxBody
+	}
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = readTimeout
 	}
 	if o.StreamsPerUser == 0 {
 		o.StreamsPerUser = streamsPerUser
@@ -145,6 +154,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, pattern := h.mux.Handler(r)
 	w, done := h.observe(w, pattern)
 	defer done()
+	h.boundRead(w, r)
 	if h.cors(w, r) {
 		return
 	}

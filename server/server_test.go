@@ -13,7 +13,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -36,6 +38,7 @@ type world struct {
 	url string
 	// aside are paths that the tests' clients call beside the server's own.
 	aside *http.ServeMux
+	ahead atomic.Int64 // of the time, by the store's clock
 }
 
 func newWorld(t *testing.T, opts *Options) *world {
@@ -62,7 +65,8 @@ func newBot() *cairn.Agent {
 
 func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 	t.Helper()
-	st := memstore.New(nil)
+	w := &world{t: t}
+	st := memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
 	t.Cleanup(func() { st.Close() })
 	eng, err := engine.New(st, []*cairn.Agent{agent}, nil)
 	if err != nil {
@@ -86,7 +90,8 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 	srv := httptest.NewServer(aside)
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain) // else Close waits for streams
-	return &world{t, st, eng, h, srv.URL, aside}
+	w.st, w.eng, w.h, w.url, w.aside = st, eng, h, srv.URL, aside
+	return w
 }
 
 // do makes a request and returns its answer with the body read.
@@ -256,13 +261,15 @@ func (w *world) request(rt route, session, call string) (path string, body any) 
 	if rt.Method != "POST" {
 		return path, nil
 	}
+	approval := map[string]any{"type": "approval-response", "call_id": call, "approval_id": "x", "approved": true}
 	bodies := map[string]any{
 		"/chat": map[string]any{"id": session, "assistant": "bot", "messages": []any{
 			map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "hi"}}}}},
-		"/start":                map[string]any{"agent": "bot", "input": Input{Text: "hi"}},
-		"/submit-tool-result":   map[string]any{"type": "approval-response", "call_id": call, "approval_id": "x", "approved": true},
-		"/sessions":             map[string]any{"agent": "bot"},
-		"/sessions/{id}/rewind": map[string]any{"checkpoint_id": "x"},
+		"/start":                        map[string]any{"agent": "bot", "input": Input{Text: "hi"}},
+		"/submit-tool-result":           approval,
+		"/chat/{id}/submit-tool-result": approval,
+		"/sessions":                     map[string]any{"agent": "bot"},
+		"/sessions/{id}/rewind":         map[string]any{"checkpoint_id": "x"},
 	}
 	if body = bodies[rt.Path]; body == nil {
 		body = map[string]any{}
@@ -291,11 +298,17 @@ func TestEveryRouteIsAuthorised(t *testing.T) {
 		t.Fatalf("got %+v, %v", calls, err)
 	}
 	call := calls.Items[0].ID
+	want[cairn.Session](w, 201, "e", "POST", "/sessions", createIn{SessionID: "of-eve", Agent: "bot"})
 	for _, rt := range routes() {
 		if rt.anonymous {
 			continue
 		}
 		name := rt.Method + " " + rt.Path
+		if own, body := w.request(rt, "of-eve", call); strings.Contains(own, call) || strings.Contains(fmt.Sprint(body), call) || strings.HasSuffix(rt.Path, "/submit-tool-result") {
+			if res, data := w.do("e", rt.Method, own, body); res.StatusCode != 404 {
+				t.Errorf("%s for another user's call: status %d: %s", name, res.StatusCode, data)
+			}
+		}
 		path, body := w.request(rt, "s", call)
 		for _, token := range []string{"", "wrong", "aa"} {
 			if res, _ := w.do(token, rt.Method, path, body); res.StatusCode != 401 {
@@ -425,6 +438,13 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/start", `{"session_id":"a\u0000","agent":"bot","input":{"text":"hi"}}`, 400, "body"},
 		{"POST", "/start?session_id=s", `{"session_id":"t","agent":"bot","input":{"text":"hi"}}`, 400, "session_id"},
 		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"files":[{"url":"data:x"}]}}`, 400, "url"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"text":"hi"},"session_id":"t"}`, 400, "session_id"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"text":"hi"},"Session_ID":"t"}`, 400, "session_id"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"text":"hi","text":"ho"}}`, 400, "text"},
+		{"POST", "/chat", `{"id":"s","messages":[{"id":"m","role":"user","role":"system","parts":[{"type":"text","text":"hi"}]}]}`, 400, "role"},
+		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{"text":"hi"}} {}`, 400, "body"},
+		{"POST", "/start", `null`, 400, "input"},
+		{"POST", "/start", `[]`, 400, "body"},
 		{"POST", "/start", `{`, 400, "body"},
 		{"POST", "/start", strings.Repeat("[", 200) + strings.Repeat("]", 200), 400, "body"},
 		{"POST", "/start", `{"input":{"text":"` + strings.Repeat("x", 3000) + `"}}`, 413, "body"},
