@@ -11,31 +11,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// OnBusy says what Execute does while another run holds the session.
-type OnBusy int
-
-const (
-	// BusyReject refuses with ErrAlreadyRunning. The default.
-	BusyReject OnBusy = iota
-	// BusyEnqueue keeps the turn in the store and begins it when the turns before it have come to their end. A session that
-	// waits for people is not busy, see [WithOnWaiting], and while it waits the queue does. The process that drives the
-	// turn before begins it; if that dies a worker does.
-	BusyEnqueue
-	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
-	BusyInterrupt
-	// BusyRollback stops the run, undoes what it did to the session's messages and state, and begins the turn. What its
-	// tools did to the world stays, and so does the record of the run. A run that came to its end in time is kept.
-	BusyRollback
-	// BusySteer has the messages join the turn under way: they are kept in the store, and the model reads them at the next
-	// step that begins after its results are committed. If the turn ends first they become the next turn, before others
-	// that are queued. A wait for people does not end the turn. The Run that is returned is the one under way until that
-	// has ended without the messages, and the next turn's from then on, see [Run.Wait].
-	BusySteer
-)
-
-// WithOnBusy says what Execute does while another run holds the session.
-func WithOnBusy(b OnBusy) RunOption { return func(o *runOptions) { o.busy = b } }
-
 // place begins a turn, or puts it where the run or the wait of its session leaves room for it, as the options say. Others
 // may do the same: it tries until the turn has begun or is queued, or ctx is done.
 func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {

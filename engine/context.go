@@ -39,7 +39,7 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 		return nil, err
 	}
 	if change.UserID != nil {
-		for s, err := range e.sessions(ctx, store.SessionQuery{RootID: id}) {
+		for s, err := range e.reader.sessions(ctx, store.SessionQuery{RootID: id}) {
 			if err != nil {
 				return nil, err
 			}
@@ -71,19 +71,16 @@ func (e *Engine) setContext(ctx context.Context, id string, change store.Context
 		if after.UserID == row.UserID {
 			return c, nil
 		}
-		q := store.CallQuery{RootID: row.RootID, SessionID: id, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}
-		for {
-			page, err := e.store.Calls(ctx, q)
+		for call, err := range store.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
+			return e.store.Calls(ctx, store.CallQuery{RootID: row.RootID, SessionID: id, Cursor: cursor,
+				Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}})
+		}) {
 			if err != nil {
 				return nil, err
 			}
-			for _, call := range page.Items { // the commit gives them the session's user
-				c.Calls = append(c.Calls, store.CallWrite{Call: call, Seen: call.Version})
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
-				return c, nil
-			}
+			c.Calls = append(c.Calls, store.CallWrite{Call: *call, Seen: call.Version}) // the commit gives it the session's user
 		}
+		return c, nil
 	})
 }
 

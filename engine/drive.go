@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -26,22 +25,20 @@ func (e *Engine) enter() error {
 	return nil
 }
 
-func errClosed() error { return cairn.Errorf(cairn.CodeClosed, "the engine is closed") }
-
 // drive runs a turn that was begun, not before asked, in a goroutine of the engine, or hands it to the host. The caller has entered. The
 // context's values go along, its end does not: a client that goes away does not stop a run.
 func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	if e.opts.Host != nil {
 		return e.hand(ctx, b)
 	}
-	r := &Run{eng: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
+	r := &Run{in: e.reader, stopper: e, id: b.RunID, session: b.SessionID, root: b.RootID, incarnation: b.Incarnation, turn: b.Turn, start: b.StartSequence, token: b.Token, done: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
 	if later := e.driving[r.id]; later == nil || later.token < r.token { // else this process has taken the run over from itself meanwhile
 		e.driving[r.id] = r
 	}
 	e.mu.Unlock()
-	e.watchStops()
+	e.beats.watchStops(e.ctx, &e.background)
 	e.crew.run(func() {
 		defer e.driven.Done()
 		beyond := valued.Join(e.ctx, ctx) // it ends with the engine
@@ -66,7 +63,7 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 
 // loop drives a run to its end, or releases it, see [direct] for within. It ends ctx.
 func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time, within bool) (turn.Committed, error) {
-	beat := e.startHeartbeat(ctx, cancel, b, asked.Add(e.opts.LeaseTTL))
+	beat := e.beats.start(ctx, cancel, b.Position, asked.Add(e.opts.LeaseTTL))
 	end, err := turn.Loop(direct{ctx, e, within}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -177,159 +174,9 @@ func (e *Engine) letGo(ctx context.Context, b host.Run, cause error) {
 	}
 }
 
-// heartbeat renews a run's lease and brings back stop requests. Between beats it costs no goroutine.
-type heartbeat struct {
-	eng     *Engine
-	ctx     context.Context // the run's; its end ends a beat under way
-	cancel  context.CancelCauseFunc
-	session string
-	token   int64
-
-	again   atomic.Bool // a beat is asked for, whenever the last one was
-	mu      sync.Mutex
-	stopped bool
-	timer   *time.Timer
-	until   time.Time // when the lease runs out
-}
-
-// heartbeats are those of an engine.
-type heartbeats struct {
-	mu     sync.Mutex
-	all    map[*heartbeat]struct{}
-	missed time.Time // when stop requests may have been missed
-}
-
-// beat has every run look at once whether it is to stop, also one that begins just now.
-func (hs *heartbeats) beat() {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	hs.missed = time.Now()
-	for h := range hs.all {
-		h.soon()
-	}
-}
-
-// add counts a heartbeat in whose lease was taken or renewed not before a time.
-func (hs *heartbeats) add(h *heartbeat, since time.Time) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if hs.all == nil {
-		hs.all = map[*heartbeat]struct{}{}
-	}
-	hs.all[h] = struct{}{}
-	if !hs.missed.Before(since) {
-		h.soon()
-	}
-}
-
-func (hs *heartbeats) remove(h *heartbeat) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	delete(hs.all, h)
-}
-
-// startHeartbeat begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
-// then, because another process may have the session from there on.
-func (e *Engine) startHeartbeat(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, until time.Time) *heartbeat {
-	h := &heartbeat{eng: e, ctx: ctx, cancel: cancel, session: b.SessionID, token: b.Token, until: until}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(h.wait(), h.beat)
-	e.beats.add(h, until.Add(-e.opts.LeaseTTL))
-	return h
-}
-
-// soon makes the next beat come at once.
-func (h *heartbeat) soon() {
-	h.again.Store(true)
-	h.timer.Reset(0)
-}
-
-// wait returns how long it is to the next beat.
-func (h *heartbeat) wait() time.Duration { return min(h.eng.opts.LeaseTTL/3, time.Until(h.until)) }
-
-func (h *heartbeat) beat() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return
-	}
-	h.again.Store(false)
-	e, asked := h.eng, time.Now()
-	call, done := context.WithTimeout(h.ctx, min(e.opts.LeaseTTL/3, h.until.Sub(asked)))
-	stop, err := e.store.Renew(call, h.session, h.token, e.opts.LeaseTTL)
-	done()
-	switch {
-	case err == nil:
-		h.until = asked.Add(e.opts.LeaseTTL)
-		if stop != nil {
-			e.runs.RequestStop(h.session, *stop)
-		}
-	case errors.Is(err, cairn.ErrFenced), errors.Is(err, cairn.ErrNotFound):
-		h.cancel(err)
-		return
-	case h.ctx.Err() != nil: // the run has ended
-		return
-	case !time.Now().Before(h.until):
-		code := cairn.CodeFenced
-		if e.opts.Host != nil { // which tries again, and has the lease still if nobody took it
-			code = cairn.CodeUnavailable
-		}
-		h.cancel(cairn.Errorf(code, "session %q: the lease ran out: %w", h.session, err))
-		return
-	default:
-		e.opts.Logger.Warn("lease not renewed, trying again", "session", h.session, "error", err)
-	}
-	h.timer.Reset(h.wait())
-	if h.again.Load() { // asked for meanwhile
-		h.timer.Reset(0)
-	}
-}
-
-// stop ends the heartbeat and waits for a beat under way, which the end of the run's context cuts short.
-func (h *heartbeat) stop() {
-	h.eng.beats.remove(h)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopped = true
-	h.timer.Stop()
-}
-
-// watchStops listens, from the first run on, for stop requests that other processes make.
-func (e *Engine) watchStops() {
-	w, ok := e.store.(store.StopWatcher)
-	if !ok {
-		return
-	}
-	e.watch.Do(func() {
-		e.background.Go(func() {
-			for e.ctx.Err() == nil {
-				e.watchOnce(w)
-				timer := time.NewTimer(rewatch)
-				select {
-				case <-timer.C:
-				case <-e.ctx.Done():
-					timer.Stop()
-				}
-			}
-		})
-	})
-}
-
-// rewatch is how long after a failure stop requests are watched again.
-const rewatch = 200 * time.Millisecond
-
-// watchOnce passes stop requests on until the watch fails or the engine is closed.
-func (e *Engine) watchOnce(w store.StopWatcher) {
-	for n, err := range w.WatchStops(e.ctx) {
-		switch {
-		case err != nil:
-			e.opts.Logger.Warn("stop requests are not watched; heartbeats find them", "error", err)
-			return
-		case n.SessionID == "":
-			e.beats.beat()
-		default:
-			e.runs.RequestStop(n.SessionID, n.Stop)
-		}
-	}
+// isClosed reports whether Close was called.
+func (e *Engine) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
 }

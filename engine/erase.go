@@ -36,7 +36,7 @@ func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error
 		{UserID: user, RootsOnly: true},
 		{UserID: user, RootsOnly: true, Removed: []store.Removal{store.Deleted, store.Expired}},
 	} {
-		for s, err := range e.sessions(ctx, q) {
+		for s, err := range e.reader.sessions(ctx, q) {
 			if err != nil {
 				return r, err
 			}

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -40,13 +43,13 @@ func (e *Engine) handle(ctx context.Context, row *cairn.Session, runID string) (
 	if err != nil {
 		return nil, err
 	}
-	return &Run{eng: e, id: record.ID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, turn: record.Turn, start: record.StartSequence}, nil
+	return &Run{in: e.reader, stopper: e, id: record.ID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, turn: record.Turn, start: record.StartSequence}, nil
 }
 
 // Record returns the run's record: of a run that is under way, steps and usage are as of its last commit. The error is
 // ErrNotFound while the run is queued.
 func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
-	row, err := r.eng.Session(ctx, r.session)
+	row, err := r.in.session(ctx, r.session)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := store.FindRun(ctx, r.eng.store, r.session, id)
+	record, err := store.FindRun(ctx, r.in.store, r.session, id)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +65,43 @@ func (r *Run) Record(ctx context.Context) (*cairn.Run, error) {
 	return record, nil
 }
 
-// asOf completes the record of a run that is under way with what its session's row says of it.
-func asOf(r *cairn.Run, row *cairn.Session) {
-	if r.ID == row.RunID && r.Status == cairn.RunRunning {
-		r.Steps, r.Usage = row.Step, row.RunUsage
-	}
+// Session returns a session's row. The error is ErrNotFound if there is no such session.
+func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error) {
+	return e.reader.session(ctx, id)
 }
+
+// named returns a run or a queued turn of a session by its id, or the run that its messages joined; nil if there is none.
+func (e *Engine) named(ctx context.Context, sessionID, runID string) (*Run, error) {
+	row, err := e.Session(ctx, sessionID)
+	if err != nil {
+		if errors.Is(err, cairn.ErrNotFound) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	run, err := e.handle(ctx, row, runID)
+	if !errors.Is(err, cairn.ErrNotFound) {
+		return run, err
+	}
+	snap, err := e.store.Read(ctx, sessionID, store.Want{Queue: true, Messages: true, From: max(0, row.MessageCount-joinedWithin)})
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{in: e.reader, stopper: e, id: runID, session: row.ID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
+	for i := range snap.Queue {
+		if t := &snap.Queue[i]; t.ID == runID {
+			if t.Steer {
+				r.message, r.from = t.Messages[0].ID, row.MessageCount
+			}
+			return r, nil
+		}
+	}
+	joined := slices.IndexFunc(snap.Messages, func(m cairn.Message) bool { return strings.HasPrefix(m.ID, runID+"/in") })
+	if joined >= 0 {
+		return e.handle(ctx, row, snap.Messages[joined].RunID)
+	}
+	return nil, nil
+}
+
+// joinedWithin is how many of a session's last messages are looked through for those that joined a run under another one's id.
+const joinedWithin = 200

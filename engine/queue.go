@@ -8,7 +8,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
-	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -94,27 +93,9 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	if err != nil || !queued {
 		return nil, err
 	}
-	r := &Run{eng: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
+	r := &Run{in: e.reader, stopper: e, id: next.ID, session: sessionID, root: row.RootID, incarnation: row.Incarnation, start: row.LogSequence, queued: true}
 	if steer {
 		r.message, r.from = next.Messages[0].ID, row.MessageCount
 	}
 	return r, nil
-}
-
-// startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
-func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
-	queue, err := store.Queue(ctx, e.store, sessionID)
-	if err != nil || len(queue) == 0 {
-		return nil, err
-	}
-	next := inOrder(queue)[0]
-	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Model: &next.Model,
-		Messages: next.Messages, Dequeue: []string{next.ID}})
-}
-
-// followOn begins what is queued behind a run that has ended here.
-func (e *Engine) followOn(ctx context.Context, sessionID string) {
-	if _, err := e.startQueued(ctx, sessionID); err != nil && !isConflict(err) {
-		e.opts.Logger.Warn("the next turn of the queue was not begun; a worker will", "session", sessionID, "error", err)
-	}
 }

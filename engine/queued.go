@@ -20,7 +20,7 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 		return nil, err
 	}
 	if id != "" {
-		if record, err := store.FindRun(ctx, r.eng.store, r.session, id); err != nil || record.Status != cairn.RunRunning {
+		if record, err := store.FindRun(ctx, r.in.store, r.session, id); err != nil || record.Status != cairn.RunRunning {
 			return ended(record, err)
 		}
 	}
@@ -32,7 +32,7 @@ func (r *Run) waitQueued(ctx context.Context) (*cairn.Result, error) {
 	if id, err = r.carrier(ctx); err != nil {
 		return nil, err
 	}
-	return ended(store.FindRun(ctx, r.eng.store, r.session, id))
+	return ended(store.FindRun(ctx, r.in.store, r.session, id))
 }
 
 // carrier returns the run that carries the messages of a turn which was queued; empty while they are in the queue. The error
@@ -41,7 +41,7 @@ func (r *Run) carrier(ctx context.Context) (string, error) {
 	if began, err := r.began(ctx); began || err != nil {
 		return r.id, err
 	}
-	snap, err := r.eng.store.Read(ctx, r.session, store.Want{Queue: true, Messages: r.message != "", From: r.from})
+	snap, err := r.in.store.Read(ctx, r.session, store.Want{Queue: true, Messages: r.message != "", From: r.from})
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (r *Run) carriedBy(ctx context.Context) (string, error) {
 
 // began reports whether the turn became a run of its own.
 func (r *Run) began(ctx context.Context) (bool, error) {
-	_, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
+	_, err := store.FindRun(ctx, r.in.store, r.session, r.id)
 	if errors.Is(err, cairn.ErrNotFound) && !store.IsGone(err) {
 		return false, nil
 	}
@@ -87,7 +87,7 @@ func (r *Run) queuedEvents(ctx context.Context) iter.Seq2[cairn.Event, error] {
 		defer watching.Wait()
 		defer cancel(nil)
 		begun := r.message != ""
-		for ev, err := range r.eng.follow(ctx, r, r.root, r.incarnation, r.start) {
+		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, r.start) {
 			if err != nil {
 				if cause := context.Cause(ctx); outer.Err() == nil && errors.Is(cause, cairn.ErrAborted) {
 					err = cause

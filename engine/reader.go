@@ -2,140 +2,120 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"time"
+	"iter"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ids"
-	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// reconcileAfter is how often a log with readers is compared with the store. A process that has ended a run has at
-// least as long to publish that before readers do so themselves.
-const reconcileAfter = 2 * time.Second
-
-// watchers complete the logs that are read here, where their writers no longer can: one for each tree, however many
-// readers it has.
-type watchers struct {
-	mu      sync.Mutex
-	closed  bool
-	trees   map[string]*watcher // by log
-	working sync.WaitGroup
+// reader reads sessions, their runs and their events, whichever process drives them. It is all that a [Run] needs of
+// its engine, except to stop.
+type reader struct {
+	store    store.Store
+	log      store.Log
+	watchers watchers
 }
 
-// watcher completes the log of one tree.
-type watcher struct {
-	readers int
-	runs    map[string]*awaited // by id
-	over    context.Context     // ends, with the reason as its cause, when the tree is gone
-	cancel  context.CancelCauseFunc
-	done    chan struct{}
-}
-
-// awaited is a run whose end readers wait for.
-type awaited struct {
-	session string
-	readers int
-}
-
-// join has the log of a tree completed until leave is called. run is what the reader waits for, if that is one run. over ends
-// when the tree is gone.
-func (e *Engine) join(root, incarnation string, run *Run) (over context.Context, leave func()) {
-	ws := &e.readers
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.closed {
-		return e.ctx, func() {}
+// session returns a session's row.
+func (r *reader) session(ctx context.Context, id string) (*cairn.Session, error) {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return nil, err
 	}
-	log := ids.Log(root, incarnation)
-	w := ws.trees[log]
-	if w == nil {
-		ctx, cancel := context.WithCancelCause(e.ctx)
-		w = &watcher{runs: map[string]*awaited{}, over: ctx, cancel: cancel, done: make(chan struct{})}
-		if ws.trees == nil {
-			ws.trees = map[string]*watcher{}
+	return store.Load(ctx, r.store, id)
+}
+
+// runs pages through a session's runs. Of a run that is under way, steps and usage are as of its last commit.
+func (r *reader) runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
+	row, err := r.session(ctx, id)
+	if err != nil {
+		return store.Page[cairn.Run]{}, err
+	}
+	page, err := r.store.Runs(ctx, id, q)
+	for i := range page.Items {
+		asOf(&page.Items[i], row)
+	}
+	return page, err
+}
+
+// follow reads the log of one incarnation of a tree, which is completed meanwhile where its writer no longer can. awaited is
+// the run that the reader waits for, or nil. It ends with an error: that of ctx, ErrDeleted or ErrExpired when the tree is
+// removed, ErrClosed.
+func (r *reader) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
+	return func(yield func(cairn.Event, error) bool) {
+		over, leave := r.watchers.join(root, incarnation, awaited)
+		defer leave()
+		outer := ctx
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
+		for ev, err := range r.log.Follow(ctx, ids.Log(root, incarnation), after) {
+			ev.Incarnation = incarnation
+			if !yield(ev, err) || err != nil {
+				return
+			}
+			if ev.Type != cairn.EventSessionDeleted {
+				continue
+			}
+			if _, err := store.Load(ctx, r.store, root); err != nil { // else it was restored
+				yield(cairn.Event{}, err)
+				return
+			}
 		}
-		ws.trees[log] = w
-		ws.working.Go(func() {
-			defer close(w.done)
-			e.keepComplete(ctx, root, w)
-		})
-	}
-	w.readers++
-	if run != nil {
-		a := w.runs[run.id]
-		if a == nil {
-			a = &awaited{session: run.session}
-			w.runs[run.id] = a
-		}
-		a.readers++
-	}
-	return w.over, func() { ws.leave(log, w, run) }
-}
-
-// leave undoes a join. With the last reader it waits for the watcher to end.
-func (ws *watchers) leave(log string, w *watcher, run *Run) {
-	ws.mu.Lock()
-	if run != nil {
-		a := w.runs[run.id]
-		if a.readers--; a.readers == 0 {
-			delete(w.runs, run.id)
+		switch gone := context.Cause(ctx); {
+		case outer.Err() != nil:
+			yield(cairn.Event{}, outer.Err())
+		case store.IsGone(gone):
+			yield(cairn.Event{}, gone)
+		default:
+			yield(cairn.Event{}, errClosed())
 		}
 	}
-	w.readers--
-	last := w.readers == 0
-	if last && ws.trees[log] == w {
-		delete(ws.trees, log)
-	}
-	ws.mu.Unlock()
-	if last {
-		w.cancel(nil)
-		<-w.done
-	}
 }
 
-// close ends every watcher, for good, and waits for them.
-func (ws *watchers) close() {
-	ws.mu.Lock()
-	ws.closed = true
-	for _, w := range ws.trees {
-		w.cancel(nil)
-	}
-	ws.mu.Unlock()
-	ws.working.Wait()
+// newest yields a session's runs, the newest first.
+func (r *reader) newest(ctx context.Context, id string) iter.Seq2[*cairn.Run, error] {
+	return store.All(func(cursor string) (store.Page[cairn.Run], error) {
+		return r.runs(ctx, id, store.PageQuery{Newest: true, Cursor: cursor})
+	})
 }
 
-// awaitedRuns lists the runs that readers wait for, with their sessions.
-func (ws *watchers) awaitedRuns(w *watcher) map[string]string {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	runs := make(map[string]string, len(w.runs))
-	for id, a := range w.runs {
-		runs[id] = a.session
+// below returns the rows of the sessions below one of a tree.
+func (r *reader) below(ctx context.Context, root, id string) (list []*cairn.Session, err error) {
+	rows := map[string]*cairn.Session{}
+	for s, err := range r.tree(ctx, root) {
+		if err != nil {
+			return nil, err
+		}
+		rows[s.ID] = s
 	}
-	return runs
+	for _, s := range rows {
+		for at := rows[s.ParentID]; at != nil; at = rows[at.ParentID] {
+			if at.ID == id {
+				list = append(list, s)
+				break
+			}
+		}
+	}
+	return list, nil
 }
 
-// keepComplete holds the log of a tree against the store from time to time.
-func (e *Engine) keepComplete(ctx context.Context, root string, w *watcher) {
-	ticker := time.NewTicker(reconcileAfter)
-	defer ticker.Stop()
-	c := lifecycle.Completion{Root: root}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		err := e.runs.Complete(ctx, &c, e.readers.awaitedRuns(w))
-		if store.IsGone(err) {
-			w.cancel(err)
-			return
-		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, cairn.ErrNotFound) {
-			e.opts.Logger.Warn("event log not completed", "session", root, "error", err)
-		}
+// tree yields the rows of a tree's sessions, that of its root last.
+func (r *reader) tree(ctx context.Context, root string) iter.Seq2[*cairn.Session, error] {
+	return r.sessions(ctx, store.SessionQuery{RootID: root})
+}
+
+// sessions yields every session that a query selects.
+func (r *reader) sessions(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
+	return store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		q.Cursor = cursor
+		return r.store.List(ctx, q)
+	})
+}
+
+// asOf completes the record of a run that is under way with what its session's row says of it.
+func asOf(r *cairn.Run, row *cairn.Session) {
+	if r.ID == row.RunID && r.Status == cairn.RunRunning {
+		r.Steps, r.Usage = row.Step, row.RunUsage
 	}
 }

@@ -44,19 +44,6 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.BeginIn, input *cairn
 // errBusy says that a session has been asked to make room.
 var errBusy = errors.New("busy")
 
-// placeable refuses what a turn in the place of another one cannot honour.
-func (o *runOptions) placeable() error {
-	switch {
-	case *o.from < 0:
-		return cairn.Invalid("options", "FromMessage: %d is negative", *o.from)
-	case o.busy != BusyReject && o.busy != BusyInterrupt:
-		return cairn.Invalid("options", "WithOnBusy: with FromMessage a turn under way is refused or interrupted")
-	case o.waiting != WaitingRefuse:
-		return cairn.Invalid("options", "WithOnWaiting: FromMessage closes what the session waits for")
-	}
-	return nil
-}
-
 // vacant returns the row of a session that neither runs nor waits, which it is made for.
 func (e *Engine) vacant(ctx context.Context, id string, o *runOptions) (*cairn.Session, error) {
 	row, err := store.Load(ctx, e.store, id)

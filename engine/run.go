@@ -5,13 +5,18 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
 
+// stopper stops a run of a session, and no other one, wherever it is driven.
+type stopper interface {
+	stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error
+}
+
 // Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
 type Run struct {
-	eng     *Engine
+	in      *reader
+	stopper stopper
 	id      string
 	session string
 	root    string
@@ -101,7 +106,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
+	record, err := store.FindRun(ctx, r.in.store, r.session, r.id)
 	switch {
 	case err != nil || record.Status != cairn.RunRunning:
 		return ended(record, err)
@@ -113,7 +118,7 @@ func (r *Run) waitHosted(ctx context.Context) (*cairn.Result, error) {
 
 // waitElsewhere follows a run that another process drives.
 func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
-	record, err := store.FindRun(ctx, r.eng.store, r.session, r.id)
+	record, err := store.FindRun(ctx, r.in.store, r.session, r.id)
 	if err != nil || record.Status != cairn.RunRunning {
 		return ended(record, err)
 	}
@@ -122,7 +127,7 @@ func (r *Run) waitElsewhere(ctx context.Context) (*cairn.Result, error) {
 			return nil, err
 		}
 	}
-	return ended(store.FindRun(ctx, r.eng.store, r.session, r.id))
+	return ended(store.FindRun(ctx, r.in.store, r.session, r.id))
 }
 
 func ended(record *cairn.Run, err error) (*cairn.Result, error) {
@@ -150,7 +155,7 @@ func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 			defer context.AfterFunc(r.lost, cancel)()
 		}
 		begun := false // else the events of a run before it, and of that one's sub-agents, are not ours
-		for ev, err := range r.eng.follow(ctx, r, r.root, r.incarnation, r.start) {
+		for ev, err := range r.in.follow(ctx, r, r.root, r.incarnation, r.start) {
 			if err != nil {
 				if outer.Err() == nil {
 					err = r.givenUp(err)
@@ -178,39 +183,4 @@ func (r *Run) givenUp(err error) error {
 		}
 	}
 	return err
-}
-
-// follow reads the log of one incarnation of a tree, which is completed meanwhile where its writer no longer can. awaited is
-// the run that the reader waits for, or nil. It ends with an error: that of ctx, ErrDeleted or ErrExpired when the tree is
-// removed, ErrClosed.
-func (e *Engine) follow(ctx context.Context, awaited *Run, root, incarnation string, after int64) iter.Seq2[cairn.Event, error] {
-	return func(yield func(cairn.Event, error) bool) {
-		over, leave := e.join(root, incarnation, awaited)
-		defer leave()
-		outer := ctx
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
-		for ev, err := range e.log.Follow(ctx, ids.Log(root, incarnation), after) {
-			ev.Incarnation = incarnation
-			if !yield(ev, err) || err != nil {
-				return
-			}
-			if ev.Type != cairn.EventSessionDeleted {
-				continue
-			}
-			if _, err := store.Load(ctx, e.store, root); err != nil { // else it was restored
-				yield(cairn.Event{}, err)
-				return
-			}
-		}
-		switch gone := context.Cause(ctx); {
-		case outer.Err() != nil:
-			yield(cairn.Event{}, outer.Err())
-		case store.IsGone(gone):
-			yield(cairn.Event{}, gone)
-		default:
-			yield(cairn.Event{}, errClosed())
-		}
-	}
 }

@@ -29,10 +29,3 @@ func (e *Engine) Serve(ctx context.Context) error {
 	}
 	return err
 }
-
-// isClosed reports whether Close was called.
-func (e *Engine) isClosed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.closed
-}

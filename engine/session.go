@@ -11,14 +11,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Session returns a session's row. The error is ErrNotFound if there is no such session.
-func (e *Engine) Session(ctx context.Context, id string) (*cairn.Session, error) {
-	if err := cairn.CheckSessionID(id); err != nil {
-		return nil, err
-	}
-	return store.Load(ctx, e.store, id)
-}
-
 // Sessions pages through sessions, newest first.
 func (e *Engine) Sessions(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	return e.store.List(ctx, q)
@@ -36,15 +28,7 @@ func (e *Engine) State(ctx context.Context, id, checkpointID string) (json.RawMe
 
 // Runs pages through a session's runs by turn. Of a run that is under way, steps and usage are as of its last commit.
 func (e *Engine) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
-	row, err := e.Session(ctx, id)
-	if err != nil {
-		return store.Page[cairn.Run]{}, err
-	}
-	page, err := e.store.Runs(ctx, id, q)
-	for i := range page.Items {
-		asOf(&page.Items[i], row)
-	}
-	return page, err
+	return e.reader.runs(ctx, id, q)
 }
 
 // Checkpoints pages through a session's checkpoints in order of writing.
@@ -140,7 +124,7 @@ func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter
 			yield(cairn.Event{}, err)
 			return
 		}
-		e.follow(ctx, nil, row.RootID, row.Incarnation, after.Sequence)(yield)
+		e.reader.follow(ctx, nil, row.RootID, row.Incarnation, after.Sequence)(yield)
 	}
 }
 
@@ -228,7 +212,7 @@ func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOpti
 		return nil, err
 	}
 	e.runs.Published(ctx, branch, nil)
-	e.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
+	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
 		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
 	return branch, nil
 }

@@ -43,7 +43,7 @@ func (r *Run) stop(ctx context.Context, kind cairn.StopKind, reason string) erro
 	if err != nil {
 		return err
 	}
-	return r.eng.stopRun(ctx, r.session, id, kind, reason)
+	return r.stopper.stopRun(ctx, r.session, id, kind, reason)
 }
 
 // stopRun stops a run of a session, and no other one.
@@ -239,9 +239,4 @@ func (e *Engine) endCrashed(ctx context.Context, row *cairn.Session, stop cairn.
 		}
 	}
 	return true, e.runs.Settle(ctx, row, stop)
-}
-
-// isConflict reports whether another writer was faster.
-func isConflict(err error) bool {
-	return errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotRunning) || errors.Is(err, cairn.ErrWaiting)
 }

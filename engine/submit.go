@@ -89,14 +89,6 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 	})
 }
 
-// resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it.
-func (e *Engine) resumeSoon(ctx context.Context, root string) {
-	_, err := e.goOn(context.WithoutCancel(ctx), root, false)
-	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
-		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
-	}
-}
-
 // Inbox pages through pending calls of all sessions, the oldest first: the open ones, unless the query names statuses.
 func (e *Engine) Inbox(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	if len(q.Statuses) == 0 {

@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -26,7 +24,7 @@ func (e *Engine) ttl(agent string) time.Duration {
 // Restore brings it back. The error is ErrAlreadyRunning while a run holds one of the sessions, ErrInvalid for a sub-agent's
 // session, which goes with its root.
 func (e *Engine) Delete(ctx context.Context, id string) error {
-	_, err := e.remove(ctx, id, store.Deleted)
+	_, err := e.upkeep.remove(ctx, id, store.Deleted)
 	return err
 }
 
@@ -38,7 +36,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	if e.sweeper == nil {
+	if e.upkeep.sweeper == nil {
 		if _, err := store.Load(ctx, e.store, id); err != nil {
 			return nil, err
 		}
@@ -50,11 +48,11 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 			return nil, store.NotFound(id)
 		}
 	}
-	row, err := e.sweeper.Restore(ctx, id)
+	row, err := e.upkeep.sweeper.Restore(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	e.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventSessionRestored, SessionID: id, Agent: row.Agent})
+	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventSessionRestored, SessionID: id, Agent: row.Agent})
 	return row, nil
 }
 
@@ -62,119 +60,20 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 // was deleted or has expired. Its id is free then. If it fails after the session was hidden, a Sweep does the rest when the
 // time has come.
 func (e *Engine) Erase(ctx context.Context, id string) error {
-	removed, err := e.remove(ctx, id, store.Deleted)
+	removed, err := e.upkeep.remove(ctx, id, store.Deleted)
 	var gone *store.GoneError
 	switch {
 	case errors.As(err, &gone) && gone.Removed.SessionID != id:
 		return store.NotRoot(&cairn.Session{ID: id, RootID: gone.Removed.SessionID})
 	case errors.As(err, &gone):
 		removed = &gone.Removed
-	case err != nil || e.sweeper == nil:
+	case err != nil || e.upkeep.sweeper == nil:
 		return err
 	}
-	if _, err = e.purge(ctx, *removed); errors.Is(err, cairn.ErrNotFound) {
+	if _, err = e.upkeep.purge(ctx, *removed); errors.Is(err, cairn.ErrNotFound) {
 		return nil // a sweep was faster
 	}
 	return err
-}
-
-// publish adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
-func (e *Engine) publish(ctx context.Context, log string, ev cairn.Event) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	ev.Time = e.opts.Now().UTC()
-	if _, err := e.log.Append(ctx, log, store.AnySequence, ev); err != nil {
-		e.opts.Logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
-	}
-}
-
-// remove hides a session tree and forgets it.
-func (e *Engine) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
-	if err := cairn.CheckSessionID(root); err != nil {
-		return nil, err
-	}
-	if e.sweeper == nil {
-		return nil, e.deleteTree(ctx, root)
-	}
-	removed, err := e.sweeper.Remove(ctx, root, why)
-	if err != nil {
-		return nil, err
-	}
-	e.runs.Evict(root)
-	e.publish(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
-	return removed, nil
-}
-
-// deleteTree removes a session tree for good from a store that cannot hide it first.
-func (e *Engine) deleteTree(ctx context.Context, root string) error {
-	row, err := store.Load(ctx, e.store, root)
-	if err != nil {
-		return err
-	}
-	if row.RootID != root {
-		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", root, row.RootID)
-	}
-	for { // the root goes last, so that what is left of a tree can be deleted again
-		page, err := e.store.List(ctx, store.SessionQuery{RootID: root, Limit: 100})
-		if err != nil {
-			return err
-		}
-		children := slices.DeleteFunc(page.Items, func(s cairn.Session) bool { return s.ID == root })
-		for i := range children {
-			if err := e.store.Delete(ctx, children[i].ID); err != nil && !errors.Is(err, cairn.ErrNotFound) {
-				return err
-			}
-			e.runs.Evict(children[i].ID)
-		}
-		if len(children) == 0 {
-			break
-		}
-	}
-	if err := e.store.Delete(ctx, root); err != nil {
-		return err
-	}
-	e.runs.Evict(root)
-	return e.log.Drop(ctx, row.Log())
-}
-
-// SweepReport says what a sweep did. A session counts once together with those of its sub-agents and companions.
-type SweepReport struct {
-	// Detected counts the sessions whose time had come, Expired those of them that were removed.
-	Detected int `json:"detected"`
-	Expired  int `json:"expired"`
-	// Purged counts the removed sessions whose retention was over and of which nothing is left, SnapshotsDeleted the
-	// checkpoints they had.
-	Purged           int `json:"purged"`
-	SnapshotsDeleted int `json:"snapshots_deleted"`
-	// Trimmed counts the event logs of which something was trimmed, EventsTrimmed the events that went.
-	Trimmed       int   `json:"trimmed"`
-	EventsTrimmed int64 `json:"events_trimmed"`
-	// Failed counts the sessions that could not be removed, purged or trimmed. They are tried again by the next sweep. Errors
-	// says why, for the first hundred.
-	Failed int          `json:"failed"`
-	Errors []SweepError `json:"errors,omitempty"`
-}
-
-// SweepError says why a sweep could not remove or purge a session, or trim its event log.
-type SweepError struct {
-	// SessionID is the session that could not be swept.
-	SessionID string `json:"session_id"`
-	// Error is why.
-	Error *cairn.Error `json:"error"`
-}
-
-const (
-	// sweepBatch is how many sessions a sweep asks the store for at once.
-	sweepBatch = 100
-	// maxSweepErrors bounds the errors that a report lists.
-	maxSweepErrors = 100
-)
-
-func (r *SweepReport) failed(session string, err error) {
-	r.Failed++
-	if len(r.Errors) < maxSweepErrors {
-		r.Errors = append(r.Errors, SweepError{SessionID: session, Error: cairn.AsError(err)})
-	}
 }
 
 // Sweep removes the sessions that have expired, purges those that were removed Options.Retention ago, and trims the event
@@ -185,89 +84,7 @@ func (r *SweepReport) failed(session string, err error) {
 //
 // Nobody need sweep for a session to expire: what finds one whose time is over removes it as well.
 func (e *Engine) Sweep(ctx context.Context) (SweepReport, error) {
-	var r SweepReport
-	var errs error
-	for _, part := range []func(context.Context, *SweepReport) error{e.sweepStale, e.sweepRemoved, e.sweepLogs} {
-		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {
-			break
-		}
-	}
-	return r, errs
-}
-
-// sweepStale removes the sessions that have expired.
-func (e *Engine) sweepStale(ctx context.Context, r *SweepReport) error {
-	if e.sweeper == nil {
-		return nil
-	}
-	q := store.PageQuery{Limit: sweepBatch}
-	for {
-		page, err := e.sweeper.Stale(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, id := range page.Items {
-			_, err := e.remove(ctx, id, store.Expired)
-			switch {
-			case err == nil:
-				r.Detected++
-				r.Expired++
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case isConflict(err), errors.Is(err, cairn.ErrNotFound): // it was active, or another process was faster
-				continue
-			default:
-				r.Detected++
-				r.failed(id, err)
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return nil
-		}
-	}
-}
-
-// sweepRemoved purges the sessions that were removed long enough ago.
-func (e *Engine) sweepRemoved(ctx context.Context, r *SweepReport) error {
-	if e.sweeper == nil || e.opts.Retention < 0 {
-		return nil
-	}
-	q := store.PageQuery{Limit: sweepBatch}
-	for {
-		page, err := e.sweeper.Removed(ctx, e.opts.Retention, q)
-		if err != nil {
-			return err
-		}
-		for _, removed := range page.Items {
-			n, err := e.purge(ctx, removed)
-			r.SnapshotsDeleted += n
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case errors.Is(err, cairn.ErrNotFound): // another process was faster
-			case err != nil:
-				r.failed(removed.SessionID, err)
-			default:
-				r.Purged++
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return nil
-		}
-	}
-}
-
-// purge removes what is left of a session. The log goes first: what was begun and not ended is found by the session, and what
-// has no log is not restored.
-func (e *Engine) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
-	log := removed.Log()
-	if err := e.log.Trim(ctx, log, math.MaxInt64); err != nil { // a part at a time, if it is long
-		return 0, err
-	}
-	if err := e.log.Drop(ctx, log); err != nil {
-		return 0, err
-	}
-	return e.sweeper.Purge(ctx, removed.Key)
+	return e.upkeep.sweep(ctx)
 }
 
 // sweepOften sweeps now and every Options.SweepInterval until ctx is done.
@@ -293,4 +110,25 @@ func (e *Engine) sweepOften(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// TrimEvents removes from the log of a session's tree what a retention does not keep, and returns how many events that were.
+// Workers do so by themselves with Options.EventRetention. The error is ErrInvalid for the session of a sub-agent or companion,
+// whose events are on the log of its root.
+func (e *Engine) TrimEvents(ctx context.Context, id string, keep EventRetention) (int64, error) {
+	if err := keep.complete(); err != nil {
+		return 0, err
+	}
+	row, err := e.Session(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if row.RootID != id {
+		return 0, store.NotRoot(row)
+	}
+	t, err := e.upkeep.trimming(ctx, row, keep)
+	if err != nil {
+		return 0, err
+	}
+	return t.trim(ctx, e.log)
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 )
 
 // StateAs returns a session's state as the type that its agent's [cairn.StateOf] was given. The errors are those of
@@ -41,32 +40,6 @@ func (e *Engine) AllMessages(ctx context.Context, id string) iter.Seq2[cairn.Mes
 				}
 			}
 			if len(list) < page {
-				return
-			}
-		}
-	}
-}
-
-// tree yields the rows of a tree's sessions, that of its root last.
-func (e *Engine) tree(ctx context.Context, root string) iter.Seq2[*cairn.Session, error] {
-	return e.sessions(ctx, store.SessionQuery{RootID: root})
-}
-
-// sessions yields every session that a query selects.
-func (e *Engine) sessions(ctx context.Context, q store.SessionQuery) iter.Seq2[*cairn.Session, error] {
-	return func(yield func(*cairn.Session, error) bool) {
-		for {
-			page, err := e.store.List(ctx, q)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range page.Items {
-				if !yield(&page.Items[i], nil) {
-					return
-				}
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
 				return
 			}
 		}

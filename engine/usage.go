@@ -3,10 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
-	"iter"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 )
 
 // TreeUsage returns what a session has used together with every session below it: those of its sub-agents and companions, and
@@ -17,7 +15,7 @@ func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) 
 	if err != nil {
 		return cairn.Usage{}, err
 	}
-	below, err := e.below(ctx, row.RootID, id)
+	below, err := e.reader.below(ctx, row.RootID, id)
 	if err != nil {
 		return cairn.Usage{}, err
 	}
@@ -42,7 +40,7 @@ func (r *Run) TreeUsage(ctx context.Context) (cairn.Usage, error) {
 		return cairn.Usage{}, err
 	}
 	var next *cairn.Run
-	for run, err := range r.eng.newest(ctx, r.session) {
+	for run, err := range r.in.newest(ctx, r.session) {
 		if err != nil {
 			return cairn.Usage{}, err
 		}
@@ -51,13 +49,13 @@ func (r *Run) TreeUsage(ctx context.Context) (cairn.Usage, error) {
 		}
 		next = run
 	}
-	below, err := r.eng.below(ctx, r.root, r.session)
+	below, err := r.in.below(ctx, r.root, r.session)
 	if err != nil {
 		return cairn.Usage{}, err
 	}
 	sum := record.Usage
 	for _, s := range below {
-		for run, err := range r.eng.newest(ctx, s.ID) {
+		for run, err := range r.in.newest(ctx, s.ID) {
 			if err != nil {
 				return cairn.Usage{}, err
 			}
@@ -75,45 +73,4 @@ func (r *Run) TreeUsage(ctx context.Context) (cairn.Usage, error) {
 // began compares when runs of a tree began: by the store's clock and, in one moment of that, by their place in the log.
 func began(a, b *cairn.Run) int {
 	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.StartSequence, b.StartSequence))
-}
-
-// newest yields a session's runs, the newest first.
-func (e *Engine) newest(ctx context.Context, id string) iter.Seq2[*cairn.Run, error] {
-	return func(yield func(*cairn.Run, error) bool) {
-		for q := (store.PageQuery{Newest: true}); ; {
-			page, err := e.Runs(ctx, id, q)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range page.Items {
-				if !yield(&page.Items[i], nil) {
-					return
-				}
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
-				return
-			}
-		}
-	}
-}
-
-// below returns the rows of the sessions below one of a tree.
-func (e *Engine) below(ctx context.Context, root, id string) (list []*cairn.Session, err error) {
-	rows := map[string]*cairn.Session{}
-	for s, err := range e.tree(ctx, root) {
-		if err != nil {
-			return nil, err
-		}
-		rows[s.ID] = s
-	}
-	for _, s := range rows {
-		for at := rows[s.ParentID]; at != nil; at = rows[at.ParentID] {
-			if at.ID == id {
-				list = append(list, s)
-				break
-			}
-		}
-	}
-	return list, nil
 }

@@ -8,25 +8,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// OnWaiting says what Execute does while the session waits for calls that nobody has answered yet.
-type OnWaiting int
-
-const (
-	// WaitingRefuse refuses with ErrWaiting, which names the open calls. The default.
-	WaitingRefuse OnWaiting = iota
-	// WaitingWithdraw closes the open calls as not executed. If none was answered the run that waited is over, and the
-	// turn begins at once. Otherwise the answers count: the run that waited is resumed with them, its approved tools run,
-	// and the turn follows it from the queue. Open calls of sub-agents that the session waits for are closed as well.
-	WaitingWithdraw
-	// WaitingEnqueue keeps the turn in the store, as [BusyEnqueue] does, and begins it when the wait is over and the run
-	// that waited has come to its end.
-	WaitingEnqueue
-)
-
-// WithOnWaiting says what Execute does while the session waits for calls that nobody has answered yet. On a session whose
-// calls are all answered it says nothing: the run that waited is resumed first, see [Engine.Execute].
-func WithOnWaiting(w OnWaiting) RunOption { return func(o *runOptions) { o.waiting = w } }
-
 // wait does what the options say of a session that was found to wait, or to have answers that its run has not used yet.
 // Without a run and an error the turn may be able to begin.
 func (e *Engine) wait(ctx context.Context, in *lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -311,14 +310,4 @@ func (e *Engine) continueCompanion(ctx context.Context, child *cairn.Session, er
 		return e.recover(ctx, child.ID, nil)
 	}
 	return e.goOn(ctx, child.ID, true)
-}
-
-// goOn resumes a session that waits, unless it was stopped meanwhile.
-func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.beginAs(ctx, "", lifecycle.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
-	var died *lifecycle.DiedError
-	if errors.As(err, &died) {
-		return e.recover(ctx, sessionID, nil)
-	}
-	return run, err
 }

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
-	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -109,18 +106,14 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 		if e.records == nil {
 			return
 		}
-		for q := (store.RecordQuery{Namespace: workersNamespace}); ; {
-			page, err := e.records.List(ctx, q)
-			if err != nil {
-				yield(Worker{}, err)
-				return
+		for record, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
+			return e.records.List(ctx, store.RecordQuery{Namespace: workersNamespace, Cursor: cursor})
+		}) {
+			var w Worker
+			if err == nil {
+				w, err = readWorker(record)
 			}
-			for i := range page.Items {
-				if w, err := readWorker(&page.Items[i]); !yield(w, err) || err != nil {
-					return
-				}
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
+			if !yield(w, err) || err != nil {
 				return
 			}
 		}
@@ -150,41 +143,19 @@ func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 				served[agent] = true
 			}
 		}
-		for q := (store.DueQuery{Limit: 1000}); ; {
-			page, err := e.store.Due(ctx, q)
+		for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
+			return e.store.Due(ctx, store.DueQuery{Limit: 1000, Cursor: cursor})
+		}) {
 			if err != nil {
 				yield(store.Due{}, err)
 				return
 			}
-			for _, d := range page.Items {
-				if !served[d.Agent] && !yield(d, nil) {
-					return
-				}
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
+			if !served[d.Agent] && !yield(*d, nil) {
 				return
 			}
 		}
 	}
 }
-
-// buildVersion returns what this program was built from: the version of its main module, or else the revision.
-var buildVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	revision := ""
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			revision = s.Value
-		}
-	}
-	if info.Main.Version == "(devel)" && revision != "" {
-		return revision
-	}
-	return cmp.Or(info.Main.Version, revision)
-})
 
 // Records returns the store's rows that belong to no session; nil if the store keeps none.
 func (e *Engine) Records() store.Records { return e.records }

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/effects"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/store"
+)
+
+func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+	in.Hooks, in.Model = o.hooks, o.model
+	if input != nil {
+		in.Messages = append(in.Messages, input.Messages...)
+	}
+	return e.beginAs(ctx, o.runID, in)
+}
+
+// beginAs begins a run of a given id, or a new one.
+func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (*Run, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	if in.RunID = id; id == "" {
+		in.RunID = e.opts.NewID("run")
+	}
+	release, err := e.reserve(in.SessionID, in.RunID)
+	if err != nil {
+		e.driven.Done()
+		return nil, err
+	}
+	defer release()
+	asked := time.Now()
+	b, err := e.runs.Begin(ctx, in)
+	if err != nil {
+		e.driven.Done()
+		return nil, err
+	}
+	if e.opts.Host != nil {
+		ctx = effects.WithHooks(ctx, in.Hooks)
+	}
+	return e.drive(ctx, b, asked), nil
+}
+
+// reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both would
+// be the same.
+func (e *Engine) reserve(sessionID, runID string) (release func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, twice := e.beginning[runID]; twice || e.driving[runID] != nil {
+		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: run %q has been begun already", sessionID, runID)
+	}
+	e.beginning[runID] = struct{}{}
+	return func() {
+		e.mu.Lock()
+		delete(e.beginning, runID)
+		e.mu.Unlock()
+	}, nil
+}
+
+// recover takes over a run whose process died.
+func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hooks) (*Run, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	b, err := e.runs.Recover(ctx, sessionID, hooks)
+	if err == nil && b.RunID == "" {
+		err = cairn.Errorf(cairn.CodeCrashLoop, "session %q: its run was taken over too often and has been failed", sessionID)
+	}
+	if err != nil {
+		e.driven.Done()
+		return nil, err
+	}
+	if e.opts.Host != nil { // the context may be of another run
+		ctx = effects.WithHooks(ctx, hooks)
+	}
+	return e.drive(ctx, b, asked), nil
+}
+
+// goOn resumes a session that waits, unless it was stopped meanwhile.
+func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
+	run, err := e.beginAs(ctx, "", lifecycle.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
+	var died *lifecycle.DiedError
+	if errors.As(err, &died) {
+		return e.recover(ctx, sessionID, nil)
+	}
+	return run, err
+}
+
+// startQueued begins the next turn of a session's queue; the run is nil if the queue is empty.
+func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error) {
+	queue, err := store.Queue(ctx, e.store, sessionID)
+	if err != nil || len(queue) == 0 {
+		return nil, err
+	}
+	next := inOrder(queue)[0]
+	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Model: &next.Model,
+		Messages: next.Messages, Dequeue: []string{next.ID}})
+}
+
+// followOn begins what is queued behind a run that has ended here.
+func (e *Engine) followOn(ctx context.Context, sessionID string) {
+	if _, err := e.startQueued(ctx, sessionID); err != nil && !isConflict(err) {
+		e.opts.Logger.Warn("the next turn of the queue was not begun; a worker will", "session", sessionID, "error", err)
+	}
+}
+
+// resumeSoon resumes a session whose last answer has come. If that fails a worker or the next Resume does it.
+func (e *Engine) resumeSoon(ctx context.Context, root string) {
+	_, err := e.goOn(context.WithoutCancel(ctx), root, false)
+	if err != nil && !isConflict(err) && !errors.Is(err, cairn.ErrNotResumable) {
+		e.opts.Logger.Warn("not resumed after an answer", "session", root, "error", err)
+	}
+}

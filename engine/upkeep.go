@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// upkeep removes and purges session trees and trims event logs: what is done to sessions that no run holds. It knows
+// neither agents nor runs.
+type upkeep struct {
+	reader *reader
+	store  store.Store
+	// sweeper is the store, if that can hide what it removes; else nil.
+	sweeper store.Sweeper
+	log     store.Log
+	logger  *slog.Logger
+	now     func() time.Time
+	evict   func(session string) // from memory
+
+	retention time.Duration  // how long what was removed is kept; negative for ever
+	events    EventRetention // what sweep trims logs to
+}
+
+// publish adds an event to the log of a tree that no run holds. The log may lack it: readers look at the store as well.
+func (u *upkeep) publish(ctx context.Context, log string, ev cairn.Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	ev.Time = u.now().UTC()
+	if _, err := u.log.Append(ctx, log, store.AnySequence, ev); err != nil {
+		u.logger.Warn("event not published", "log", log, "event", ev.Type, "error", err)
+	}
+}
+
+// remove hides a session tree and forgets it.
+func (u *upkeep) remove(ctx context.Context, root string, why store.Removal) (*store.Removed, error) {
+	if err := cairn.CheckSessionID(root); err != nil {
+		return nil, err
+	}
+	if u.sweeper == nil {
+		return nil, u.deleteTree(ctx, root)
+	}
+	removed, err := u.sweeper.Remove(ctx, root, why)
+	if err != nil {
+		return nil, err
+	}
+	u.evict(root)
+	u.publish(ctx, removed.Log(), cairn.Event{Type: cairn.EventSessionDeleted, SessionID: root, Name: string(why)})
+	return removed, nil
+}
+
+// deleteTree removes a session tree for good from a store that cannot hide it first.
+func (u *upkeep) deleteTree(ctx context.Context, root string) error {
+	row, err := store.Load(ctx, u.store, root)
+	if err != nil {
+		return err
+	}
+	if row.RootID != root {
+		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", root, row.RootID)
+	}
+	for { // the root goes last, so that what is left of a tree can be deleted again
+		page, err := u.store.List(ctx, store.SessionQuery{RootID: root, Limit: 100})
+		if err != nil {
+			return err
+		}
+		children := slices.DeleteFunc(page.Items, func(s cairn.Session) bool { return s.ID == root })
+		for i := range children {
+			if err := u.store.Delete(ctx, children[i].ID); err != nil && !errors.Is(err, cairn.ErrNotFound) {
+				return err
+			}
+			u.evict(children[i].ID)
+		}
+		if len(children) == 0 {
+			break
+		}
+	}
+	if err := u.store.Delete(ctx, root); err != nil {
+		return err
+	}
+	u.evict(root)
+	return u.log.Drop(ctx, row.Log())
+}
+
+// sweep does what is due: it removes what has expired, purges what was removed long enough ago, and trims logs.
+func (u *upkeep) sweep(ctx context.Context) (SweepReport, error) {
+	var r SweepReport
+	var errs error
+	for _, part := range []func(context.Context, *SweepReport) error{u.sweepStale, u.sweepRemoved, u.sweepLogs} {
+		if errs = errors.Join(errs, part(ctx, &r)); ctx.Err() != nil {
+			break
+		}
+	}
+	return r, errs
+}
+
+// sweepStale removes the sessions that have expired.
+func (u *upkeep) sweepStale(ctx context.Context, r *SweepReport) error {
+	if u.sweeper == nil {
+		return nil
+	}
+	for id, err := range store.All(func(cursor string) (store.Page[string], error) {
+		return u.sweeper.Stale(ctx, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
+	}) {
+		if err != nil {
+			return err
+		}
+		_, err := u.remove(ctx, *id, store.Expired)
+		switch {
+		case err == nil:
+			r.Detected++
+			r.Expired++
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isConflict(err), errors.Is(err, cairn.ErrNotFound): // it was active, or another process was faster
+			continue
+		default:
+			r.Detected++
+			r.failed(*id, err)
+		}
+	}
+	return nil
+}
+
+// sweepRemoved purges the sessions that were removed long enough ago.
+func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport) error {
+	if u.sweeper == nil || u.retention < 0 {
+		return nil
+	}
+	for removed, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
+		return u.sweeper.Removed(ctx, u.retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
+	}) {
+		if err != nil {
+			return err
+		}
+		n, err := u.purge(ctx, *removed)
+		r.SnapshotsDeleted += n
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, cairn.ErrNotFound): // another process was faster
+		case err != nil:
+			r.failed(removed.SessionID, err)
+		default:
+			r.Purged++
+		}
+	}
+	return nil
+}
+
+// purge removes what is left of a session. The log goes first: what was begun and not ended is found by the session, and what
+// has no log is not restored.
+func (u *upkeep) purge(ctx context.Context, removed store.Removed) (checkpoints int, err error) {
+	log := removed.Log()
+	if err := u.log.Trim(ctx, log, math.MaxInt64); err != nil { // a part at a time, if it is long
+		return 0, err
+	}
+	if err := u.log.Drop(ctx, log); err != nil {
+		return 0, err
+	}
+	return u.sweeper.Purge(ctx, removed.Key)
+}
