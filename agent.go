@@ -44,6 +44,10 @@ type Agent struct {
 	Tools []Tool
 	// Toolsets give the agent further tools, which are asked for when a turn begins: those of MCP servers, for example.
 	Toolsets []Toolset
+	// DeferAbove is how large the definitions of the agent's tools may be, with those of its toolsets, before the model is not
+	// sent those that are [Deferred]: in tokens, of which three bytes of name, description and schema are taken for one. 0
+	// means DefaultDeferAbove; a negative number has all tools listed. A session that has found tools keeps to it.
+	DeferAbove int
 	// ShowToolErrors puts the text of every error of a call on the event log, which the user in front of the
 	// conversation may read. By default the log says only that the tool failed, unless the error of the tool, or of the
 	// hook that was against the call, is an *Error, whose message is taken to be meant for others; that of a panic, and

@@ -107,6 +107,11 @@ func (s *Summary) validate() error {
 			return err
 		}
 	}
+	for _, name := range s.Found {
+		if err := CheckText("summary.found", name); err != nil {
+			return err
+		}
+	}
 	if s.From <= 0 {
 		return Invalid("summary.from", "%d is not greater than 0", s.From)
 	}

@@ -81,6 +81,8 @@ type Summary struct {
 	From int `json:"from"`
 	// Background are the sessions of companions that were at work in the background.
 	Background []string `json:"background,omitempty"`
+	// Found are the deferred tools that the model had found, see [Deferred].
+	Found []string `json:"found,omitempty"`
 }
 
 // PartType is the kind of a [Part].
@@ -142,6 +144,8 @@ type ToolUse struct {
 	// Awaits makes the call one that waits for an answer from outside, whatever tools the agent has: its model, an agent on
 	// another server, asks for it. nil for every other call.
 	Awaits *Awaits `json:"awaits,omitempty"`
+	// Deferred says that the model called the tool by [CallTool], as it is sent the call again.
+	Deferred bool `json:"deferred,omitempty"`
 }
 
 // Awaits is what a call waits for that a [Model] has asked for: see [Chunk.Awaits]. The call is a [PendingCall] of the

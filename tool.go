@@ -124,7 +124,7 @@ func (t Tool) validate() error {
 	switch {
 	case !ids.Tool(t.def.Name):
 		return fmt.Errorf("the name must be 1 to 64 letters, digits, _ or -, not beginning with a digit or -")
-	case t.def.Name == FinishTool || strings.HasPrefix(t.def.Name, companionPrefix):
+	case t.def.Name == FinishTool || t.def.Name == FindTools || t.def.Name == CallTool || strings.HasPrefix(t.def.Name, companionPrefix):
 		return fmt.Errorf("the name is reserved")
 	case t.def.Err != nil:
 		return t.def.Err
@@ -143,6 +143,9 @@ func (t Tool) validate() error {
 	}
 	if problem := t.def.Retry.problem(); problem != "" {
 		return fmt.Errorf("Retry: %s", problem)
+	}
+	if err := checkKeywords(t.def.Keywords); err != nil {
+		return err
 	}
 	if err := t.def.Cache.validate(t); err != nil {
 		return err

@@ -154,6 +154,7 @@ func (w *writer) content(p *cairn.Part) {
 		if use.Awaits != nil {
 			w.value("awaits", use.Awaits)
 		}
+		w.flag("deferred", use.Deferred)
 		w.data = append(w.data, '}')
 	}
 	if result := p.Result; result != nil {

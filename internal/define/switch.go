@@ -12,7 +12,7 @@ import (
 
 // ToolSwitch returns a hidden message that switches tools on (true) and off (false), by name, from there on, and says so
 // to the model. The error is ErrInvalid if no tool is named,
-// for what cannot be a tool's name and for [cairn.FinishTool], which is always there.
+// for what cannot be a tool's name, and for tools that are always there.
 func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
 	if len(tools) == 0 {
 		return cairn.Message{}, cairn.Invalid("tools", "no tool is named")
@@ -20,8 +20,8 @@ func ToolSwitch(tools map[string]bool) (cairn.Message, error) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		switch {
-		case name == cairn.FinishTool:
-			return cairn.Message{}, cairn.Invalid("tools", "%s cannot be switched", cairn.FinishTool)
+		case name == cairn.FinishTool || name == cairn.FindTools || name == cairn.CallTool:
+			return cairn.Message{}, cairn.Invalid("tools", "%s cannot be switched", name)
 		case !ids.Tool(name):
 			return cairn.Message{}, cairn.Invalid("tools", "%q cannot be the name of a tool", name)
 		case tools[name]:

@@ -44,6 +44,9 @@ type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] s
 	TaskJSON bool
 	// Companion marks the tools through which an agent talks to its companions.
 	Companion bool
+	// Deferred says that the tool is found rather than listed where the list would be too long, by Keywords too.
+	Deferred bool
+	Keywords []string
 	// Err is a mistake in the definition.
 	Err error
 }

@@ -21,7 +21,7 @@ func sent(l *session.Live, context []cairn.Message) []cairn.Message {
 	if l.Damaged {
 		messages = transcript.Heal(messages)
 	}
-	if l.Index.Edited() {
+	if l.Index.Differs() {
 		messages = transcript.Sent(messages)
 	}
 	return messages

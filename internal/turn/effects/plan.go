@@ -223,9 +223,7 @@ func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live,
 	to.Context = append(to.Context, fx.offers(ctx, a, l)...)
 	to.Context = append(to.Context, answers...)
 	req.Messages = sent(l, to.Context)
-	req.Tools = define.Specs(req.Tools, a.Tools)
-	req.Tools = define.Specs(req.Tools, fx.Given(a))
-	req.Tools = define.Specs(req.Tools, l.Offered(to.Context))
+	req.Tools = define.Specs(req.Tools, l.Listed(to.Context))
 	if a.Output != nil {
 		req.Tools = append(req.Tools, cairn.ToolSpec{Name: cairn.FinishTool, Schema: a.Output.Schema(),
 			Description: "Call this once, when you are done, with the final result."})
@@ -281,9 +279,9 @@ func stepContext(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 
 // callID gives a call its id in the session: the provider's, unless that cannot be used or is taken. Once a summary stands
 // for older calls it is made of the step and the place in it. One that people far away answer to says nothing but that it
-// was given to a user.
+// was given to a user; one of a deferred tool may turn out to be such a call.
 func (r *reply) callID(provider, tool string, awaits bool) string {
-	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) || awaits {
+	if t := cmp.Or(define.ToolOf(r.agent.Tools, tool), define.ToolOf(r.offered, tool)); t != nil && (t.Wait.Kind != "" || t.Agent != nil) || t == nil && step.ConsultsCompanion(tool) || awaits || tool == cairn.CallTool {
 		// The run is in it because what a dead run began under a provider's id is not in the transcript.
 		provider = ids.Derive("call", r.live.Row.Secret, r.live.Row.ID, r.live.Run.ID, provider)
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -61,6 +62,10 @@ type part struct {
 	id   string // a call's, as the provider has it
 	rest string // the beginning of a character that the next delta may complete
 }
+
+// wrapped reports whether the part is a call by [cairn.CallTool]. Which tool it is of, and so what the log says of it, is known
+// at its end.
+func (p *part) wrapped() bool { return p.ToolUse != nil && p.ToolUse.Tool == cairn.CallTool }
 
 // whole returns what of a delta can be said by now: valid text, with U+FFFD in place of what is not.
 func (p *part) whole(delta string) string {
@@ -144,7 +149,9 @@ func (r *reply) complete(p *part) {
 	}
 	p.rest = ""
 	p.text.WriteRune(utf8.RuneError)
-	r.say(journal.Delta(r.step, &p.Part, string(utf8.RuneError)))
+	if !p.wrapped() {
+		r.say(journal.Delta(r.step, &p.Part, string(utf8.RuneError)))
+	}
 }
 
 // bounds reports what of a chunk makes a reply that cannot be kept.
@@ -215,8 +222,9 @@ func (r *reply) add(c *cairn.Chunk) error {
 		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: c.Awaits}}, open: true, id: c.CallID}
 		p.keep(c)
 		r.parts = append(r.parts, p)
-		ev, _ := journal.PartBegan(r.step, &p.Part)
-		r.say(ev)
+		if ev, _ := journal.PartBegan(r.step, &p.Part); !p.wrapped() {
+			r.say(ev)
+		}
 	case cairn.ChunkToolArgs:
 		p := r.call(c.CallID)
 		if p == nil {
@@ -225,7 +233,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		c.Text = p.whole(c.Text)
 		p.text.WriteString(c.Text)
 		p.keep(c)
-		if c.Text != "" {
+		if c.Text != "" && !p.wrapped() {
 			r.say(journal.Delta(r.step, &p.Part, c.Text))
 		}
 	case cairn.ChunkFile:
@@ -295,6 +303,11 @@ func (r *reply) message(partial bool) *cairn.Message {
 				continue
 			}
 			p.ToolUse.Input = input
+			if p.wrapped() {
+				define.Unwrap(p.ToolUse)
+				journal.Part(r.say, r.step, &p.Part)
+				break
+			}
 			ev, _ := journal.PartEnded(r.step, &p.Part)
 			r.say(ev)
 		}
@@ -329,8 +342,17 @@ func checkInput(c *step.Call) error {
 	if err := wasKept(c.Use.Input); err != nil {
 		return err
 	}
-	return c.Tool.Check(c.Input())
+	err := c.Tool.Check(c.Input())
+	if schema := c.Tool.Input.JSON(); err != nil && c.Use.Deferred && len(schema) <= maxShown { // it may have been found long ago
+		e := *cairn.AsError(err)
+		e.Message += "; the schema is " + string(schema)
+		return &e
+	}
+	return err
 }
+
+// maxShown is how many bytes of a deferred tool's schema an error shows that says what violates it.
+const maxShown = 4 << 10
 
 // arguments returns a call's arguments as JSON: {} for none, and a JSON string of what is not JSON or cannot be kept, which
 // no schema of arguments accepts.

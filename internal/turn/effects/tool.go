@@ -261,7 +261,7 @@ func (t *trial) execute() *cairn.ToolResult {
 
 func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	var names []string
-	for _, t := range slices.Concat(a.Tools, l.Offered(l.Step.Reply.Context)) {
+	for _, t := range l.Listed(l.Step.Reply.Context) {
 		if !l.Index.Off(t.Name()) {
 			names = append(names, t.Name())
 		}

@@ -94,7 +94,7 @@ func Step(say func(cairn.Event), st *step.Step) {
 			say(Fallback(st.Number, m.Model))
 		}
 		for i := range m.Parts {
-			part(say, st.Number, &m.Parts[i])
+			Part(say, st.Number, &m.Parts[i])
 		}
 	}
 	for _, c := range st.Calls {
@@ -109,8 +109,8 @@ func Fallback(number int, model string) cairn.Event {
 	return cairn.Event{Type: cairn.EventModelFallback, Step: number, Name: model}
 }
 
-// part says a part of a reply as a whole.
-func part(say func(cairn.Event), number int, p *cairn.Part) {
+// Part says a part of a reply as a whole.
+func Part(say func(cairn.Event), number int, p *cairn.Part) {
 	if ev, ok := PartBegan(number, p); ok {
 		say(ev)
 	}

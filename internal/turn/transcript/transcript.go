@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
@@ -145,20 +146,36 @@ func Failed(use *cairn.ToolUse, code cairn.Code, text string) *cairn.ToolResult 
 	return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: raw, IsError: true, Code: code}
 }
 
-// Sent returns the transcript as a model is sent it: a result whose tool ran with arguments that a reviewer gave says so in
+// Sent returns the transcript as a model is sent it. A deferred tool is called by [cairn.CallTool], as the model said, and so
+// its result is that tool's. A result whose tool ran with arguments that a reviewer gave says so in
 // front, because the arguments in the transcript stay what the model said. Sent of what it returned is the same.
 func Sent(messages []cairn.Message) []cairn.Message {
 	sent := slices.Clone(messages)
+	wrapped := map[string]bool{}
+	otherwise := func(p cairn.Part) bool {
+		return edited(p) || p.ToolUse != nil && p.ToolUse.Deferred || p.Result != nil && wrapped[p.Result.CallID]
+	}
 	for i := range sent {
 		m := &sent[i]
-		if !slices.ContainsFunc(m.Parts, edited) {
+		if !slices.ContainsFunc(m.Parts, otherwise) {
 			continue
 		}
 		m.Parts = slices.Clone(m.Parts)
 		for j := range m.Parts {
-			if p := &m.Parts[j]; edited(*p) {
+			p := &m.Parts[j]
+			switch {
+			case !otherwise(*p):
+			case p.ToolUse != nil:
+				wrapped[p.ToolUse.CallID] = true
+				p.ToolUse = define.Wrap(p.ToolUse)
+			default:
 				r := *p.Result
-				r.Output, r.Edited = withNote(&r), nil
+				if edited(*p) {
+					r.Output, r.Edited = withNote(&r), nil
+				}
+				if wrapped[r.CallID] {
+					r.Tool = cairn.CallTool
+				}
 				p.Result = &r
 			}
 		}
