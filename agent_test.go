@@ -95,6 +95,16 @@ func TestAgentMistakes(t *testing.T) {
 		"tool's name":      {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("look up", "", nothing) }, `tool "look up"`, "name"},
 		"tool's long name": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(strings.Repeat("x", 65), "", nothing) }, `tool "xxx`, "name"},
 		"tool is reserved": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(cairn.FinishTool, "", nothing) }, `tool "__finish__"`, "reserved"},
+		"tool is ours":     {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(cairn.FindTools, "", nothing) }, `tool "tools__find"`, "reserved"},
+		"tool is ours too": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func(cairn.CallTool, "", nothing) }, `tool "tools__call"`, "reserved"},
+		"empty keyword":    {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred("a", "")) }, `tool "x"`, "keywords[1] is empty"},
+		"long keyword": {func(a *cairn.Agent) {
+			a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred(strings.Repeat("x", 65)))
+		}, `tool "x"`, "keywords[0] is longer"},
+		"hostile keyword": {func(a *cairn.Agent) { a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred("\x00")) }, `tool "x"`, "a keyword"},
+		"many keywords": {func(a *cairn.Agent) {
+			a.Tools[0] = cairn.Func("x", "", nothing, cairn.Deferred(make([]string, cairn.MaxKeywords+1)...))
+		}, `tool "x"`, "more than 32"},
 		"tool's input": {func(a *cairn.Agent) {
 			a.Tools[0] = cairn.Func("x", "", func(context.Context, *cairn.Call, string) (string, error) { return "", nil })
 		}, `tool "x"`, "object"},

@@ -176,7 +176,7 @@ func newTalkIn(t *testing.T, st store.Store, toolsets []cairn.Toolset, steps ...
 		k.plan = k.plan[1:]
 		return next
 	})
-	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model, Toolsets: toolsets}}, nil)
+	eng, err := engine.New(st, []*cairn.Agent{{Name: "bot", Model: model, Toolsets: toolsets, DeferAbove: 1}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

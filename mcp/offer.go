@@ -37,13 +37,16 @@ const (
 // changed.
 func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
 	tools := fit(s, list.tools)
-	if before == nil || before.Connect || !before.Through {
+	if before == nil || before.Connect || !before.Through || s.opts.Deferred {
 		if before != nil && !before.Connect && slices.EqualFunc(before.Base, tools, func(a, b toolSpec) bool { return a.same(&b) }) {
 			return before, ""
 		}
-		now = &offer{Base: tools, Through: list.changes && len(tools) > 0}
+		now = &offer{Base: tools, Through: list.changes && len(tools) > 0 && !s.opts.Deferred}
 		if len(tools) == 0 && before == nil {
 			return now, ""
+		}
+		if s.opts.Deferred {
+			return now, fmt.Sprintf("%s has %d tools.", s.name, len(tools))
 		}
 		return now, fmt.Sprintf("The tools of %s are there: %s.", s.name, names(tools))
 	}
@@ -142,6 +145,9 @@ func (s *Server) tool(t *toolSpec) cairn.Tool {
 	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
 	if matches(s.opts.Approve, spec.Remote) {
 		opts = append(opts, cairn.RequireApproval())
+	}
+	if s.opts.Deferred {
+		opts = append(opts, cairn.Deferred())
 	}
 	return cairn.RawFunc(spec.Name, spec.Description, spec.Schema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {
 		return s.call(ctx, call, spec.Remote, input)

@@ -29,6 +29,9 @@ type Options struct {
 	// Approve are the tools whose calls a person must approve, by the server's names for them, as patterns of [path.Match];
 	// "*" is every tool. What the server says of a tool, as that it only reads, is of no account. Default: none.
 	Approve []string
+	// Deferred has the model find the server's tools where the agent's list of tools would be too large, see [cairn.Deferred].
+	// Tools that the server changes later are then found like the others. Default: all are listed.
+	Deferred bool
 	// Timeout bounds a call. Default: 1 minute.
 	Timeout time.Duration
 	// ListTimeout is how long a turn waits for the list of tools where none is known. Default: 2 seconds.

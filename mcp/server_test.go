@@ -245,6 +245,47 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
+// Deferred tools are found and called under approval as listed ones are. A change of the list changes no definition.
+func TestDeferred(t *testing.T) {
+	t.Parallel()
+	s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, nil)
+	add := func(name string) {
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: "Is to " + name + "."}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "did " + name}}}, nil, nil
+		})
+	}
+	add("keep")
+	add("remove")
+	call := func(name string) scripted.Step {
+		return asks(cairn.CallTool, map[string]any{"name": "bench_" + name, "input": none{}})
+	}
+	k := newTalk(t, []cairn.Toolset{served(t, s, mcp.Options{Deferred: true, Approve: []string{"keep"}})},
+		asks(cairn.FindTools, map[string]string{"query": "keep"}), call("keep"), scripted.Text("So far."),
+		call("remove"), asks(cairn.FindTools, map[string]string{"query": "added"}), call("added"))
+	res := k.turn("one")
+	if res.Suspended == nil || res.Suspended.Calls[0].Tool != "bench_keep" {
+		t.Fatalf("the tool was not held: %+v", res)
+	}
+	k.answer(res.Suspended.Calls[0], nil)
+	add("added")
+	s.RemoveTools("remove")
+	k.turn("two")
+	for i := range k.sent {
+		if got := k.offered(i); got != "tools__find tools__call" || k.sent[i][0].Description != k.sent[0][0].Description {
+			t.Errorf("request %d has the tools %s", i, got)
+		}
+	}
+	want := []string{"bench_keep", "did keep", "there is no tool", "bench_added", "did added"}
+	for i, r := range k.results() {
+		if !strings.Contains(string(r.Output), want[i]) {
+			t.Errorf("call %d came to %s, want %s", i, r.Output, want[i])
+		}
+	}
+	if text := k.everything(); !strings.Contains(text, "bench has 2 tools.") {
+		t.Errorf("the model was not informed of the tools: %s", text)
+	}
+}
+
 // until waits for something that another process does.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()

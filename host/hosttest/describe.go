@@ -114,6 +114,9 @@ func messageLine(m *cairn.Message) string {
 			fmt.Fprintf(&b, " thinking %q", p.Text)
 		case cairn.PartToolUse:
 			fmt.Fprintf(&b, " %s(%s)#%s", p.ToolUse.Tool, p.ToolUse.Input, p.ToolUse.CallID)
+			if p.ToolUse.Deferred {
+				b.WriteString(" deferred")
+			}
 		case cairn.PartToolResult:
 			fmt.Fprintf(&b, " #%s=%s", p.Result.CallID, brief(p.Result.Output))
 			if p.Result.IsError {

@@ -114,6 +114,7 @@ var scenarios = slices.Concat(
 	asides,
 	toolsets,
 	compactions,
+	deferrals,
 	returns,
 	changes,
 	endings,
