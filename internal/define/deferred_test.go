@@ -81,12 +81,12 @@ func TestRanking(t *testing.T) {
 func TestAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	var list []cairn.Tool
-	for i := range 100 {
+	for i := range 50 {
 		list = append(list, tool(fmt.Sprint("send_", i), "sends mail "+strings.Repeat("x", 11_000), "to"))
 	}
 	for input, want := range map[string]int{`{"query":"mail"}`: 5, `{"query":"mail","limit":1}`: 1, `{"query":"mail","limit":20}`: 5} {
 		names, out := find(t, list, input)
-		if len(names) != want || !strings.Contains(out, fmt.Sprintf(`"more":%d`, 100-want)) {
+		if len(names) != want || !strings.Contains(out, fmt.Sprintf(`"more":%d`, 50-want)) {
 			t.Errorf("%s: %d tools", input, len(names))
 		}
 	}
@@ -94,7 +94,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	if names, _ := find(t, huge, `{"query":"huge"}`); len(names) != 1 {
 		t.Errorf("found %q", names)
 	}
-	if names, out := find(t, list, `{"query":"volcano"}`); len(names) != 0 || len(out) > 2000 || !strings.Contains(out, "40 of 100") {
+	if names, out := find(t, list, `{"query":"volcano"}`); len(names) != 0 || len(out) > 2000 || !strings.Contains(out, "40 of 50") {
 		t.Errorf("nothing found: %s", out)
 	}
 	if names, _ := find(t, nil, `{"query":"mail"}`); len(names) != 0 {
