@@ -12,11 +12,13 @@ func TestExamplesArePagesLong(t *testing.T) {
 	for file, most := range map[string]int{
 		"approval/main.go":        60,
 		"companion/main.go":       60,
+		"embed/main.go":           100,
 		"first/main.go":           80,
 		"guard/main.go":           70,
 		"mcp/main.go":             80,
 		"nested/main.go":          80,
 		"output/main.go":          60,
+		"proxy/main.go":           90,
 		"shutdown/main.go":        80,
 		"remote/main.go":          70,
 		"sse/main.go":             60,

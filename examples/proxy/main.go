@@ -1,0 +1,84 @@
+// Command proxy is two servers of the same sessions behind a proxy that gives each request to the next one:
+//
+//	proxy server                      (twice: each writes its address)
+//	proxy http://ADDRESS http://ADDRESS
+//
+// A server that is asked to end, or is killed, costs its clients no more than a reconnect.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server"
+	"github.com/cairn-agents/cairn/store/sqlitestore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	fmt.Println("http://" + listener.Addr().String())
+	if os.Args[1] == "server" {
+		serve(ctx, listener)
+	} else {
+		log.Fatal(http.Serve(listener, roundRobin(os.Args[1:])))
+	}
+}
+
+func serve(ctx context.Context, listener net.Listener) {
+	st := must(sqlitestore.Open("proxy.db", nil)) // servers on several machines share PostgreSQL or Redis
+	defer st.Close()
+	eng := must(engine.New(st, []*cairn.Agent{author}, nil))
+	h := must(server.New(eng, &server.Options{AllowUnauthenticated: true}))
+	web := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go func() {
+		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Fatal(err)
+		}
+	}()
+	defer context.AfterFunc(ctx, h.Drain)() // readyz is 503, and streams end so that their clients reconnect
+	// Works until the signal; then its turns finish their step, and the other server takes them over.
+	if err := errors.Join(eng.Serve(ctx), web.Shutdown(context.Background())); err != nil {
+		log.Print(err)
+	}
+}
+
+// roundRobin gives each request to the next server that is ready. It needs to know nothing of sessions.
+func roundRobin(servers []string) http.Handler {
+	var next atomic.Uint64
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		for range servers {
+			to := must(url.Parse(servers[next.Add(1)%uint64(len(servers))]))
+			res, err := http.Get(to.JoinPath("readyz").String()) // others ask every few seconds
+			if err != nil {
+				continue
+			}
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				r.SetURL(to)
+				return
+			}
+		}
+	}}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
