@@ -83,7 +83,7 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 	case err != nil:
 		return nil, cli.Misuse("--listen: %q is no address such as 127.0.0.1:8420", cmd.Listen)
 	case cfg.Auth.AllowUnauthenticated && !config.Loopback(host):
-		return nil, cli.Misuse("--listen: other machines may reach %s: that needs auth.tokens", cmd.Listen)
+		return nil, cli.Misuse("--listen: other machines may reach %s: that needs auth.tokens or auth.jwt", cmd.Listen)
 	}
 	cfg.Listen = cmd.Listen
 	return cfg, nil
@@ -226,9 +226,9 @@ func (s *service) handler(cfg *config.Config) (*server.Handler, error) {
 	return server.New(s.eng, opts)
 }
 
-// authenticate says who makes a request, by the tokens that the file has now.
+// authenticate says who makes a request, as the file has it now.
 func (s *service) authenticate(r *http.Request) (*server.Principal, error) {
-	return (*s.tokens.Load())(r)
+	return s.known.Load().principal(r)
 }
 
 // unready says what an assistant does with a turn that cannot begin at once.

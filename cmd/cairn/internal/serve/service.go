@@ -20,7 +20,6 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -40,10 +39,10 @@ type service struct {
 	toolsets *toolsets
 	own      []*cairn.Agent // that no file declares: the demo's
 
-	cfg    *config.Config // as it was read last
-	seen   int64          // the catalog's number when it was read last
-	tokens atomic.Pointer[server.Authenticator]
-	set    atomic.Pointer[assistants.Set]
+	cfg   *config.Config // as it was read last
+	seen  int64          // the catalog's number when it was read last
+	known atomic.Pointer[known]
+	set   atomic.Pointer[assistants.Set]
 }
 
 // open opens what the file names and takes its assistants.
@@ -126,7 +125,7 @@ func (s *service) connect(ctx context.Context, text string, opts *engine.Options
 	return nil
 }
 
-// take serves the assistants of a file, and its tokens, from now on. On an error everything stays as it was.
+// take serves the assistants of a file, to whom its tokens name, from now on. On an error everything stays as it was.
 func (s *service) take(ctx context.Context, cfg *config.Config) error {
 	parts := s.parts(cfg)
 	if err := assistants.Check(cfg.Assistants, parts); err != nil {
@@ -138,16 +137,11 @@ func (s *service) take(ctx context.Context, cfg *config.Config) error {
 	if err := s.load(ctx, cfg); err != nil {
 		return err
 	}
-	principals := map[string]*server.Principal{}
-	for _, t := range cfg.Auth.Tokens {
-		p := &server.Principal{User: t.User}
-		for _, role := range t.Roles {
-			p.Roles = append(p.Roles, server.Role(role))
-		}
-		principals[t.Token] = p
+	who, err := admit(&cfg.Auth, s.known.Load())
+	if err != nil {
+		return err
 	}
-	known := server.Tokens(principals)
-	s.tokens.Store(&known)
+	s.known.Store(who)
 	s.cfg = cfg
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
 // minToken is how many characters a token has at least.
@@ -99,8 +100,26 @@ func (d *decoder) checkAuth(a *Auth) {
 			t.Roles = []string{"user"}
 		}
 	}
-	if a.JWT.Given() {
-		d.wrong("auth.jwt", "this version accepts auth.tokens only")
+	d.checkJWT(&a.JWT)
+}
+
+// checkJWT checks what is said of an issuer's tokens by making what would check them.
+func (d *decoder) checkJWT(j *JWT) {
+	if !j.Given() {
+		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim {
+			d.wrong("auth.jwt", "needs issuer, audience and jwks_url")
+		}
+		return
+	}
+	whole := true
+	for _, key := range []struct{ name, value string }{{"issuer", j.Issuer}, {"audience", j.Audience}, {"jwks_url", j.JWKSURL}} {
+		if key.value == "" {
+			whole = false
+			d.wrong("auth.jwt."+key.name, "is required: auth.jwt needs issuer, audience and jwks_url")
+		}
+	}
+	if _, err := jwtauth.New(j.Options()); whole && err != nil { // of the address: nothing else can be wrong
+		d.wrong("auth.jwt.jwks_url", "%q must be an https address, or an http address of this machine", j.JWKSURL)
 	}
 }
 

@@ -5,6 +5,8 @@ package config
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
 // Config is the file. The "doc" tags are the table of keys in docs/SERVE.md.
@@ -25,7 +27,7 @@ type Config struct {
 type Auth struct {
 	AllowUnauthenticated bool    `yaml:"allow_unauthenticated" doc:"Serve everybody as an administrator, on a loopback address only." default:"false"`
 	Tokens               []Token `yaml:"tokens" doc:"Bearer tokens; cairn token makes them."`
-	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider."`
+	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider, beside auth.tokens or instead of them. issuer, audience and jwks_url are required."`
 }
 
 // Token is a bearer token with the user that it stands for.
@@ -39,13 +41,21 @@ type Token struct {
 type JWT struct {
 	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as their iss claim has it."`
 	Audience   string `yaml:"audience" doc:"What their aud claim must name."`
-	JWKSURL    string `yaml:"jwks_url" doc:"Where the issuer's keys are."`
-	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user." default:"sub"`
-	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles." default:"roles"`
+	JWKSURL    string `yaml:"jwks_url" doc:"Where the issuer's keys are: an https address, or an http address of this machine."`
+	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user. Dots lead into objects." default:"sub"`
+	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, admin. Dots lead into objects, as in realm_access.roles." default:"roles"`
 }
 
 // Given reports whether tokens of an issuer are to be accepted.
 func (j *JWT) Given() bool { return j.Issuer != "" || j.Audience != "" || j.JWKSURL != "" }
+
+// Options returns what checks the tokens.
+func (j *JWT) Options() *jwtauth.Options {
+	return &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, RolesClaim: j.RolesClaim}
+}
+
+// usual are the claims that count where the file names none.
+var usual = JWT{UserClaim: "sub", RolesClaim: "roles"}
 
 // CORS says which pages may call the server.
 type CORS struct {
@@ -129,7 +139,7 @@ func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).Un
 func defaults() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true,
-		Auth:   Auth{JWT: JWT{UserClaim: "sub", RolesClaim: "roles"}},
+		Auth:   Auth{JWT: usual},
 		Limits: Limits{Body: 4 << 20, StreamsPerUser: 20, RequestsPerMinute: 600},
 	}
 }
