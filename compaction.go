@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn/internal/limits"
 )
@@ -47,11 +48,20 @@ const SummaryInstructions = `You summarise the older part of a conversation betw
 
 Leave out pleasantries and what is settled and no longer matters. Do not answer the user, and do not make anything up. Write the summary only, in the language of the conversation.`
 
-// TokenCounter is implemented by models whose provider counts the tokens of a request without answering it. It is asked
-// only when an estimate is near the window: see [Compaction].
+// TokenCounter is implemented by models whose provider counts the tokens of a request without answering it. It is asked only
+// where that can decide whether a history is summarised, and for a few seconds: see [Compaction]. Whatever its error is, an
+// estimate takes its place.
 type TokenCounter interface {
-	// CountTokens returns how many tokens a request has as input.
+	// CountTokens returns how many tokens a request has as input. The error is errors.ErrUnsupported if that cannot be found out.
 	CountTokens(ctx context.Context, req *Request) (int64, error)
+}
+
+// CountTokens has a model count the tokens of a request. The error is errors.ErrUnsupported if it is no [TokenCounter].
+func CountTokens(ctx context.Context, m Model, req *Request) (int64, error) {
+	if c, ok := m.(TokenCounter); ok {
+		return c.CountTokens(ctx, req)
+	}
+	return 0, errors.ErrUnsupported
 }
 
 // validate reports the first mistake by way of bad.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -31,6 +32,8 @@ type Endpoint struct {
 	Client  *http.Client
 	Idle    time.Duration
 	Problem *cairn.Error
+
+	uncounted atomic.Bool // the server does not count tokens
 }
 
 // NewEndpoint reads options and environment.

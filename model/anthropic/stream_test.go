@@ -29,6 +29,8 @@ var adapter = providertest.Adapter[*anthropictest.Request, anthropictest.Reply]{
 
 func TestAdapter(t *testing.T) { adapter.Run(t) }
 
+func TestCountTokens(t *testing.T) { adapter.RunCounts(t) }
+
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
 
 func through(f providertest.Transport, o anthropic.Options) *anthropic.MessagesModel {

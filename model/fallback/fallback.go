@@ -91,6 +91,14 @@ func (m *Model) Validate() error {
 	return nil
 }
 
+// CountTokens implements [cairn.TokenCounter] by the first model.
+func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
+	if len(m.models) == 0 {
+		return 0, errors.ErrUnsupported
+	}
+	return cairn.CountTokens(ctx, m.models[0], req)
+}
+
 // Stream implements [cairn.Model]. Its error is that of the model that was asked last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {

@@ -33,6 +33,8 @@ func TestAdapter(t *testing.T) {
 	adapter.Run(t)
 }
 
+func TestCountTokens(t *testing.T) { adapter.RunCounts(t) }
+
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
 
 func TestAnswersThatAreErrors(t *testing.T) {

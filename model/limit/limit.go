@@ -78,6 +78,12 @@ func (m *Model) Validate() error {
 	return nil
 }
 
+// CountTokens implements [cairn.TokenCounter] by the model that is asked. It takes nothing of the rates, which providers hold
+// for counting by itself.
+func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
+	return cairn.CountTokens(ctx, m.model, req)
+}
+
 // Stream implements [cairn.Model].
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {

@@ -31,6 +31,8 @@ const delta = "event: response.output_text.delta\ndata: {\"type\":\"response.out
 
 func TestAdapter(t *testing.T) { adapter.Run(t) }
 
+func TestCountTokens(t *testing.T) { adapter.RunCounts(t) }
+
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
 
 func TestAnswersThatAreErrors(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/cairn-agents/cairn"
@@ -58,11 +57,7 @@ func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []
 	e := m.endpoint
 	var res *http.Response
 	if err := e.client.Post(ctx, "responses", body, &res); err != nil {
-		_, said := errors.AsType[*openai.Error](err)
-		if said || res != nil && res.StatusCode >= http.StatusBadRequest { // its body can be read, whatever the SDK made of it
-			return e.Answer(res)
-		}
-		return e.Transport(err)
+		return e.refused(res, err)
 	}
 	res.Body = watch.Body(res.Body)
 	defer res.Body.Close()

@@ -114,6 +114,11 @@ func (r *Recorder) Validate() error {
 	return nil
 }
 
+// CountTokens implements [cairn.TokenCounter] by the model that is asked. It is not recorded.
+func (r *Recorder) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
+	return cairn.CountTokens(ctx, r.model, req)
+}
+
 // Stream implements [cairn.Model]. A reply that cannot be written fails with CodeModelRequest.
 func (r *Recorder) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {

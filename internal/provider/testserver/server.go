@@ -2,8 +2,10 @@
 package testserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,6 +22,10 @@ type Protocol[Q, R any] struct {
 	Denied Wire
 	// Read decodes a request, and reports what the provider would refuse of it.
 	Read func(r *http.Request, body []byte) (Q, error)
+	// Count answers a request that only has tokens counted, with CountTokens as their number; ok is false for any other request.
+	// CountRoute is where they come in, if not by Route.
+	Count      func(r *http.Request, body []byte) (answer any, ok bool, err error)
+	CountRoute string
 	// Wire returns how a reply goes over the wire.
 	Wire func(*R) *Wire
 	// Events returns reply n as the pieces of a stream. Whole, if there is one, returns it in one piece if the request asks
@@ -44,6 +50,7 @@ type Server[Q, R any] struct {
 	mu       sync.Mutex
 	replies  []R
 	calls    int
+	counts   int
 	requests []Q
 }
 
@@ -53,6 +60,9 @@ func New[Q, R any](p Protocol[Q, R], decide func(Q) R, replies []R) *Server[Q, R
 	s := &Server[Q, R]{protocol: p, decide: decide, replies: slices.Clone(replies), closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc(p.Route, s.serve)
+	if p.CountRoute != "" {
+		mux.HandleFunc(p.CountRoute, s.serve)
+	}
 	s.http = httptest.NewServer(mux)
 	s.BaseURL = s.http.URL + p.Base
 	return s
@@ -101,6 +111,13 @@ func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	var req Q
+	if err == nil && s.protocol.Count != nil {
+		answer, ok, err := s.protocol.Count(r, body)
+		if ok {
+			s.counted(w, answer, err)
+			return
+		}
+	}
 	if err == nil {
 		req, err = s.protocol.Read(r, body)
 	}
@@ -126,6 +143,43 @@ func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	wire.stream(w, r, s.protocol.Events(req, &reply, n), s.closed)
+}
+
+// counted answers a request that has tokens counted.
+func (s *Server[Q, R]) counted(w http.ResponseWriter, answer any, err error) {
+	if err != nil {
+		s.fail(w, &Wire{Status: http.StatusBadRequest, Message: err.Error()}, 0)
+		return
+	}
+	s.mu.Lock()
+	s.counts++
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(Encode(answer))) // the client may be gone
+}
+
+// Counts returns how many requests had tokens counted.
+func (s *Server[Q, R]) Counts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// CountTokens is how many tokens a server finds in a request.
+func CountTokens(body []byte) int { return (len(body) + 3) / 4 }
+
+// Extra reports the first field of a request that is none of those that an API takes.
+func Extra(body []byte, known ...string) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%s: extra inputs are not permitted", name)
+		}
+	}
+	return nil
 }
 
 // next records the request and finds its reply and its number, from 1; ok is false beyond the script.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
@@ -69,7 +70,7 @@ func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to 
 	if r.Off || r.all == 0 {
 		return nil
 	}
-	n := fx.count(ctx, l, r, req)
+	n := fx.count(ctx, a, l, r, req)
 	if n <= r.trigger {
 		return nil
 	}
@@ -94,7 +95,8 @@ func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		return nil, why
 	}
 	if r.all == 0 { // less than what was refused
-		n := transcript.Measured(req.Messages, before(req))
+		counted, estimated := transcript.Measured(req.Messages, before(req))
+		n := counted + estimated
 		r.all, r.keep, r.piece = n, n*int64(r.Keep)/100, cmp.Or(r.piece, n*pieceShare/100)
 	}
 	if err := fx.summarise(ctx, a, l, r, to, req, true); err != nil {
@@ -112,17 +114,24 @@ func before(req *cairn.Request) int64 {
 	return transcript.TextTokens(n)
 }
 
-// count returns how many tokens a request has. A provider that counts them is asked if an estimate is near the trigger.
-func (fx *Effects) count(ctx context.Context, l *session.Live, r roomOf, req *cairn.Request) int64 {
-	n := transcript.Measured(req.Messages, before(req))
-	counter, counts := r.model.(cairn.TokenCounter)
-	if !counts || n*5/4 <= r.trigger {
+// countLimit is how long a provider may take to count tokens.
+const countLimit = 5 * time.Second
+
+// count returns how many tokens a request has. A provider that counts them is asked if that can decide whether the history is
+// summarised: not where it is with half the estimate, or not with twice the estimate, of what the provider has not counted yet.
+func (fx *Effects) count(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, req *cairn.Request) int64 {
+	counted, estimated := transcript.Measured(req.Messages, before(req))
+	n := counted + estimated
+	if _, counts := r.model.(cairn.TokenCounter); !counts || counted+estimated/2 > r.trigger || counted+estimated*2 <= r.trigger {
 		return n
 	}
-	u := user.Code{What: "the model's count of tokens", Err: cairn.CodeInternal, Limit: fx.HookTimeout, Session: l.Row.ID}
-	exact, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (int64, error) { return counter.CountTokens(ctx, req) })
-	if err != nil || exact <= 0 {
-		fx.Logger.Warn("the provider did not count tokens; an estimate stands", "session", l.Row.ID, "error", err)
+	u := user.Code{What: "the model's count of tokens", Err: cairn.CodeInternal, Limit: countLimit, Session: l.Row.ID, Agent: a.Name}
+	exact, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (int64, error) { return cairn.CountTokens(ctx, r.model, req) })
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return n
+	case err != nil || exact <= 0:
+		fx.Logger.Warn("the provider did not count tokens; an estimate stands", "session", l.Row.ID, "agent", a.Name, "error", err)
 		return n
 	}
 	return exact

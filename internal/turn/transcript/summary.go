@@ -123,15 +123,15 @@ func tokensOf(p *cairn.Part) int64 {
 	return TextTokens(n)
 }
 
-// Measured estimates how many tokens a request with messages has: what the provider has counted up to the last reply that
-// says so, and an estimate of what has followed. before is how many a request has before its messages.
-func Measured(messages []cairn.Message, before int64) int64 {
+// Measured returns how many tokens a request with messages has: what the provider has counted up to the last reply that says
+// so, and an estimate of what has followed. before is how many a request has before its messages.
+func Measured(messages []cairn.Message, before int64) (counted, estimated int64) {
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Tokens > 0 {
-			return messages[i].Tokens + Tokens(messages[i+1:])
+			return messages[i].Tokens, Tokens(messages[i+1:])
 		}
 	}
-	return before + Tokens(messages)
+	return 0, before + Tokens(messages)
 }
 
 // Text returns messages as a text to be summarised, each with at most so many bytes of a part.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
@@ -60,6 +61,22 @@ func protocol() testserver.Protocol[*Request, Reply] {
 				return nil, err
 			}
 			return req, req.check(given)
+		},
+		CountRoute: "POST /v1/messages/count_tokens",
+		Count: func(r *http.Request, body []byte) (any, bool, error) {
+			if !strings.HasSuffix(r.URL.Path, "/count_tokens") {
+				return nil, false, nil
+			}
+			err := testserver.Extra(body, "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config",
+				"speed", "system", "thinking", "tool_choice", "tools")
+			req := &Request{MaxTokens: 1, Stream: true}
+			if err == nil {
+				err = json.Unmarshal(body, req)
+			}
+			if err == nil {
+				err = req.check(given)
+			}
+			return map[string]int{"input_tokens": testserver.CountTokens(body)}, true, err
 		},
 		Wire:    func(r *Reply) *Wire { return &r.Wire },
 		Events:  func(req *Request, r *Reply, n int) []string { return r.events(given, req, n) },

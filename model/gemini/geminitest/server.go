@@ -42,6 +42,30 @@ var protocol = testserver.Protocol[*Request, Reply]{
 		}
 		return req, req.check()
 	},
+	Count: func(r *http.Request, body []byte) (any, bool, error) {
+		name, verb, _ := strings.Cut(r.PathValue("call"), ":")
+		if verb != "countTokens" {
+			return nil, false, nil
+		}
+		var whole struct {
+			Request struct {
+				Model string `json:"model"`
+				Request
+			} `json:"generateContentRequest"`
+		}
+		err := testserver.Extra(body, "generateContentRequest")
+		if err == nil {
+			err = json.Unmarshal(body, &whole)
+		}
+		if req := &whole.Request; err == nil && req.Model != "models/"+name {
+			err = fmt.Errorf("model: %q is not the one of the address", req.Model)
+		}
+		if err == nil {
+			whole.Request.Request.Model = name
+			err = whole.Request.check()
+		}
+		return map[string]any{"totalTokens": testserver.CountTokens(body)}, true, err
+	},
 	Wire:    func(r *Reply) *Wire { return &r.Wire },
 	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
 	Failure: failure,

@@ -40,6 +40,22 @@ var protocol = testserver.Protocol[*Request, Reply]{
 		}
 		return req, req.check()
 	},
+	CountRoute: "POST /v1/responses/input_tokens",
+	Count: func(r *http.Request, body []byte) (any, bool, error) {
+		if !strings.HasSuffix(r.URL.Path, "/input_tokens") {
+			return nil, false, nil
+		}
+		err := testserver.Extra(body, "conversation", "input", "instructions", "model", "parallel_tool_calls", "personality",
+			"previous_response_id", "reasoning", "text", "tool_choice", "tools", "truncation")
+		req := &Request{Store: new(bool), Stream: true}
+		if err == nil {
+			err = json.Unmarshal(body, req)
+		}
+		if err == nil {
+			err = req.check()
+		}
+		return map[string]any{"object": "response.input_tokens", "input_tokens": testserver.CountTokens(body)}, true, err
+	},
 	Wire:    func(r *Reply) *Wire { return &r.Wire },
 	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
 	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },

@@ -1,0 +1,49 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Count returns how many tokens a request has, which ask finds out. Once the server has refused to count, as one does that only
+// speaks the rest of the provider's API, it is not asked again: the error is errors.ErrUnsupported from then on.
+func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, error)) (int64, error) {
+	switch {
+	case e.Problem != nil:
+		return 0, e.Problem
+	case ctx.Err() != nil:
+		return 0, e.Ended(ctx)
+	case e.uncounted.Load():
+		return 0, fmt.Errorf("%s: %w", e.ID, errors.ErrUnsupported)
+	}
+	n, err := ask(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return 0, e.Ended(ctx)
+	case err == nil && n <= 0:
+		err = e.Errorf(cairn.CodeModelRequest, "the answer has no number of tokens")
+	}
+	if errors.Is(err, &cairn.Error{Code: cairn.CodeModelRequest}) {
+		e.uncounted.Store(true)
+	}
+	return n, err
+}
+
+// Only returns what a request has of some fields, where an API takes no others.
+func (f Failures) Only(body []byte, names ...string) ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(body, &all); err != nil {
+		return nil, f.Errorf(cairn.CodeModelRequest, "the request cannot be decoded: %w", err)
+	}
+	some := map[string]any{}
+	for _, name := range names {
+		if value, ok := all[name]; ok {
+			some[name] = value
+		}
+	}
+	return f.Body(some, &cairn.Settings{})
+}

@@ -1,0 +1,40 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/model/fallback"
+	"github.com/cairn-agents/cairn/model/limit"
+	"github.com/cairn-agents/cairn/model/record"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// counter counts the messages of a request.
+type counter struct{ cairn.Model }
+
+func (counter) CountTokens(_ context.Context, req *cairn.Request) (int64, error) {
+	return int64(len(req.Messages)), nil
+}
+
+// A model that wraps another one counts tokens as that does.
+func TestWrappersCountTokens(t *testing.T) {
+	t.Parallel()
+	wrapped := func(m cairn.Model) cairn.Model {
+		return fallback.New(nil, limit.New(record.New(m, io.Discard), limit.Options{RequestsPerMinute: 1}), scripted.New())
+	}
+	req := &cairn.Request{Messages: []cairn.Message{cairn.User(cairn.TextPart("Hello"))}}
+	for range 3 { // which takes nothing of the rate
+		if n, err := cairn.CountTokens(t.Context(), wrapped(counter{scripted.New()}), req); n != 1 || err != nil {
+			t.Errorf("%d tokens, %v", n, err)
+		}
+	}
+	for _, m := range []cairn.Model{wrapped(scripted.New()), fallback.New(nil), scripted.New()} {
+		if _, err := cairn.CountTokens(t.Context(), m, req); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
+}
