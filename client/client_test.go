@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -207,4 +209,57 @@ func TestEventsEnd(t *testing.T) {
 	if n, err := collect(c); n != 3 || err != nil {
 		t.Errorf("left: %d, %v", n, err)
 	}
+}
+
+// quiet is a transport whose first answer is a stream that says one thing and two comments, and then nothing more, as over a
+// connection whose other end is gone.
+type quiet struct {
+	t     *testing.T
+	asked []time.Time
+}
+
+func (q *quiet) RoundTrip(r *http.Request) (*http.Response, error) {
+	q.asked = append(q.asked, time.Now())
+	if len(q.asked) > 1 {
+		if r.Header.Get("Last-Event-ID") != "inc.1" {
+			q.t.Errorf("it continues behind %q", r.Header.Get("Last-Event-ID"))
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("id: inc.2\nevent: run_end\ndata: {\"sequence\":2,\"type\":\"run_end\"}\n\n"))}, nil
+	}
+	out, in := io.Pipe()
+	go func() {
+		fmt.Fprint(in, "id: inc.1\nevent: run_start\ndata: {\"sequence\":1,\"type\":\"run_start\"}\n\n")
+		for range 2 {
+			time.Sleep(15 * time.Second)
+			fmt.Fprint(in, ": keep-alive\n\n")
+		}
+		<-r.Context().Done()
+		in.CloseWithError(r.Context().Err())
+	}()
+	return &http.Response{StatusCode: 200, Body: out}, nil
+}
+
+// A stream that is silent for more than two comments counts as broken, and is resumed elsewhere.
+func TestSilentStreamIsResumed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &quiet{t: t}
+		c, err := client.New("http://server", &client.Options{HTTP: &http.Client{Transport: q}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, err := range c.Events(t.Context(), "s", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != 2 || len(q.asked) != 2 {
+			t.Fatalf("%d events by %d requests", n, len(q.asked))
+		}
+		if after := q.asked[1].Sub(q.asked[0]); after < 60*time.Second || after > 90*time.Second {
+			t.Errorf("it was resumed after %s", after)
+		}
+	})
 }
