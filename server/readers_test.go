@@ -100,7 +100,7 @@ func TestPromisesAreHeld(t *testing.T) {
 	}
 	_, table, found := strings.Cut(string(doc), "\n## What goes wrong with other chats\n")
 	table, _, _ = strings.Cut(table, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| [^|]+ \\| (.*) \\|$").FindAllStringSubmatch(table, -1)
+	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| [^|]+ \| (.*) \|$`).FindAllStringSubmatch(table, -1)
 	if !found || len(rows) < 22 {
 		t.Fatalf("the table has %d rows", len(rows))
 	}
