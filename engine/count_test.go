@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,11 @@ type tallying struct {
 	narrow *narrow
 	err    error // that it fails with
 	hangs  bool
-	asked  int
+	asked  atomic.Int64
 }
 
 func (c *tallying) CountTokens(ctx context.Context, req *cairn.Request) (int64, error) {
-	c.asked++
+	c.asked.Add(1)
 	if c.hangs {
 		<-ctx.Done()
 		return 0, ctx.Err()
@@ -58,13 +59,13 @@ func TestTokensAreCountedWhereThatDecides(t *testing.T) {
 	t.Parallel()
 	model := &tallying{}
 	summaries := converse(t, false, model)
-	if model.asked == 0 || model.asked > 3*summaries {
-		t.Errorf("for %d summaries and %d replies the provider has counted %d times", summaries, model.narrow.calls, model.asked)
+	if model.asked.Load() == 0 || model.asked.Load() > int64(3*summaries) {
+		t.Errorf("for %d summaries and %d replies the provider has counted %d times", summaries, model.narrow.calls, model.asked.Load())
 	}
 	estimated := converse(t, true, nil)
 	model = &tallying{}
 	counted := converse(t, true, model)
-	if counted >= estimated || model.asked == 0 {
+	if counted >= estimated || model.asked.Load() == 0 {
 		t.Errorf("without the sizes of replies there are %d summaries by the provider's count, %d by an estimate that is too high", counted, estimated)
 	}
 }
@@ -79,11 +80,11 @@ func TestEstimateStandsWhereTokensAreNotCounted(t *testing.T) {
 		} {
 			began := time.Now()
 			summaries := converse(t, true, model)
-			if summaries != estimated || model.asked == 0 {
-				t.Errorf("%s: %d summaries, want %d; asked %d times", name, summaries, estimated, model.asked)
+			if summaries != estimated || model.asked.Load() == 0 {
+				t.Errorf("%s: %d summaries, want %d; asked %d times", name, summaries, estimated, model.asked.Load())
 			}
-			if took := time.Since(began); took > time.Duration(model.asked)*10*time.Second {
-				t.Errorf("%s: %d counts took %s", name, model.asked, took)
+			if took := time.Since(began); took > time.Duration(model.asked.Load())*10*time.Second {
+				t.Errorf("%s: %d counts took %s", name, model.asked.Load(), took)
 			}
 		}
 	})
