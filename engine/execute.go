@@ -28,32 +28,10 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return nil, err
 	}
-	if err := e.checkModel(agent, o); err != nil {
+	if err := e.executable(agent, &in, o); err != nil {
 		return nil, err
-	}
-	if err := in.Validate(); err != nil {
-		return nil, err
-	}
-	switch {
-	case o.input != nil:
-		return nil, cairn.Invalid("options", "WithInput is for Resume and Retry")
-	case o.checkpoint != "":
-		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
-	case o.busy < BusyReject || o.busy > BusySteer:
-		return nil, cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
-	case o.busy == BusySteer && o.model != nil:
-		return nil, cairn.Invalid("options", "WithModel: the model of the turn under way reads messages that join it")
-	case o.waiting < WaitingRefuse || o.waiting > WaitingEnqueue:
-		return nil, cairn.Invalid("options", "WithOnWaiting: %d is none of the choices", o.waiting)
-	case o.busy == BusyEnqueue || o.busy == BusySteer || o.waiting == WaitingEnqueue:
-		if err := o.storable(); err != nil {
-			return nil, err
-		}
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
-	if err := o.create.ValidateContext(); err != nil {
-		return nil, err
-	}
 	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
 		if o.from != nil {
@@ -61,6 +39,41 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		}
 		return e.place(ctx, begin, &in, o)
 	})
+}
+
+// Validate reports what Execute would refuse of an agent, an input and options, whatever the session is like. It reads
+// nothing, for callers that create the session first: see [Engine.Create].
+func (e *Engine) Validate(agent string, in cairn.Input, opts ...RunOption) error {
+	return e.executable(agent, &in, options(opts))
+}
+
+func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error {
+	if err := e.checkModel(agent, o); err != nil {
+		return err
+	}
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.input != nil:
+		return cairn.Invalid("options", "WithInput is for Resume and Retry")
+	case o.checkpoint != "":
+		return cairn.Invalid("options", "FromCheckpoint is for Resume")
+	case o.busy < BusyReject || o.busy > BusySteer:
+		return cairn.Invalid("options", "WithOnBusy: %d is none of the choices", o.busy)
+	case o.busy == BusySteer && o.model != nil:
+		return cairn.Invalid("options", "WithModel: the model of the turn under way reads messages that join it")
+	case o.waiting < WaitingRefuse || o.waiting > WaitingEnqueue:
+		return cairn.Invalid("options", "WithOnWaiting: %d is none of the choices", o.waiting)
+	case o.busy == BusyEnqueue || o.busy == BusySteer || o.waiting == WaitingEnqueue:
+		if err := o.storable(); err != nil {
+			return err
+		}
+	}
+	if err := o.checkRunID(); err != nil {
+		return err
+	}
+	return o.create.ValidateContext()
 }
 
 // Resume continues a session that was interrupted or is paused, in a new run, or one whose process died, in the run

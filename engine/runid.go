@@ -12,8 +12,8 @@ func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begi
 	if o.runID == "" {
 		return begin()
 	}
-	if problem := ids.Check(o.runID); problem != "" {
-		return nil, cairn.Invalid("run_id", "%s", problem)
+	if err := o.checkRunID(); err != nil {
+		return nil, err
 	}
 	if there, err := e.named(ctx, sessionID, o.runID); there != nil || err != nil {
 		return there, err
@@ -26,4 +26,11 @@ func (e *Engine) once(ctx context.Context, sessionID string, o *runOptions, begi
 		return there, nil
 	}
 	return nil, err
+}
+
+func (o *runOptions) checkRunID() error {
+	if problem := ids.Check(o.runID); o.runID != "" && problem != "" {
+		return cairn.Invalid("run_id", "%s", problem)
+	}
+	return nil
 }

@@ -156,32 +156,35 @@ func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
 }
 
 func start(c *request, in *startIn) (*Started, error) {
-	if _, err := in.Unready.options(); err != nil {
-		return nil, err
-	}
 	input, err := in.Input.input()
 	if err != nil {
-		return nil, err
-	}
-	if err := input.Validate(); err != nil {
 		return nil, err
 	}
 	if in.RunID != "" && in.SessionID == "" {
 		return nil, cairn.Invalid("run_id", "needs a session_id")
 	}
+	options := func(agent string) ([]engine.RunOption, error) {
+		opts, err := c.unready(agent, in.Unready)
+		return in.Choice.options(opts...), err
+	}
+	if in.Agent != "" { // what is refused makes no session
+		opts, err := options(in.Agent)
+		if err == nil {
+			err = c.h.eng.Validate(in.Agent, input, opts...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	row, err := c.openOrCreate(in.SessionID, in.Agent, &in.Context)
 	if err != nil {
 		return nil, err
 	}
-	agent := in.Agent
-	if agent == "" {
-		agent = row.Agent
-	}
-	opts, err := c.unready(agent, in.Unready)
+	agent := cmp.Or(in.Agent, row.Agent)
+	opts, err := options(agent)
 	if err != nil {
 		return nil, err
 	}
-	opts = in.Choice.options(opts...)
 	if in.RunID != "" {
 		opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
 	} else {

@@ -600,4 +600,9 @@ func TestModelOfARun(t *testing.T) {
 			t.Errorf("%s: got %+v", path, p)
 		}
 	}
+	for _, body := range []string{`{"session_id":"new","agent":"bot","model":"secret","input":{"text":"hi"}}`,
+		`{"session_id":"new","agent":"bot","model":"deep","on_busy":"steer","input":{"text":"hi"}}`} {
+		want[Problem](w, 400, "a", "POST", "/start", body)
+		want[Problem](w, 404, "a", "GET", "/sessions/new", "") // nothing was made
+	}
 }
