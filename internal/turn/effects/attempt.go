@@ -3,7 +3,6 @@ package effects
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -127,47 +126,4 @@ func (t *trial) failed(err error) *cairn.ToolResult {
 // attrs returns the attributes of a log line about the call.
 func (t *trial) attrs(more ...any) []any {
 	return append([]any{"session", t.l.Row.ID, "agent", t.a.Name, "tool", t.c.Use.Tool, "call", t.c.Use.CallID}, more...)
-}
-
-// retryWait says after which wait a call that failed for the n-th time, from 0, is tried again by a policy; the error is that
-// of the call if it is not. One that asks for a longer wait than the policy allows is not: then the error says so.
-func (fx *Effects) retryWait(ctx context.Context, p *cairn.RetryPolicy, err error, n int, whose string) (wait time.Duration, final error) {
-	policy := cairn.RetryPolicy{}
-	if p != nil {
-		policy = *p
-	}
-	if policy.Max == 0 {
-		policy.Max = 3
-	}
-	if policy.First == 0 {
-		policy.First = time.Second
-	}
-	if policy.Limit == 0 {
-		policy.Limit = time.Minute
-	}
-	if n >= policy.Max || !fx.retryable(ctx, &policy, err) {
-		return 0, err
-	}
-	var e *cairn.Error
-	switch errors.As(err, &e); {
-	case e != nil && e.RetryAfter > policy.Limit:
-		return 0, fmt.Errorf("%w (it asks to wait %s, more than the %s that %s retry policy allows)", err, e.RetryAfter, policy.Limit, whose)
-	case e != nil && e.RetryAfter > 0:
-		return e.RetryAfter, nil
-	}
-	return retry.Backoff(policy.First, policy.Limit, n), nil
-}
-
-// retryable reports whether a policy has a call that failed with an error tried again.
-func (fx *Effects) retryable(ctx context.Context, p *cairn.RetryPolicy, err error) bool {
-	if p.When == nil {
-		var e *cairn.Error
-		return errors.As(err, &e) && e.Retryable()
-	}
-	u := user.Code{What: "a retry policy's When", Err: cairn.CodeHook, Limit: fx.HookTimeout}
-	yes, bad := user.Call(ctx, &fx.User, u, func(context.Context) (bool, error) { return p.When(err), nil })
-	if bad != nil {
-		fx.Logger.Warn("a retry policy's When failed; the call is not tried again", "error", bad)
-	}
-	return yes && bad == nil
 }

@@ -9,31 +9,12 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/delegate"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
-	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // A call may be carried on by a process whose agent is not the one that it was made with: tools come, go and change. What is
 // there already counts (an answer, what a sub-agent came to); what cannot be resumed gets an error.
-
-// changed answers a call whose tool cannot do what the call was made or approved for.
-func changed(use *cairn.ToolUse) *cairn.ToolResult {
-	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
-}
-
-// outdated answers a call that was approved for a tool, or asked by one, which ran here and now runs elsewhere; nil if it
-// can continue.
-func outdated(c *step.Call) *cairn.ToolResult {
-	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
-		return nil
-	}
-	ran := len(c.Asked) > 0 || c.Row.Kind == cairn.CallApproval
-	if c.Delegates() || ran && c.Tool.Wait.Kind == cairn.CallClientTool {
-		return changed(c.Use)
-	}
-	return nil
-}
 
 // gone answers a call that consulted another agent, which its tool does not do any more; nil if it did not. The session of
 // that agent does not wait any longer.

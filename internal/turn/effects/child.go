@@ -231,11 +231,6 @@ func (v *visit) consult() (*cairn.ToolResult, error) {
 	})
 }
 
-// childID is the id of the session that a call which consults a sub-agent begins.
-func childID(parent *cairn.Session, call string) string {
-	return ids.Derive("child", parent.Secret, parent.ID, call)
-}
-
 // create begins a child's session. The error is ErrExists if an earlier try did.
 func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID string, in cairn.Input) (turn.Begun, error) {
 	row := v.l.Row

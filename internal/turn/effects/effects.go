@@ -5,13 +5,15 @@ package effects
 
 import (
 	"context"
-	"fmt"
 	"time"
+
+	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
 )
 
 // Config is what effects need in addition to what runs need.
@@ -53,33 +55,57 @@ func (fx *Effects) priced(m cairn.ModelInfo, used cairn.Usage) cairn.Usage {
 	return used
 }
 
-// Run carries out one effect.
-func (fx *Effects) Run(ctx context.Context, e turn.Effect) error {
-	switch e.Name {
-	case turn.EffectPlan:
-		out, err := fx.Plan(ctx, e.In.(turn.Position))
-		*e.Out.(*turn.Planned) = out
-		return err
-	case turn.EffectTool:
-		out, err := fx.Tool(ctx, e.In.(turn.ToolIn))
-		*e.Out.(*turn.ToolOut) = out
-		return err
-	case turn.EffectChild:
-		out, err := fx.Child(ctx, e.In.(turn.ChildIn))
-		*e.Out.(*turn.ChildOut) = out
-		return err
-	case turn.EffectJudge:
-		_, err := fx.Judge(ctx, e.In.(turn.Position))
-		return err
-	case turn.EffectCommit:
-		out, err := fx.Commit(ctx, e.In.(turn.Position))
-		*e.Out.(*turn.Committed) = out
-		return err
-	}
-	return fmt.Errorf("unknown effect %q", e.Name)
-}
-
 // persist calls the store, again if storage is unavailable for a moment.
 func (fx *Effects) persist(ctx context.Context, call func() error) error {
 	return retry.Storage(ctx, fx.Logger, call)
+}
+
+// hold returns the session an effect works on, which this process must be driving under the position's lease.
+func (fx *Effects) hold(at turn.Position) (*session.Live, *cairn.Agent, error) {
+	l := fx.Cache.Get(at.SessionID)
+	if l == nil || l.Row.Lease.Token != at.Token || l.Run.ID != at.RunID {
+		return nil, nil, cairn.Errorf(cairn.CodeFenced, "session %q is not driven by this process", at.SessionID)
+	}
+	return l, l.Agent, nil // whatever is registered by now
+}
+
+// growing lets one call at a time count and extend a tree in this process.
+type growing struct {
+	mu sync.Mutex
+	by map[string]*growth // by root
+}
+
+// growth is a tree that calls want to extend.
+type growth struct {
+	calls int
+	turn  chan struct{} // holds a value while a call has its turn
+}
+
+// lock waits for a call's turn to extend a tree.
+func (g *growing) lock(ctx context.Context, root string) (unlock func(), err error) {
+	g.mu.Lock()
+	t := g.by[root]
+	if t == nil {
+		t = &growth{turn: make(chan struct{}, 1)}
+		if g.by == nil {
+			g.by = map[string]*growth{}
+		}
+		g.by[root] = t
+	}
+	t.calls++
+	g.mu.Unlock()
+	leave := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if t.calls--; t.calls == 0 {
+			delete(g.by, root)
+		}
+	}
+	select {
+	case t.turn <- struct{}{}:
+		return func() { <-t.turn; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
 }

@@ -137,3 +137,9 @@ func (fx *Effects) staged(ctx context.Context, l *session.Live, stepID string) (
 	}
 	return step.Decode(list, stepID, l.Row.Lease.Token)
 }
+
+// unkeepable reports whether a store or log refuses a value, or a statement of a tool, which it will do again however often
+// it is asked.
+func unkeepable(err error) bool {
+	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
+}

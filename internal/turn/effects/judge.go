@@ -128,17 +128,6 @@ func (fx *Effects) decide(ctx context.Context, a *cairn.Agent, l *session.Live, 
 	}
 }
 
-// replyReason says how a reply without calls ends the turn.
-func replyReason(m *cairn.Message) cairn.Reason {
-	switch {
-	case m == nil || m.Cut == "":
-		return cairn.ReasonReply
-	case m.Cut == cairn.FinishReasonWindow:
-		return cairn.ReasonWindow
-	}
-	return cairn.ReasonLength
-}
-
 // stopWhen asks the agent's stop condition. One that fails does not hold.
 func (fx *Effects) stopWhen(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) bool {
 	if a.StopWhen == nil {

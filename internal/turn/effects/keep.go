@@ -15,12 +15,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// unkeepable reports whether a store or log refuses a value, or a statement of a tool, which it will do again however often
-// it is asked.
-func unkeepable(err error) bool {
-	return errors.Is(err, cairn.ErrInvalid) || errors.Is(err, cairn.ErrTooLarge) || store.IsStatementFailed(err)
-}
-
 // forgo fails a run whose step the store refuses to keep, with what was deferred before it: it would refuse any process that took
 // the run over.
 func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step, cause error) (turn.Committed, error) {

@@ -258,16 +258,3 @@ func (g *guest) leave() {
 	g.emit.Leave(max(g.fx.CacheSessions, 1))
 	g.fx.Cache.Leave(g.session, g.l) // the session may be another run's by now
 }
-
-// hooksKey is that of the hooks of the call that began a run, in a context.
-type hooksKey struct{}
-
-// WithHooks returns a context for the effects of a run that was begun with hooks, which may be nil.
-func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
-	return context.WithValue(ctx, hooksKey{}, h)
-}
-
-func hooksOf(ctx context.Context) *cairn.Hooks {
-	h, _ := ctx.Value(hooksKey{}).(*cairn.Hooks)
-	return h
-}

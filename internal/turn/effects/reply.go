@@ -1,7 +1,6 @@
 package effects
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
-	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
 // reply gathers the chunks of a model's answer into a message, and says which event each of them is.
@@ -327,32 +325,6 @@ const maxUnkept = 200
 
 // maxNoJSON is how many bytes are kept of arguments that are not JSON.
 const maxNoJSON = 1 << 20
-
-// wasKept reports why a call's arguments were not kept, if they were not.
-func wasKept(input json.RawMessage) error {
-	var text string
-	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
-		return nil
-	}
-	return cairn.Errorf(cairn.CodeArguments, "%s", text)
-}
-
-// checkInput reports what is wrong with the arguments that a call's tool would run with.
-func checkInput(c *step.Call) error {
-	if err := wasKept(c.Use.Input); err != nil {
-		return err
-	}
-	err := c.Tool.Check(c.Input())
-	if schema := c.Tool.Input.JSON(); err != nil && c.Use.Deferred && len(schema) <= maxShown { // it may have been found long ago
-		e := *cairn.AsError(err)
-		e.Message += "; the schema is " + string(schema)
-		return &e
-	}
-	return err
-}
-
-// maxShown is how many bytes of a deferred tool's schema an error shows that says what violates it.
-const maxShown = 4 << 10
 
 // arguments returns a call's arguments as JSON: {} for none, and a JSON string of what is not JSON or cannot be kept, which
 // no schema of arguments accepts.

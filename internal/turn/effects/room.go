@@ -3,52 +3,11 @@ package effects
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 )
-
-// growing lets one call at a time count and extend a tree in this process.
-type growing struct {
-	mu sync.Mutex
-	by map[string]*growth // by root
-}
-
-// growth is a tree that calls want to extend.
-type growth struct {
-	calls int
-	turn  chan struct{} // holds a value while a call has its turn
-}
-
-// lock waits for a call's turn to extend a tree.
-func (g *growing) lock(ctx context.Context, root string) (unlock func(), err error) {
-	g.mu.Lock()
-	t := g.by[root]
-	if t == nil {
-		t = &growth{turn: make(chan struct{}, 1)}
-		if g.by == nil {
-			g.by = map[string]*growth{}
-		}
-		g.by[root] = t
-	}
-	t.calls++
-	g.mu.Unlock()
-	leave := func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if t.calls--; t.calls == 0 {
-			delete(g.by, root)
-		}
-	}
-	select {
-	case t.turn <- struct{}{}:
-		return func() { <-t.turn; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
-}
 
 // room checks that a session may get the given child. A child that is there already has its place.
 func (fx *Effects) room(ctx context.Context, parent *cairn.Session, child string) error {
@@ -85,4 +44,9 @@ func (fx *Effects) depth(ctx context.Context, row *cairn.Session) error {
 			return err
 		}
 	}
+}
+
+// childID is the id of the session that a call which consults a sub-agent begins.
+func childID(parent *cairn.Session, call string) string {
+	return ids.Derive("child", parent.Secret, parent.ID, call)
 }

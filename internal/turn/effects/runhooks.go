@@ -89,3 +89,16 @@ func (fx *Effects) notify(ctx context.Context, at turn.Position, givenUp *cairn.
 	notified.Run, notified.Session = l.Run, l.Row
 	return notified, l.Emit.Flush(ctx)
 }
+
+// hooksKey is that of the hooks of the call that began a run, in a context.
+type hooksKey struct{}
+
+// WithHooks returns a context for the effects of a run that was begun with hooks, which may be nil.
+func WithHooks(ctx context.Context, h *cairn.Hooks) context.Context {
+	return context.WithValue(ctx, hooksKey{}, h)
+}
+
+func hooksOf(ctx context.Context) *cairn.Hooks {
+	h, _ := ctx.Value(hooksKey{}).(*cairn.Hooks)
+	return h
+}

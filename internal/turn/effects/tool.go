@@ -1,7 +1,6 @@
 package effects
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
-	"github.com/cairn-agents/cairn/internal/inbox"
-	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -176,45 +173,6 @@ func (t *trial) carriedOn() (over bool, err error) {
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
-// toolOut is what the loop learns of a call.
-func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
-
-// answered returns the result that a call has from outside, or nil.
-func answered(c *step.Call) *cairn.ToolResult {
-	for _, row := range c.Rows() {
-		if row.Status != cairn.CallDropped { // by the next turn
-			continue
-		}
-		if row.Kind.Asked() { // which its tool has asked
-			return transcript.Stopped(c.Use)
-		}
-		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
-	}
-	if c.Row == nil || c.Row.Answer == nil {
-		return nil
-	}
-	return inbox.Result(c.Row)
-}
-
-// concluded adds the result of a call to the step and says on the log what stands.
-func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
-	f.Result.Private = f.Result.Private && !a.ShowToolErrors
-	c := l.Step.Call(f.Result.CallID)
-	f.Result.Edited = c.Edited()
-	lasts := define.Durability(a).Stages()
-	err := fx.put(ctx, a, l, f, lasts)
-	if unkeepable(err) { // what the store refuses it refuses each time
-		short := failure(c.Use, err)
-		short.Edited = f.Result.Edited
-		err = fx.put(ctx, a, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
-	}
-	if err != nil || c.Result == nil {
-		return err
-	}
-	journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
-	return nil
-}
-
 // leaveTime bounds how long a process that is going away takes to keep the result of a call that has just ended.
 const leaveTime = 5 * time.Second
 
@@ -275,34 +233,6 @@ func unknownTool(l *session.Live, a *cairn.Agent, name string) string {
 	return fmt.Sprintf("there is no tool %q; the tools are: %s", name, strings.Join(names, ", "))
 }
 
-// failure turns an error into the result that the model gets.
-func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
-	code := cairn.CodeTool
-	var e *cairn.Error
-	known := errors.As(err, &e)
-	if known {
-		code = e.Code
-	}
-	r := transcript.Failed(use, code, err.Error())
-	r.Private = !known || code == cairn.CodeToolPanic
-	return r
-}
-
-// vetoed turns the error of a hook that is against a call into the call's result.
-func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
-	r := failure(use, err)
-	r.Private = r.Private || r.Code == cairn.CodeHook // a panic
-	r.Code = cairn.CodeHook
-	return r
-}
-
-// checkOutput reports whether a text is of the agent's output type, which may decode itself.
-func (fx *Effects) checkOutput(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
-	u := user.Code{What: "the output type", Err: cairn.CodeOutput, Limit: fx.HookTimeout, Agent: a.Name}
-	_, err := user.Call(ctx, &fx.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.Output.Check(raw) })
-	return err
-}
-
 // finish lets a call that would end the turn do so, unless the output or the guard is against it. It reports false if the run
 // was stopped before the guard had decided.
 func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
@@ -336,47 +266,4 @@ func (t *trial) finish(f *step.Result, state []*step.Writes) (decided bool) {
 	}
 	f.Completion = &done
 	return true
-}
-
-type verdict struct{ cairn.Verdict }
-
-func (v verdict) apply(c *cairn.Completion) {
-	if v.Output != nil {
-		c.Output = v.Output
-	}
-	if v.Text != "" {
-		c.Text = v.Text
-	}
-}
-
-// verdict asks the agent's guard about a completion. The error is what fails the run.
-func (fx *Effects) verdict(ctx context.Context, a *cairn.Agent, l *session.Live, number int, done cairn.Completion, below ...*step.Writes) (verdict, *cairn.Error) {
-	if a.Guard == nil {
-		return verdict{}, nil
-	}
-	u := user.Code{What: "the completion guard", Err: cairn.CodeRejected, Limit: fx.HookTimeout}
-	v, err := user.Lent(ctx, fx.Scope(l, number, below...).Freeze("by a guard"), u, func(ctx context.Context, step *cairn.Step) (verdict, error) {
-		decision, err := a.Guard(ctx, step, done)
-		if err == nil {
-			err = decision.Err
-		}
-		if err == nil {
-			err = cmp.Or(cairn.CheckText("the feedback", decision.Feedback), cairn.CheckText("the text that replaces it", decision.Text))
-		}
-		if err == nil && decision.Output != nil {
-			if problem := limits.JSON(decision.Output); problem != "" {
-				err = errors.New("the output that replaces it " + problem)
-			} else if a.Output != nil {
-				err = a.Output.Check(decision.Output)
-			}
-		}
-		if err != nil {
-			err = cairn.Errorf(cairn.CodeRejected, "the completion was rejected: %w", user.Tamed(err))
-		}
-		return verdict{decision}, err
-	})
-	if err != nil {
-		return verdict{}, cairn.AsError(err)
-	}
-	return v, nil
 }

@@ -1,0 +1,236 @@
+package effects
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+)
+
+// conclude works out what the step comes to, with what user code made of it.
+func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) (*session.Outcome, error) {
+	out := l.Judged
+	if out == nil {
+		var err error
+		if out, err = fx.gather(ctx, a, l, st); err != nil {
+			return nil, err
+		}
+		if st.Judged != nil { // elsewhere
+			_ = l.Fold(out, &st.Judged.Writes) // logged
+		}
+	}
+	out.At = l.Now(fx.Now())
+	fx.heed(ctx, l, a, st, out)
+	if out.Reply != nil {
+		if !st.Carried {
+			out.Messages = append(out.Messages, *out.Reply)
+		}
+		if out.Results != nil {
+			out.Messages = append(out.Messages, *out.Results)
+		}
+		if st.Judged != nil {
+			out.Messages = append(out.Messages, st.Judged.Writes.Context...)
+		}
+	}
+	for _, w := range st.Below(nil) {
+		out.AddWrites(w)
+	}
+	for _, c := range st.Calls {
+		out.AddWrites(c.Writes())
+	}
+	for _, c := range st.Calls {
+		if c.Result != nil && c.Result.Feedback != "" {
+			out.Say(cairn.Context(c.Result.Feedback))
+		}
+	}
+	l.Bound(out)
+	out.End = fx.ending(a, l, st, out)
+	for i := range out.Messages {
+		m := &out.Messages[i]
+		m.RunID, m.CreatedAt = l.Run.ID, time.Time{} // the commit's
+		if m.ID == "" {
+			m.ID = st.ID + "/c" + strconv.Itoa(i)
+		}
+	}
+	return out, nil
+}
+
+// gather brings together what the step produced.
+func (fx *Effects) gather(ctx context.Context, a *cairn.Agent, l *session.Live, st *step.Step) (*session.Outcome, error) {
+	if err := fx.look(ctx, st); err != nil {
+		return nil, err
+	}
+	out := &session.Outcome{Logger: fx.Logger, At: l.Now(fx.Now()), Stop: l.StopRequest()}
+	if st.Reply != nil {
+		out.Usage = st.Reply.Usage
+		out.Messages = append(make([]cairn.Message, 0, len(st.Reply.Context)+2), st.Reply.Context...)
+	}
+	for _, w := range st.Below(nil) {
+		_ = l.Fold(out, w) // logged
+	}
+	for _, c := range st.Calls {
+		if c.Done() {
+			out.Final = c
+		}
+	}
+	out.Waits = out.Stop == nil && out.Final == nil && st.Failed() == nil && st.Waits()
+	out.Reply, out.Results = fx.messages(ctx, l, a, st, out)
+	out.Counts = out.Reply != nil
+	return out, nil
+}
+
+// messages returns the reply and the message with every call's result. Calls without a result are closed, unless the step
+// waits and will be resumed.
+func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) (reply, results *cairn.Message) {
+	if st.Message() == nil || st.Failed() != nil {
+		return nil, nil
+	}
+	reply = st.Message()
+	if len(st.Calls) == 0 {
+		return reply, nil
+	}
+	results = &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool, Parts: make([]cairn.Part, 0, len(st.Calls))}
+	for _, c := range st.Calls {
+		switch {
+		case c.Result != nil:
+			if err := l.Include(out, results, c.Result); err != nil {
+				short := failure(c.Use, err)
+				short.Edited = c.Result.Result.Edited
+				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
+			}
+		default:
+			if w := c.Writes(); w != nil { // of the hooks before a call that waits, or does no more
+				_ = l.Fold(out, w) // logged
+			}
+			if out.Waits {
+				continue
+			}
+			fx.close(ctx, l, st, c, out)
+		}
+		out.Count(l, a, st, c)
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+	}
+	if len(results.Parts) == 0 {
+		return reply, nil
+	}
+	return reply, results
+}
+
+// close closes a call: as not executed, or as stopped if it was at work.
+func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c *step.Call, out *session.Outcome) {
+	why := "not executed: the turn had ended"
+	if out.Stop != nil && out.Final == nil {
+		why = "not executed: the run was stopped"
+	}
+	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
+	if st.Begun(c) {
+		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
+	}
+	if w := c.Writes(); w != nil {
+		f.Writes = *w
+	}
+	if c.Consults() && (c.Announced() || st.Carried) {
+		f.Consulted = fx.consulted(ctx, l, c)
+	}
+	st.Add(f)
+}
+
+// heed has a stop that came while the step was judged end the run, unless the turn has come to its end. Calls that were to wait
+// are closed.
+func (fx *Effects) heed(ctx context.Context, l *session.Live, a *cairn.Agent, st *step.Step, out *session.Outcome) {
+	if j := st.Judged; out.Stop != nil || out.Final != nil || j == nil || j.Completion != nil || j.Failed != nil {
+		return
+	}
+	if out.Stop = l.StopRequest(); out.Stop == nil || !out.Waits {
+		return
+	}
+	out.Waits = false
+	results := &cairn.Message{ID: st.ID + "/results", Role: cairn.RoleTool}
+	for _, c := range st.Calls {
+		if c.Result == nil {
+			fx.close(ctx, l, st, c, out)
+			out.Count(l, a, st, c)
+		}
+		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: c.Result.Result})
+	}
+	out.Results = results
+}
+
+// ending returns the record of the run if it ends with this step, or nil.
+func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *session.Outcome) *cairn.Run {
+	run := *l.Run
+	run.Steps = st.Number
+	if !out.Counts {
+		run.Steps--
+	}
+	run.Usage = l.Row.RunUsage.Add(l.Deferred.Usage).Add(out.Usage)
+	if m := st.Message(); m != nil {
+		run.Text = m.Text()
+	}
+	fail := func(reason cairn.Reason, err *cairn.Error) *cairn.Run {
+		run.Status, run.Reason, run.Error = cairn.RunFailed, reason, journal.Storable(err)
+		return new(run)
+	}
+	complete := func(c cairn.Completion) *cairn.Run {
+		run.Status, run.Reason, run.Text, run.Output = cairn.RunCompleted, c.Reason, c.Text, c.Output
+		return new(run)
+	}
+	stop, final, j := out.Stop, out.Final, st.Judged
+	if j == nil {
+		j = &step.Judgement{} // user code has no say
+	}
+	switch {
+	case final != nil && final.Result.Failed != nil:
+		return fail(cairn.ReasonError, final.Result.Failed)
+	case final != nil && final.Done():
+		return complete(*final.Result.Completion)
+	case j.Failed != nil:
+		return fail(cairn.ReasonError, j.Failed)
+	case j.Completion != nil:
+		return complete(*j.Completion)
+	case stop != nil && stop.Kind == cairn.StopAbort:
+		run.StopReason = stop.Reason
+		return fail(cairn.ReasonAborted, lifecycle.Aborted(*stop))
+	case stop != nil:
+		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
+		return new(run)
+	case st.Failed() != nil:
+		return fail(cairn.ReasonError, st.Failed())
+	case out.Waits:
+		run.Status, run.Reason, run.Suspended = st.Status(), cairn.ReasonSuspended, st.Suspension(l.SuspendedStep(st))
+		return new(run)
+	case j.Feedback != "":
+		out.Say(cairn.Context(j.Feedback))
+	case out.Answers(st) && a.Output == nil:
+		return complete(cairn.Completion{Reason: replyReason(st.Message()), Text: run.Text})
+	case out.Answers(st):
+		out.Say(cairn.Context(fmt.Sprintf("Call %s with the final result to end your turn.", cairn.FinishTool)))
+	case j.Owes:
+		m := cairn.Context(fmt.Sprintf("The turn ends here. Call %s with the final result.", cairn.FinishTool))
+		m.Origin = cairn.OriginMustFinish
+		out.Say(m)
+	}
+	if st.Number >= define.Steps(a) {
+		return fail(cairn.ReasonError, cairn.Errorf(cairn.CodeMaxSteps, "agent %q used all %d steps of the turn without coming to an end", a.Name, define.Steps(a)))
+	}
+	return nil
+}
+
+// replyReason says how a reply without calls ends the turn.
+func replyReason(m *cairn.Message) cairn.Reason {
+	switch {
+	case m == nil || m.Cut == "":
+		return cairn.ReasonReply
+	case m.Cut == cairn.FinishReasonWindow:
+		return cairn.ReasonWindow
+	}
+	return cairn.ReasonLength
+}

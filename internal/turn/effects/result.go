@@ -1,0 +1,123 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"bytes"
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+)
+
+// toolOut is what the loop learns of a call.
+func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
+
+// answered returns the result that a call has from outside, or nil.
+func answered(c *step.Call) *cairn.ToolResult {
+	for _, row := range c.Rows() {
+		if row.Status != cairn.CallDropped { // by the next turn
+			continue
+		}
+		if row.Kind.Asked() { // which its tool has asked
+			return transcript.Stopped(c.Use)
+		}
+		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
+	}
+	if c.Row == nil || c.Row.Answer == nil {
+		return nil
+	}
+	return inbox.Result(c.Row)
+}
+
+// concluded adds the result of a call to the step and says on the log what stands.
+func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
+	f.Result.Private = f.Result.Private && !a.ShowToolErrors
+	c := l.Step.Call(f.Result.CallID)
+	f.Result.Edited = c.Edited()
+	lasts := define.Durability(a).Stages()
+	err := fx.put(ctx, a, l, f, lasts)
+	if unkeepable(err) { // what the store refuses it refuses each time
+		short := failure(c.Use, err)
+		short.Edited = f.Result.Edited
+		err = fx.put(ctx, a, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
+	}
+	if err != nil || c.Result == nil {
+		return err
+	}
+	journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
+	return nil
+}
+
+// failure turns an error into the result that the model gets.
+func failure(use *cairn.ToolUse, err error) *cairn.ToolResult {
+	code := cairn.CodeTool
+	var e *cairn.Error
+	known := errors.As(err, &e)
+	if known {
+		code = e.Code
+	}
+	r := transcript.Failed(use, code, err.Error())
+	r.Private = !known || code == cairn.CodeToolPanic
+	return r
+}
+
+// vetoed turns the error of a hook that is against a call into the call's result.
+func vetoed(use *cairn.ToolUse, err error) *cairn.ToolResult {
+	r := failure(use, err)
+	r.Private = r.Private || r.Code == cairn.CodeHook // a panic
+	r.Code = cairn.CodeHook
+	return r
+}
+
+// changed answers a call whose tool cannot do what the call was made or approved for.
+func changed(use *cairn.ToolUse) *cairn.ToolResult {
+	return transcript.Failed(use, cairn.CodeUnknownTool, fmt.Sprintf("the tool %q has changed since it was called; call it again", use.Tool))
+}
+
+// outdated answers a call that was approved for a tool, or asked by one, which ran here and now runs elsewhere; nil if it
+// can continue.
+func outdated(c *step.Call) *cairn.ToolResult {
+	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
+		return nil
+	}
+	ran := len(c.Asked) > 0 || c.Row.Kind == cairn.CallApproval
+	if c.Delegates() || ran && c.Tool.Wait.Kind == cairn.CallClientTool {
+		return changed(c.Use)
+	}
+	return nil
+}
+
+// wasKept reports why a call's arguments were not kept, if they were not.
+func wasKept(input json.RawMessage) error {
+	var text string
+	if !bytes.HasPrefix(input, []byte(`"`+unkept)) || json.Unmarshal(input, &text) != nil {
+		return nil
+	}
+	return cairn.Errorf(cairn.CodeArguments, "%s", text)
+}
+
+// checkInput reports what is wrong with the arguments that a call's tool would run with.
+func checkInput(c *step.Call) error {
+	if err := wasKept(c.Use.Input); err != nil {
+		return err
+	}
+	err := c.Tool.Check(c.Input())
+	if schema := c.Tool.Input.JSON(); err != nil && c.Use.Deferred && len(schema) <= maxShown { // it may have been found long ago
+		e := *cairn.AsError(err)
+		e.Message += "; the schema is " + string(schema)
+		return &e
+	}
+	return err
+}
+
+// maxShown is how many bytes of a deferred tool's schema an error shows that says what violates it.
+const maxShown = 4 << 10
