@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,71 +94,4 @@ func OwnSessions(_ context.Context, a Access) (bool, error) {
 		return p.User != "" && slices.Contains(a.Call.Reviewers, p.User), nil
 	}
 	return own || p.Is(RoleReviewer), nil
-}
-
-// principal returns who makes a request.
-func (h *Handler) principal(r *http.Request) (*Principal, error) {
-	if h.opts.AllowUnauthenticated {
-		return &Principal{Roles: []Role{RoleUser, RoleReviewer, RoleAdmin}}, nil
-	}
-	p, err := h.opts.Authenticate(r)
-	if err != nil {
-		return nil, &cairn.Error{Code: cairn.CodeUnavailable, Message: "who makes the request could not be found out", Cause: err}
-	}
-	if p == nil {
-		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "the request has no valid credentials"}
-	}
-	return p, nil
-}
-
-// open returns the root of the tree that a session belongs to, if the request may do with it what it is about to. It is
-// the one place where that is decided. What is not permitted, deleted or expired is not found.
-func (c *request) open(id string, a Action) (*cairn.Session, error) {
-	row, err := c.h.eng.Session(c.ctx, id)
-	if err == nil && row.RootID != row.ID {
-		row, err = c.h.eng.Session(c.ctx, row.RootID)
-	}
-	if err != nil {
-		return nil, hidden(err, id)
-	}
-	return row, c.allow(Access{Principal: c.principal, Action: a, Session: row}, id)
-}
-
-// openCall returns a pending call of a tree, if the request may review it.
-func (c *request) openCall(root, callID string) (*cairn.Session, *cairn.PendingCall, error) {
-	row, err := c.h.eng.Session(c.ctx, root)
-	if err != nil {
-		return nil, nil, hidden(err, root)
-	}
-	call, err := c.h.eng.Call(c.ctx, root, callID)
-	if err != nil { // who may see the session learns what is wrong with the call
-		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, root); hidden != nil {
-			err = hidden
-		}
-		return nil, nil, err
-	}
-	return row, call, c.allow(Access{Principal: c.principal, Action: ActionReview, Session: row, Call: call}, root)
-}
-
-func (c *request) allow(a Access, id string) error {
-	ok, err := c.h.opts.Policy(c.ctx, a)
-	if err != nil {
-		return &cairn.Error{Code: cairn.CodeUnavailable, Message: "the policy could not decide", Cause: err}
-	}
-	if !ok {
-		return notFound(id)
-	}
-	return nil
-}
-
-// hidden says of a session that is gone no more than of one that never was: whose it was is not known any more.
-func hidden(err error, id string) error {
-	if errors.Is(err, cairn.ErrNotFound) {
-		return notFound(id)
-	}
-	return err
-}
-
-func notFound(id string) error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session_id", Message: "session \"" + id + "\" not found"}
 }

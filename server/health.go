@@ -1,14 +1,8 @@
 package server
 
 import (
-	"crypto/rand"
-	"strings"
-
 	"github.com/cairn-agents/cairn"
 )
-
-// newID makes the id of a session for a client that gave none.
-func newID() string { return "s_" + strings.ToLower(rand.Text()) }
 
 // Health is what a probe is answered.
 type Health struct {

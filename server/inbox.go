@@ -130,3 +130,35 @@ func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
 	}
 	return c.h.eng.Release(c.ctx, in.Root, in.Call, in.Reviewer)
 }
+
+type submitIn struct {
+	// SessionID is the root of the call's tree.
+	SessionID string `json:"session_id,omitempty" query:"session_id"`
+	cairn.Submission
+}
+
+func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
+	if err := c.reviewAs(&in.Reviewer); err != nil {
+		return nil, err
+	}
+	if _, _, err := c.openCall(in.SessionID, in.CallID); err != nil {
+		return nil, err
+	}
+	receipt, err := c.h.eng.Submit(c.ctx, in.SessionID, in.Submission)
+	if err != nil {
+		return nil, err
+	}
+	return &receipt, nil
+}
+
+// reviewAs makes the principal the reviewer of a decision. Nobody decides in another's name, unless nobody is known.
+func (c *request) reviewAs(reviewer *string) error {
+	if c.h.opts.AllowUnauthenticated {
+		return nil
+	}
+	if *reviewer != "" && *reviewer != c.principal.User {
+		return cairn.Invalid("reviewer", "is who makes the request; leave it out")
+	}
+	*reviewer = c.principal.User
+	return nil
+}

@@ -34,7 +34,7 @@ func (unobserved) StreamEvent(string)                 {}
 func (unobserved) Drained()                           {}
 
 // observe calls an observer at the end of a request.
-func (h *Handler) observe(w http.ResponseWriter, route string) (http.ResponseWriter, func()) {
+func observe(by Observer, w http.ResponseWriter, route string) (http.ResponseWriter, func()) {
 	if route == "" {
 		route = otherRoute
 	}
@@ -43,7 +43,7 @@ func (h *Handler) observe(w http.ResponseWriter, route string) (http.ResponseWri
 		if out.status == 0 {
 			out.begin(499)
 		}
-		h.opts.Observer.Request(route, out.status, out.took)
+		by.Request(route, out.status, out.took)
 	}
 }
 

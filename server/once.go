@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"time"
 
+	"crypto/rand"
+	"strings"
+
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
@@ -197,3 +200,6 @@ func (c *request) named(opts ...engine.RunOption) []engine.RunOption {
 	}
 	return opts
 }
+
+// newID makes the id of a session for a client that gave none.
+func newID() string { return "s_" + strings.ToLower(rand.Text()) }

@@ -1,11 +1,7 @@
 package server
 
 import (
-	"encoding/json"
 	"errors"
-	"math"
-	"net/http"
-	"strconv"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -46,46 +42,5 @@ func httpStatus(err error) int {
 	return cairn.AsError(err).Code.HTTPStatus()
 }
 
-// problem is what a client learns of an error. The words of a failure within go to the log alone.
-func (h *Handler) problem(r *http.Request, err error) Problem {
-	var known *httpError
-	var p Problem
-	if errors.As(err, &known) {
-		p = Problem{Status: known.status, Code: known.code, Detail: known.text, Retryable: known.status == http.StatusTooManyRequests}
-	} else {
-		e := cairn.AsError(err)
-		p = Problem{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
-		switch e.Code.Category() {
-		case cairn.CategoryStorage, cairn.CategorySystem:
-			p.Detail, p.Details = "the server could not do it", nil
-			h.opts.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", err)
-		}
-	}
-	p.Title = http.StatusText(p.Status)
-	return p
-}
-
-// fail answers with an error.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	// The end of the time for a body ends the context too.
-	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // nobody reads it
-		return
-	}
-	p := h.problem(r, err)
-	p.RequestID = w.Header().Get(requestIDHeader)
-	switch p.Status {
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="cairn"`)
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		after := 1
-		if e := (*cairn.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
-			after = int(math.Ceil(e.RetryAfter.Seconds()))
-		}
-		w.Header().Set("Retry-After", strconv.Itoa(after))
-	}
-	body, _ := json.Marshal(p) // strings and numbers
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	w.Write(body)
-}
+// requestIDHeader carries an id of the request, which the answer has as well. A client may send one of its own.
+const requestIDHeader = "X-Request-Id"

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"reflect"
@@ -10,16 +8,6 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server/internal/sse"
 )
-
-// request is one request of a known principal.
-type request struct {
-	h         *Handler
-	w         http.ResponseWriter
-	r         *http.Request
-	ctx       context.Context
-	principal *Principal
-	once      *once // nil for a request without an Idempotency-Key
-}
 
 // route is one route of the server. What it reads and answers is known from its types.
 type route struct {
@@ -69,31 +57,6 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 			}
 			return do(c, in)
 		}}
-}
-
-// none is the answer of a route that has nothing to say.
-type none struct{}
-
-func (c *request) json(status int, out any) error {
-	c.w.Header().Set("Cache-Control", "no-store")
-	if _, empty := out.(none); empty {
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-	body, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	if c.once != nil && c.once.kept.Status == 0 {
-		c.answered(status, body)
-	}
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.WriteHeader(status)
-	_, err = c.w.Write(append(body, '\n'))
-	if err != nil {
-		c.h.opts.Logger.Debug("answer not written", "path", c.r.URL.Path, "error", err)
-	}
-	return nil
 }
 
 // serve returns the handler of a route.

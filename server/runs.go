@@ -1,10 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"time"
+
+	"cmp"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -55,25 +55,6 @@ func (in *Input) input() (cairn.Input, error) {
 	return cairn.Messages(m), nil
 }
 
-// Context is what a session that is created is like.
-type Context struct {
-	Tags        []string          `json:"tags,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
-	TraceParent string            `json:"trace_parent,omitempty"`
-}
-
-func (x *Context) options(user string) []engine.RunOption {
-	opts := []engine.RunOption{engine.WithUser(user), engine.WithTags(x.Tags...), engine.WithMetadata(x.Metadata)}
-	if !x.ExpiresAt.IsZero() {
-		opts = append(opts, engine.WithExpiry(x.ExpiresAt))
-	}
-	if x.TraceParent != "" {
-		opts = append(opts, engine.WithTraceParent(x.TraceParent))
-	}
-	return opts
-}
-
 // Started names a run that has begun, or is queued.
 type Started struct {
 	SessionID string `json:"session_id"`
@@ -117,44 +98,6 @@ func (x *Choice) options(list ...engine.RunOption) []engine.RunOption {
 	return list
 }
 
-// Unready says what is done on a session that cannot take a turn at once.
-type Unready struct {
-	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the server's
-	// Options.Unready says, else reject.
-	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
-	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means what the server's
-	// Options.Unready says, else refuse.
-	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
-}
-
-var (
-	onBusy = map[string]engine.OnBusy{"": engine.BusyReject, "reject": engine.BusyReject, "enqueue": engine.BusyEnqueue,
-		"interrupt": engine.BusyInterrupt, "rollback": engine.BusyRollback, "steer": engine.BusySteer}
-	onWaiting = map[string]engine.OnWaiting{"": engine.WaitingRefuse, "refuse": engine.WaitingRefuse,
-		"withdraw": engine.WaitingWithdraw, "enqueue": engine.WaitingEnqueue}
-)
-
-func (u *Unready) options() ([]engine.RunOption, error) {
-	busy, ok := onBusy[u.OnBusy]
-	if !ok {
-		return nil, cairn.Invalid("on_busy", "%q is none of reject, enqueue, interrupt, rollback, steer", u.OnBusy)
-	}
-	waiting, ok := onWaiting[u.OnWaiting]
-	if !ok {
-		return nil, cairn.Invalid("on_waiting", "%q is none of refuse, withdraw, enqueue", u.OnWaiting)
-	}
-	return []engine.RunOption{engine.WithOnBusy(busy), engine.WithOnWaiting(waiting)}, nil
-}
-
-// unready returns the options of a turn of an agent: what the request says, else what the server's options do.
-func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
-	if usual := c.h.opts.Unready; usual != nil {
-		d := usual(agent)
-		u.OnBusy, u.OnWaiting = cmp.Or(u.OnBusy, d.OnBusy), cmp.Or(u.OnWaiting, d.OnWaiting)
-	}
-	return u.options()
-}
-
 func start(c *request, in *startIn) (*Started, error) {
 	input, err := in.Input.input()
 	if err != nil {
@@ -191,38 +134,6 @@ func start(c *request, in *startIn) (*Started, error) {
 		opts = c.named(opts...)
 	}
 	return started(c.h.eng.Execute(c.ctx, row.ID, agent, input, opts...))
-}
-
-// openOrCreate opens a session for a turn, which it makes if there is none.
-func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, error) {
-	if id == "" {
-		id = c.newID()
-	}
-	for {
-		row, err := c.open(id, ActionRun)
-		if !errors.Is(err, cairn.ErrNotFound) || row != nil { // row: it is there, but not for this principal
-			return row, err
-		}
-		row, err = c.create(id, agent, x)
-		if !errors.Is(err, cairn.ErrExists) { // else another request has made it meanwhile
-			return row, err
-		}
-	}
-}
-
-func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
-	if agent == "" {
-		return nil, cairn.Invalid("agent", "is required for a new session")
-	}
-	planned := &cairn.Session{ID: id, RootID: id, Agent: agent, UserID: c.principal.User, Tags: x.Tags, Metadata: x.Metadata}
-	if err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id); err != nil {
-		return nil, err
-	}
-	row, err := c.h.eng.Create(c.ctx, id, agent, x.options(c.principal.User)...)
-	if errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired) {
-		err = hidden(err, id)
-	}
-	return row, err
 }
 
 type resumeIn struct {
@@ -332,34 +243,11 @@ func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, r
 	return public(row), err
 }
 
-type submitIn struct {
-	// SessionID is the root of the call's tree.
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	cairn.Submission
-}
-
-func submit(c *request, in *submitIn) (*cairn.Receipt, error) {
-	if err := c.reviewAs(&in.Reviewer); err != nil {
-		return nil, err
+// unready returns the options of a turn of an agent: what the request says, else what the server's options do.
+func (c *request) unready(agent string, u Unready) ([]engine.RunOption, error) {
+	if usual := c.h.opts.Unready; usual != nil {
+		d := usual(agent)
+		u.OnBusy, u.OnWaiting = cmp.Or(u.OnBusy, d.OnBusy), cmp.Or(u.OnWaiting, d.OnWaiting)
 	}
-	if _, _, err := c.openCall(in.SessionID, in.CallID); err != nil {
-		return nil, err
-	}
-	receipt, err := c.h.eng.Submit(c.ctx, in.SessionID, in.Submission)
-	if err != nil {
-		return nil, err
-	}
-	return &receipt, nil
-}
-
-// reviewAs makes the principal the reviewer of a decision. Nobody decides in another's name, unless nobody is known.
-func (c *request) reviewAs(reviewer *string) error {
-	if c.h.opts.AllowUnauthenticated {
-		return nil
-	}
-	if *reviewer != "" && *reviewer != c.principal.User {
-		return cairn.Invalid("reviewer", "is who makes the request; leave it out")
-	}
-	*reviewer = c.principal.User
-	return nil
+	return u.options()
 }

@@ -3,73 +3,12 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 )
-
-// Options tune a Handler. Either Authenticate or AllowUnauthenticated must be set.
-type Options struct {
-	// Authenticate says who makes a request. See [Tokens].
-	Authenticate Authenticator
-	// AllowUnauthenticated serves everybody as an administrator without a name. It is for a server that only trusted
-	// programs reach.
-	AllowUnauthenticated bool
-	// Unready says what is done with a turn of an agent on a session that cannot take it at once, unless the request says; nil
-	// means that it is refused. It does not hold for a message that takes the place of an earlier one.
-	Unready func(agent string) Unready
-	// Policy decides who may do what; nil means [OwnSessions].
-	Policy Policy
-	// Logger gets the failures whose reason clients do not learn; nil is silent.
-	Logger *slog.Logger
-	// Observer is notified of requests and streams; nil means none. Package server/metrics has one for Prometheus.
-	Observer Observer
-	// Origins are the origins of pages, as "https://app.example.com", that may call the server from another host's browser
-	// tab; without any, only pages of the server's own host may.
-	Origins []string
-
-	// MaxBody is the most bytes that the body of a request may have; 0 means 4 MiB.
-	MaxBody int64
-	// StreamsPerUser is how many streams one user may have open at a time; 0 means 20, a negative value any number. All
-	// requests without a user count as one user's.
-	StreamsPerUser int
-	// RequestsPerMinute is how many requests one user may make per minute, on average; 0 means 600, a negative value any
-	// number. A tenth of it may come at once.
-	RequestsPerMinute int
-	// ReadTimeout is how long the body of a request may take; 0 means 30 seconds. What comes before it is for the
-	// ReadHeaderTimeout of [http.Server].
-	ReadTimeout time.Duration
-	// KeepAlive is how long a stream may be silent before it carries a comment; 0 means 15 seconds.
-	KeepAlive time.Duration
-	// WriteTimeout is how long one write to the client of a stream may take before it is disconnected; 0 means 30 seconds.
-	WriteTimeout time.Duration
-}
-
-const (
-	maxBody           = 4 << 20
-	readTimeout       = 30 * time.Second
-	streamsPerUser    = 20
-	requestsPerMinute = 600
-)
-
-// Handler serves an engine. It is safe for concurrent use; any number of handlers, in any number of processes, may serve
-// the sessions of one store.
-type Handler struct {
-	eng     *engine.Engine
-	opts    Options
-	mux     *http.ServeMux
-	protect *http.CrossOriginProtection
-	origins map[string]bool
-	users   *users
-	openAPI json.RawMessage
-
-	ctx  context.Context // ends when Drain is called
-	stop context.CancelFunc
-}
 
 // New returns a handler. The error is ErrInvalid and names the option that is missing or wrong.
 func New(eng *engine.Engine, opts *Options) (*Handler, error) {
@@ -140,9 +79,6 @@ func (h *Handler) Drain() {
 	h.stop()
 }
 
-// requestIDHeader carries an id of the request, which the answer has as well. A client may send one of its own.
-const requestIDHeader = "X-Request-Id"
-
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(requestIDHeader)
@@ -152,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(requestIDHeader, id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, pattern := h.mux.Handler(r)
-	w, done := h.observe(w, pattern)
+	w, done := observe(h.opts.Observer, w, pattern)
 	defer done()
 	h.boundRead(w, r)
 	if h.cors(w, r) {
@@ -167,16 +103,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mux.ServeHTTP(w, r)
-}
-
-// validID reports whether an id that a client made can be kept, and go into logs and headers, as it is.
-func validID(id string) bool {
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return id != "" && len(id) <= 128
 }
 
 // unrouted answers a request that no route is for.
@@ -197,9 +123,11 @@ type discard struct {
 	status int
 }
 
-func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Header() http.Header { return d.header }
+
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discard) WriteHeader(status int)      { d.status = status }
+
+func (d *discard) WriteHeader(status int) { d.status = status }
 
 // cors lets pages of the permitted origins read answers. It reports whether the request was only the question for that.
 func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {

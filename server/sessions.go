@@ -11,102 +11,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// maxPage is the most that one page of a list holds.
-const maxPage = 100
-
-// Page is one page of a list.
-type Page[T any] struct {
-	Items []T `json:"items"`
-	// Next is the cursor of the next page; empty after the last.
-	Next string `json:"next,omitempty"`
-	// Total is how many there are on all pages, where that is known without counting: of runs and queued turns.
-	Total *int `json:"total,omitempty"`
-}
-
-// paging is how a list is read: by cursor, or by the number of items before the page.
-type paging struct {
-	limit, offset int
-	cursor        string
-}
-
-// maxOffset bounds what a list reads for a page that it does not show.
-const maxOffset = 10_000
-
-func (p *paging) check() error {
-	switch {
-	case p.limit < 0 || p.limit > maxPage:
-		return cairn.Invalid("limit", "must be from 1 to %d", maxPage)
-	case p.offset < 0 || p.offset > maxOffset:
-		return cairn.Invalid("offset", "must be from 0 to %d; a cursor goes further", maxOffset)
-	case p.offset > 0 && p.cursor != "":
-		return cairn.Invalid("offset", "give either an offset or a cursor")
-	}
-	if p.limit == 0 {
-		p.limit = maxPage
-	}
-	return nil
-}
-
-// read returns a page of a list.
-func read[T, Q any](ctx context.Context, p paging, q Q, place func(q *Q, cursor string, limit int),
-	list func(context.Context, Q) (store.Page[T], error)) (*Page[T], error) {
-	if err := p.check(); err != nil {
-		return nil, err
-	}
-	cursor := p.cursor
-	for before := p.offset; before > 0; {
-		place(&q, cursor, min(before, 1000))
-		skipped, err := list(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		before -= len(skipped.Items)
-		if cursor = skipped.Next; cursor == "" {
-			return &Page[T]{Items: []T{}}, nil
-		}
-	}
-	place(&q, cursor, p.limit)
-	page, err := list(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return &Page[T]{Items: orEmpty(page.Items), Next: page.Next}, nil
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// public returns a session as its user may see it.
-func public(row *cairn.Session) *cairn.Session {
-	if row == nil {
-		return nil
-	}
-	out := row.Public()
-	out.Tags, out.Metadata = row.Tags, row.Metadata // clients set them
-	return &out
-}
-
-type createIn struct {
-	SessionID string `json:"session_id,omitempty"`
-	Agent     string `json:"agent"`
-	Context
-}
-
-func createSession(c *request, in *createIn) (*cairn.Session, error) {
-	if in.SessionID == "" {
-		in.SessionID = c.newID()
-	}
-	row, err := c.create(in.SessionID, in.Agent, &in.Context)
-	if errors.Is(err, cairn.ErrExists) && c.repeated() {
-		row, err = c.open(in.SessionID, ActionRun)
-	}
-	return public(row), err
-}
-
 type listIn struct {
 	Agent  string   `query:"assistant_id"`
 	Status []string `query:"status"`
@@ -310,17 +214,6 @@ func snapshot(c *request, in *idIn) (*Snapshot, error) {
 		return nil, err
 	}
 	return &Snapshot{Session: public(snap.Session), Messages: shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
-}
-
-// shown returns the messages that a chat shows.
-func shown(list []cairn.Message) []cairn.Message {
-	out := make([]cairn.Message, 0, len(list))
-	for i := range list {
-		if m := &list[i]; !m.Hidden {
-			out = append(out, m.Public())
-		}
-	}
-	return out
 }
 
 // openOne opens a session to be read and returns its own row, which is not that of its tree's root if it is a sub-agent's.
