@@ -39,9 +39,10 @@ type Engine struct {
 
 	mu        sync.Mutex
 	closed    bool
-	abandoned bool                // Close released a run
-	beginning map[string]struct{} // run ids
-	driving   map[string]*Run     // by run id
+	abandoned bool                     // Close released a run
+	beginning map[string]struct{}      // run ids
+	naming    map[string]chan struct{} // by the id that a call names; closed when it has begun the run or failed
+	driving   map[string]*Run          // by run id
 }
 
 // New returns an engine for some agents. The error names the agent and the field that is wrong. The store stays the
@@ -50,7 +51,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
-	e := &Engine{store: st, beginning: map[string]struct{}{}, driving: map[string]*Run{}}
+	e := &Engine{store: st, beginning: map[string]struct{}{}, naming: map[string]chan struct{}{}, driving: map[string]*Run{}}
 	if p, ok := st.(store.RecordProvider); ok {
 		e.records = p.Records()
 	}
