@@ -66,6 +66,39 @@ func TestSwitchedModel(t *testing.T) {
 	}
 }
 
+// TestFallback has another model answer where the one that was asked is overloaded or refuses the key.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	for name, failed := range map[string]openaichattest.Reply{
+		"overloaded": openaichattest.Fail(503, "overloaded", "Try later."), "refused": openaichattest.Fail(401, "invalid_api_key", "Wrong key."),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := openaichattest.NewServer(failed, failed, openaichattest.Text("Hello from afar."))
+			defer server.Close()
+			b := newBench(t)
+			b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"] = server.BaseURL, "test-model"
+			stdout, stderr, code := b.run("Hi\n", "demo", "--fallback", "openai-chat:second", "--fallback", "openai-chat:third")
+			if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "model openai-chat:test-model.\n") ||
+				!strings.Contains(stdout, "(openai-chat:third answers)\n") || !strings.Contains(stdout, "support: Hello from afar.\n") {
+				t.Fatalf("exit %d: %s\n%s", code, stderr, stdout)
+			}
+			var asked []string
+			for _, r := range server.Requests() {
+				asked = append(asked, r.Model)
+			}
+			if got := strings.Join(asked, " "); got != "test-model second third" {
+				t.Errorf("the server was asked for %s", got)
+			}
+		})
+	}
+	for _, bad := range []string{"telepathy", "telepathy:x", ""} {
+		if _, stderr, code := newBench(t).run("", "demo", "--fallback", bad); code == cli.ExitOK || !strings.Contains(stderr, "telepathy") && !strings.Contains(stderr, "--fallback") {
+			t.Errorf("%q: exit %d: %s", bad, code, stderr)
+		}
+	}
+}
+
 type lookupArgs struct {
 	Order int `json:"order"`
 }

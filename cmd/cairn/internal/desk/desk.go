@@ -17,7 +17,6 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/hosts"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/shop"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -36,7 +35,8 @@ type Desk struct {
 
 	Hosting *hosts.Connection // nil without a host
 	pick    func(name string) (cairn.Model, error)
-	closing []func() error // of the MCP servers
+	servers []cairn.Toolset // of MCP
+	closing []func() error  // of the servers
 }
 
 // Options are what commands open a desk with.
@@ -93,11 +93,10 @@ func Open(ctx context.Context, a *cli.App, flags Flags, own Options) (_ *Desk, e
 	if d.Shop, err = shop.Open(ctx, cmp.Or(flags.Shop, shopPath(d.At)), a.Engine.Now); err != nil {
 		return nil, err
 	}
-	agent := support.Agent(d.Shop, model)
-	if agent.Toolsets, d.closing, err = servers(flags.MCP, own.Logger); err != nil {
+	if d.servers, d.closing, err = servers(flags.MCP, own.Logger); err != nil {
 		return nil, err
 	}
-	if d.Eng, err = engine.New(d.store, []*cairn.Agent{agent}, &opts); err != nil {
+	if d.Eng, err = engine.New(d.store, []*cairn.Agent{d.agent(model)}, &opts); err != nil {
 		return nil, err
 	}
 	if d.Hosting != nil && own.Serve {

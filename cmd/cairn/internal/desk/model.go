@@ -9,12 +9,14 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/support"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/terminal"
+	"github.com/cairn-agents/cairn/model/fallback"
 )
 
 // modelFlags say which model answers.
 type modelFlags struct {
-	Model string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
-	Pace  *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
+	Model    string         `placeholder:"MODEL" default:"${model}" help:"scripted, or PROVIDER:NAME, such as anthropic:claude-sonnet-5, with the provider's variables for key and address (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL); openai-chat is any server that speaks Chat Completions. Default: openai-chat:$$OPENAI_MODEL, or openai-chat:gpt-5-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set, else scripted."`
+	Fallback []string       `sep:"none" placeholder:"MODEL" help:"Model that answers where --model cannot: one that is overloaded, refuses the key or does not answer in time. May be given several times; they are asked in that order."`
+	Pace     *time.Duration `placeholder:"DURATION" help:"Time the scripted model takes for a word. Default: 30ms on a terminal, else none."`
 }
 
 // UsualModel answers where there is a key or a server but no name of a model.
@@ -28,8 +30,28 @@ func DefaultModel(env map[string]string) string {
 	return "openai-chat:" + cmp.Or(env["OPENAI_MODEL"], UsualModel)
 }
 
-// pick returns the model of a name.
+// pick returns the model of a name, with those that answer in its place.
 func (f modelFlags) pick(a *cli.App, name string) (cairn.Model, error) {
+	first, err := f.of(a, "--model", name)
+	if err != nil || len(f.Fallback) == 0 {
+		return first, err
+	}
+	chain := []cairn.Model{first}
+	for _, other := range f.Fallback {
+		if other == name {
+			continue
+		}
+		model, err := f.of(a, "--fallback", other)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, model)
+	}
+	return fallback.New(nil, chain...), nil
+}
+
+// of returns the model of a name that a flag has.
+func (f modelFlags) of(a *cli.App, flag, name string) (cairn.Model, error) {
 	if f.Pace != nil && *f.Pace < 0 {
 		return nil, cli.Misuse("--pace: %s is negative", *f.Pace)
 	}
@@ -43,9 +65,16 @@ func (f modelFlags) pick(a *cli.App, name string) (cairn.Model, error) {
 		return support.Script(pace), nil
 	}
 	if _, of, _ := strings.Cut(name, ":"); of == "" {
-		return nil, cli.Misuse("--model: %q is neither scripted nor PROVIDER:NAME", name)
+		return nil, cli.Misuse("%s: %q is neither scripted nor PROVIDER:NAME", flag, name)
 	}
 	return ofProvider(name, a.Env)
+}
+
+// agent returns the support agent, with the tools of the MCP servers.
+func (d *Desk) agent(model cairn.Model) *cairn.Agent {
+	a := support.Agent(d.Shop, model)
+	a.Toolsets = d.servers
+	return a
 }
 
 // Switch has another model answer from the next turn on.
@@ -54,7 +83,7 @@ func (d *Desk) Switch(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.Eng.Replace(support.Agent(d.Shop, model)); err != nil {
+	if err := d.Eng.Replace(d.agent(model)); err != nil {
 		return err
 	}
 	d.Model = model.Info()

@@ -182,6 +182,8 @@ func (s *Screen) write(ev cairn.Event) {
 			why = ev.Error.Message
 		}
 		s.Note(Indent + "(the answer broke off and starts again: " + output.OneLine(why, output.Width) + ")")
+	case cairn.EventModelFallback:
+		s.Note(Indent + "(" + output.OneLine(ev.Name, output.Width) + " answers)")
 	case cairn.EventUsage:
 		if ev.Usage != nil {
 			s.total = s.total.Add(*ev.Usage)
