@@ -361,23 +361,18 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 // turns maps each run of a session to the first one of its turn.
 func (c *request) turns(session string) (map[string]string, error) {
 	first := map[string]string{}
-	q := store.PageQuery{Limit: 1000}
-	for {
-		page, err := c.h.eng.Runs(c.ctx, session, q)
+	for r, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
+		return c.h.eng.Runs(c.ctx, session, store.PageQuery{Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			r := &page.Items[i]
-			first[r.ID] = r.ID
-			if before := first[r.PreviousRunID]; before != "" {
-				first[r.ID] = before
-			}
-		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return first, nil
+		first[r.ID] = r.ID
+		if before := first[r.PreviousRunID]; before != "" {
+			first[r.ID] = before
 		}
 	}
+	return first, nil
 }
 
 type chatSubmitIn struct {

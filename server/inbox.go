@@ -59,17 +59,15 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 // openCalls returns the open calls of a tree.
 func (c *request) openCalls(root string) ([]cairn.PendingCall, error) {
 	list := []cairn.PendingCall{}
-	q := store.CallQuery{RootID: root, Limit: 1000}
-	for {
-		page, err := c.h.eng.Inbox(c.ctx, q)
+	for call, err := range store.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return c.h.eng.Inbox(c.ctx, store.CallQuery{RootID: root, Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, page.Items...)
-		if q.Cursor = page.Next; page.Next == "" {
-			return list, nil
-		}
+		list = append(list, *call)
 	}
+	return list, nil
 }
 
 type callIn struct {

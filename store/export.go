@@ -211,19 +211,15 @@ func Tree(ctx context.Context, st Store, root string) ([]cairn.Session, error) {
 	}
 	children := map[string][]cairn.Session{} // by parent, the newest first
 	total := 1
-	for q := (SessionQuery{RootID: root, Limit: 1000}); ; {
-		page, err := st.List(ctx, q)
+	for s, err := range All(func(cursor string) (Page[cairn.Session], error) {
+		return st.List(ctx, SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			if s := &page.Items[i]; s.ID != root {
-				children[s.ParentID] = append(children[s.ParentID], *s)
-				total++
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			break
+		if s.ID != root {
+			children[s.ParentID] = append(children[s.ParentID], *s)
+			total++
 		}
 	}
 	rows := []cairn.Session{*row}

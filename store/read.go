@@ -186,16 +186,15 @@ func CountTree(ctx context.Context, st Store, root string) (n int, err error) {
 	if counter, ok := st.(TreeCounter); ok {
 		return counter.CountTree(ctx, root)
 	}
-	for q := (SessionQuery{RootID: root, Limit: 1000}); ; {
-		page, err := st.List(ctx, q)
+	for _, err := range All(func(cursor string) (Page[cairn.Session], error) {
+		return st.List(ctx, SessionQuery{RootID: root, Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return 0, err
 		}
-		n += len(page.Items)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return n, nil
-		}
+		n++
 	}
+	return n, nil
 }
 
 // UnknownRun returns the error for a run that a session does not have.

@@ -141,19 +141,14 @@ func (r *Runs) beginCompletion(ctx context.Context, c *Completion) error {
 
 // changed lists the sessions of a tree that may have changed, each after those below it.
 func (r *Runs) changed(ctx context.Context, c *Completion) ([]*cairn.Session, error) {
-	q := store.SessionQuery{RootID: c.Root, UpdatedAfter: c.since}
 	var rows []*cairn.Session
-	for {
-		page, err := r.Store.List(ctx, q)
+	for row, err := range store.All(func(cursor string) (store.Page[cairn.Session], error) {
+		return r.Store.List(ctx, store.SessionQuery{RootID: c.Root, UpdatedAfter: c.since, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			rows = append(rows, &page.Items[i])
-		}
-		if q.Cursor = page.Next; page.Next == "" {
-			break
-		}
+		rows = append(rows, row)
 	}
 	above := make(map[string]string, len(rows))
 	for _, row := range rows {

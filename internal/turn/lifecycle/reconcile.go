@@ -117,31 +117,26 @@ func (r *Runs) endPublished(ctx context.Context, row *cairn.Session) (bool, erro
 // have been trimmed.
 func (r *Runs) unpublished(ctx context.Context, row *cairn.Session, upTo int) ([]string, error) {
 	var list []string
-	q := store.PageQuery{Newest: true, Limit: 4}
-	for {
-		page, err := r.Store.Runs(ctx, row.ID, q)
+	for run, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
+		return r.Store.Runs(ctx, row.ID, store.PageQuery{Newest: true, Limit: 4, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			run := &page.Items[i]
-			if run.Turn > upTo {
-				continue
-			}
-			p := past{after: run.StartSequence, Past: journal.Past{Run: run}}
-			if run.ID == row.RunID { // its end comes after its last commit
-				p.after = max(p.after, row.LogSequence)
-			}
-			seen, _, err := r.since(ctx, row, p)
-			if err != nil || seen.Ended(run) || seen.Trimmed {
-				return list, err
-			}
-			list = append(list, run.ID)
+		if run.Turn > upTo {
+			continue
 		}
-		if q.Cursor = page.Next; page.Next == "" {
-			return list, nil
+		p := past{after: run.StartSequence, Past: journal.Past{Run: run}}
+		if run.ID == row.RunID { // its end comes after its last commit
+			p.after = max(p.after, row.LogSequence)
 		}
+		seen, _, err := r.since(ctx, row, p)
+		if err != nil || seen.Ended(run) || seen.Trimmed {
+			return list, err
+		}
+		list = append(list, run.ID)
 	}
+	return list, nil
 }
 
 // reconcile adds what the log lacks of a run and returns the log's last sequence.
