@@ -16,6 +16,7 @@ type offered struct {
 	made  bool
 	from  map[string]json.RawMessage // by toolsets
 	found bool                       // deferred tools were found
+	off   map[string]struct{}        // tools that are switched off
 	// tools are those of toolsets, and those by which deferred ones are found and called.
 	tools []cairn.Tool
 	// listed are all that the model is sent.
@@ -39,11 +40,11 @@ func (l *Live) Listed(context []cairn.Message) []cairn.Tool { return l.offeredBy
 func (l *Live) offers() bool { return len(l.Agent.Toolsets) > 0 || define.Defers(l.Agent) }
 
 func (l *Live) offeredBy(context []cairn.Message) offered {
-	pinned, found := l.pinned(context), l.Index.Found()
+	pinned, found, off := l.pinned(context), l.Index.Found(), l.Index.Switched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o := &l.offered; !o.made || o.found != found || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		*o = offered{made: true, from: pinned, found: found}
+	if o := &l.offered; !o.made || o.found != found || !maps.Equal(off, o.off) || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+		*o = offered{made: true, from: pinned, found: found, off: maps.Clone(off)}
 		if len(l.Agent.Toolsets) > 0 {
 			o.tools, _ = define.Offered(l.Agent, l.Given, pinned) // logged when it was pinned
 		}
@@ -69,7 +70,9 @@ func (l *Live) deferSome(o *offered) {
 	}
 	most, ok := define.DeferAbove(l.Agent)
 	if ok && (o.found || transcript.TextTokens(size) > most) {
-		through := []cairn.Tool{define.Finder(hidden, func(name string) bool { return l.Index.Off(name) }), define.Caller}
+		off := o.off // as of now: the index changes, perhaps while a search is at work
+		isOff := func(name string) bool { _, is := off[name]; return is }
+		through := []cairn.Tool{define.Finder(hidden, isOff), define.Caller}
 		o.tools = slices.Concat(o.tools, through)
 		o.listed = append(slices.DeleteFunc(o.listed, define.IsDeferred), through...)
 		return

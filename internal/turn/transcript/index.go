@@ -129,6 +129,9 @@ func (x *Index) Off(tool string) bool {
 	return off
 }
 
+// Switched returns the tools that are switched off. It is not to be changed.
+func (x *Index) Switched() map[string]struct{} { return x.off }
+
 // Away returns the sessions of companions that were left at work and have not been reported on since. It is not to be
 // changed.
 func (x *Index) Away() map[string]struct{} { return x.away }
