@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/desk"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
@@ -184,5 +186,32 @@ func TestDefaultModel(t *testing.T) {
 	b.env["OPENAI_API_KEY"] = "key"
 	if stdout, _, _ := b.run("", "demo"); !strings.Contains(stdout, "model openai-chat:gpt-5-mini.") || !strings.Contains(stdout, "Set OPENAI_MODEL") {
 		t.Errorf("a key without a model:\n%s", stdout)
+	}
+}
+
+// TestCost prints what a conversation with a model of the table has cost: of each step, run, session and tree.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	server := openaichattest.NewServer(openaichattest.Text("Hello!"))
+	defer server.Close()
+	b := newBench(t)
+	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"], b.env["OPENAI_API_KEY"] = server.BaseURL, "gpt-5-mini", "key-1"
+	if _, stderr, code := b.run("Hi\n", "demo"); code != cli.ExitOK {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	stdout, stderr, code := b.run("", "sessions", "usage", "demo")
+	if code != cli.ExitOK || strings.Count(stdout, " $0.0") != 3 {
+		t.Errorf("exit %d: %s\n%s", code, stderr, stdout)
+	}
+	if stdout, _, _ = b.run("", "sessions", "events", "demo"); !strings.Contains(stdout, " tokens $0.0") {
+		t.Errorf("no step has a cost:\n%s", stdout)
+	}
+	var list []struct {
+		Of, Cost string
+		Usage    cairn.Usage
+	}
+	stdout, _, _ = b.run("", "sessions", "usage", "demo", "--json")
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list) != 3 || list[2].Of != "tree" || list[2].Usage.CostNanos == 0 || list[2].Cost != list[0].Cost {
+		t.Errorf("%v: %s", err, stdout)
 	}
 }

@@ -133,6 +133,9 @@ func eventDetail(ev *cairn.Event) string {
 	}
 	if ev.Usage != nil {
 		add(output.Tokens(*ev.Usage) + " tokens")
+		if ev.Usage.PricedCalls > 0 {
+			add(ev.Usage.Cost())
+		}
 	}
 	for _, op := range ev.Patch {
 		add(op.Op + " " + op.Path)

@@ -12,6 +12,7 @@ type Commands struct {
 	Runs        runsCmd        `cmd:"" help:"List a session's runs."`
 	Messages    messagesCmd    `cmd:"" help:"Print a session's transcript."`
 	Events      eventsCmd      `cmd:"" help:"Print a session's event log."`
+	Usage       usageCmd       `cmd:"" help:"Print what a session's runs, the session and its sub-agents have used, and what that cost."`
 	Checkpoints checkpointsCmd `cmd:"" help:"List a session's checkpoints."`
 	Checkpoint  checkpointCmd  `cmd:"" help:"Make a checkpoint of a session between turns."`
 	Cache       cacheCmd       `cmd:"" help:"List the tool results that a session keeps, or remove them."`

@@ -1,0 +1,60 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
+)
+
+type usageCmd struct{ one }
+
+// Help is what --help adds.
+func (usageCmd) Help() string {
+	return `A line for each run, one for the session, with what summaries by hand have used, and one for its tree: the session with all
+sub-agents and companions below it. Costs are those at the time of each call, by the table of models that its engine had; of
+models that the table does not have they are unknown. "sessions events" has the cost of each step.`
+}
+
+// spent is what a run, a session or its tree has used.
+type spent struct {
+	Of    string      `json:"of"` // run, session or tree
+	ID    string      `json:"id"`
+	Usage cairn.Usage `json:"usage"`
+	Cost  string      `json:"cost"`
+}
+
+// Run prints what a session has used.
+func (cmd *usageCmd) Run(a *cli.App, all *flags) error {
+	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		tree, err := eng.TreeUsage(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		runs := pages.All(func(cursor string) (store.Page[cairn.Run], error) {
+			return eng.Runs(ctx, s.ID, store.PageQuery{Cursor: cursor})
+		})
+		list := func(yield func(spent, error) bool) {
+			for r, err := range runs {
+				if !yield(spent{"run", r.ID, r.Usage, r.Usage.Cost()}, err) || err != nil {
+					return
+				}
+			}
+			_ = yield(spent{"session", s.ID, s.Usage, s.Usage.Cost()}, nil) && yield(spent{"tree", s.ID, tree, tree.Cost()}, nil)
+		}
+		return output.List(a.Stdout, all.JSON, list, []string{"OF", "ID", "MODEL CALLS", "INPUT", "CACHED", "OUTPUT", "TOOL CALLS", "COST"},
+			func(u *spent) []string {
+				return []string{u.Of, u.ID, fmt.Sprint(u.Usage.ModelCalls), fmt.Sprint(u.Usage.InputTokens), fmt.Sprint(u.Usage.CachedTokens),
+					fmt.Sprint(u.Usage.OutputTokens), fmt.Sprint(u.Usage.ToolCalls), u.Cost}
+			})
+	})
+}
