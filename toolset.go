@@ -10,7 +10,7 @@ import (
 // after a crash or days later, has the same tools. A branch of the session has them, a rewind takes them back.
 //
 // Of tools with one name the agent's own comes first, then those of its toolsets in their order; the others are left out,
-// and so are tools with [Cache] and sub-agents. What is left out is logged.
+// and so are sub-agents. What is left out is logged.
 //
 // The methods may be called at the same time.
 type Toolset interface {

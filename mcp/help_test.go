@@ -76,6 +76,10 @@ func bench(dir string) *sdk.Server {
 	sdk.AddTool(s, &sdk.Tool{Name: "pid"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strconv.Itoa(os.Getpid())}}}, nil, nil
 	})
+	sdk.AddTool(s, &sdk.Tool{Name: "look", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+		note(dir, "look", in.Text)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "you see " + in.Text}}}, nil, nil
+	})
 	sdk.AddTool(s, &sdk.Tool{Name: "die"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
 		os.Exit(1)
 		return nil, nil, nil

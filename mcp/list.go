@@ -30,6 +30,8 @@ type toolSpec struct {
 	Remote      string          `json:"remote"`
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"`
+	// Reads says that the tool only reads, by the server's word.
+	Reads bool `json:"reads,omitempty"`
 }
 
 // same reports whether a model would see no difference.
@@ -97,7 +99,8 @@ func (s *Server) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("%q: %w", t.Name, err)
 	}
-	spec := &toolSpec{Name: toolName(s.opts.Prefix, t.Name, seen), Remote: t.Name, Description: clean(t.Description, maxDescription), Schema: schema}
+	spec := &toolSpec{Name: toolName(s.opts.Prefix, t.Name, seen), Remote: t.Name, Description: clean(t.Description, maxDescription), Schema: schema,
+		Reads: t.Annotations != nil && t.Annotations.ReadOnlyHint}
 	seen[spec.Name] = true
 	return spec, nil
 }

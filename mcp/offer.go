@@ -143,8 +143,11 @@ func (s *Server) Tools(pinned json.RawMessage) ([]cairn.Tool, error) {
 func (s *Server) tool(t *toolSpec) cairn.Tool {
 	spec := *t
 	opts := []cairn.ToolOption{cairn.Timeout(s.opts.Timeout)}
-	if matches(s.opts.Approve, spec.Remote) {
+	switch {
+	case matches(s.opts.Approve, spec.Remote):
 		opts = append(opts, cairn.RequireApproval())
+	case s.opts.Cache != nil && spec.Reads:
+		opts = append(opts, cairn.Cache(*s.opts.Cache))
 	}
 	if s.opts.Deferred {
 		opts = append(opts, cairn.Deferred())

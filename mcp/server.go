@@ -32,6 +32,9 @@ type Options struct {
 	// Deferred has the model find the server's tools where the agent's list of tools would be too large, see [cairn.Deferred].
 	// Tools that the server changes later are then found like the others. Default: all are listed.
 	Deferred bool
+	// Cache keeps results within a session, as [cairn.Cache] says, of tools that only read by the server's word (readOnlyHint)
+	// and need no approval. Default: none are kept.
+	Cache *cairn.CachePolicy
 	// Timeout bounds a call. Default: 1 minute.
 	Timeout time.Duration
 	// ListTimeout is how long a turn waits for the list of tools where none is known. Default: 2 seconds.

@@ -89,6 +89,32 @@ func TestAllowedAndApproved(t *testing.T) {
 	}
 }
 
+// Results are kept of tools that only read by the server's word, in the step that first has the tools and in later turns, as
+// many as the policy says.
+func TestCachedResults(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := command(t, "server", dir, mcp.Options{NoPrefix: true, Allow: []string{"look", "echo"}, Cache: &cairn.CachePolicy{Max: 2}})
+	look := func(what string) scripted.Step { return asks("look", text{what}) }
+	k := newTalk(t, []cairn.Toolset{s}, look("a"), look("a"), asks("echo", text{"hello"}), asks("echo", text{"hello"}), scripted.Text("done"),
+		look("a"), look("b"), look("c"), look("b"), look("a"), scripted.Text("done"))
+	if res := k.turn("go"); res.Usage.ToolCacheHits != 1 {
+		t.Errorf("the first turn has %d hits", res.Usage.ToolCacheHits)
+	}
+	if res := k.turn("again"); res.Usage.ToolCacheHits != 2 {
+		t.Errorf("the second turn has %d hits", res.Usage.ToolCacheHits)
+	}
+	if got := strings.Join(notes(dir, "look"), ""); got != "abca" {
+		t.Errorf("the server was asked for %s", got)
+	}
+	if got := notes(dir, "echo"); len(got) != 2 {
+		t.Errorf("the server was asked for an echo %d times", len(got))
+	}
+	if r := k.results(); string(r[1].Output) != `"you see a"` {
+		t.Errorf("the calls came to %+v", r)
+	}
+}
+
 // A tool that asks of the user suspends the run. Each of its requests is made once.
 func TestElicitation(t *testing.T) {
 	t.Parallel()

@@ -76,10 +76,10 @@ func Lifetime(p *cairn.CachePolicy) time.Duration {
 
 // CachedResults returns how many results of tools a session of an agent keeps, of all tools together: the largest
 // [cairn.CachePolicy].Max of its tools; 0 if none of them is cached.
-func CachedResults(a *cairn.Agent) int {
+func CachedResults(tools []cairn.Tool) int {
 	most := 0
-	for i := range a.Tools {
-		switch p := Of(&a.Tools[i]).Cache; {
+	for i := range tools {
+		switch p := Of(&tools[i]).Cache; {
 		case p == nil:
 		case p.Max == 0:
 			most = max(most, 64)

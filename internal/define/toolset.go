@@ -32,8 +32,8 @@ func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessa
 			case err != nil:
 			case taken[t.Name()]:
 				err = fmt.Errorf("the name is taken")
-			case Of(t).Cache != nil || Of(t).Delegates():
-				err = fmt.Errorf("a toolset offers no cached tools and no agents")
+			case Of(t).Delegates():
+				err = fmt.Errorf("a toolset offers no agents")
 			default:
 				taken[t.Name()] = true
 				tools = append(tools, *t)

@@ -193,6 +193,7 @@ func (l *Live) Remember(a *cairn.Agent, c *step.Call, now time.Time) int64 {
 		l.Results.use(key, now)
 		return 1
 	}
-	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, define.CachedResults(a), now)
+	most := max(define.CachedResults(a.Tools), define.CachedResults(l.Offered(l.Step.Reply.Context)))
+	l.Results.put(store.CacheEntry{Key: key, Tool: c.Use.Tool, Output: f.Result.Output, ExpiresAt: f.Made.Add(define.Lifetime(c.Tool.Cache))}, most, now)
 	return 0
 }

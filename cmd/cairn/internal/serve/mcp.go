@@ -12,8 +12,11 @@ import (
 )
 
 // newToolset returns an MCP server's tools. It connects when they are needed.
-func newToolset(name string, t *config.Tool, at *config.MCP, logger *slog.Logger) (cairn.Toolset, error) {
+func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCache, logger *slog.Logger) (cairn.Toolset, error) {
 	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Timeout: time.Duration(t.Timeout), Logger: logger}
+	if cache != (config.ToolCache{}) {
+		opts.Cache = &cairn.CachePolicy{Max: cache.MaxEntries, TTL: time.Duration(cache.TTL)}
+	}
 	for variable, value := range at.Env {
 		opts.Env = append(opts.Env, variable+"="+value)
 	}

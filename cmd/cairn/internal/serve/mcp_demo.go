@@ -11,6 +11,6 @@ import (
 )
 
 // newToolset returns the error that there are no MCP servers.
-func newToolset(name string, _ *config.Tool, _ *config.MCP, _ *slog.Logger) (cairn.Toolset, error) {
+func newToolset(name string, _ *config.Tool, _ *config.MCP, _ config.ToolCache, _ *slog.Logger) (cairn.Toolset, error) {
 	return nil, cairn.Errorf(cairn.CodeUnavailable, "MCP server %q: "+cli.Lacks, name, "MCP servers")
 }

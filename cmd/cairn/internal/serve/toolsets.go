@@ -27,13 +27,13 @@ type toolsets struct {
 	closed []io.Closer
 }
 
-// of returns the toolset that a tool of an assistant is. taken are the names of the assistant's other toolsets.
-func (s *toolsets) of(t *config.Tool, taken []string) (cairn.Toolset, error) {
+// of returns the toolset that a tool of an assistant is, of whose results the assistant's cache keeps some. taken are the names of the assistant's other toolsets.
+func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error) {
 	name := serverName(t.MCP)
 	for n := 2; slices.Contains(taken, name); n++ {
 		name = fmt.Sprintf("%s-%d", serverName(t.MCP), n)
 	}
-	raw, err := json.Marshal(t)
+	raw, err := json.Marshal([]any{t, cache})
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *toolsets) of(t *config.Tool, taken []string) (cairn.Toolset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("MCP server %q: %w", name, err)
 	}
-	ts, err := newToolset(name, t, m, s.logger)
+	ts, err := newToolset(name, t, m, cache, s.logger)
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,9 @@ func (v version) String() string { return fmt.Sprintf("assistant %q, version %d"
 type Parts struct {
 	// Model returns the model of a name, as PROVIDER:NAME.
 	Model func(name string) (cairn.Model, error)
-	// Toolset returns the tools of an MCP server. taken are the names of the toolsets that the assistant has already.
-	Toolset func(t *config.Tool, taken []string) (cairn.Toolset, error)
+	// Toolset returns the tools of an MCP server, with what is kept of their results. taken are the names of the toolsets that
+	// the assistant has already.
+	Toolset func(t *config.Tool, cache config.ToolCache, taken []string) (cairn.Toolset, error)
 }
 
 // builder makes agents of definitions, each once.
@@ -101,7 +102,7 @@ func (b *builder) add(a *cairn.Agent, d *Definition, t *config.Tool) error {
 		for _, ts := range a.Toolsets {
 			taken = append(taken, ts.Name())
 		}
-		ts, err := b.Toolset(t, taken)
+		ts, err := b.Toolset(t, d.ToolCache, taken)
 		if err != nil {
 			return err
 		}

@@ -181,8 +181,11 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	if _, err := a.CommitsWhen(); err != nil {
 		d.wrong(path+".durability", "%q is none of per_tool, per_step, manual, and no interval such as 5s", a.Durability)
 	}
-	if a.ToolCache != (ToolCache{}) {
-		d.wrong(path+".tool_cache", "none of the assistant's tools can be cached: client tools, sub-agents and the tools of MCP servers are always called")
+	if a.ToolCache.MaxEntries < 0 {
+		d.wrong(path+".tool_cache.max_entries", "%d is negative", a.ToolCache.MaxEntries)
+	}
+	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
+		d.wrong(path+".tool_cache", "has nothing to keep: it is for tools of MCP servers, of which the assistant has none")
 	}
 }
 

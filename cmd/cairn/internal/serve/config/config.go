@@ -87,14 +87,14 @@ type Assistant struct {
 	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn takes a new version; pin: a session keeps the one it began with." default:"follow" oneof:"follow pin"`
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
 	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
-	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results of tools within a session. Client tools, sub-agents and the tools of MCP servers are always called, so it must be empty."`
+	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results within a session, of MCP servers' tools that only read by their server's word (readOnlyHint) and need no approval. Without either key none are kept."`
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
 }
 
 // ToolCache says which results of tools a session keeps.
 type ToolCache struct {
-	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"How many results a session keeps."`
-	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a result is good."`
+	MaxEntries int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"How many results a session keeps, of all tools together." default:"64"`
+	TTL        Duration `yaml:"ttl" json:"ttl,omitempty" doc:"How long a result is good." default:"1h"`
 }
 
 // Tool is a tool of an assistant, of the kind that one of its keys says.

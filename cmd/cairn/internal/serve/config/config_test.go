@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A file with every key is read, but for what no tool of the assistant can have, which is refused by its line.
+// A file with every key is read.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/example.yaml")
@@ -40,16 +40,7 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"CAIRN_TOKEN": "0123456789abcdef", "OPENAI_API_KEY": "key"}
-	_, err = Parse("cairn.yaml", raw, env, providers)
-	want := strings.Join([]string{
-		"cairn.yaml:28:17: assistants[0].tool_cache: none of the assistant's tools can be cached: client tools, sub-agents and the tools of MCP servers are always called",
-	}, "\n")
-	if err == nil || err.Error() != want {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
-	}
-	lines := strings.Split(string(raw), "\n")
-	lines = append(lines[:27:27], lines[28:]...) // without it
-	c, err := Parse("cairn.yaml", []byte(strings.Join(lines, "\n")), env, providers)
+	c, err := Parse("cairn.yaml", raw, env, providers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +48,9 @@ func TestExample(t *testing.T) {
 	if a.Name != "support" || a.TTL != Duration(168*time.Hour) || a.Tools[0].Client != "get_location" || a.Tools[0].Timeout != Duration(24*time.Hour) ||
 		string(a.Tools[0].Parameters) != `{"additionalProperties":false,"properties":{"precise":{"type":"boolean"}},"type":"object"}` || a.Tools[1].MCP.Env["SHOP_DB"] != "shop.db" || a.Tools[1].Approve[0] != "refund" || a.Tools[2].Prefix != "search_" || a.Tools[3].Agent != "researcher" {
 		t.Errorf("got %+v", a)
+	}
+	if a.ToolCache != (ToolCache{MaxEntries: 200, TTL: Duration(time.Hour)}) {
+		t.Errorf("the tool cache is %+v", a.ToolCache)
 	}
 	if c.Auth.Tokens[0].Token != "0123456789abcdef" || c.Providers["openai-chat"].APIKey != "key" {
 		t.Errorf("environment variables were not expanded: %+v", c.Auth)
@@ -102,6 +96,8 @@ func TestMistakes(t *testing.T) {
 		"no name of a model": {auth + "assistants: [{name: a, model: anthropic}]", []string{"names no model of anthropic"}},
 		"a name twice":       {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
 		"a choice":           {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
+		"nothing to keep":    {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {ttl: 1h}}]", []string{"2:56: assistants[0].tool_cache: has nothing to keep: it is for tools of MCP servers"}},
+		"a negative cache":   {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {max_entries: -1}, tools: [{mcp: {url: 'http://x'}}]}]", []string{"tool_cache.max_entries: -1 is negative"}},
 		"a durability":       {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
 		"a sub-agent":        {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
 		"its own sub-agent": {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b}]}, {name: b, model: 'scripted:', tools: [{agent: a}]}]",
