@@ -21,7 +21,7 @@ func TestCachePolicy(t *testing.T) {
 		agent *cairn.Agent
 		want  int
 	}{{agent(), 0}, {agent(0), 64}, {agent(2, 5, 1), 5}, {agent(2, 0), 64}, {agent(1000, 0), 1000}} {
-		if got := define.CachedResults(test.agent); got != test.want {
+		if got := define.CachedResults(test.agent.Tools); got != test.want {
 			t.Errorf("a session keeps %d results, want %d", got, test.want)
 		}
 	}

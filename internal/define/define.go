@@ -74,8 +74,8 @@ func Lifetime(p *cairn.CachePolicy) time.Duration {
 	return p.TTL
 }
 
-// CachedResults returns how many results of tools a session of an agent keeps, of all tools together: the largest
-// [cairn.CachePolicy].Max of its tools; 0 if none of them is cached.
+// CachedResults returns how many results a session keeps of some tools, of all together: the largest
+// [cairn.CachePolicy].Max of them; 0 if none of them is cached.
 func CachedResults(tools []cairn.Tool) int {
 	most := 0
 	for i := range tools {

@@ -106,7 +106,7 @@ func (cmd *Command) logger(a *cli.App) *slog.Logger {
 
 // serve answers requests and drives runs until ctx is done.
 func (s *service) serve(ctx context.Context, cfg *config.Config) error {
-	h, err := s.handler(cfg)
+	h, err := server.New(s.eng, s.options(cfg))
 	if err != nil {
 		return err
 	}
@@ -214,8 +214,8 @@ func local(h http.Handler) http.Handler {
 	})
 }
 
-// handler makes the server's routes.
-func (s *service) handler(cfg *config.Config) (*server.Handler, error) {
+// options returns what the file says of the server's routes.
+func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), MaxBody: int64(cfg.Limits.Body),
 		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, Unready: s.unready,
@@ -223,7 +223,7 @@ func (s *service) handler(cfg *config.Config) (*server.Handler, error) {
 	if !opts.AllowUnauthenticated {
 		opts.Authenticate = s.authenticate
 	}
-	return server.New(s.eng, opts)
+	return opts
 }
 
 // authenticate says who makes a request, as the file has it now.
