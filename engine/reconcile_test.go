@@ -55,6 +55,36 @@ func TestLogIsCompletedWhereverItsWriterDied(t *testing.T) {
 	}
 }
 
+// So it is with the first turn of a branch, which closes the calls that the original waits for.
+func TestLogOfABranchIsCompletedWhereverItsWriterDied(t *testing.T) {
+	t.Parallel()
+	agent := bot(scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+		if len(r.Messages) == 1 {
+			return scripted.Call("pay", map[string]string{"text": "42"})
+		}
+		return scripted.Text("done")
+	}), echo("pay", cairn.RequireApproval()))
+	for k, fired := 0, true; fired; k++ {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				eng := open(t, st, agent, shortLease)
+				turn(t, eng, "original", "pay")
+				if _, err := eng.Branch(t.Context(), "original", "s"); err != nil {
+					t.Fatal(err)
+				}
+				step, hit := after(k, func() error { st.cut(); return context.Canceled })
+				st.log.stepIn(step)
+				if run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("go")); err == nil {
+					_, _ = run.Wait(t.Context())
+				}
+				wantSound(t, bringToEnd(t, st, agent), "s")
+				fired = hit()
+			})
+		})
+	}
+}
+
 // Events of a run whose last ones were never written come to an end all the same, in the process that drove it and in
 // any other.
 func TestReadersDoNotHangWhenTheEndWasNotLogged(t *testing.T) {

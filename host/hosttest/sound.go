@@ -25,7 +25,7 @@ func Unsound(ctx context.Context, st store.Store, log store.Log, session string)
 func (t *tree) unsound() []string {
 	problems := gaps(t.events)
 	for _, r := range t.sessions {
-		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), r.misplaced(), t.unaccounted(r), t.strayed(r)) {
+		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), r.misplaced(), t.unaccounted(r), t.strayed(r), r.unread()) {
 			problems = append(problems, "session "+r.row.ID+": "+problem)
 		}
 	}
@@ -194,6 +194,23 @@ func (r *record) miscounted() (problems []string) {
 	paused := row.Status == cairn.SessionPaused
 	if paused != (row.SuspendedStep != "") || !paused && (row.OpenCalls != 0 || !row.NextDeadline.IsZero()) {
 		say("it is %s, but step %q has %d pending calls until %s", row.Status, row.SuspendedStep, row.OpenCalls, row.NextDeadline)
+	}
+	return problems
+}
+
+// unread finds messages that a reader of the whole log does not have.
+func (r *record) unread() (problems []string) {
+	had, want := Fold(r.row.ID, r.messages[:r.inherited()], r.events), Lines(r.messages)
+	for i := range max(len(had), len(want)) {
+		at := func(list []string) string {
+			if i < len(list) {
+				return list[i]
+			}
+			return "nothing"
+		}
+		if at(had) != at(want) {
+			problems = append(problems, fmt.Sprintf("as message %d a reader has %s, the transcript %s", i, at(had), at(want)))
+		}
 	}
 	return problems
 }

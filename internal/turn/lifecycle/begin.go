@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -293,9 +292,8 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	if c.StartRun.Model, err = r.modelOf(ctx, a, l, &in); err != nil {
 		return err
 	}
-	var withdrawn []cairn.Message
 	if row.SuspendedStep != "" {
-		if withdrawn, err = r.goOn(ctx, l, c, in.Kind); err != nil {
+		if err := r.goOn(ctx, l, c, in.Kind); err != nil {
 			return err
 		}
 	}
@@ -321,8 +319,10 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	c.StartRun.FirstMessage = row.MessageCount
 	r.closePast(ctx, a, l, row, c, crashed)
 	r.started(ctx, a, l, c, in.Hooks)
-	for _, ev := range journal.Results(0, withdrawn) {
-		l.Emit.Event(ev)
+	if len(c.Messages) > 0 && c.Messages[0].Origin == cairn.OriginWithdrawn {
+		for _, ev := range journal.Results(0, c.Messages[:1]) {
+			l.Emit.Event(ev)
+		}
 	}
 	return nil
 }
@@ -431,24 +431,23 @@ func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*ca
 }
 
 // goOn adds to the commit that begins a run what becomes of the step that waits: a resume expires what is overdue and
-// carries the step on, any other run cancels the wait. It returns the messages that report what was cancelled.
-func (r *Runs) goOn(ctx context.Context, l *session.Live, c *store.Commit, kind cairn.RunKind) (withdrawn []cairn.Message, err error) {
+// carries the step on, any other run cancels the wait.
+func (r *Runs) goOn(ctx context.Context, l *session.Live, c *store.Commit, kind cairn.RunKind) error {
 	if kind != cairn.RunResume {
 		messages := c.Messages
 		c.Messages = nil
 		if err := r.CancelCalls(ctx, c, l.Row, l.Messages, l.Calls, Leaving, WentOn); err != nil {
-			return nil, err
+			return err
 		}
-		withdrawn = c.Messages
-		c.Messages = slices.Concat(withdrawn, messages)
-		return withdrawn, nil
+		c.Messages = append(c.Messages, messages...)
+		return nil
 	}
 	for _, call := range l.Calls {
 		if now := l.Row.AsOf; call.Overdue(now) {
 			c.Calls = append(c.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // allowed says whether a run of some kind may begin on a session.

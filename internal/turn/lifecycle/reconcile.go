@@ -262,7 +262,7 @@ func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.E
 		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was published before its first commit
 			from++
 		}
-	case p.Run.Kind == cairn.RunExecute && p.Steps == 0:
+	case p.Steps == 0:
 		limit = 1 // it comes first of all
 	}
 	for ; limit > 0; from += limit {

@@ -101,7 +101,7 @@ func Closing(messages []cairn.Message) *cairn.Message {
 	if len(open) == 0 {
 		return nil
 	}
-	m := &cairn.Message{ID: reply.ID + "/closed", Role: cairn.RoleTool, RunID: reply.RunID}
+	m := &cairn.Message{ID: reply.ID + "/closed", Role: cairn.RoleTool, Origin: cairn.OriginWithdrawn, RunID: reply.RunID}
 	for _, use := range open {
 		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolResult, Result: NotExecuted(use, "the call was not executed")})
 	}

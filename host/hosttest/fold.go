@@ -1,0 +1,150 @@
+package hosttest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// Fold returns the transcript of a session as a reader has it that began with some of its messages, and was then sent events,
+// by the rules of docs/EVENTS.md: a line for each message. With [Lines] of the messages there are, it shows that a snapshot
+// and the events behind it are all that a reader needs.
+func Fold(session string, messages []cairn.Message, events []cairn.Event) []string {
+	r := &reader{session: session, lines: Lines(messages), steps: map[string]*readStep{}}
+	for i := range events {
+		r.read(&events[i])
+	}
+	return r.lines
+}
+
+// Lines returns what a reader of the log can know of messages, a line for each.
+func Lines(messages []cairn.Message) []string {
+	list := make([]string, len(messages))
+	for i := range messages {
+		list[i] = line(&messages[i])
+	}
+	return list
+}
+
+// reader holds the transcript that a reader makes.
+type reader struct {
+	session string
+	lines   []string // by index; empty for a place that nothing is known of yet
+	steps   map[string]*readStep
+	loose   []string // results of calls of earlier runs
+}
+
+type readStep struct {
+	text, calls string
+	results     []string
+}
+
+func line(m *cairn.Message) string {
+	var uses, results []string
+	for _, use := range m.ToolUses() {
+		uses = append(uses, use.CallID)
+	}
+	for _, r := range m.ToolResults() {
+		results = append(results, r.CallID)
+	}
+	switch {
+	case m.Role == cairn.RoleTool:
+		return resultsLine(results)
+	case m.Role == cairn.RoleAssistant:
+		return replyLine(m.Text(), strings.Join(uses, " "))
+	}
+	files := 0
+	for i := range m.Parts {
+		if m.Parts[i].File != nil {
+			files++
+		}
+	}
+	text := m.Text()
+	if len(m.Tools) > 0 {
+		text = ""
+	}
+	return saidLine(text[:min(len(text), cairn.MaxEventText)], files, m.ID)
+}
+
+func saidLine(text string, files int, id string) string {
+	return fmt.Sprintf("said %q with %d files as %s", text, files, id)
+}
+func replyLine(text, calls string) string { return fmt.Sprintf("reply %q, calls %s", text, calls) }
+func resultsLine(calls []string) string {
+	slices.Sort(calls)
+	return "results of " + strings.Join(calls, " ")
+}
+
+func (r *reader) put(index int, line string) {
+	for len(r.lines) <= index {
+		r.lines = append(r.lines, "")
+	}
+	if r.lines[index] == "" {
+		r.lines[index] = line
+	}
+}
+
+// next puts a line at the first free place.
+func (r *reader) next(line string) {
+	if i := slices.Index(r.lines, ""); i >= 0 {
+		r.lines[i] = line
+		return
+	}
+	r.lines = append(r.lines, line)
+}
+
+func (r *reader) settle() {
+	if len(r.loose) > 0 {
+		r.next(resultsLine(r.loose))
+		r.loose = nil
+	}
+}
+
+func (r *reader) read(ev *cairn.Event) {
+	if ev.SessionID != r.session {
+		return
+	}
+	key := fmt.Sprint(ev.RunID, "/", ev.Step)
+	st := r.steps[key]
+	switch ev.Type {
+	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted:
+		if ev.MessageID != "" {
+			r.put(ev.Index, saidLine(ev.Text, len(ev.Files), ev.MessageID))
+		}
+	case cairn.EventStepStart:
+		r.settle()
+		r.steps[key] = &readStep{}
+	case cairn.EventStepDiscarded:
+		delete(r.steps, key)
+	case cairn.EventTextDelta:
+		if st != nil {
+			st.text += ev.Text
+		}
+	case cairn.EventToolArgEnd:
+		if st != nil {
+			st.calls = strings.TrimSpace(st.calls + " " + ev.CallID)
+		}
+	case cairn.EventToolEnd:
+		if st == nil {
+			r.loose = append(r.loose, ev.CallID)
+		} else {
+			st.results = append(st.results, ev.CallID)
+		}
+	case cairn.EventStepCommitted:
+		if delete(r.steps, key); st == nil {
+			return // the snapshot has it
+		}
+		if st.text != "" || st.calls != "" {
+			r.next(replyLine(st.text, st.calls))
+		}
+		if len(st.results) > 0 {
+			r.next(resultsLine(st.results))
+		}
+	case cairn.EventRunEnd:
+		r.settle()
+	case cairn.EventRewound:
+		r.lines, r.steps = r.lines[:min(ev.MessageCount, len(r.lines))], map[string]*readStep{}
+	}
+}
