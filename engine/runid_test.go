@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -188,4 +190,45 @@ func TestNamedRunResumesOnce(t *testing.T) {
 	if row, err := eng.Session(t.Context(), "s"); err != nil || row.Turn != 2 {
 		t.Errorf("got %+v, %v", row, err)
 	}
+}
+
+// slowBegin is a store whose first commit waits.
+type slowBegin struct {
+	*memstore.Store
+	first sync.Once
+	gate  chan struct{}
+}
+
+func (s *slowBegin) Commit(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	s.first.Do(func() { <-s.gate })
+	return s.Store.Commit(ctx, id, c)
+}
+
+// A caller that comes while another one is about to begin the run of that name waits for it, and has the run.
+func TestNamedRunIsBeingBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowBegin{Store: memstore.New(nil), gate: make(chan struct{})}
+		eng := open(t, st, bot(scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("yes") })))
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("go"), engine.WithRunID("named"))
+				if err != nil || run.ID() != "named" {
+					t.Errorf("got %v, %v", run, err)
+				}
+			})
+		}
+		synctest.Wait()
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := eng.Execute(impatient, "s", "bot", cairn.Text("go"), engine.WithRunID("named")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that does not wait got %v", err)
+		}
+		close(st.gate)
+		all.Wait()
+		if row := load(t, st, "s"); row.Turn != 1 {
+			t.Errorf("%d runs were begun", row.Turn)
+		}
+	})
 }
