@@ -112,7 +112,7 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 			Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}},
 		// A server of an older revision asks in the middle of the call, which cannot be continued by another process.
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-			return nil, errors.New("this client answers elicitation from revision 2026-07-28 on")
+			return nil, errors.New("the user is asked through an inbox, not while a call is open: ask by a result, as revision 2026-07-28 has it")
 		},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 	})

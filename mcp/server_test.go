@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -154,6 +155,45 @@ func TestDeclinedElicitation(t *testing.T) {
 	k.answer(res.Suspended.Calls[0], true)
 	if want := `"deployed with \"state of app\" to \u003cnil\u003e, decline, accept"`; k.last() != want {
 		t.Errorf("the call came to %s, want %s", k.last(), want)
+	}
+}
+
+// A server of an older revision asks while the call is open, which is not answered: its tool gets an error that says why, and
+// no question is in the inbox. The server's other tools work.
+func TestElicitationInsideACall(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{"2025-11-25", "2025-06-18"} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := sdk.NewServer(&sdk.Implementation{Name: "bench", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{revision}})
+			sdk.AddTool(s, &sdk.Tool{Name: "name"}, func(ctx context.Context, req *sdk.CallToolRequest, _ none) (*sdk.CallToolResult, any, error) {
+				note(dir, "asked", req.Session.InitializeParams().ProtocolVersion)
+				answer, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Who is it?", RequestedSchema: json.RawMessage(
+					`{"type":"object","properties":{"name":{"type":"string"}}}`)})
+				if err != nil {
+					return nil, nil, err
+				}
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: answer.Action}}}, nil, nil
+			})
+			sdk.AddTool(s, &sdk.Tool{Name: "echo"}, func(_ context.Context, _ *sdk.CallToolRequest, in text) (*sdk.CallToolResult, any, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Text}}}, nil, nil
+			})
+			k := newTalk(t, []cairn.Toolset{served(t, s, mcp.Options{})}, asks("bench_name", none{}), asks("bench_echo", text{"still here"}))
+			if res := k.turn("go"); res.Suspended != nil {
+				t.Fatalf("the run waits for %+v", res.Suspended.Calls)
+			}
+			r := k.results()
+			if !r[0].IsError || !strings.Contains(string(r[0].Output), "inbox") || !strings.Contains(string(r[0].Output), "2026-07-28") {
+				t.Errorf("the call that asks came to %s (%s)", r[0].Output, r[0].Code)
+			}
+			if string(r[1].Output) != `"still here"` {
+				t.Errorf("the call after it came to %s", r[1].Output)
+			}
+			if asked := notes(dir, "asked"); len(asked) != 1 {
+				t.Errorf("the tool ran with the revisions %v", asked)
+			}
+		})
 	}
 }
 
