@@ -133,6 +133,10 @@ func TestFoundToolsAfterASummary(t *testing.T) {
 			t.Fatalf("the summary is %+v", first)
 		}
 		result := last.Messages[len(last.Messages)-1].ToolResults()[0]
+		use := last.Messages[len(last.Messages)-2].ToolUses()[0]
+		if use.Tool != cairn.CallTool || string(use.Input) != `{"name":"stir","input":{}}` {
+			t.Errorf("the model is sent its call as %+v", use)
+		}
 		if result.IsError || result.Tool != cairn.CallTool {
 			t.Errorf("the call came to %+v", result)
 		}
