@@ -24,3 +24,34 @@ func All[T any](next func(cursor string) (Page[T], error)) iter.Seq2[*T, error] 
 		}
 	}
 }
+
+// PageQuery asks for one page of a list.
+type PageQuery struct {
+	// Cursor is the Next of the previous page; empty for the first page.
+	Cursor string
+	// Limit is the page's size; 0 means 100, more than 1000 means 1000.
+	Limit int
+	// Newest lists the newest first.
+	Newest bool
+}
+
+// Size returns the effective page size.
+func (q PageQuery) Size() int { return PageSize(q.Limit) }
+
+// PageSize returns the effective size for a requested limit.
+func PageSize(limit int) int {
+	switch {
+	case limit <= 0:
+		return 100
+	case limit > 1000:
+		return 1000
+	}
+	return limit
+}
+
+// Page is one page of a list.
+type Page[T any] struct {
+	Items []T `json:"items"`
+	// Next is the cursor of the next page; empty on the last one.
+	Next string `json:"next,omitempty"`
+}

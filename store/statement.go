@@ -14,24 +14,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Execer is a Store that executes statements of tools in the transaction of a commit, see [Commit.Statements]. A store
-// that is none refuses a commit with statements, by [Commit.Validate].
-type Execer interface {
-	// Dialect names the database whose SQL the store executes, such as "PostgreSQL" or "SQLite".
-	Dialect() string
-}
-
-// Executes reports why a store executes no statements of a dialect. The error is ErrInvalid, or nil if it does.
-func Executes(s Store, dialect string) error {
-	there := fmt.Sprintf("%T, which executes none", s)
-	if x, ok := s.(Execer); ok {
-		if there = x.Dialect(); there == dialect {
-			return nil
-		}
-	}
-	return cairn.Invalid("store", "the statement is for %s, but the sessions are in %s", dialect, there)
-}
-
 // Statement is one statement of SQL that a tool has recorded with its call.
 type Statement struct {
 	// Dialect is that of the store that executes it.

@@ -7,9 +7,10 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"time"
+
+	"fmt"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -132,13 +133,6 @@ type StopNotice struct {
 	Stop      cairn.Stop
 }
 
-// Staged is one piece of an uncommitted step: its reply, or the result of one call.
-type Staged struct {
-	StepID string          `json:"step_id"`
-	Key    string          `json:"key"`
-	Data   json.RawMessage `json:"data"`
-}
-
 // BranchPoint is the place where a branch begins: a checkpoint, or a number of messages. With messages the state is
 // that of the latest checkpoint with no more of them, or the session's initial state. All messages, like the zero
 // value, mean the session as it is.
@@ -148,115 +142,20 @@ type BranchPoint struct {
 	Messages *int
 }
 
-// PageQuery asks for one page of a list.
-type PageQuery struct {
-	// Cursor is the Next of the previous page; empty for the first page.
-	Cursor string
-	// Limit is the page's size; 0 means 100, more than 1000 means 1000.
-	Limit int
-	// Newest lists the newest first.
-	Newest bool
+// Execer is a Store that executes statements of tools in the transaction of a commit, see [Commit.Statements]. A store
+// that is none refuses a commit with statements, by [Commit.Validate].
+type Execer interface {
+	// Dialect names the database whose SQL the store executes, such as "PostgreSQL" or "SQLite".
+	Dialect() string
 }
 
-// Size returns the effective page size.
-func (q PageQuery) Size() int { return PageSize(q.Limit) }
-
-// PageSize returns the effective size for a requested limit.
-func PageSize(limit int) int {
-	switch {
-	case limit <= 0:
-		return 100
-	case limit > 1000:
-		return 1000
+// Executes reports why a store executes no statements of a dialect. The error is ErrInvalid, or nil if it does.
+func Executes(s Store, dialect string) error {
+	there := fmt.Sprintf("%T, which executes none", s)
+	if x, ok := s.(Execer); ok {
+		if there = x.Dialect(); there == dialect {
+			return nil
+		}
 	}
-	return limit
-}
-
-// Page is one page of a list.
-type Page[T any] struct {
-	Items []T `json:"items"`
-	// Next is the cursor of the next page; empty on the last one.
-	Next string `json:"next,omitempty"`
-}
-
-// SessionQuery selects sessions. Zero fields do not restrict. Sessions come newest first, by creation and id.
-type SessionQuery struct {
-	UserID   string
-	Agent    string
-	Statuses []cairn.SessionStatus
-	// Tags must all be present, Metadata entries all be equal.
-	Tags     []string
-	Metadata map[string]string
-	ParentID string
-	RootID   string
-	// RootsOnly leaves out children.
-	RootsOnly     bool
-	CreatedAfter  time.Time // inclusive
-	CreatedBefore time.Time // exclusive
-	UpdatedAfter  time.Time // inclusive
-	UpdatedBefore time.Time // exclusive
-	// Search selects the sessions that have each of its words, or a word that begins with it, in their title or opening; see
-	// [Words]. Without any word it does not restrict.
-	Search string
-	// Removed selects, instead of the sessions that are there, those that were removed for one of these reasons and are not
-	// purged yet. They come with their Removal and RemovedAt. A store that is no [Sweeper] has none.
-	Removed []Removal
-	Cursor  string
-	Limit   int
-}
-
-// CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.
-type CallQuery struct {
-	RootID string
-	// ID selects the call of that id; with RootID there is at most one.
-	ID        string
-	SessionID string
-	StepID    string
-	UserID    string
-	Agent     string
-	Tool      string
-	Kind      cairn.CallKind
-	Statuses  []cairn.CallStatus
-	// Reviewer selects the calls that this reviewer may answer: those assigned to them and unassigned ones.
-	Reviewer string
-	// Claimed selects the calls that this reviewer has claimed, by the store's clock.
-	Claimed string
-	// DueBefore selects the calls whose deadline is before that time.
-	DueBefore time.Time
-	Cursor    string
-	Limit     int
-}
-
-// DueKind is the reason why a session needs a worker.
-type DueKind string
-
-const (
-	// DueCrashed is an active session whose lease lapsed or was released.
-	DueCrashed DueKind = "crashed"
-	// DueReady is a paused session whose pending calls all have answers.
-	DueReady DueKind = "ready"
-	// DueDeadline is a paused session with a pending call whose deadline has passed.
-	DueDeadline DueKind = "deadline"
-	// DueQueued is a session that is neither active nor paused and has turns in its queue.
-	DueQueued DueKind = "queued"
-)
-
-// DueQuery selects sessions that need a worker.
-type DueQuery struct {
-	// Agents selects the trees whose root has one of these agents; nil means all. The agents of children do not count.
-	// What is due of other agents costs nothing.
-	Agents []string
-	Cursor string
-	Limit  int
-}
-
-// Due is a session that needs a worker.
-type Due struct {
-	SessionID string
-	RootID    string
-	// Agent is the root's.
-	Agent string
-	Kind  DueKind
-	// Since is when it became due: for an active session, when its lease lapsed or was released.
-	Since time.Time
+	return cairn.Invalid("store", "the statement is for %s, but the sessions are in %s", dialect, there)
 }
