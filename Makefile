@@ -64,6 +64,7 @@ fuzz: ## Run each fuzz target for a while (FUZZTIME=10s)
 		go test -tags demo -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) $(ARGS) "$$dir" </dev/null || exit 1; \
 	done
 
-tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs
+tidy: ## Tidy go.work and every go.mod, and copy marked code into the docs and comments into the OpenAPI document
 	go work sync
 	$(HOUSE) -fix
+	go -C server test -run TestMeaningsAreTheSources . -meanings

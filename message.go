@@ -152,13 +152,15 @@ type ToolUse struct {
 // session, and the model gets what was answered as its result: the value of a client tool or a question, an [Approved] for an
 // approval. A denial, a failure and a deadline that passed are results with IsError.
 type Awaits struct {
+	// Kind says what the call asks for.
 	Kind CallKind `json:"kind"`
 	// Prompt and Payload say why the call asks.
 	Prompt  string          `json:"prompt,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Schema is that of the answer, or of the arguments that an approval may change; empty for any JSON.
-	Schema  json.RawMessage `json:"schema,omitempty"`
-	NoEdits bool            `json:"no_edits,omitempty"`
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// NoEdits says that an approval must leave the arguments as they are.
+	NoEdits bool `json:"no_edits,omitempty"`
 	// WaitAtMost is how long the call waits; 0 means for ever.
 	WaitAtMost time.Duration `json:"wait_at_most,omitempty"`
 }

@@ -199,11 +199,13 @@ type Submission struct {
 	Error  string          `json:"error,omitempty"`
 	// Value is the answer to a question; Error says why it gets none.
 	Value json.RawMessage `json:"value,omitempty"`
-	// ApprovalID is that of the request. Input, if set, replaces the arguments of an approved call.
-	ApprovalID string          `json:"approval_id,omitempty"`
-	Approved   bool            `json:"approved,omitempty"`
-	Reason     string          `json:"reason,omitempty"`
-	Input      json.RawMessage `json:"input,omitempty"`
+	// ApprovalID is that of the request.
+	ApprovalID string `json:"approval_id,omitempty"`
+	// Approved is the decision on an approval, and Reason why it was made; the model reads that of a denial.
+	Approved bool   `json:"approved,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Input, if set, replaces the arguments of an approved call.
+	Input json.RawMessage `json:"input,omitempty"`
 	// Reviewer says who answers. It is required for a call with named reviewers or a claim. Cairn takes the caller's
 	// word for it.
 	Reviewer string `json:"reviewer,omitempty"`

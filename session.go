@@ -145,8 +145,10 @@ func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 type Lease struct {
 	// Owner names the process that took the lease. If it gave the run to a host that can continue it without that
 	// process, the host's name follows, after an @.
-	Owner string    `json:"owner,omitempty"`
-	Token int64     `json:"token,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// Token is the fencing token: each lease of a session has a higher one.
+	Token int64 `json:"token,omitempty"`
+	// Until is when the lease lapses without another heartbeat, by the store's clock.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -170,7 +172,9 @@ type StatePosition struct {
 // SummaryPlace is where a summary is in a transcript: the message at index At stands for the messages before index From. A
 // model is sent that message, then those from From on.
 type SummaryPlace struct {
-	At   int `json:"at"`
+	// At is the index of the summary.
+	At int `json:"at"`
+	// From is the index of the first message that it does not stand for.
 	From int `json:"from"`
 }
 

@@ -19,7 +19,8 @@ type chatIn struct {
 	ID string `json:"id"`
 	// Messages ends with what the user said, or with the answers to what the last turn asked.
 	Messages []aisdk.Message `json:"messages"`
-	Trigger  string          `json:"trigger,omitempty"`
+	// Trigger is "submit-message", or "regenerate-message" for another answer; empty means the first.
+	Trigger string `json:"trigger,omitempty"`
 	// MessageID is that of the message that is regenerated, edited or continued.
 	MessageID string `json:"messageId,omitempty"`
 	// Assistant is the agent of a new session. It may be left out if the engine has only one.
@@ -325,6 +326,7 @@ func resumeChat(c *request, in *showIn) error {
 
 // Chat is a conversation as a chat client shows it.
 type Chat struct {
+	// Messages are what the page shows, oldest first.
 	Messages []aisdk.Message `json:"messages"`
 	// Streaming says that a turn is under way, which is not among the messages: the client resumes its stream.
 	Streaming bool `json:"streaming"`

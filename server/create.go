@@ -10,10 +10,14 @@ import (
 
 // Context is what a session that is created is like.
 type Context struct {
-	Tags        []string          `json:"tags,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
-	TraceParent string            `json:"trace_parent,omitempty"`
+	// Tags are words that sessions are found by.
+	Tags []string `json:"tags,omitempty"`
+	// Metadata is the client's own, by name.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// ExpiresAt is when the session expires; without it the time that the agent gives it counts.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// TraceParent is the W3C trace context that the session's spans belong to.
+	TraceParent string `json:"trace_parent,omitempty"`
 }
 
 func (x *Context) options(user string) []engine.RunOption {

@@ -6,6 +6,7 @@ import (
 
 // Health is what a probe is answered.
 type Health struct {
+	// Status is "ok".
 	Status string `json:"status"`
 }
 

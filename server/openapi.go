@@ -41,6 +41,7 @@ func values[T ~string](list ...T) []string {
 
 // chatChunk is what each event of a chat's stream carries: a chunk of the AI SDK's UI message stream.
 type chatChunk struct {
+	// Type says what the chunk is, as "text-delta".
 	Type string `json:"type"`
 }
 
@@ -58,7 +59,7 @@ type document struct {
 
 // openAPI returns the document of the routes. Objects of answers may get further properties, unless strict is set.
 func openAPI(list []route, secured, strict bool) ([]byte, error) {
-	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums}}
+	d := &document{closed: map[string]bool{}, defs: schema.Definitions{Prefix: "#/components/schemas/", Name: typeName, Enums: enums, Doc: meaning}}
 	if _, err := d.defs.Add(reflect.TypeFor[Problem]()); err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (d *document) parameters(rt route) ([]object, error) {
 				return nil, err
 			}
 			p := object{"name": name, "in": in, "schema": s}
-			if text := f.Tag.Get("jsonschema"); text != "" {
+			if text := d.defs.Field(rt.In, f); text != "" {
 				p["description"] = text
 			}
 			if in == "path" {

@@ -9,6 +9,7 @@ import (
 
 // Page is one page of a list.
 type Page[T any] struct {
+	// Items are what this page has.
 	Items []T `json:"items"`
 	// Next is the cursor of the next page; empty after the last.
 	Next string `json:"next,omitempty"`

@@ -13,13 +13,17 @@ import (
 
 // Input is what a user says.
 type Input struct {
-	Text  string      `json:"text,omitempty"`
+	// Text is what the user says.
+	Text string `json:"text,omitempty"`
+	// Files are what the user shows.
 	Files []InputFile `json:"files,omitempty"`
 }
 
 // InputFile is a file of a user's message.
 type InputFile struct {
-	Name      string `json:"name,omitempty"`
+	// Name is the file's.
+	Name string `json:"name,omitempty"`
+	// MediaType is what the file is, as "image/png".
 	MediaType string `json:"media_type,omitempty"`
 	// URL is a "data:" URL, or the address that the model's provider fetches the file from.
 	URL string `json:"url"`
@@ -57,8 +61,10 @@ func (in *Input) input() (cairn.Input, error) {
 
 // Started names a run that has begun, or is queued.
 type Started struct {
+	// SessionID is the session's id.
 	SessionID string `json:"session_id"`
-	RunID     string `json:"run_id"`
+	// RunID is the id of the run that has begun, or is queued.
+	RunID string `json:"run_id"`
 	// Turn is the run's number in its session; 0 for one that is queued.
 	Turn int `json:"turn"`
 }
@@ -75,7 +81,8 @@ type startIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
 	Agent string `json:"agent,omitempty"`
-	Input Input  `json:"input"`
+	// Input is what the user says.
+	Input Input `json:"input"`
 	// RunID makes the request idempotent: a start that names a run which the session has had starts nothing and answers with
 	// that run. Any text that is an id serves: it becomes the run's id together with the session's.
 	RunID string `json:"run_id,omitempty"`
@@ -181,6 +188,7 @@ func retry(c *request, in *retryIn) (*Started, error) {
 
 // Status is how a session stands.
 type Status struct {
+	// Session is the session as it is now.
 	Session *cairn.Session `json:"session"`
 	// Resumable says whether and how it can be continued.
 	Resumable engine.Resumability `json:"resumable"`

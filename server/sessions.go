@@ -199,10 +199,14 @@ func deleteSession(c *request, in *idIn) (none, error) {
 
 // Snapshot is a transcript with the place in the log from where events follow it.
 type Snapshot struct {
-	Session  *cairn.Session  `json:"session"`
+	// Session is the session as of the cursor.
+	Session *cairn.Session `json:"session"`
+	// Messages are its transcript.
 	Messages []cairn.Message `json:"messages"`
-	State    json.RawMessage `json:"state"`
-	Cursor   string          `json:"cursor"`
+	// State is its state.
+	State json.RawMessage `json:"state"`
+	// Cursor is the place in the log that all of it belongs to: what happens then is behind it.
+	Cursor string `json:"cursor"`
 }
 
 func snapshot(c *request, in *idIn) (*Snapshot, error) {
@@ -234,6 +238,7 @@ type messagesIn struct {
 
 // Messages is a part of a transcript.
 type Messages struct {
+	// Items are the messages of this part, oldest first.
 	Items []cairn.Message `json:"items"`
 	// Next is the index from which the next part is read; 0 after the last.
 	Next int `json:"next,omitempty"`

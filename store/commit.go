@@ -127,7 +127,9 @@ func (w *CallWrite) Deadline(now time.Time) time.Time {
 
 // QueuedTurn is a turn in the queue. Its ID becomes that of its run.
 type QueuedTurn struct {
-	ID       string          `json:"id"`
+	// ID is the id of the run that the turn will have.
+	ID string `json:"id"`
+	// Messages are what the turn begins with.
 	Messages []cairn.Message `json:"messages"`
 	// Steer says that the messages may join the run under way.
 	Steer bool `json:"steer,omitempty"`
@@ -139,11 +141,14 @@ type QueuedTurn struct {
 
 // CacheEntry is a result in a session's tool-result cache.
 type CacheEntry struct {
-	Key       string          `json:"key"`
-	Tool      string          `json:"tool"`
-	Output    json.RawMessage `json:"output"`
-	UsedAt    time.Time       `json:"used_at"`
-	ExpiresAt time.Time       `json:"expires_at"`
+	// Key is the call's: its tool and its canonical arguments.
+	Key string `json:"key"`
+	// Tool is the tool's name, and Output what it returned.
+	Tool   string          `json:"tool"`
+	Output json.RawMessage `json:"output"`
+	// UsedAt is when a call last got the result, ExpiresAt when it is no longer valid; both by the store's clock.
+	UsedAt    time.Time `json:"used_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // Guard is the condition of a commit. Every field that is set must hold; a commit without a guard is never refused.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -20,6 +21,9 @@ type Definitions struct {
 	Name func(reflect.Type) string
 	// Enums are the values of types that have no others.
 	Enums map[reflect.Type][]string
+	// Doc returns what a field of a struct type means, or what the type itself is, for no field; empty if it is not known. Nil
+	// means that nothing is.
+	Doc func(t reflect.Type, field string) string
 
 	Schemas map[string]*jsonschema.Schema
 	known   map[reflect.Type]*jsonschema.Schema // what stands for a type wherever it is used
@@ -72,6 +76,7 @@ func (d *Definitions) collect(t reflect.Type) error {
 		if err != nil {
 			return err
 		}
+		s.Description = d.doc(t, "")
 		d.Schemas[name] = s
 	}
 	return nil
@@ -97,7 +102,7 @@ func (d *Definitions) Object(t reflect.Type, leaveOut func(reflect.StructField) 
 				return nil, fmt.Errorf("%s.%s: schema tag: %w", t, f.Name, err)
 			}
 		}
-		if text := f.Tag.Get("jsonschema"); text != "" {
+		if text := cmp.Or(f.Tag.Get("jsonschema"), d.Field(t, f)); text != "" {
 			property.Description = text
 		}
 		list := strings.Split(options, ",")
@@ -108,6 +113,23 @@ func (d *Definitions) Object(t reflect.Type, leaveOut func(reflect.StructField) 
 		s.PropertyOrder = append(s.PropertyOrder, name)
 	}
 	return s, nil
+}
+
+// Field returns what a visible field of a struct means. It may be one of a struct that is embedded there.
+func (d *Definitions) Field(t reflect.Type, f reflect.StructField) string {
+	for _, i := range f.Index[:len(f.Index)-1] {
+		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return d.doc(t, f.Name)
+}
+
+func (d *Definitions) doc(t reflect.Type, field string) string {
+	if d.Doc == nil {
+		return ""
+	}
+	return d.Doc(t, field)
 }
 
 // notNull takes the null out of a schema: what has no value is left out, and lists that must be there are never nil.

@@ -9,8 +9,11 @@ import (
 
 // Message is a message as clients hold it: what a user said, or all that a turn showed.
 type Message struct {
-	ID    string `json:"id"`
-	Role  string `json:"role"`
+	// ID names the message: that of a turn is the same over all its runs.
+	ID string `json:"id"`
+	// Role is "user" or "assistant".
+	Role string `json:"role"`
+	// Parts are what the message is made of, in order.
 	Parts []Part `json:"parts"`
 	// Metadata is that of a turn.
 	Metadata *Metadata `json:"metadata,omitempty"`
@@ -24,18 +27,25 @@ type Metadata struct {
 
 // Part is a part of a message. A tool's has the type "tool-" with the tool's name.
 type Part struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text,omitempty"`
-	State     string          `json:"state,omitempty"`
-	MediaType string          `json:"mediaType,omitempty"`
-	Filename  string          `json:"filename,omitempty"`
-	URL       string          `json:"url,omitempty"`
-	CallID    string          `json:"toolCallId,omitempty"`
-	Tool      string          `json:"toolName,omitempty"` // of a dynamic tool
+	// Type says what the part is, as "text", "reasoning", "file" or "tool-NAME".
+	Type string `json:"type"`
+	// Text is that of a text or of reasoning.
+	Text string `json:"text,omitempty"`
+	// State is how far a call has come, or whether a text is whole.
+	State string `json:"state,omitempty"`
+	// MediaType, Filename and URL are a file's.
+	MediaType string `json:"mediaType,omitempty"`
+	Filename  string `json:"filename,omitempty"`
+	URL       string `json:"url,omitempty"`
+	// CallID names the call that the part shows.
+	CallID string `json:"toolCallId,omitempty"`
+	Tool   string `json:"toolName,omitempty"` // of a dynamic tool
+	// Input is what the call is made with, Output its result, ErrorText why there is none.
 	Input     json.RawMessage `json:"input,omitempty"`
 	Output    json.RawMessage `json:"output,omitempty"`
 	ErrorText string          `json:"errorText,omitempty"`
-	Approval  *Approval       `json:"approval,omitempty"`
+	// Approval is the decision that the call needs, if it does.
+	Approval *Approval `json:"approval,omitempty"`
 	// ID and Data are of a part that clients have no form for, ID and Parts of a message that joined the turn.
 	ID    string          `json:"id,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
@@ -44,9 +54,12 @@ type Part struct {
 
 // Approval is what a part says of the decision that its call needs.
 type Approval struct {
-	ID       string `json:"id"`
-	Approved *bool  `json:"approved,omitempty"`
-	Reason   string `json:"reason,omitempty"`
+	// ID names the request; the decision has the same.
+	ID string `json:"id"`
+	// Approved is the decision; absent until there is one.
+	Approved *bool `json:"approved,omitempty"`
+	// Reason is why it was decided so.
+	Reason string `json:"reason,omitempty"`
 	// RequestReason and Descriptor say why it is asked for.
 	RequestReason string          `json:"requestReason,omitempty"`
 	Descriptor    json.RawMessage `json:"descriptor,omitempty"`

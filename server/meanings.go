@@ -1,0 +1,75 @@
+package server
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// meaningsFile has what the comments in the source say of each type and field that the OpenAPI document shows, by
+// "package.Type" and "package.Type.Field". A test writes it.
+//
+//go:embed meanings.json
+var meaningsFile []byte
+
+var meanings = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	if err := json.Unmarshal(meaningsFile, &all); err != nil {
+		panic("server: meanings.json: " + err.Error())
+	}
+	return all
+})
+
+// meaning returns what a type is, or what a field of it means; empty if it has no comment and is nothing that many requests have.
+func meaning(t reflect.Type, field string) string {
+	return cmp.Or(meanings()[meaningKey(t, field)], usual(t, field))
+}
+
+// usual returns what a field means in every request that has it.
+func usual(t reflect.Type, field string) string {
+	if name := t.Name(); t.PkgPath() != reflect.TypeFor[route]().PkgPath() || !strings.HasSuffix(name, "In") {
+		return ""
+	}
+	return inRequests[field]
+}
+
+// inRequests has what fields mean wherever a request has them, unless a comment says more.
+var inRequests = map[string]string{
+	"Agent":         "The name of the agent.",
+	"Call":          "The id of the call.",
+	"CheckpointID":  "The id of the checkpoint.",
+	"CreatedAfter":  "Only what was created after this time.",
+	"CreatedBefore": "Only what was created before this time.",
+	"Cursor":        "The next of the page before; without it the first page.",
+	"ExpiresAt":     "When the session expires.",
+	"ID":            "The id of the session.",
+	"Kind":          "Only calls of this kind.",
+	"Limit":         "How many there are on a page at most.",
+	"Newest":        "Begins with the last one instead of the first one.",
+	"Offset":        "How many are left out before the page begins.",
+	"Reason":        "Why; it is kept with the run.",
+	"Reviewer":      "Who decides, on a server without authentication.",
+	"Root":          "The id of the root of the call's tree.",
+	"RootID":        "The id of the root of a tree: only calls of this tree.",
+	"Run":           "The id of the run.",
+	"RunID":         "The id of the run.",
+	"Search":        "Only sessions with this in their title or first message.",
+	"SessionID":     "The id of the session.",
+	"Status":        "Only sessions of this status, or of one of several.",
+	"Tags":          "Only sessions with this tag, or with each of several.",
+	"Tool":          "Only calls of this tool.",
+	"UserID":        "The user whose they are; another one than the requesting is for administrators.",
+}
+
+func meaningKey(t reflect.Type, field string) string {
+	name, _, _ := strings.Cut(t.Name(), "[") // of a generic type
+	key := path.Base(t.PkgPath()) + "." + name
+	if field != "" {
+		key += "." + field
+	}
+	return key
+}
