@@ -14,6 +14,8 @@ type EraseReport struct {
 	// Erased counts the sessions of which nothing is left, Stopped those of them whose run had to be stopped first.
 	Erased  int `json:"erased"`
 	Stopped int `json:"stopped"`
+	// Records counts what was kept of the user beside their sessions, see [store.UserRecords].
+	Records int `json:"records"`
 	// Failed counts the sessions of which something is left. Errors says why, for the first hundred.
 	Failed int          `json:"failed"`
 	Errors []SweepError `json:"errors,omitempty"`
@@ -21,7 +23,8 @@ type EraseReport struct {
 
 // EraseUser erases every session of one person, as [Engine.Erase] does: those that are there, whose runs are aborted first, and
 // those that were deleted or have expired and are not purged yet; with everything that they own, the sessions of their
-// sub-agents and companions, and their event logs. It is done when the store lists none of that user any more.
+// sub-agents and companions, and their event logs. Then it removes what the store's records have of the user: accounts that
+// they have connected, and answers to their requests. It is done when the store lists none of that user any more.
 //
 // It reads a page of sessions at a time and keeps nothing: if it is interrupted, call it again, and it continues with what
 // is left. One session that cannot be erased is an entry of the report and stops nothing. The error says that user is empty,
@@ -56,7 +59,25 @@ func (e *Engine) EraseUser(ctx context.Context, user string) (EraseReport, error
 			}
 		}
 	}
-	return r, nil
+	return r, e.eraseRecords(ctx, user, &r)
+}
+
+func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) error {
+	if e.records == nil {
+		return nil
+	}
+	for rec, err := range store.RecordsOf(ctx, e.records, user) {
+		if err == nil {
+			err = e.records.Delete(ctx, store.UserRecords, rec.Key, store.AnyVersion)
+		}
+		switch {
+		case err == nil:
+			r.Records++
+		case !errors.Is(err, cairn.ErrNotFound): // else another process was faster
+			return err
+		}
+	}
+	return nil
 }
 
 // eraseStopped erases a session. Runs that hold it or one of its tree are aborted, and given the time of a lease to end.

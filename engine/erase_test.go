@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,9 +47,20 @@ func TestEraseUser(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 
+		put := func(key, user string) {
+			w := store.RecordWrite{Namespace: store.UserRecords, Key: key, Index: store.UserIndex(user), Value: []byte("1"), Seen: store.AnyVersion}
+			if _, err := eng.Records().Put(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 120 { // more than a page
+			put(fmt.Sprint("a/", i), "ada")
+		}
+		put("b", "bob")
+
 		st.fail("Remove stuck")
 		r, err := eng.EraseUser(t.Context(), "ada")
-		if err != nil || r.Erased != 4 || r.Stopped != 1 || r.Failed != 1 || r.Errors[0].SessionID != "stuck" {
+		if err != nil || r.Erased != 4 || r.Stopped != 1 || r.Failed != 1 || r.Errors[0].SessionID != "stuck" || r.Records != 120 {
 			t.Fatalf("report %+v, %v", r, err)
 		}
 		st.fail()
@@ -57,6 +69,9 @@ func TestEraseUser(t *testing.T) {
 		}
 		if r, err = eng.EraseUser(t.Context(), "ada"); err != nil || r.Erased != 0 {
 			t.Fatalf("nothing is left, and yet %+v, %v", r, err)
+		}
+		if page, err := eng.Records().List(t.Context(), store.RecordQuery{Namespace: store.UserRecords}); err != nil || len(page.Items) != 1 || page.Items[0].Key != "b" {
+			t.Errorf("the records are %+v, %v", page.Items, err)
 		}
 		for _, removed := range [][]store.Removal{nil, {store.Deleted, store.Expired}} {
 			page, err := eng.Sessions(t.Context(), store.SessionQuery{UserID: "ada", Removed: removed})

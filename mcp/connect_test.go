@@ -223,20 +223,21 @@ func TestUserConnects(t *testing.T) {
 			t.Errorf("a token is where it should not be: %s", where)
 		}
 	}
+	if r, err := k.eng.EraseUser(t.Context(), "ada"); err != nil || r.Records == 0 || records(t, st) != "" {
+		t.Errorf("with the user were erased %+v, %v; left is %s", r, err, records(t, st))
+	}
 }
 
 // records returns all that a store has beside sessions.
 func records(t *testing.T, st *memstore.Store) string {
 	t.Helper()
 	var all strings.Builder
-	for _, ns := range []string{"mcp-tokens", "mcp-tickets", "mcp-flows"} {
-		page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: ns})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range page.Items {
-			all.Write(r.Value)
-		}
+	page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: store.UserRecords})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range page.Items {
+		all.Write(r.Value)
 	}
 	return all.String()
 }

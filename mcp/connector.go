@@ -149,7 +149,7 @@ func (o *connection) connect(ctx context.Context, call *cairn.Call) error {
 	id, err := cairn.Once(ctx, call, func(ctx context.Context) (string, error) {
 		id := ids.New("connect")
 		t := ticket{Server: o.server, User: call.UserID, Root: cmp.Or(call.RootID, call.SessionID), Session: call.SessionID, Call: call.ID}
-		return id, o.c.records.put(ctx, nsTickets, id, "", t, ticketTTL)
+		return id, o.c.records.put(ctx, aTicket, id, t.User, t, ticketTTL)
 	})
 	if err != nil {
 		return err

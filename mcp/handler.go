@@ -80,7 +80,7 @@ func (c *Connector) ticketOf(ctx context.Context, id, user string) (*ticket, *co
 	if cairn.CheckSessionID(id) != nil {
 		return nil, nil, nil
 	}
-	version, err := c.records.get(ctx, nsTickets, id, t)
+	version, err := c.records.get(ctx, aTicket, id, t)
 	if err != nil || version == 0 || t.User != user {
 		return nil, nil, err
 	}
@@ -123,7 +123,7 @@ func (c *Connector) start(w http.ResponseWriter, r *http.Request, eng *engine.En
 	}
 	f.Ticket, f.User, f.Verifier = id, user, oauth2.GenerateVerifier()
 	state := ids.New("state")
-	if err := c.records.put(r.Context(), nsFlows, state, "", f, flowTTL); err != nil {
+	if err := c.records.put(r.Context(), aFlow, state, user, f, flowTTL); err != nil {
 		c.refuse(w, err, "")
 		return
 	}
@@ -237,12 +237,12 @@ func (c *Connector) callback(w http.ResponseWriter, r *http.Request, eng *engine
 		page(w, http.StatusNotFound, gone)
 		return
 	}
-	version, err := c.records.get(ctx, nsFlows, state, f)
+	version, err := c.records.get(ctx, aFlow, state, f)
 	if err != nil || version == 0 || f.User != user {
 		c.refuse(w, err, gone)
 		return
 	}
-	if ours, err := c.records.take(ctx, nsFlows, state, version); err != nil || !ours {
+	if ours, err := c.records.take(ctx, aFlow, state, version); err != nil || !ours {
 		c.refuse(w, err, gone)
 		return
 	}

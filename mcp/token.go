@@ -39,7 +39,7 @@ func (o *connection) key(user string) string { return ids.Derive("grant", o.serv
 func (o *connection) token(ctx context.Context, user string) (*grant, error) {
 	for try := 0; ; try++ {
 		g := new(grant)
-		version, err := o.c.records.get(ctx, nsTokens, o.key(user), g)
+		version, err := o.c.records.get(ctx, aToken, o.key(user), g)
 		if err != nil || version == 0 {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (o *connection) token(ctx context.Context, user string) (*grant, error) {
 		case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < 500:
 			// Of two processes that refresh at once one may be refused: the other has kept a newer grant.
 			again := new(grant)
-			if v, err := o.c.records.get(ctx, nsTokens, o.key(user), again); err == nil && v != version && try < 3 {
+			if v, err := o.c.records.get(ctx, aToken, o.key(user), again); err == nil && v != version && try < 3 {
 				continue
 			}
 			return nil, o.forget(ctx, user, g)
@@ -84,12 +84,12 @@ func (o *connection) refresh(ctx context.Context, g *grant) (*grant, error) {
 }
 
 func (o *connection) keep(ctx context.Context, user string, g *grant) error {
-	return o.c.records.put(ctx, nsTokens, o.key(user), user, g, 0)
+	return o.c.records.put(ctx, aToken, o.key(user), user, g, 0)
 }
 
 // forget removes a grant that is not good any more, unless there is another one by now.
 func (o *connection) forget(ctx context.Context, user string, g *grant) error {
-	_, err := o.c.records.take(ctx, nsTokens, o.key(user), g.version)
+	_, err := o.c.records.take(ctx, aToken, o.key(user), g.version)
 	return err
 }
 
@@ -101,7 +101,7 @@ func (c *Connector) Disconnect(ctx context.Context, server, user string) error {
 	if o == nil {
 		return nil
 	}
-	_, err := c.records.take(ctx, nsTokens, o.key(user), -1)
+	_, err := c.records.take(ctx, aToken, o.key(user), -1)
 	return err
 }
 

@@ -24,8 +24,8 @@ import (
 // run and of the session that it makes derive from the user, the route, the key and the request, so that a request which is
 // repeated after a crash meets what it has made. A record keeps what was asked under the key, and its answer.
 const (
-	keyHeader    = "Idempotency-Key"
-	keyNamespace = "server.idempotency"
+	keyHeader = "Idempotency-Key"
+	keyPrefix = "idempotency/" // of records
 	// keysKept is how long a key is known.
 	keysKept = 24 * time.Hour
 	// replayedHeader marks an answer that was given before.
@@ -35,6 +35,7 @@ const (
 // once is a request that is to be done once.
 type once struct {
 	records store.Records
+	user    string
 	key     string // of the record
 	seed    string // of ids
 	version int64  // of the record
@@ -62,7 +63,7 @@ func (c *request) serveOnce(rt *route) error {
 	if !validID(key) || len(c.r.Header.Values(keyHeader)) > 1 {
 		return cairn.Invalid(keyHeader, "must be one of 1 to 128 visible ASCII characters")
 	}
-	o := &once{records: c.h.eng.Records()}
+	o := &once{records: c.h.eng.Records(), user: c.principal.User}
 	if o.records == nil {
 		return cairn.Invalid(keyHeader, "the server's store keeps no records, which keys need")
 	}
@@ -72,7 +73,7 @@ func (c *request) serveOnce(rt *route) error {
 	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	o.kept.Request = digest(c.r.URL.Query().Encode(), string(body))
-	o.key = digest(c.principal.User, rt.Method, c.r.URL.Path, key)
+	o.key = keyPrefix + digest(c.principal.User, rt.Method, c.r.URL.Path, key)
 	o.seed = digest(o.key, o.kept.Request)
 	if err := o.begin(c.ctx); err != nil {
 		return err
@@ -123,7 +124,8 @@ func (o *once) put(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec, err := o.records.Put(ctx, store.RecordWrite{Namespace: keyNamespace, Key: o.key, Value: value, Seen: o.version, TTL: keysKept})
+	rec, err := o.records.Put(ctx, store.RecordWrite{Namespace: store.UserRecords, Key: o.key, Index: store.UserIndex(o.user),
+		Value: value, Seen: o.version, TTL: keysKept})
 	if err == nil {
 		o.version = rec.Version
 	}
@@ -148,7 +150,7 @@ const answerTimeout = 5 * time.Second
 func (o *once) forget(c *request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), answerTimeout)
 	defer cancel()
-	if err := o.records.Delete(ctx, keyNamespace, o.key, o.version); err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
+	if err := o.records.Delete(ctx, store.UserRecords, o.key, o.version); err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrStale) {
 		c.h.opts.Logger.Warn("an Idempotency-Key was not given free", "path", c.r.URL.Path, "error", err)
 	}
 }

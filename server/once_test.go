@@ -62,7 +62,7 @@ func (w *world) beside(agent *cairn.Agent) *world {
 // cutShort makes the records of keys those of processes that died before they answered.
 func (w *world) cutShort() {
 	w.t.Helper()
-	page, err := w.st.Records().List(w.t.Context(), store.RecordQuery{Namespace: keyNamespace})
+	page, err := w.st.Records().List(w.t.Context(), store.RecordQuery{Namespace: store.UserRecords, Prefix: keyPrefix})
 	if err != nil || len(page.Items) == 0 {
 		w.t.Fatal(page, err)
 	}
@@ -73,7 +73,7 @@ func (w *world) cutShort() {
 		}
 		kept.Status, kept.Body = 0, nil
 		value, _ := json.Marshal(kept)
-		if _, err := w.st.Records().Put(w.t.Context(), store.RecordWrite{Namespace: keyNamespace, Key: rec.Key, Value: value, Seen: rec.Version, TTL: keysKept}); err != nil {
+		if _, err := w.st.Records().Put(w.t.Context(), store.RecordWrite{Namespace: store.UserRecords, Index: rec.Index, Key: rec.Key, Value: value, Seen: rec.Version, TTL: keysKept}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -208,5 +208,22 @@ func TestKeys(t *testing.T) {
 	}
 	if after := w.settled("s"); after.Version != row.Version {
 		t.Errorf("the session changed: %+v", after)
+	}
+}
+
+// What is kept of a user's requests is erased with the user.
+func TestAnswersAreErasedWithTheUser(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, user := range []string{"a", "e"} {
+		if status, text, _ := w.keyed(user, "k", "/sessions", createIn{Agent: "bot"}); status != 201 {
+			t.Fatal(status, text)
+		}
+	}
+	if r, err := w.eng.EraseUser(t.Context(), "alice"); err != nil || r.Records != 1 || r.Erased != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	page, err := w.st.Records().List(t.Context(), store.RecordQuery{Namespace: store.UserRecords})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Index != store.UserIndex("eve") {
+		t.Errorf("%d are left, %v", len(page.Items), err)
 	}
 }

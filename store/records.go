@@ -3,9 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +65,24 @@ const (
 	// MaxRecordPage is the maximum number of records in a page.
 	MaxRecordPage = 100
 )
+
+// UserRecords is the namespace of what is kept of users beside their sessions, under UserIndex: accounts that they have
+// connected, answers to their requests. Engine.EraseUser removes it. A key begins with the name of what wrote it.
+const UserRecords = "users"
+
+// UserIndex is the index of a user's records. It is a digest, since an id may be what no index can.
+func UserIndex(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	return hex.EncodeToString(sum[:16])
+}
+
+// RecordsOf yields the records of a user, one page after the other. Those that are deleted meanwhile do not disturb it.
+func RecordsOf(ctx context.Context, records Records, user string) iter.Seq2[*Record, error] {
+	index := UserIndex(user)
+	return All(func(cursor string) (Page[Record], error) {
+		return records.List(ctx, RecordQuery{Namespace: UserRecords, Index: &IndexRange{From: index, Before: index + "!"}, Cursor: cursor})
+	})
+}
 
 // Record is a row of a namespace.
 type Record struct {
