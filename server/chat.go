@@ -351,30 +351,26 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	turns, err := c.turns(row.ID)
+	runs, err := c.runs(row.ID)
 	if err != nil {
 		return nil, err
 	}
 	streaming := snap.Session.Status == cairn.SessionActive
-	messages := aisdk.Messages(v, shown(snap.Messages), calls, turns, streaming, snap.Session.RunID)
+	messages := aisdk.Messages(v, shown(snap.Messages), calls, runs, streaming, snap.Session.RunID)
 	return &Chat{Messages: messages, Streaming: streaming, Cursor: snap.Cursor().String()}, nil
 }
 
-// turns maps each run of a session to the first one of its turn.
-func (c *request) turns(session string) (map[string]string, error) {
-	first := map[string]string{}
+// runs lists the runs of a session.
+func (c *request) runs(session string) (list []cairn.Run, err error) {
 	for r, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
 		return c.h.eng.Runs(c.ctx, session, store.PageQuery{Limit: 1000, Cursor: cursor})
 	}) {
 		if err != nil {
 			return nil, err
 		}
-		first[r.ID] = r.ID
-		if before := first[r.PreviousRunID]; before != "" {
-			first[r.ID] = before
-		}
+		list = append(list, *r)
 	}
-	return first, nil
+	return list, nil
 }
 
 type chatSubmitIn struct {

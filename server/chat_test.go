@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -20,11 +21,31 @@ import (
 
 // page is what a page with the real client shows in the end.
 type page struct {
-	Status   string          `json:"status"`
-	Messages []aisdk.Message `json:"messages"`
-	Errors   []string        `json:"errors"`
-	Posts    int             `json:"posts"`
-	ToolRuns int             `json:"toolRuns"`
+	Status   string         `json:"status"`
+	Messages []shownMessage `json:"messages"`
+	Errors   []string       `json:"errors"`
+	Posts    int            `json:"posts"`
+	ToolRuns int            `json:"toolRuns"`
+}
+
+// shownMessage is a message with all of its metadata, of which only a part is read back.
+type shownMessage struct {
+	aisdk.Message
+	All map[string]any `json:"metadata"`
+}
+
+// metadata lists that of the page's messages.
+func (p *page) metadata() (list []map[string]any) {
+	for i := range p.Messages {
+		list = append(list, p.Messages[i].All)
+	}
+	return list
+}
+
+// ended reports whether the last of some metadata says how a turn has ended, and what it used.
+func ended(list []map[string]any) bool {
+	last := list[len(list)-1]
+	return last["run_id"] != nil && last["status"] != nil && last["usage"] != nil
 }
 
 // String lists what the page shows, a line for each message.
@@ -324,6 +345,9 @@ ready, 3 posts`},
 				}
 				if first.Posts, again.Posts = 0, 0; again.String() != first.String() {
 					t.Errorf("%s: a page that is loaded later shows\n%s\nnot\n%s", test.name, again, first)
+				}
+				if live, later := first.metadata(), again.metadata(); !reflect.DeepEqual(live, later) || !ended(live) {
+					t.Errorf("%s: the messages have the metadata %v, after a reload %v", test.name, live, later)
 				}
 			}
 		})

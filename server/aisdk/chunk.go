@@ -3,8 +3,6 @@ package aisdk
 import (
 	"encoding/json"
 	"strings"
-
-	"github.com/cairn-agents/cairn"
 )
 
 // The chunks of a stream. An optional string that is empty must be absent, since clients refuse null; an input, an output
@@ -104,16 +102,10 @@ type steeringMessage struct {
 	Parts []Part `json:"parts"`
 }
 
-// ending is what the message of a turn carries beside its parts from its end on.
-type ending struct {
-	Status cairn.RunStatus `json:"status"`
-	Usage  *cairn.Usage    `json:"usage,omitempty"`
-}
-
 type finish struct {
-	Type     string `json:"type"`
-	Reason   string `json:"finishReason"`
-	Metadata ending `json:"messageMetadata"`
+	Type     string   `json:"type"`
+	Reason   string   `json:"finishReason"`
+	Metadata Metadata `json:"messageMetadata"`
 }
 
 type failure struct {

@@ -291,7 +291,7 @@ func (e *Encoder) takeBack() {
 // continues the same message.
 func (e *Encoder) end(ev *cairn.Event) {
 	e.endStep()
-	meta := ending{Status: ev.Status, Usage: ev.Usage}
+	meta := Metadata{Status: ev.Status, Usage: ev.Usage}
 	switch ev.Status {
 	case cairn.RunCompleted:
 		e.rest()
@@ -301,11 +301,13 @@ func (e *Encoder) end(ev *cairn.Event) {
 		}
 		e.emit(finish{"finish", reason, meta})
 	case cairn.RunFailed:
+		e.emit(messageMetadata{"message-metadata", meta})
 		e.emit(failure{"error", e.failed(ev)})
 	case cairn.RunInterrupted:
 		if e.version >= V7 {
 			e.emit(finish{"finish", "interrupted", meta})
 		} else {
+			e.emit(messageMetadata{"message-metadata", meta})
 			e.emit(aborted{"abort", ev.Text})
 		}
 	default:

@@ -491,3 +491,18 @@ func TestChunksAreValid(t *testing.T) {
 		})
 	}
 }
+
+// However a turn ends, its message says so, and what it used.
+func TestEndsSayWhatWasUsed(t *testing.T) {
+	for _, v := range []Version{V5, V6, V7} {
+		for _, status := range []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool} {
+			out := string(New(v, "s", "t").Replay([]cairn.Event{
+				{Type: cairn.EventRunStart, SessionID: "s", RunID: "r"},
+				{Type: cairn.EventRunEnd, SessionID: "s", RunID: "r", Status: status, Usage: &cairn.Usage{InputTokens: 7, CostNanos: 9}},
+			}))
+			if want := `"messageMetadata":{"status":"` + string(status) + `","usage":{"input_tokens":7,`; !strings.Contains(out, want) || !strings.Contains(out, `"cost_nanos":9`) {
+				t.Errorf("version %d, %s: %s", v, status, out)
+			}
+		}
+	}
+}

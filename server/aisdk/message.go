@@ -19,10 +19,23 @@ type Message struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Metadata is what the message of a turn carries beside its parts, as far as it is read back.
+// Metadata is what the message of a turn carries beside its parts.
 type Metadata struct {
-	// RunID is the run that the client has seen last.
+	// RunID is the run that the client has seen last. It alone is read back.
 	RunID string `json:"run_id,omitempty"`
+	// Status is how that run has ended, and Usage what it used and cost. While it is under way both are absent.
+	Status cairn.RunStatus `json:"status,omitempty"`
+	Usage  *cairn.Usage    `json:"usage,omitempty"`
+}
+
+// UnmarshalJSON reads what a client has sent back.
+func (m *Metadata) UnmarshalJSON(raw []byte) error {
+	var back struct {
+		RunID string `json:"run_id"`
+	}
+	err := json.Unmarshal(raw, &back)
+	*m = Metadata{RunID: back.RunID}
+	return err
 }
 
 // Part is a part of a message. A tool's has the type "tool-" with the tool's name.
@@ -116,11 +129,13 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 	return cairn.Submission{}, false
 }
 
-// Messages returns a transcript as clients show it. pending are the calls that wait for an answer, turns maps each run to the
-// first one of its turn. If a turn is under way it is left out but for what its user said: its stream shows it from its
-// beginning.
-func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, turns map[string]string, underWay bool, runID string) []Message {
-	h := history{version: v, turns: turns, calls: map[string]place{}}
+// Messages returns a transcript as clients show it. pending are the calls that wait for an answer, runs those of the session,
+// in their order. If a turn is under way it is left out but for what its user said: its stream shows it from its beginning.
+func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, runs []cairn.Run, underWay bool, runID string) []Message {
+	h := history{version: v, runs: make(map[string]ran, len(runs)), calls: map[string]place{}}
+	for i := range runs {
+		h.add(&runs[i])
+	}
 	shown := false // what is left out has begun to reply
 	for i := range list {
 		m := &list[i]
@@ -149,9 +164,33 @@ func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, turn
 // history is a transcript on its way to what clients show.
 type history struct {
 	version Version
-	turns   map[string]string
+	runs    map[string]ran
 	list    []Message
 	calls   map[string]place
+}
+
+// ran is what a history has of a run: the first run of its turn, and what the message of the turn says once it has ended.
+type ran struct {
+	turn string
+	meta *Metadata
+}
+
+func (h *history) add(r *cairn.Run) {
+	one := ran{turn: r.ID, meta: &Metadata{RunID: r.ID}}
+	if before, ok := h.runs[r.PreviousRunID]; ok {
+		one.turn = before.turn
+	}
+	if r.Status != cairn.RunRunning {
+		one.meta.Status, one.meta.Usage = r.Status, &r.Usage
+	}
+	h.runs[r.ID] = one
+}
+
+func (h *history) metadata(runID string) *Metadata {
+	if one, ok := h.runs[runID]; ok {
+		return one.meta
+	}
+	return &Metadata{RunID: runID}
 }
 
 // place is where the part of a call is.
@@ -159,8 +198,8 @@ type place struct{ message, part int }
 
 // turn returns the first run of the turn of a run.
 func (h *history) turn(runID string) string {
-	if first := h.turns[runID]; first != "" {
-		return first
+	if one, ok := h.runs[runID]; ok {
+		return one.turn
 	}
 	return runID
 }
@@ -214,7 +253,7 @@ func (h *history) message(runID string) *Message {
 
 func (h *history) assistant(m *cairn.Message) {
 	out := h.message(m.RunID)
-	out.Metadata = &Metadata{RunID: m.RunID}
+	out.Metadata = h.metadata(m.RunID)
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {
@@ -239,7 +278,7 @@ func (h *history) result(runID string, r *cairn.ToolResult) {
 	if !ok {
 		return
 	}
-	h.list[at.message].Metadata = &Metadata{RunID: runID}
+	h.list[at.message].Metadata = h.metadata(runID)
 	p := &h.list[at.message].Parts[at.part]
 	if r.IsError {
 		p.State, p.ErrorText = "output-error", words(r.Output)

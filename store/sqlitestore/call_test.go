@@ -11,14 +11,16 @@ import (
 // sqlSuspended makes suspended sessions, each with an open call that is assigned to a reviewer of its own or to none.
 // No deadline has passed.
 var sqlSuspended = []string{
-	`INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, secret, created_at)
-		SELECT 'session-' || value, 'support', 'user-' || value, '[]', '{}', 0, '', '', 'session-' || value, 'secret', value
+	`INSERT INTO sessions (id, agent, user_id, tags, metadata, expires_at, trace_parent, parent_id, root_id, secret, created_at,
+			name, ttl, sweep_at, incarnation, kind, title, opening, opening_at, words)
+		SELECT 'session-' || value, 'support', 'user-' || value, '[]', '{}', 0, '', '', 'session-' || value, 'secret', value,
+			'', 0, 0, 'first', '', '', '', 0, ''
 		FROM generate`,
 	`INSERT INTO heads (session, status, version, epoch, message_count, run_id, turn, step, recoveries, checkpoint_id,
 			checkpoints, log_sequence, lease_owner, lease_token, lease_until, state_position, keyframe_bytes, change_bytes,
-			usage, run_usage, stop, updated_at, wait, due_at)
+			usage, run_usage, stop, updated_at, wait, due_at, agent)
 		SELECT key, 'paused', 1, 0, 0, 'run', 1, 1, 0, '', 0, 0, '', 1, 0, 0, 2, 0, '{}', '{}', '', 1,
-			json_object('step', 'step', 'open', 1, 'deadline', 1 << 60, 'due', 1 << 60), 1 << 60
+			json_object('step', 'step', 'open', 1, 'deadline', 1 << 60, 'due', 1 << 60), 1 << 60, agent
 		FROM sessions`,
 	`INSERT INTO calls (session, root_id, id, step_id, user_id, agent, tool, kind, status, assigned, claimed_by, claimed_until,
 			deadline, created_at, version, data)

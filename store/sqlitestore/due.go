@@ -23,10 +23,18 @@ const (
 		WHERE h.agent = ?2 AND h.due_at > 0 AND h.due_at BETWEEN ?4 AND ?1 AND (h.due_at, s.id) > (?4, ?5)
 		ORDER BY h.due_at, s.id LIMIT ?3`
 
-	// By both.
+	// By both, one step for each agent however many sessions it has.
 	sqlDueAgents = `
-		SELECT agent FROM heads WHERE status = 'active' GROUP BY agent
-		UNION SELECT agent FROM heads WHERE due_at > 0 GROUP BY agent`
+		WITH RECURSIVE active(agent) AS (
+			SELECT min(agent) FROM heads WHERE status = 'active'
+			UNION ALL
+			SELECT (SELECT min(agent) FROM heads WHERE status = 'active' AND agent > active.agent) FROM active WHERE agent IS NOT NULL),
+		due(agent) AS (
+			SELECT min(agent) FROM heads WHERE due_at > 0
+			UNION ALL
+			SELECT (SELECT min(agent) FROM heads WHERE due_at > 0 AND agent > due.agent) FROM due WHERE agent IS NOT NULL)
+		SELECT agent FROM active WHERE agent IS NOT NULL
+		UNION SELECT agent FROM due WHERE agent IS NOT NULL`
 )
 
 func readDue(c *columns) store.Due {
