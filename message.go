@@ -167,6 +167,7 @@ type Awaits struct {
 
 // Approved is the result, as JSON, of an approval that a model has asked for with [Awaits].
 type Approved struct {
+	// Approved is true: a denial is a result with IsError instead.
 	Approved bool `json:"approved"`
 	// Input is the arguments that were approved: those of the call, or the reviewer's.
 	Input json.RawMessage `json:"input"`

@@ -20,6 +20,7 @@ type ModelTable []ModelEntry
 
 // ModelEntry is what a [ModelTable] says of one model.
 type ModelEntry struct {
+	// Provider and Name are those of the model's [ModelInfo], as "anthropic" and "claude-opus-5".
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
 	// Window is how many tokens a request may have; 0 if that is not known. MaxOutput bounds the reply.
@@ -35,6 +36,7 @@ type ModelEntry struct {
 
 // Price is what tokens cost. Reasoning costs what Output does.
 type Price struct {
+	// Input is for what a model reads and no cache has, Output for what it says.
 	Input  Dollars `json:"input"`
 	Output Dollars `json:"output"`
 	// CacheRead is for input that the provider has cached, CacheWrite for input that it writes into its cache; 0 means
@@ -45,6 +47,7 @@ type Price struct {
 
 // LongPrice are the prices of requests with more input than a number of tokens.
 type LongPrice struct {
+	// A request with more input tokens than Over costs Price, all of it.
 	Over int64 `json:"over"`
 	Price
 }

@@ -30,7 +30,7 @@ func (k CallKind) Asked() bool { return k == CallQuestion || k == CallConnect }
 type CallStatus string
 
 const (
-	CallOpen     CallStatus = "open"
+	CallOpen     CallStatus = "open"     // it waits for an answer
 	CallAnswered CallStatus = "answered" // decided, in time or not; its run was not resumed yet
 	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
 	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
@@ -181,9 +181,9 @@ type Decision struct {
 type SubmissionType string
 
 const (
-	SubmitResult   SubmissionType = "client-tool-result"
-	SubmitApproval SubmissionType = "approval-response"
-	SubmitAnswer   SubmissionType = "answer"
+	SubmitResult   SubmissionType = "client-tool-result" // of a client tool: Result or Error
+	SubmitApproval SubmissionType = "approval-response"  // a decision: Approved, Reason, Input
+	SubmitAnswer   SubmissionType = "answer"             // to a question of a tool: Value or Error
 )
 
 // Submission is an answer to a pending call. Make one with [Approve], [Deny], [Answer] or [AnswerError], or decode one
