@@ -19,7 +19,7 @@ import (
 // stream opens a stream and returns its lines as they come.
 func (w *world) stream(token, path, last string) (*http.Response, *bufio.Scanner) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	w.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", w.url+path, nil)
 	if err != nil {

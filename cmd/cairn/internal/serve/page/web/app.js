@@ -160,12 +160,14 @@ function paint(whole) {
   }
 }
 
+let asked = 0; // how often settle has asked; only the last answer counts
+
 // settle asks what the session waits for, and shows a card for each.
 async function settle() {
-  const of = session;
+  const of = session, mine = ++asked;
   try {
     const status = await ask("GET", "/status?session_id=" + encodeURIComponent(of));
-    if (of !== session) return;
+    if (of !== session || mine !== asked) return;
     calls = status.calls || [];
   } catch (err) {
     if (!(err instanceof Problem && err.status === 404)) problem(err);
