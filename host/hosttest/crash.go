@@ -353,6 +353,7 @@ func (s *scene) interruptCrashedTree() {
 	s.must(two.Interrupt(s.Context(), "s", "enough"))
 	two.work()
 	s.awaitEvent("s", "the end of the child", func(ev *cairn.Event) bool { return ev.Type == cairn.EventRunEnd && ev.SessionID == child })
+	s.await("the hooks of the stop", func() bool { return s.diary.has("s", "RunInterrupt") && s.diary.has(child, "RunInterrupt") })
 }
 
 // The next turn takes over a run whose dead process was executing an approved call, and follows it.

@@ -61,6 +61,13 @@ func (d *diary) ends(session string) (n int) {
 	return n
 }
 
+// has reports whether a hook has run for a session.
+func (d *diary) has(session, hook string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.list, func(e entry) bool { return e.session == session && e.hook == hook })
+}
+
 // sortRuns sorts each unbroken run of elements that are parallel.
 func sortRuns[T any](list []T, parallel func(*T) bool, place func(*T) int) {
 	for i := 0; i < len(list); i++ {
