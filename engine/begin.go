@@ -27,7 +27,7 @@ func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (
 	if in.RunID = id; id == "" {
 		in.RunID = e.opts.NewID("run")
 	}
-	release, err := e.reserve(in.SessionID, in.RunID)
+	release, err := e.reserve(ctx, in.SessionID, in.RunID)
 	if err != nil {
 		e.driven.Done()
 		return nil, err
@@ -46,18 +46,30 @@ func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (
 }
 
 // reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both would
-// be the same.
-func (e *Engine) reserve(sessionID, runID string) (release func(), err error) {
+// be the same. It waits for another call that is about to begin the run, which cannot be found before.
+func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, twice := e.beginning[runID]; twice || e.driving[runID] != nil {
+	for other := e.beginning[runID]; other != nil; other = e.beginning[runID] {
+		e.mu.Unlock()
+		select {
+		case <-other:
+			e.mu.Lock()
+		case <-ctx.Done():
+			e.mu.Lock()
+			return nil, ctx.Err()
+		}
+	}
+	if e.driving[runID] != nil {
 		return nil, cairn.Errorf(cairn.CodeRunning, "session %q: run %q has been begun already", sessionID, runID)
 	}
-	e.beginning[runID] = struct{}{}
+	done := make(chan struct{})
+	e.beginning[runID] = done
 	return func() {
 		e.mu.Lock()
 		delete(e.beginning, runID)
 		e.mu.Unlock()
+		close(done)
 	}, nil
 }
 

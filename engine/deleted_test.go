@@ -38,7 +38,7 @@ func TestDeletedSessionIsHiddenAndKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res := turn(t, eng, "s", "second"); res.Turn != 2 || res.Text != "next" {
-			t.Errorf("the restored session goes on with %+v", res)
+			t.Errorf("the restored session continues with %+v", res)
 		}
 		wantSound(t, tapOn(st), "s")
 		_, err = eng.Restore(t.Context(), "s")
@@ -60,7 +60,7 @@ func TestDeletedSessionIsHiddenAndKept(t *testing.T) {
 			}
 			if deleted {
 				if res := turn(t, eng, "s", "third"); res.Turn != 1 || res.Text != "new" {
-					t.Errorf("the session of the erased one's id goes on: %+v", res)
+					t.Errorf("the session of the erased one's id continues it: %+v", res)
 				}
 				if list := messages(t, st, "s"); len(list) != 2 || strings.Contains(marshal(list), "first") {
 					t.Errorf("messages %s", marshal(list))
@@ -124,7 +124,7 @@ func TestExpiredSessionIsGoneAtOnce(t *testing.T) {
 		}
 		time.Sleep(6 * day)
 		if res := turn(t, eng, "s", "second"); res.Turn != 2 {
-			t.Errorf("the restored session goes on with turn %d", res.Turn)
+			t.Errorf("the restored session continues with turn %d", res.Turn)
 		}
 	})
 }

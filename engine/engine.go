@@ -40,8 +40,7 @@ type Engine struct {
 	mu        sync.Mutex
 	closed    bool
 	abandoned bool                     // Close released a run
-	beginning map[string]struct{}      // run ids
-	naming    map[string]chan struct{} // by the id that a call names; closed when it has begun the run or failed
+	beginning map[string]chan struct{} // by run id; closed when the run has begun, or has not
 	driving   map[string]*Run          // by run id
 }
 
@@ -51,7 +50,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
-	e := &Engine{store: st, beginning: map[string]struct{}{}, naming: map[string]chan struct{}{}, driving: map[string]*Run{}}
+	e := &Engine{store: st, beginning: map[string]chan struct{}{}, driving: map[string]*Run{}}
 	if p, ok := st.(store.RecordProvider); ok {
 		e.records = p.Records()
 	}
