@@ -24,7 +24,7 @@ import (
 )
 
 var support = &cairn.Agent{Name: "support", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
-	return scripted.Text("How can I help?")
+	return scripted.Text("Welcome!")
 })}
 
 // logins are the site's own: who has which cookie.

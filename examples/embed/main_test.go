@@ -45,8 +45,8 @@ func TestChatOfTheSitesUsers(t *testing.T) {
 	}{
 		{nobody, "GET", "/", 200, "own page"},
 		{nobody, "POST", "/agents/chat", 401, "unauthorized"},
-		{ann, "POST", "/agents/chat", 200, "can I help?"},
-		{ann, "GET", "/agents/chat/c1", 200, "How can I help?"},
+		{ann, "POST", "/agents/chat", 200, `"delta":"Welcome!"`},
+		{ann, "GET", "/agents/chat/c1", 200, `"text":"Welcome!"`},
 		{ann, "GET", "/agents/chat/c1/stream", 204, ""},
 		{eve, "GET", "/agents/chat/c1", 404, "not_found"},
 		{eve, "POST", "/agents/chat", 404, "not_found"},
