@@ -177,7 +177,7 @@ func TestStoreIsAwayWhenCompanionsAreHeardOf(t *testing.T) {
 					select {
 					case <-ctx.Done():
 						return context.Cause(ctx)
-					case <-time.After(time.Second):
+					case <-time.After(20 * time.Second):
 						return nil
 					}
 				}, nil)

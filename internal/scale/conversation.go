@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -42,7 +43,8 @@ func NewConversation(tb testing.TB, st store.Store) *Conversation {
 			return scripted.Call("look_up", input{})
 		})}
 	var err error
-	if c.eng, err = engine.New(st, []*cairn.Agent{agent}, nil); err != nil {
+	opts := &engine.Options{Coalesce: time.Second} // the deltas of a step come at once, but not where the machine is busy
+	if c.eng, err = engine.New(st, []*cairn.Agent{agent}, opts); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { c.eng.Close(context.Background()) })
