@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -14,41 +13,20 @@ import (
 	"github.com/cairn-agents/cairn/model/anthropic"
 )
 
-// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone. ns/delta must not grow
-// with the length, and the adapter's must be less than 5 µs above the SDK's.
+// BenchmarkDelta compares with the SDK alone: see [providertest.Adapter.BenchmarkDelta].
 func BenchmarkDelta(b *testing.B) {
-	for name, deltas := range map[string]int{"100": 100, "10000": 10_000} {
-		const delta = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words \"}}\n\n"
-		stream := piece + strings.Repeat(delta, deltas) + last + done
-		report := func(b *testing.B) { b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*deltas), "ns/delta") }
-		b.Run("adapter/"+name, func(b *testing.B) {
-			m := through(providertest.Plays(stream), anthropic.Options{})
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := ask(context.Background(), m, hello()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			report(b)
-		})
-		b.Run("sdk/"+name, func(b *testing.B) {
-			client := sdk.NewClient(option.WithoutEnvironmentDefaults(), option.WithAPIKey("k"), option.WithoutOpenTelemetry(),
-				option.WithHTTPClient(&http.Client{Transport: providertest.Plays(stream)}))
-			params := sdk.MessageNewParams{Model: "claude-test", MaxTokens: 5, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("Hello"))}}
-			b.ReportAllocs()
-			for b.Loop() {
-				events := client.Messages.NewStreaming(context.Background(), params)
-				for events.Next() {
-					_ = events.Current()
-				}
-				if err := events.Err(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			report(b)
-		})
-	}
+	params := sdk.MessageNewParams{Model: "claude-test", MaxTokens: 5, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("Hello"))}}
+	adapter.BenchmarkDelta(b, func(ctx context.Context, client *http.Client) error {
+		c := sdk.NewClient(option.WithoutEnvironmentDefaults(), option.WithAPIKey("k"), option.WithoutOpenTelemetry(), option.WithHTTPClient(client))
+		events := c.Messages.NewStreaming(ctx, params)
+		for events.Next() {
+			_ = events.Current()
+		}
+		return events.Err()
+	})
 }
+
+func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }
 
 // BenchmarkRequest makes the request of a conversation of 400 messages.
 func BenchmarkRequest(b *testing.B) {

@@ -22,6 +22,7 @@ var adapter = providertest.Adapter[*anthropictest.Request, anthropictest.Reply]{
 		return anthropictest.Reply{Blocks: []anthropictest.Part{{Text: text}}, Wire: w}
 	},
 	Piece: piece, Last: last, Done: done,
+	Delta: "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words \"}}\n\n",
 	Comments: func(stream string) string {
 		return ": connected\n\n" + strings.ReplaceAll(stream, "event: ", ": keep-alive\n\nevent: ")
 	},

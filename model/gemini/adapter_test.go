@@ -1,6 +1,7 @@
 package gemini_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -67,15 +68,16 @@ func TestRetryDelay(t *testing.T) {
 	}
 }
 
-// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone. ns/delta must not grow
-// with the length, and the adapter's must be less than 5 µs above the SDK's.
+func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }
+
+// BenchmarkDelta compares with the SDK alone: see [providertest.Adapter.BenchmarkDelta].
 func BenchmarkDelta(b *testing.B) {
-	adapter.BenchmarkDelta(b, func(client *http.Client) error {
-		c, err := genai.NewClient(b.Context(), &genai.ClientConfig{Backend: genai.BackendGeminiAPI, APIKey: "k", HTTPClient: client})
+	adapter.BenchmarkDelta(b, func(ctx context.Context, client *http.Client) error {
+		c, err := genai.NewClient(ctx, &genai.ClientConfig{Backend: genai.BackendGeminiAPI, APIKey: "k", HTTPClient: client})
 		if err != nil {
 			return err
 		}
-		for _, err := range c.Models.GenerateContentStream(b.Context(), "m", genai.Text("Hello"), nil) {
+		for _, err := range c.Models.GenerateContentStream(ctx, "m", genai.Text("Hello"), nil) {
 			if err != nil {
 				return err
 			}

@@ -1,9 +1,15 @@
 package openai_test
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider/providertest"
@@ -34,6 +40,21 @@ func TestAdapter(t *testing.T) { adapter.Run(t) }
 func TestCountTokens(t *testing.T) { adapter.RunCounts(t) }
 
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
+
+// BenchmarkDelta compares with the SDK alone: see [providertest.Adapter.BenchmarkDelta].
+func BenchmarkDelta(b *testing.B) {
+	params := responses.ResponseNewParams{Model: "m", Input: responses.ResponseNewParamsInputUnion{OfString: sdk.String("Hello")}}
+	adapter.BenchmarkDelta(b, func(ctx context.Context, client *http.Client) error {
+		service := responses.NewResponseService(option.WithAPIKey("k"), option.WithBaseURL("https://model.example/v1"), option.WithHTTPClient(client))
+		events := service.NewStreaming(ctx, params)
+		for events.Next() {
+			_ = events.Current()
+		}
+		return events.Err()
+	})
+}
+
+func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }
 
 func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()

@@ -10,10 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/responses"
-
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider/providertest"
 	"github.com/cairn-agents/cairn/model/openai"
@@ -172,19 +168,4 @@ func ExampleModel() {
 	// text "Hello "
 	// text "there."
 	// <nil>
-}
-
-// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone. ns/delta must not grow
-// with the length, and the adapter's must be less than 5 µs above the SDK's.
-func BenchmarkDelta(b *testing.B) {
-	sdkReads := func(client *http.Client) error {
-		c := sdk.Client{Options: []option.RequestOption{option.WithAPIKey("k"), option.WithBaseURL("https://model.example/v1"), option.WithHTTPClient(client)}}
-		service := responses.NewResponseService(c.Options...)
-		events := service.NewStreaming(context.Background(), responses.ResponseNewParams{Model: "m", Input: responses.ResponseNewParamsInputUnion{OfString: sdk.String("Hello")}})
-		for events.Next() {
-			_ = events.Current()
-		}
-		return events.Err()
-	}
-	adapter.BenchmarkDelta(b, sdkReads)
 }

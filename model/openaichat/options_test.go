@@ -41,6 +41,11 @@ func TestAdapter(t *testing.T) { adapter.Run(t) }
 
 func FuzzStream(f *testing.F) { adapter.Fuzz(f) }
 
+// BenchmarkDelta has no SDK beside it, since there is none below this adapter.
+func BenchmarkDelta(b *testing.B) { adapter.BenchmarkDelta(b, nil) }
+
+func BenchmarkStop(b *testing.B) { adapter.BenchmarkStop(b) }
+
 func TestEnvironmentOfOthers(t *testing.T) {
 	server := openaichattest.NewServer(openaichattest.Text("one"), openaichattest.Text("two"))
 	t.Cleanup(server.Close)

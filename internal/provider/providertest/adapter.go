@@ -42,6 +42,8 @@ type Adapter[Q, R any] struct {
 	Text func(text string, w Wire) R
 	// Piece, Last and Done are events: of some text, of the reply's end, and after it, which may be empty.
 	Piece, Last, Done string
+	// Delta is the event of more text in what Piece began. Default: Piece.
+	Delta string
 	// Comments returns a stream with comments in between; nil if the provider sends none.
 	Comments func(stream string) string
 }
@@ -51,9 +53,10 @@ type Adapter[Q, R any] struct {
 func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("options", a.options)
 	t.Run("environment", a.environment)
+	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
 		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "key": a.key, "unreachable": a.unreachable,
-		"no stream": a.noStream, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "stop": a.stop, "large": a.large,
+		"no stream": a.noStream, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -310,45 +313,6 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// cancel stops a call in its stream and before its answer: the provider's request ends with it, within 100 ms.
-func (a Adapter[Q, R]) cancel(t *testing.T) {
-	for _, gated := range []bool{true, false} {
-		arrived, ended := make(chan struct{}, 1), make(chan time.Time, 1)
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.ReadAll(r.Body)
-			if gated {
-				w.Header().Set("Content-Type", "text/event-stream")
-				fmt.Fprint(w, a.Piece)
-				_ = http.NewResponseController(w).Flush()
-			}
-			arrived <- struct{}{}
-			<-r.Context().Done()
-			ended <- time.Now()
-		}))
-		t.Cleanup(server.Close)
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan time.Time, 1)
-		go func() {
-			<-arrived
-			stopped <- time.Now()
-			cancel()
-		}()
-		_, err := Ask(ctx, a.Model("m", Endpoint{BaseURL: server.URL}), Hello())
-		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeAborted || !errors.Is(err, context.Canceled) {
-			t.Errorf("gated %t: %+v", gated, e)
-		}
-		at := <-ended
-		t.Logf("gated %t: the provider's request ended after %v", gated, at.Sub(<-stopped))
-	}
-	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
-	m, server := a.serve(t, a.Text("no", Wire{}))
-	_, err := Ask(ctx, m, Hello())
-	if e := cairn.AsError(err); e.Code != cairn.CodeTimeout || !errors.Is(err, context.DeadlineExceeded) || len(server.Requests()) > 0 {
-		t.Errorf("a context that ended before: %+v", e)
-	}
-}
-
 // slowBody sends pieces with a pause before each, then nothing more until its request is cancelled.
 type slowBody struct {
 	ctx    context.Context
@@ -422,19 +386,6 @@ func (a Adapter[Q, R]) idle(t *testing.T) {
 	}
 }
 
-// stop cancels a call while its stream is silent: it ends at that moment of the bubble's clock.
-func (a Adapter[Q, R]) stop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := Ask(ctx, a.through(slow(time.Second, a.Piece)), Hello())
-		if took := time.Since(began); took != 30*time.Second || cairn.AsError(err).Code != cairn.CodeTimeout {
-			t.Errorf("the call ended after %v, %v", took, err)
-		}
-	})
-}
-
 // large sends an image of 10 MB.
 func (a Adapter[Q, R]) large(t *testing.T) {
 	m, server := a.serve(t, a.Text("Seen.", Wire{}))
@@ -495,27 +446,5 @@ func (a Adapter[Q, R]) environment(t *testing.T) {
 	t.Setenv(a.Variable+"_API_KEY", "sk-wrong")
 	if _, err := Ask(t.Context(), a.Model("m", Endpoint{APIKey: "sk-env"}), Hello()); err != nil {
 		t.Errorf("the option's key does not win over the environment's: %v", err)
-	}
-}
-
-// BenchmarkDelta reads streams of 100 and of 10,000 deltas, by the adapter and by the SDK alone, of which reads reads one.
-func (a Adapter[Q, R]) BenchmarkDelta(b *testing.B, reads func(*http.Client) error) {
-	for _, deltas := range []int{100, 10_000} {
-		client := Plays(strings.Repeat(a.Piece, deltas) + a.Last + a.Done)
-		m := a.through(client)
-		for name, read := range map[string]func() error{
-			"adapter": func() error { _, err := Ask(context.Background(), m, Hello()); return err },
-			"sdk":     func() error { return reads(client.Client()) },
-		} {
-			b.Run(fmt.Sprintf("%s/%d", name, deltas), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := read(); err != nil {
-						b.Fatal(err)
-					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*deltas), "ns/delta")
-			})
-		}
 	}
 }
