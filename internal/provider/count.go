@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -31,6 +32,21 @@ func (e *Endpoint) Count(ctx context.Context, ask func(context.Context) (int64, 
 		e.uncounted.Store(true)
 	}
 	return n, err
+}
+
+// Counted reads the number of tokens of an answer, as Anthropic and OpenAI write it. res may be nil if there is an error.
+func (f Failures) Counted(res *http.Response, err error) (int64, error) {
+	if err != nil {
+		return 0, f.Refused(res, err)
+	}
+	defer res.Body.Close()
+	var counted struct {
+		InputTokens int64 `json:"input_tokens"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&counted); err != nil {
+		return 0, f.Errorf(cairn.CodeModelRequest, "the answer is no number of tokens: %w", err)
+	}
+	return counted.InputTokens, nil
 }
 
 // Only returns what a request has of some fields, where an API takes no others.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -21,6 +22,24 @@ type Fault struct {
 	Message string
 	Type    string
 	Code    string
+}
+
+// Refused is the error of a request that was not answered as it should be. res may be nil.
+func (f Failures) Refused(res *http.Response, err error) *cairn.Error {
+	if res != nil && res.StatusCode >= http.StatusBadRequest { // its body can be read, whatever an SDK made of it
+		return f.Answer(res)
+	}
+	return f.Transport(err)
+}
+
+// Broken is the error of a stream that cannot be read on.
+func (f Failures) Broken(err error) *cairn.Error {
+	_, malformed := errors.AsType[*json.SyntaxError](err)
+	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
+	if malformed || wrong {
+		return f.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
+	}
+	return f.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
 }
 
 // Answer is the error that an HTTP answer other than 200 stands for. It reads the body.
@@ -68,13 +87,14 @@ func (s Fault) classify() cairn.Code {
 	if status == 0 {
 		status, _ = strconv.Atoi(s.Code) // some relay the status of the failure as its code
 	}
+	message := strings.ToLower(s.Message) // for what has no code of its own
 	limited := status == http.StatusTooManyRequests || has("rate_limit")
 	switch {
-	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired:
+	case has("insufficient_quota", "billing_", "insufficient_balance") || status == http.StatusPaymentRequired || strings.Contains(message, "credit balance"):
 		return cairn.CodeAuth
 	case has("context_length", "exceed_context_size", "context_window") || !limited && TooLong(s.Message):
 		return cairn.CodeContextLength
-	case has("content_filter", "content_policy", "responsibleaipolicy"):
+	case has("content_filter", "content_policy", "responsibleaipolicy") || strings.Contains(message, "content filtering"):
 		return cairn.CodeFiltered
 	case limited:
 		return cairn.CodeRateLimited
@@ -86,9 +106,9 @@ func (s Fault) classify() cairn.Code {
 		return cairn.CodeModelRequest
 	case has("invalid_api_key", "authentication", "permission"):
 		return cairn.CodeAuth
-	case has("server_error", "overloaded", "unavailable", "timeout"):
+	case has("server_error", "api_error", "overloaded", "unavailable", "timeout"):
 		return cairn.CodeOverloaded
-	case has("invalid_request", "not_found"):
+	case has("invalid_request", "not_found", "too_large"):
 		return cairn.CodeModelRequest
 	}
 	return cairn.CodeModel

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -19,12 +20,8 @@ func (m *MessagesModel) CountTokens(ctx context.Context, req *cairn.Request) (in
 		if err != nil {
 			return 0, err
 		}
-		var counted struct {
-			InputTokens int64 `json:"input_tokens"`
-		}
-		if err := e.client.Post(ctx, "v1/messages/count_tokens", body, &counted); err != nil {
-			return 0, e.failures.of(err)
-		}
-		return counted.InputTokens, nil
+		var res *http.Response
+		err = e.client.Post(ctx, "v1/messages/count_tokens", body, &res)
+		return e.Counted(res, err)
 	})
 }

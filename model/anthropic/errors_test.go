@@ -14,6 +14,9 @@ import (
 
 func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()
+	streamed := func(kind, message string) providertest.Failure {
+		return providertest.Body(0, `event: error`+"\n"+`data: {"type":"error","error":{"type":"`+kind+`","message":"`+message+`"}}`+"\n\n")
+	}
 	adapter.Answers(t, map[string]providertest.Answer{
 		"malformed":            providertest.Failing(400, "invalid_request_error", "messages: x").Is(cairn.CodeModelRequest, "messages: x (status 400, invalid_request_error)"),
 		"too long":             providertest.Failing(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum").Is(cairn.CodeContextLength, "210000"),
@@ -29,9 +32,15 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		"rate":                 providertest.Failing(429, "rate_limit_error", "Number of request tokens has exceeded your limit").Is(cairn.CodeRateLimited, "(status 429, rate_limit_error)"),
 		"server":               providertest.Failing(500, "api_error", "Internal server error").Is(cairn.CodeOverloaded, "(status 500, api_error)"),
 		"gateway":              providertest.Body(502, "<html>Bad Gateway</html>").Is(cairn.CodeOverloaded, "<html>Bad Gateway</html> (status 502)"),
-		"no body":              providertest.Body(503, " ").Is(cairn.CodeOverloaded, "Service Unavailable without a reason (status 503)"),
+		"no body":              providertest.Body(503, " ").Is(cairn.CodeOverloaded, "Service Unavailable (status 503)"),
 		"timeout":              providertest.Failing(504, "timeout_error", "Timed out.").Is(cairn.CodeOverloaded, "Timed out."),
 		"overloaded":           providertest.Failing(529, "overloaded_error", "Overloaded").Is(cairn.CodeOverloaded, "Overloaded (status 529, overloaded_error)"),
+		"streamed server":      streamed("api_error", "Internal server error").Is(cairn.CodeOverloaded, "error (api_error)"),
+		"streamed rate":        streamed("rate_limit_error", "Slow down.").Is(cairn.CodeRateLimited, "Slow down. (rate_limit_error)"),
+		"streamed key":         streamed("authentication_error", "invalid x-api-key").Is(cairn.CodeAuth, "invalid x-api-key"),
+		"streamed too large":   streamed("request_too_large", "Too large.").Is(cairn.CodeModelRequest, "Too large."),
+		"streamed filter":      streamed("invalid_request_error", "Output blocked by content filtering policy").Is(cairn.CodeFiltered, "blocked"),
+		"streamed unknown":     streamed("new_error", "New.").Is(cairn.CodeModel, "New. (new_error)"),
 		"endless":              providertest.Failing(400, "invalid_request_error", strings.Repeat("ü", 5000)).Is(cairn.CodeModelRequest, "ü… (status 400"),
 	})
 }

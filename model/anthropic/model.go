@@ -2,9 +2,11 @@ package anthropic
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 
+	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/cairn-agents/cairn"
@@ -41,7 +43,7 @@ const maxPauses = 16
 // A call that a request forces is made without thinking, which the API does not combine.
 func (m *MessagesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
-		r := &reply{failures: m.endpoint.failures, model: m.endpoint.ID, say: emit}
+		r := &reply{failures: m.endpoint.Failures, model: m.endpoint.ID, say: emit}
 		for pauses := 0; ; pauses++ {
 			body, err := m.body(req, r)
 			if err != nil {
@@ -67,7 +69,7 @@ func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []b
 	e := m.endpoint
 	var res *http.Response
 	if err := e.client.Post(ctx, "v1/messages", body, &res); err != nil {
-		return e.failures.of(err)
+		return e.Refused(res, err)
 	}
 	res.Body = watch.Body(res.Body)
 	defer res.Body.Close()
@@ -84,7 +86,15 @@ func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []b
 	case r.stopReason != "":
 		return nil // what follows a reply's end may be missing
 	case err != nil:
-		return e.failures.broken(err)
+		return e.broken(err)
 	}
 	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
+}
+
+// broken is the error that one of the SDK stands for, in a stream.
+func (e *endpoint) broken(err error) error {
+	if said, ok := errors.AsType[*anthropic.Error](err); ok {
+		return e.Fault(provider.ParseFault([]byte(said.RawJSON())))
+	}
+	return e.Broken(err)
 }

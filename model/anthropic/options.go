@@ -61,7 +61,6 @@ const (
 // endpoint is the API with what only it has.
 type endpoint struct {
 	*provider.Endpoint
-	failures    failures
 	client      anthropic.Client
 	maxTokens   int
 	cache       *cacheControl // nil if there are no breakpoints
@@ -75,7 +74,7 @@ func newEndpoint(name string, o *Options) *endpoint {
 	}
 	base := provider.NewEndpoint(provider.Options{Adapter: providerName, Model: name, BaseURL: o.BaseURL, APIKey: o.APIKey,
 		Variable: "ANTHROPIC", Public: publicAPI, HTTPClient: o.HTTPClient, IdleTimeout: o.IdleTimeout})
-	e := &endpoint{Endpoint: base, failures: failures{base.Failures}, maxTokens: cmp.Or(o.MaxOutputTokens, maxTokens), strict: o.StrictTools}
+	e := &endpoint{Endpoint: base, maxTokens: cmp.Or(o.MaxOutputTokens, maxTokens), strict: o.StrictTools}
 	switch o.Cache {
 	case "", "5m":
 		e.cache = &cacheControl{Type: "ephemeral"}

@@ -9,7 +9,7 @@ import (
 
 // reply turns the events of a stream into chunks, or those of several streams if the provider pauses the reply.
 type reply struct {
-	failures failures
+	failures provider.Failures
 	model    string
 	say      provider.Emit
 

@@ -87,7 +87,7 @@ func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r 
 	case r.complete():
 		return nil
 	case t.err != nil:
-		return e.Errorf(cairn.CodeModel, "the stream broke off: %w", t.err)
+		return e.Broken(t.err)
 	}
 	return e.Errorf(cairn.CodeModel, "the stream broke off before the reply was complete")
 }
@@ -105,7 +105,7 @@ func (e *endpoint) failed(t *tap, err error, r *reply) error {
 	case t.err != nil && r.complete():
 		return nil
 	case t.err != nil:
-		return e.Errorf(cairn.CodeModel, "the stream broke off: %w", t.err)
+		return e.Broken(t.err)
 	case errors.As(err, &said):
 		event := t.next()
 		return classified(e.Fault(provider.ParseFault(event)), event)

@@ -2,11 +2,7 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
-
-	"github.com/openai/openai-go/v3"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -25,25 +21,7 @@ func (m *ResponsesModel) CountTokens(ctx context.Context, req *cairn.Request) (i
 			return 0, err
 		}
 		var res *http.Response
-		if err := e.client.Post(ctx, "responses/input_tokens", body, &res); err != nil {
-			return 0, e.refused(res, err)
-		}
-		defer res.Body.Close()
-		var counted struct {
-			InputTokens int64 `json:"input_tokens"`
-		}
-		if err := json.NewDecoder(res.Body).Decode(&counted); err != nil {
-			return 0, e.Errorf(cairn.CodeModelRequest, "the answer is no number of tokens: %w", err)
-		}
-		return counted.InputTokens, nil
+		err = e.client.Post(ctx, "responses/input_tokens", body, &res)
+		return e.Counted(res, err)
 	})
-}
-
-// refused is the error of a request that was not answered as it should be. res may be nil.
-func (e *endpoint) refused(res *http.Response, err error) error {
-	_, said := errors.AsType[*openai.Error](err)
-	if said || res != nil && res.StatusCode >= http.StatusBadRequest { // its body can be read, whatever the SDK made of it
-		return e.Answer(res)
-	}
-	return e.Transport(err)
 }

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -57,7 +56,7 @@ func (m *ResponsesModel) read(ctx context.Context, watch *provider.Idle, body []
 	e := m.endpoint
 	var res *http.Response
 	if err := e.client.Post(ctx, "responses", body, &res); err != nil {
-		return e.refused(res, err)
+		return e.Refused(res, err)
 	}
 	res.Body = watch.Body(res.Body)
 	defer res.Body.Close()
@@ -84,10 +83,5 @@ func (e *endpoint) broken(err error) error {
 	if said, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return e.Fault(provider.ParseFault(said.Event.Data))
 	}
-	_, malformed := errors.AsType[*json.SyntaxError](err)
-	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
-	if malformed || wrong {
-		return e.Errorf(cairn.CodeModel, "unintelligible event in the stream: %w", err)
-	}
-	return e.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
+	return e.Broken(err)
 }

@@ -114,7 +114,7 @@ func (m *ChatModel) read(res *http.Response, r *reply) error {
 		case err != nil && r.complete():
 			return nil // what follows a reply's end may be missing: usage, [DONE], an orderly close
 		case err != nil:
-			return m.endpoint.Errorf(cairn.CodeModel, "the stream broke off: %w", err)
+			return m.endpoint.Broken(err)
 		}
 		if err := r.event(kind, data); err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
@@ -41,12 +40,7 @@ type Part struct {
 }
 
 // Call is a tool call of a reply.
-type Call struct {
-	// ID is the call's id. Default: one that follows from the number of the request and the call's place.
-	ID        string
-	Tool      string
-	Arguments string
-}
+type Call = testserver.Call
 
 // Usage is the token counts of a reply. Input leaves out what the cache had and got, as the API does.
 type Usage struct {
@@ -93,7 +87,7 @@ type stream struct{ list []string }
 
 func (s *stream) send(kind string, fields map[string]any) {
 	fields["type"] = kind
-	s.list = append(s.list, "event: "+kind+"\ndata: "+testserver.Encode(fields)+"\n\n")
+	s.list = append(s.list, testserver.Event(kind, fields))
 }
 
 // events returns the reply as the events of a stream.
@@ -117,7 +111,7 @@ func (r *Reply) events(given *items, req *Request, n int) []string {
 		}
 	}
 	if r.ErrorAfter > 0 {
-		return r.Cut(out.list, func() string { return "event: error\ndata: " + testserver.Encode(failure(&r.Wire)) + "\n\n" })
+		return r.Cut(out.list, func() string { return testserver.Event("error", failure(&r.Wire)) })
 	}
 	delta := map[string]any{"stop_reason": cmp.Or(r.Stop, stop), "stop_sequence": nil}
 	if r.Explanation != "" {
@@ -145,7 +139,7 @@ func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix 
 		for _, word := range testserver.Words(p.Thinking) {
 			delta("thinking_delta", "thinking", word)
 		}
-		signature := sign(req.Model, prefix, p.Thinking)
+		signature := testserver.Sign(signed, req.Model, prefix, p.Thinking)
 		delta("signature_delta", "signature", signature)
 		return testserver.Encode(map[string]any{"type": "thinking", "thinking": p.Thinking, "signature": signature})
 	case p.Redacted != "":
@@ -157,8 +151,8 @@ func (r *Reply) block(given *items, req *Request, out *stream, i, n int, prefix 
 		id := cmp.Or(p.Call.ID, fmt.Sprintf("toolu_%d_%d", n, i+1))
 		start(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": map[string]any{}, "caller": map[string]any{"type": "direct"}})
 		delta("input_json_delta", "partial_json", "")
-		for piece := range slices.Chunk([]rune(p.Call.Arguments), 7) {
-			delta("input_json_delta", "partial_json", string(piece))
+		for _, piece := range p.Call.Pieces() {
+			delta("input_json_delta", "partial_json", piece)
 		}
 		return testserver.Encode(map[string]any{"type": "tool_use", "id": id, "name": p.Call.Tool, "input": object(p.Call.Arguments)})
 	case p.Item != nil:

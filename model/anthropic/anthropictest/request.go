@@ -2,13 +2,10 @@ package anthropictest
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
@@ -75,13 +72,7 @@ type Tool struct {
 }
 
 // Blocks returns the content of a message, decoded.
-func (m *Message) Blocks() []Block {
-	list := make([]Block, len(m.Content))
-	for i, raw := range m.Content {
-		_ = json.Unmarshal(raw, &list[i]) // was checked
-	}
-	return list
-}
+func (m *Message) Blocks() []Block { return testserver.Decoded[Block](m.Content) }
 
 // Text returns the message's text.
 func (m *Message) Text() string {
@@ -140,14 +131,8 @@ func (r *Request) canonical() []string {
 	return list
 }
 
-// sign returns the signature of thinking that stands after a prefix.
-func sign(model string, prefix []string, thinking string) string {
-	mac := hmac.New(sha256.New, []byte("anthropictest"))
-	fmt.Fprintf(mac, "%q %q %q", model, prefix, thinking)
-	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-var identifier = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+// signed is what a signature of thinking is bound to: the model, what stands before it, and the thinking.
+const signed = "anthropic %q %q %q"
 
 // check finds what Anthropic would refuse.
 func (r *Request) check(given *items) error {
@@ -196,7 +181,7 @@ func (r *Request) checkTools() error {
 	names := map[string]bool{}
 	for _, t := range r.Tools {
 		switch {
-		case !identifier.MatchString(t.Name):
+		case !testserver.Identifier.MatchString(t.Name):
 			return fmt.Errorf("tools.%s.name: string should match pattern", t.Name)
 		case names[t.Name]:
 			return fmt.Errorf("tools: tool names must be unique")
@@ -301,7 +286,7 @@ func (c *checker) block(role string, b *Block) error {
 		if b.Thinking == nil || b.CacheControl != nil {
 			return fmt.Errorf("thinking: field required, cache_control not permitted")
 		}
-		if b.Signature != sign(c.r.Model, c.prefix, *b.Thinking) {
+		if b.Signature != testserver.Sign(signed, c.r.Model, c.prefix, *b.Thinking) {
 			return fmt.Errorf("invalid `signature` in `thinking` block")
 		}
 	case "redacted_thinking":
@@ -309,7 +294,7 @@ func (c *checker) block(role string, b *Block) error {
 			return fmt.Errorf("invalid `data` in `redacted_thinking` block")
 		}
 	case "tool_use":
-		if !identifier.MatchString(b.ID) || !identifier.MatchString(b.Name) || c.calls[b.ID] {
+		if !testserver.Identifier.MatchString(b.ID) || !testserver.Identifier.MatchString(b.Name) || c.calls[b.ID] {
 			return fmt.Errorf("tool_use: id %q or name %q is malformed or repeated", b.ID, b.Name)
 		}
 		if !bytes.HasPrefix(b.Input, []byte("{")) {

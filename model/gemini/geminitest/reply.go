@@ -2,7 +2,6 @@ package geminitest
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 
@@ -39,13 +38,8 @@ type Part struct {
 	Own map[string]any
 }
 
-// Call is a function call of a reply.
-type Call struct {
-	// ID is the call's id. Default: it has none.
-	ID        string
-	Tool      string
-	Arguments string
-}
+// Call is a tool call of a reply.
+type Call = testserver.Call
 
 // Usage is the token counts of a reply. Output leaves out Thoughts, as the API does.
 type Usage struct {
@@ -85,7 +79,7 @@ func (r *Reply) events(req *Request, n int) []string {
 	var list []string
 	send := func(f fields) {
 		f["modelVersion"], f["responseId"] = req.Model, fmt.Sprintf("r%d", n)
-		list = append(list, "data: "+testserver.Encode(f)+"\n\n")
+		list = append(list, testserver.Event("", f))
 	}
 	candidate := func(more fields, parts ...any) fields {
 		more["content"], more["index"] = fields{"role": "model", "parts": append([]any{}, parts...)}, 0
@@ -98,7 +92,7 @@ func (r *Reply) events(req *Request, n int) []string {
 		}
 	}
 	if r.ErrorAfter > 0 {
-		return r.Cut(list, func() string { return "data: " + testserver.Encode(failure(&r.Wire)) + "\n\n" })
+		return r.Cut(list, func() string { return testserver.Event("", failure(&r.Wire)) })
 	}
 	u := r.usage(req)
 	end := candidate(fields{"finishReason": cmp.Or(r.Finish, "STOP")})
@@ -159,5 +153,3 @@ func (r *Reply) usage(req *Request) Usage {
 	}
 	return u
 }
-
-func encode(sum []byte) string { return base64.StdEncoding.EncodeToString(sum) }

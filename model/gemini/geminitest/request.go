@@ -1,14 +1,14 @@
 package geminitest
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Request is what a client sent.
@@ -59,13 +59,7 @@ type Piece struct {
 }
 
 // Pieces returns the parts of a turn, decoded.
-func (t *Turn) Pieces() []Piece {
-	list := make([]Piece, len(t.Parts))
-	for i, raw := range t.Parts {
-		_ = json.Unmarshal(raw, &list[i]) // was checked
-	}
-	return list
-}
+func (t *Turn) Pieces() []Piece { return testserver.Decoded[Piece](t.Parts) }
 
 // Text returns a turn's text.
 func (t *Turn) Text() string {
@@ -104,9 +98,7 @@ func sign(model, text string, args json.RawMessage) string {
 	var v any
 	_ = json.Unmarshal(args, &v) // nil for none
 	canonical, _ := json.Marshal(v)
-	mac := hmac.New(sha256.New, []byte("geminitest"))
-	fmt.Fprintf(mac, "%q %q %s", model, text, canonical)
-	return encode(mac.Sum(nil))
+	return testserver.Sign("gemini %q %q %s", model, text, canonical)
 }
 
 var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)

@@ -3,7 +3,6 @@ package openaitest
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
@@ -39,13 +38,8 @@ type Item struct {
 	Own map[string]any
 }
 
-// Call is a function call of a reply.
-type Call struct {
-	// ID is the call's id. Default: one that follows from the number of the request and the call's place.
-	ID        string
-	Tool      string
-	Arguments string
-}
+// Call is a tool call of a reply.
+type Call = testserver.Call
 
 // Usage is the token counts of a reply.
 type Usage struct {
@@ -85,7 +79,7 @@ type stream struct{ list []string }
 
 func (s *stream) send(kind string, f fields) {
 	f["type"], f["sequence_number"] = kind, len(s.list)
-	s.list = append(s.list, "event: "+kind+"\ndata: "+testserver.Encode(f)+"\n\n")
+	s.list = append(s.list, testserver.Event(kind, f))
 }
 
 // events returns the reply as the events of a stream.
@@ -102,9 +96,9 @@ func (r *Reply) events(req *Request, n int) []string {
 	}
 	if r.ErrorAfter > 0 {
 		return r.Cut(out.list, func() string {
-			f := failure(&r.Wire)
+			f := testserver.OpenAIFailure(&r.Wire)
 			f["type"] = "error"
-			return "event: error\ndata: " + testserver.Encode(f) + "\n\n"
+			return testserver.Event("error", f)
 		})
 	}
 	status := "completed"
@@ -143,12 +137,12 @@ func (it *Item) stream(out *stream, model string, n, i int) {
 		for _, word := range testserver.Words(it.Reasoning) {
 			out.send("response.reasoning_summary_text.delta", at(fields{"summary_index": 0, "delta": word}))
 		}
-		item("done", fields{"id": id("rs"), "type": "reasoning", "summary": summary, "encrypted_content": encrypt(model, id("rs"), it.Reasoning)})
+		item("done", fields{"id": id("rs"), "type": "reasoning", "summary": summary, "encrypted_content": testserver.Sign(encrypted, model, id("rs"), it.Reasoning)})
 	case it.Call != nil:
 		call := fields{"id": id("fc"), "type": "function_call", "status": "in_progress", "call_id": cmp.Or(it.Call.ID, id("call")), "name": it.Call.Tool, "arguments": ""}
 		item("added", call)
-		for piece := range slices.Chunk([]rune(it.Call.Arguments), 7) {
-			out.send("response.function_call_arguments.delta", at(fields{"item_id": id("fc"), "delta": string(piece)}))
+		for _, piece := range it.Call.Pieces() {
+			out.send("response.function_call_arguments.delta", at(fields{"item_id": id("fc"), "delta": piece}))
 		}
 		out.send("response.function_call_arguments.done", at(fields{"item_id": id("fc"), "arguments": it.Call.Arguments}))
 		call["status"], call["arguments"] = "completed", it.Call.Arguments

@@ -1,16 +1,13 @@
 package openaitest
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/cairn-agents/cairn/internal/provider"
+	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
 
 // Request is what a client sent.
@@ -66,13 +63,7 @@ type Content struct {
 }
 
 // Entries returns the input, decoded.
-func (r *Request) Entries() []Entry {
-	list := make([]Entry, len(r.Input))
-	for i, raw := range r.Input {
-		_ = json.Unmarshal(raw, &list[i]) // was checked
-	}
-	return list
-}
+func (r *Request) Entries() []Entry { return testserver.Decoded[Entry](r.Input) }
 
 // Text returns an entry's text.
 func (e *Entry) Text() string {
@@ -104,14 +95,8 @@ func (r *Request) Prefix() []string {
 	return list
 }
 
-// encrypt returns what stands for encrypted reasoning of a model.
-func encrypt(model, id, summary string) string {
-	mac := hmac.New(sha256.New, []byte("openaitest"))
-	fmt.Fprintf(mac, "%q %q %q", model, id, summary)
-	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-var identifier = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+// encrypted is what encrypted reasoning is bound to: the model, the item's id, and the summary.
+const encrypted = "openai %q %q %q"
 
 // check finds what OpenAI would refuse, and what would be stored or continued there.
 func (r *Request) check() error {
@@ -160,7 +145,7 @@ func (r *Request) checkTools() error {
 			continue
 		}
 		switch {
-		case !identifier.MatchString(t.Name):
+		case !testserver.Identifier.MatchString(t.Name):
 			return fmt.Errorf("invalid 'tools[%d].name': string does not match pattern", i)
 		case names[t.Name]:
 			return fmt.Errorf("tools: function names must be unique")
@@ -200,12 +185,12 @@ func (c *checker) entry(e *Entry) error {
 		for _, s := range e.Summary {
 			summary += s.Text
 		}
-		if e.Encrypted != encrypt(c.model, e.ID, summary) {
+		if e.Encrypted != testserver.Sign(encrypted, c.model, e.ID, summary) {
 			return fmt.Errorf("the encrypted content for item %s could not be verified", e.ID)
 		}
 		c.thought = e.ID
 	case "function_call":
-		if !identifier.MatchString(e.CallID) || !identifier.MatchString(e.Name) || c.seen[e.CallID] {
+		if !testserver.Identifier.MatchString(e.CallID) || !testserver.Identifier.MatchString(e.Name) || c.seen[e.CallID] {
 			return fmt.Errorf("function_call: call_id %q or name %q is malformed or repeated", e.CallID, e.Name)
 		}
 		c.seen[e.CallID], c.open[e.CallID] = true, true

@@ -6,7 +6,6 @@
 package openaitest
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -31,8 +30,8 @@ func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protoc
 var protocol = testserver.Protocol[*Request, Reply]{
 	Route:  "POST /v1/responses",
 	Base:   "/v1",
-	Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
-	Denied: Wire{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."},
+	Key:    testserver.Bearer,
+	Denied: testserver.NoBearer,
 	Read: func(r *http.Request, body []byte) (*Request, error) {
 		req := &Request{Header: r.Header.Clone(), Body: body}
 		if err := json.Unmarshal(body, req); err != nil {
@@ -58,20 +57,5 @@ var protocol = testserver.Protocol[*Request, Reply]{
 	},
 	Wire:    func(r *Reply) *Wire { return &r.Wire },
 	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
-	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },
-}
-
-func failure(w *Wire) map[string]any {
-	kind := "invalid_request_error"
-	switch {
-	case w.Status == http.StatusTooManyRequests:
-		kind = "requests"
-	case w.Status >= 500 || w.Status == 0:
-		kind = "server_error"
-	}
-	var code any
-	if w.Code != "" {
-		code = w.Code
-	}
-	return map[string]any{"message": cmp.Or(w.Message, http.StatusText(w.Status)), "type": kind, "param": nil, "code": code}
+	Failure: func(w *Wire) any { return map[string]any{"error": testserver.OpenAIFailure(w)} },
 }

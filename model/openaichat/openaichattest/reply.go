@@ -3,7 +3,6 @@ package openaichattest
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
@@ -25,12 +24,7 @@ type Reply struct {
 }
 
 // Call is a tool call of a reply.
-type Call struct {
-	// ID is the call's id. Default: one that follows from the number of the request and the call's place.
-	ID        string
-	Tool      string
-	Arguments string
-}
+type Call = testserver.Call
 
 // Usage is the token counts of a reply.
 type Usage struct {
@@ -63,7 +57,7 @@ func (r Reply) RetryAfter(value string) Reply {
 // events returns the reply as the events of a stream.
 func (r *Reply) events(req *Request, n int) []string {
 	var list []string
-	send := func(chunk map[string]any) { list = append(list, "data: "+testserver.Encode(chunk)+"\n\n") }
+	send := func(chunk map[string]any) { list = append(list, testserver.Event("", chunk)) }
 	chunk := func(choices ...any) map[string]any {
 		c := r.envelope(req, n, "chat.completion.chunk")
 		c["choices"] = append([]any{}, choices...)
@@ -88,14 +82,14 @@ func (r *Reply) events(req *Request, n int) []string {
 	for i, c := range r.Calls {
 		delta(map[string]any{"tool_calls": []any{map[string]any{"index": i, "id": r.callID(n, i), "type": "function",
 			"function": map[string]any{"name": c.Tool, "arguments": ""}}}})
-		for piece := range slices.Chunk([]rune(c.Arguments), 7) {
+		for _, piece := range c.Pieces() {
 			delta(map[string]any{"tool_calls": []any{map[string]any{"index": i,
-				"function": map[string]any{"arguments": string(piece)}}}})
+				"function": map[string]any{"arguments": piece}}}})
 		}
 	}
 	if r.ErrorAfter > 0 {
 		return r.Cut(list, func() string {
-			return "data: " + testserver.Encode(map[string]any{"error": failure(&r.Wire)}) + "\n\n"
+			return testserver.Event("", map[string]any{"error": testserver.OpenAIFailure(&r.Wire)})
 		})
 	}
 	send(chunk(map[string]any{"index": 0, "delta": map[string]any{}, "logprobs": nil, "finish_reason": r.finish()}))

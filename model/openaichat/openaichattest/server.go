@@ -6,11 +6,9 @@
 package openaichattest
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/cairn-agents/cairn/internal/provider/testserver"
 )
@@ -31,8 +29,8 @@ func NewFunc(decide func(*Request) Reply) *Server { return testserver.New(protoc
 var protocol = testserver.Protocol[*Request, Reply]{
 	Route:  "POST /v1/chat/completions",
 	Base:   "/v1",
-	Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
-	Denied: Wire{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."},
+	Key:    testserver.Bearer,
+	Denied: testserver.NoBearer,
 	Read: func(r *http.Request, body []byte) (*Request, error) {
 		req := &Request{Header: r.Header.Clone(), Body: body}
 		if err := json.Unmarshal(body, req); err != nil {
@@ -48,22 +46,5 @@ var protocol = testserver.Protocol[*Request, Reply]{
 		}
 		return testserver.Encode(r.whole(req, n)), true
 	},
-	Failure: func(w *Wire) any { return map[string]any{"error": failure(w)} },
-}
-
-func failure(r *Wire) map[string]any {
-	kind := "invalid_request_error"
-	switch {
-	case r.Code == "insufficient_quota":
-		kind = r.Code
-	case r.Status == http.StatusTooManyRequests:
-		kind = "requests"
-	case r.Status >= 500 || r.Status == 0:
-		kind = "server_error"
-	}
-	var code any
-	if r.Code != "" {
-		code = r.Code
-	}
-	return map[string]any{"message": cmp.Or(r.Message, http.StatusText(r.Status)), "type": kind, "param": nil, "code": code}
+	Failure: func(w *Wire) any { return map[string]any{"error": testserver.OpenAIFailure(w)} },
 }
