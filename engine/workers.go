@@ -12,9 +12,6 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// workersNamespace is the namespace of the records of workers, by their owners' names.
-const workersNamespace = "cairn.workers"
-
 // Worker is an engine in Work, as it registered with its store.
 type Worker struct {
 	// Owner names the engine in the leases that it holds: its machine, its process, and an id of its own.
@@ -83,7 +80,7 @@ func (e *Engine) register(ctx context.Context) error {
 	if err != nil {
 		return cairn.Errorf(cairn.CodeInternal, "the registration of a worker does not encode: %w", err)
 	}
-	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: workersNamespace, Key: e.workerKey(), Value: value,
+	_, err = e.records.Put(ctx, store.RecordWrite{Namespace: store.WorkerRecords, Key: e.workerKey(), Value: value,
 		Seen: store.AnyVersion, TTL: e.opts.LeaseTTL})
 	return err
 }
@@ -92,7 +89,7 @@ func (e *Engine) register(ctx context.Context) error {
 func (e *Engine) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
-	err := e.records.Delete(ctx, workersNamespace, e.workerKey(), store.AnyVersion)
+	err := e.records.Delete(ctx, store.WorkerRecords, e.workerKey(), store.AnyVersion)
 	if err != nil && !errors.Is(err, cairn.ErrNotFound) && !errors.Is(err, cairn.ErrClosed) {
 		e.opts.Logger.Warn("worker could not deregister", "error", err)
 	}
@@ -107,7 +104,7 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 			return
 		}
 		for record, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
-			return e.records.List(ctx, store.RecordQuery{Namespace: workersNamespace, Cursor: cursor})
+			return e.records.List(ctx, store.RecordQuery{Namespace: store.WorkerRecords, Cursor: cursor})
 		}) {
 			var w Worker
 			if err == nil {

@@ -1,15 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
 	"github.com/cairn-agents/cairn"
 )
 
-// CopyRecord writes a record of one store to another one, with its value, its index and the time to live that it had
-// left when it was read. Version and times are those of the other store. copied is false if a record of the same value
-// and index is there already, so an interrupted copy can be repeated; a different one is left as it is, and the error
+// CopyRecord writes a record to another store, with its value, its index and the time to live that it had left when it
+// was read. Version and times are those of the other store. copied is false for a record that has expired, or if an
+// equal one is there already, so an interrupted copy can be repeated. A different one is left as it is, and the error
 // is ErrExists.
 func CopyRecord(ctx context.Context, r *Record, to Records) (copied bool, err error) {
 	w := RecordWrite{Namespace: r.Namespace, Key: r.Key, Index: r.Index, Value: r.Value}
@@ -19,13 +20,28 @@ func CopyRecord(ctx context.Context, r *Record, to Records) (copied bool, err er
 		}
 	}
 	_, err = to.Put(ctx, w)
-	var conflict *RecordConflictError
-	if !errors.As(err, &conflict) || conflict.Record == nil {
-		return err == nil, err
+	if there := SeenRecord(err); there != nil {
+		return false, sameRecord(r, there)
 	}
-	there := conflict.Record
-	if there.Index == r.Index && string(there.Value) == string(r.Value) {
+	return err == nil, err
+}
+
+// CopiedRecord reports whether an equal record is in another store. If a different one is there, the error is ErrExists.
+func CopiedRecord(ctx context.Context, r *Record, to Records) (bool, error) {
+	there, err := to.Get(ctx, r.Namespace, r.Key)
+	switch {
+	case errors.Is(err, cairn.ErrNotFound):
 		return false, nil
+	case err == nil:
+		err = sameRecord(r, there)
 	}
-	return false, cairn.Errorf(cairn.CodeExists, "record %q in %q is there already, and differs", r.Key, r.Namespace)
+	return err == nil, err
+}
+
+// sameRecord compares the value and the index of a record with those of its copy.
+func sameRecord(r, there *Record) error {
+	if r.Index == there.Index && bytes.Equal(r.Value, there.Value) {
+		return nil
+	}
+	return cairn.Errorf(cairn.CodeExists, "record %q in %q is there already, and differs", r.Key, r.Namespace)
 }

@@ -32,8 +32,22 @@ func TestCopyRecord(t *testing.T) {
 	if left := got.ExpiresAt.Sub(got.CreatedAt); got.Index != "i" || string(got.Value) != `{"a": 1}` || left != 40*time.Minute {
 		t.Errorf("the copy has index %q, value %s and %s left", got.Index, got.Value, left)
 	}
+	if there, err := store.CopiedRecord(t.Context(), r, to); err != nil || !there {
+		t.Errorf("the copy is there: %t, %v", there, err)
+	}
 	r.Index = "other"
+	if there, err := store.CopiedRecord(t.Context(), r, to); there || !errors.Is(err, cairn.ErrExists) {
+		t.Errorf("a different record is there: %t, %v", there, err)
+	}
 	if copied, err := store.CopyRecord(t.Context(), r, to); copied || !errors.Is(err, cairn.ErrExists) {
 		t.Errorf("over a different record: copied %t, %v", copied, err)
+	}
+	r.Key = "none"
+	if there, err := store.CopiedRecord(t.Context(), r, to); there || err != nil {
+		t.Errorf("no record is there: %t, %v", there, err)
+	}
+	r.AsOf = r.ExpiresAt
+	if copied, err := store.CopyRecord(t.Context(), r, to); copied || err != nil {
+		t.Errorf("a record that has expired: copied %t, %v", copied, err)
 	}
 }

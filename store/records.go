@@ -47,6 +47,9 @@ type Records interface {
 	// changed between two pages do not move the cursor: a record that exists all the time, under the same index, is
 	// listed exactly once.
 	List(ctx context.Context, q RecordQuery) (Page[Record], error)
+	// Namespaces pages through the namespaces that have records, ordered by bytes, MaxRecordPage in each page. One whose
+	// records have all expired may be listed. The cursor is the Next of the previous page; empty for the first page.
+	Namespaces(ctx context.Context, cursor string) (Page[string], error)
 }
 
 // RecordProvider is a Store that keeps records as well.
@@ -62,13 +65,16 @@ const (
 	MaxRecordBytes = limits.RecordBytes
 	// MaxRecordTTL is the longest time to live of a record: a hundred years.
 	MaxRecordTTL = 100 * 365 * 24 * time.Hour
-	// MaxRecordPage is the maximum number of records in a page.
+	// MaxRecordPage is the maximum number of records, or of namespaces, in a page.
 	MaxRecordPage = 100
 )
 
 // UserRecords is the namespace of what is kept of users beside their sessions, under UserIndex: accounts that they have
 // connected, answers to their requests. Engine.EraseUser removes it. A key begins with the name of what wrote it.
 const UserRecords = "users"
+
+// WorkerRecords is the namespace of the workers that are registered with a store, by the names of their owners.
+const WorkerRecords = "cairn.workers"
 
 // UserIndex is the index of a user's records. It is a digest, since an id may be what no index can.
 func UserIndex(user string) string {
@@ -287,6 +293,23 @@ func RecordConflict(namespace, key string, seen int64, there *Record) error {
 // RecordNotFound returns the error for a record that does not exist.
 func RecordNotFound(namespace, key string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "key", Message: fmt.Sprintf("record %q in %q not found", key, namespace)}
+}
+
+// NamespacePage returns the page of the namespaces in names, of which a store that has more returns at least
+// MaxRecordPage+1. It is for implementers.
+func NamespacePage(names []string) Page[string] {
+	if len(names) <= MaxRecordPage {
+		return Page[string]{Items: names}
+	}
+	return Page[string]{Items: names[:MaxRecordPage], Next: names[MaxRecordPage-1]}
+}
+
+// CheckNamespaceCursor reports what is wrong with the cursor of Records.Namespaces. The error is ErrInvalid.
+func CheckNamespaceCursor(cursor string) error {
+	if cursor != "" && ids.Check(cursor) != "" {
+		return cairn.Invalid("cursor", "%q is not one of this list", cursor)
+	}
+	return nil
 }
 
 // RecordRange is the range that a query selects: part of a namespace, ordered by key, or by index and key, by bytes. It

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/cairn-agents/cairn/store"
@@ -163,4 +164,22 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 		page.Next = store.RecordCursor(&q, list[q.Size()-1])
 	}
 	return page, nil
+}
+
+// Namespaces implements store.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (page store.Page[string], err error) {
+	if err := store.CheckNamespaceCursor(cursor); err != nil {
+		return page, err
+	}
+	s := (*Store)(r)
+	if err := s.lock(ctx); err != nil {
+		return page, err
+	}
+	defer s.mu.Unlock()
+	names := slices.Sorted(maps.Keys(s.namespaces))
+	after, found := slices.BinarySearch(names, cursor)
+	if found {
+		after++
+	}
+	return store.NamespacePage(names[after:]), nil
 }

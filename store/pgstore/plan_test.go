@@ -246,6 +246,7 @@ func TestRecordListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
 	wantOrder(t, "by key", s.plan(t, sqlRecords, "ns-7", "key-", "key-7", "key-\U0010ffff", 10), "records_pkey")
+	wantIndexes(t, "namespaces", s.plan(t, sqlNamespaces, "ns-7", 10), "records_pkey")
 	wantOrder(t, "by index", s.plan(t, sqlRecordsByIndex, "ns-7", "position-", "key-7", "position-\U0010ffff", 10), "records_position")
 }
 

@@ -37,6 +37,15 @@ const (
 		ORDER BY r.position, r.key
 		LIMIT $5`
 
+	// By the key of records: one look for each namespace, however many records it has.
+	sqlNamespaces = `
+		WITH RECURSIVE namespaces (name) AS (
+			SELECT min(namespace) FROM {schema}.records WHERE namespace > $1
+			UNION ALL
+			SELECT (SELECT min(r.namespace) FROM {schema}.records r WHERE r.namespace > n.name) FROM namespaces n WHERE n.name IS NOT NULL
+		)
+		SELECT name FROM namespaces WHERE name IS NOT NULL LIMIT $2`
+
 	// Up to ten that have expired, by records_expiry. Those that another process is about to remove or to replace are
 	// left to it, so that no two writes deadlock.
 	sweepRecords = `
@@ -219,4 +228,25 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 		page.Next = store.RecordCursor(&q, &page.Items[size-1])
 	}
 	return page, nil
+}
+
+// Namespaces implements store.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
+	if err := store.CheckNamespaceCursor(cursor); err != nil {
+		return store.Page[string]{}, err
+	}
+	var names []string
+	err := (*Store)(r).try(ctx, "list namespaces", reads, func(ctx context.Context, c *conn) error {
+		names = nil
+		return c.query(ctx, sqlNamespaces, func(rows pgx.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			names = append(names, name)
+			return err
+		}, cursor, store.MaxRecordPage+1)
+	})
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	return store.NamespacePage(names), nil
 }

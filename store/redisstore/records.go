@@ -22,6 +22,7 @@ var (
 	scriptRecordPut    = aboutRecords("recordput", "write a record", false)
 	scriptRecordDelete = aboutRecords("recorddelete", "delete a record", false)
 	scriptRecordList   = aboutRecords("recordlist", "list records", false)
+	scriptNamespaces   = reader("namespaces", "list namespaces")
 )
 
 var _ store.RecordProvider = (*Store)(nil)
@@ -171,4 +172,23 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (page store.Pag
 	}
 	page.Items = list
 	return page, nil
+}
+
+// Namespaces implements store.Records. On a cluster it asks every bucket.
+func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
+	if err := store.CheckNamespaceCursor(cursor); err != nil {
+		return store.Page[string]{}, err
+	}
+	replies, err := (*Store)(r).runAll(ctx, scriptNamespaces, "("+cursor, store.MaxRecordPage+1)
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	var names []string
+	for _, answer := range replies {
+		for _, name := range answer.list(1) {
+			names = append(names, plain(name))
+		}
+	}
+	slices.Sort(names)
+	return store.NamespacePage(names), nil
 }

@@ -25,6 +25,15 @@ const (
 			AND (expires_at = 0 OR expires_at > ?5)
 		ORDER BY position, key LIMIT ?6`
 
+	// By records_key: one look for each namespace, however many records it has.
+	sqlNamespaces = `
+		WITH RECURSIVE namespaces (name) AS (
+			SELECT min(namespace) FROM records WHERE namespace > ?1
+			UNION ALL
+			SELECT (SELECT min(namespace) FROM records WHERE namespace > name) FROM namespaces WHERE name IS NOT NULL
+		)
+		SELECT name FROM namespaces WHERE name IS NOT NULL LIMIT ?2`
+
 	sqlInsertRecord = `
 		INSERT INTO records (namespace, key, position, created_at, updated_at, expires_at, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 		RETURNING version`
@@ -170,4 +179,23 @@ func (r *records) List(ctx context.Context, q store.RecordQuery) (store.Page[sto
 		return store.Page[store.Record]{}, err
 	}
 	return page, nil
+}
+
+// Namespaces implements store.Records.
+func (r *records) Namespaces(ctx context.Context, cursor string) (store.Page[string], error) {
+	if err := store.CheckNamespaceCursor(cursor); err != nil {
+		return store.Page[string]{}, err
+	}
+	var names []string
+	err := (*Store)(r).readers.read(ctx, func(c *conn) error {
+		names = nil
+		return c.query(ctx, sqlNamespaces, func(cols *columns) bool {
+			names = append(names, cols.text())
+			return true
+		}, cursor, store.MaxRecordPage+1)
+	})
+	if err != nil {
+		return store.Page[string]{}, err
+	}
+	return store.NamespacePage(names), nil
 }

@@ -167,6 +167,44 @@ func recordsWhileWriting(h *harness) {
 	}
 }
 
+// recordNamespaces has more namespaces than a page holds, of any name. One is listed as long as it has a record.
+func recordNamespaces(h *harness) {
+	list := func() []string {
+		return pages(h.T, "namespaces", func(cursor string) (store.Page[string], error) {
+			page, err := h.records().Namespaces(h.Context(), cursor)
+			if len(page.Items) > store.MaxRecordPage || page.Next != "" && len(page.Items) == 0 {
+				h.Fatalf("a page of %d, next %q", len(page.Items), page.Next)
+			}
+			return page, err
+		})
+	}
+	if names := list(); len(names) > 0 {
+		h.Fatalf("a new store has the namespaces %q", names)
+	}
+	want := slices.Clone(oddTexts)
+	for i := range store.MaxRecordPage {
+		want = append(want, fmt.Sprintf("ns-%03d", i))
+	}
+	for _, name := range want {
+		h.put(name, "a", 0)
+	}
+	gone := want[len(want)/2]
+	h.put(gone, "b", 0)
+	h.put(gone, "b", store.AnyVersion)
+	slices.Sort(want)
+	same(h.T, "namespaces", list(), want)
+	h.must(h.records().Delete(h.Context(), gone, "a", store.AnyVersion))
+	same(h.T, "namespaces with one record less", list(), want)
+	h.must(h.records().Delete(h.Context(), gone, "b", store.AnyVersion))
+	same(h.T, "namespaces without one", list(), slices.DeleteFunc(slices.Clone(want), func(name string) bool { return name == gone }))
+	h.put(gone, "c", 0)
+	same(h.T, "namespaces with one that came back", list(), want)
+	for _, cursor := range []string{"\x00", "\xff", strings.Repeat("x", 201)} {
+		_, err := h.records().Namespaces(h.Context(), cursor)
+		h.wantError(err, cairn.ErrInvalid, fmt.Sprintf("cursor %q", cursor))
+	}
+}
+
 func recordBadQueries(h *harness) {
 	for range 2 {
 		h.put("ns", h.newID("key"), 0)

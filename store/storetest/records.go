@@ -33,6 +33,7 @@ var recordTests = []storeTest{
 	{name: "ByIndex", run: recordsByIndex},
 	{name: "LargestPage", run: recordLargestPage},
 	{name: "ListWhileWriting", run: recordsWhileWriting},
+	{name: "Namespaces", run: recordNamespaces},
 	{name: "BadQueries", run: recordBadQueries},
 	{name: "Identifiers", run: recordIdentifiers},
 	{name: "Values", run: recordValues},
@@ -433,7 +434,8 @@ func recordCalls(ctx context.Context, r store.Records) map[string]error {
 	_, get := r.Get(ctx, "ns", "key")
 	_, put := r.Put(ctx, store.RecordWrite{Namespace: "ns", Key: "key", Value: json.RawMessage(`2`), Seen: store.AnyVersion})
 	_, list := r.List(ctx, store.RecordQuery{Namespace: "ns"})
-	return map[string]error{"get": get, "put": put, "list": list, "delete": r.Delete(ctx, "ns", "key", store.AnyVersion)}
+	_, namespaces := r.Namespaces(ctx, "")
+	return map[string]error{"get": get, "put": put, "list": list, "namespaces": namespaces, "delete": r.Delete(ctx, "ns", "key", store.AnyVersion)}
 }
 
 func recordCancelled(h *harness) {

@@ -35,6 +35,7 @@
 --   vk:NAMESPACE      zset  the keys, in the order of their bytes
 --   vi:NAMESPACE      zset  an index, NUL and a key, in that order
 --   vx:NAMESPACE      zset  the same by the time of expiry, of those that expire
+--   vs                zset  the namespaces of the bucket that have keys
 --   vn                      the last version that a record in the bucket got
 --
 -- What was removed and is not purged yet has other names, where nothing else looks, but for its log:

@@ -1,6 +1,7 @@
 -- What the scripts about records begin with, after common.lua. ARGV[1] is the namespace; all of it is in one bucket.
 local SPACE, NOW = ARGV[1], clock()
 local KEYS_OF, PLACES, EXPIRY = P .. 'vk:' .. SPACE, P .. 'vi:' .. SPACE, P .. 'vx:' .. SPACE
+local NAMESPACES = P .. 'vs'
 
 -- named returns the name of a record's key.
 local function named(key)
@@ -27,6 +28,9 @@ local function remove(index, key)
 	call('ZREM', KEYS_OF, key)
 	call('ZREM', PLACES, place(index, key))
 	call('ZREM', EXPIRY, place(index, key))
+	if call('EXISTS', KEYS_OF) == 0 then
+		call('ZREM', NAMESPACES, SPACE)
+	end
 end
 
 -- sweep removes what is left of up to n records that have expired. Their values may have expired already, and a record

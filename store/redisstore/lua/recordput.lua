@@ -20,6 +20,7 @@ local created, expires = there and there[3] or text(NOW), ttl > 0 and NOW + ttl 
 call('SET', P .. 'vn', version)
 call('HSET', named(key), 'index', index, 'version', version, 'created', created, 'updated', text(NOW), 'expires', text(expires), 'value', ARGV[4])
 call('ZADD', KEYS_OF, 0, key)
+call('ZADD', NAMESPACES, 0, SPACE)
 if index ~= '' then
 	call('ZADD', PLACES, 0, place(index, key))
 end

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -17,9 +17,9 @@ import (
 type copyCmd struct {
 	From    string   `arg:"" help:"The store to copy from, as --store names it elsewhere."`
 	To      string   `arg:"" help:"The store to copy to. A file is made if there is none."`
-	Session []string `placeholder:"ID" help:"Only these sessions. Default: all."`
+	Session []string `placeholder:"ID" help:"Only these sessions, and no records. Default: all."`
 	DryRun  bool     `help:"Only show what would be copied."`
-	JSON    bool     `name:"json" help:"Print what became of each session as a JSON array."`
+	JSON    bool     `name:"json" help:"Print what became of each session and of each namespace of records as a JSON array."`
 }
 
 // Help is what --help adds.
@@ -28,6 +28,10 @@ func (copyCmd) Help() string {
 stores. One that is there already and the same is skipped, so a copy that was interrupted can simply be run again. One that
 is there and differs is left alone, and so is one that is running: stop it, or wait. The other sessions are copied all the
 same.
+
+Then records are copied, one by one: what belongs to no session, such as accounts that users have connected, keys of
+requests that were answered, versions of assistants. They keep the time to live that they have left. One that is there and
+differs is left alone. Workers are left out; they register with the store that they work on.
 
 Nothing is removed from the store that is copied from. Resume a session in one of the stores only.`
 }
@@ -42,14 +46,26 @@ const (
 	outcomeFailed    copyOutcome = "failed"
 )
 
-// copyReport is what became of a session tree.
-type copyReport struct {
-	Session  string       `json:"session"`
-	Sessions int          `json:"sessions"` // in the tree
-	Messages int          `json:"messages"`
-	Events   int64        `json:"events"`
-	Outcome  copyOutcome  `json:"outcome"`
-	Error    *cairn.Error `json:"error,omitempty"`
+// copyResult is how the copy of a session tree or of a namespace ended.
+type copyResult struct {
+	Outcome copyOutcome  `json:"outcome"`
+	Error   *cairn.Error `json:"error,omitempty"`
+}
+
+// fail sets the result to an error.
+func (r *copyResult) fail(err error) {
+	r.Outcome = outcomeFailed
+	if !errors.As(err, &r.Error) {
+		r.Error = cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+}
+
+// text is the result in a table.
+func (r *copyResult) text() string {
+	if r.Error == nil {
+		return string(r.Outcome)
+	}
+	return fmt.Sprintf("%s: %s: %s", r.Outcome, r.Error.Code, output.OneLine(r.Error.Message, output.Width))
 }
 
 // Run copies.
@@ -79,33 +95,11 @@ func (cmd *copyCmd) Run(a *cli.App) error {
 	if target != nil {
 		defer target.Close()
 	}
-	failed := 0
-	reports := func(yield func(copyReport, error) bool) {
-		for root, err := range cmd.roots(ctx, source) {
-			if err != nil {
-				yield(copyReport{}, err)
-				return
-			}
-			r := cmd.one(ctx, source, target, root)
-			if r.Error != nil {
-				failed++
-			}
-			if !yield(r, ctx.Err()) {
-				return
-			}
-		}
+	c := &copying{copyCmd: cmd, source: source, target: target}
+	if err := c.print(ctx, a); err != nil {
+		return err
 	}
-	err = output.List(a.Stdout, cmd.JSON, reports, []string{"SESSION", "SESSIONS", "MESSAGES", "EVENTS", "OUTCOME"}, func(r *copyReport) []string {
-		outcome := string(r.Outcome)
-		if r.Error != nil {
-			outcome = fmt.Sprintf("%s: %s: %s", outcome, r.Error.Code, output.OneLine(r.Error.Message, output.Width))
-		}
-		return []string{r.Session, fmt.Sprint(r.Sessions), fmt.Sprint(r.Messages), fmt.Sprint(r.Events), outcome}
-	})
-	if err == nil && failed > 0 {
-		err = fmt.Errorf("%s could not be copied", output.Count(failed, "session"))
-	}
-	return err
+	return c.failure()
 }
 
 // openTarget opens the store to copy to. Trying it out makes no file; then there is none.
@@ -122,64 +116,57 @@ func (cmd *copyCmd) openTarget(ctx context.Context, a *cli.App, to *stores.Addre
 	return to.Open(ctx, a.Engine.Now)
 }
 
-// roots yields the ids of the sessions to copy, the newest first unless they were named.
-func (cmd *copyCmd) roots(ctx context.Context, source store.Importer) iter.Seq2[string, error] {
-	if len(cmd.Session) > 0 {
-		return pages.Of(cmd.Session...)
-	}
-	return func(yield func(string, error) bool) {
-		for s, err := range pages.All(func(cursor string) (store.Page[cairn.Session], error) {
-			return source.List(ctx, store.SessionQuery{RootsOnly: true, Cursor: cursor})
-		}) {
-			if !yield(s.ID, err) {
-				return
+// copying is a copy under way. target is nil where trying it out found no store.
+type copying struct {
+	*copyCmd
+	source, target                store.Importer
+	failedTrees, failedNamespaces int
+}
+
+// print copies, and prints what became of each session and of each namespace of records.
+func (c *copying) print(ctx context.Context, a *cli.App) error {
+	if c.JSON {
+		return output.Array(a.Stdout, func(yield func(any, error) bool) {
+			for r, err := range c.trees(ctx) {
+				if !yield(r, err) || err != nil {
+					return
+				}
 			}
-		}
+			for r, err := range c.namespaces(ctx) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		})
 	}
-}
-
-// one copies a session tree, or tries it out.
-func (cmd *copyCmd) one(ctx context.Context, source, target store.Importer, root string) copyReport {
-	r := copyReport{Session: root, Outcome: outcomeFailed}
-	err := r.measure(ctx, source)
-	if err == nil {
-		r.Outcome, err = cmd.carryOut(ctx, source, target, root)
-	}
-	if err != nil {
-		r.Outcome = outcomeFailed
-		if !errors.As(err, &r.Error) {
-			r.Error = cairn.Errorf(cairn.CodeInternal, "%w", err)
-		}
-	}
-	return r
-}
-
-// measure counts what there is of a session tree.
-func (r *copyReport) measure(ctx context.Context, source store.Importer) error {
-	rows, err := store.Tree(ctx, source, r.Session)
-	if err != nil {
+	err := output.List(a.Stdout, false, c.trees(ctx), treeHeader, (*treeReport).row)
+	if err != nil || len(c.Session) > 0 {
 		return err
 	}
-	r.Sessions = len(rows)
-	for i := range rows {
-		r.Messages += rows[i].MessageCount
+	next, stop := iter.Pull2(c.namespaces(ctx))
+	defer stop()
+	r, err, some := next()
+	if err != nil || !some {
+		return err
 	}
-	first, last, err := source.EventLog().Bounds(ctx, rows[0].Log())
-	r.Events = last - first + 1
-	return err
+	fmt.Fprintln(a.Stdout)
+	return output.List(a.Stdout, false, func(yield func(recordsReport, error) bool) {
+		for ; some && yield(r, err); r, err, some = next() {
+		}
+	}, recordsHeader, (*recordsReport).row)
 }
 
-func (cmd *copyCmd) carryOut(ctx context.Context, source, target store.Importer, root string) (copyOutcome, error) {
-	if !cmd.DryRun {
-		copied, err := store.Copy(ctx, source, target, root)
-		if copied {
-			return outcomeCopied, err
-		}
-		return outcomeThere, err
+// failure is the error of a copy that left something behind; nil for none.
+func (c *copying) failure() error {
+	var failed []string
+	if c.failedTrees > 0 {
+		failed = append(failed, output.Count(c.failedTrees, "session"))
 	}
-	there, err := store.Copied(ctx, source, target, root)
-	if there {
-		return outcomeThere, err
+	if c.failedNamespaces > 0 {
+		failed = append(failed, "records of "+output.Count(c.failedNamespaces, "namespace"))
 	}
-	return outcomeWouldCopy, err
+	if failed == nil {
+		return nil
+	}
+	return fmt.Errorf("%s could not be copied", strings.Join(failed, " and "))
 }

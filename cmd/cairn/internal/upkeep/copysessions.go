@@ -1,0 +1,104 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// treeReport is what became of a session tree.
+type treeReport struct {
+	Session  string `json:"session"`
+	Sessions int    `json:"sessions"` // in the tree
+	Messages int    `json:"messages"`
+	Events   int64  `json:"events"`
+	copyResult
+}
+
+var treeHeader = []string{"SESSION", "SESSIONS", "MESSAGES", "EVENTS", "OUTCOME"}
+
+func (r *treeReport) row() []string {
+	return []string{r.Session, fmt.Sprint(r.Sessions), fmt.Sprint(r.Messages), fmt.Sprint(r.Events), r.text()}
+}
+
+// trees copies session trees and yields what became of each.
+func (c *copying) trees(ctx context.Context) iter.Seq2[treeReport, error] {
+	return func(yield func(treeReport, error) bool) {
+		for root, err := range c.roots(ctx) {
+			if err != nil {
+				yield(treeReport{}, err)
+				return
+			}
+			r := c.tree(ctx, root)
+			if r.Error != nil {
+				c.failedTrees++
+			}
+			if !yield(r, ctx.Err()) {
+				return
+			}
+		}
+	}
+}
+
+// roots yields the ids of the sessions to copy, the newest first unless they were named.
+func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
+	if len(c.Session) > 0 {
+		return pages.Of(c.Session...)
+	}
+	return func(yield func(string, error) bool) {
+		for s, err := range pages.All(func(cursor string) (store.Page[cairn.Session], error) {
+			return c.source.List(ctx, store.SessionQuery{RootsOnly: true, Cursor: cursor})
+		}) {
+			if !yield(s.ID, err) {
+				return
+			}
+		}
+	}
+}
+
+// tree copies a session tree, or tries it out.
+func (c *copying) tree(ctx context.Context, root string) treeReport {
+	r := treeReport{Session: root}
+	err := r.measure(ctx, c.source)
+	if err == nil {
+		r.Outcome, err = c.copyTree(ctx, root)
+	}
+	if err != nil {
+		r.fail(err)
+	}
+	return r
+}
+
+// measure counts what there is of a session tree.
+func (r *treeReport) measure(ctx context.Context, source store.Importer) error {
+	rows, err := store.Tree(ctx, source, r.Session)
+	if err != nil {
+		return err
+	}
+	r.Sessions = len(rows)
+	for i := range rows {
+		r.Messages += rows[i].MessageCount
+	}
+	first, last, err := source.EventLog().Bounds(ctx, rows[0].Log())
+	r.Events = last - first + 1
+	return err
+}
+
+func (c *copying) copyTree(ctx context.Context, root string) (copyOutcome, error) {
+	if !c.DryRun {
+		copied, err := store.Copy(ctx, c.source, c.target, root)
+		if copied {
+			return outcomeCopied, err
+		}
+		return outcomeThere, err
+	}
+	there, err := store.Copied(ctx, c.source, c.target, root)
+	if there {
+		return outcomeThere, err
+	}
+	return outcomeWouldCopy, err
+}
