@@ -22,9 +22,11 @@ const (
 // Conversation is one session with turns of two steps and a tool between them. It is for measuring what a store takes for
 // each byte in them.
 type Conversation struct {
-	tb    testing.TB
-	eng   *engine.Engine
-	texts int
+	tb        testing.TB
+	eng       *engine.Engine
+	session   string
+	texts     int
+	summaries int
 	// Bytes is the length of all texts so far.
 	Bytes int
 }
@@ -32,7 +34,13 @@ type Conversation struct {
 // NewConversation returns a conversation without turns. Its engine is closed when the test ends, before the store is.
 func NewConversation(tb testing.TB, st store.Store) *Conversation {
 	tb.Helper()
-	c := &Conversation{tb: tb}
+	return newConversation(tb, st, "session", 0)
+}
+
+// newConversation returns a conversation whose model has a window of so many tokens, 0 for one that nothing fills.
+func newConversation(tb testing.TB, st store.Store, session string, window int) *Conversation {
+	tb.Helper()
+	c := &Conversation{tb: tb, session: session}
 	type input struct{}
 	agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{cairn.Func("look_up", "Look it up.",
 		func(context.Context, *cairn.Call, input) (string, error) { return c.text(result), nil })},
@@ -42,6 +50,10 @@ func NewConversation(tb testing.TB, st store.Store) *Conversation {
 			}
 			return scripted.Call("look_up", input{})
 		})}
+	agent.Compaction = &cairn.Compaction{Window: window, Off: window == 0, Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step {
+		c.summaries++
+		return scripted.Text("What was said before.")
+	})}
 	var err error
 	opts := &engine.Options{Coalesce: time.Second} // the deltas of a step come at once, but not where the machine is busy
 	if c.eng, err = engine.New(st, []*cairn.Agent{agent}, opts); err != nil {
@@ -63,7 +75,7 @@ func (c *Conversation) text(average int) string {
 // Turn makes a turn.
 func (c *Conversation) Turn() {
 	c.tb.Helper()
-	run, err := c.eng.Execute(c.tb.Context(), "session", "bot", cairn.Text(c.text(question)))
+	run, err := c.eng.Execute(c.tb.Context(), c.session, "bot", cairn.Text(c.text(question)))
 	if err != nil {
 		c.tb.Fatal(err)
 	}

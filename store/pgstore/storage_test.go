@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -75,4 +76,16 @@ func TestStorageOfAConversation(t *testing.T) {
 		t.Errorf("%.2f bytes are stored per byte of conversation, at most 2.5 are allowed, and with the event log %.2f, at most 4.2",
 			session, all)
 	}
+}
+
+// BenchmarkColdResume takes up sessions in new handles: see [scale.BenchResume].
+func BenchmarkColdResume(b *testing.B) {
+	url, opts := testenv.Postgres(b), &Options{Schema: newSchema()}
+	scale.BenchResume(b, func(tb testing.TB) scale.Handle {
+		s, err := Open(context.Background(), url, opts)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return s
+	})
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,4 +57,16 @@ func TestStorageOfAConversation(t *testing.T) {
 	if all > 4.5 || all-log > 2.55 {
 		t.Errorf("%.2f bytes are stored per byte of conversation, %.2f of them outside the event log", all, all-log)
 	}
+}
+
+// BenchmarkColdResume takes up sessions in new handles: see [scale.BenchResume].
+func BenchmarkColdResume(b *testing.B) {
+	url, opts := testenv.Redis(b), &Options{Prefix: newPrefix()}
+	scale.BenchResume(b, func(tb testing.TB) scale.Handle {
+		s, err := Open(context.Background(), url, opts)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return s
+	})
 }

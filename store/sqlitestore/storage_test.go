@@ -214,3 +214,15 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// BenchmarkColdResume takes up sessions in new handles: see [scale.BenchResume].
+func BenchmarkColdResume(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "cairn.db")
+	scale.BenchResume(b, func(tb testing.TB) scale.Handle {
+		s, err := Open(path, nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return s
+	})
+}
