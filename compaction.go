@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/cairn-agents/cairn/internal/limits"
@@ -30,6 +31,10 @@ type Compaction struct {
 	Model Model
 	// Instructions are the system prompt with which a summary is made; empty means [SummaryInstructions].
 	Instructions string
+	// ByProvider has the provider of the model that the run asks compact the same messages too, if the model is a
+	// [Compactor]. That model is sent what the provider made of them, and any other one, such as a fallback or one that the
+	// session is switched to, the summary. Both are paid for. If the provider fails, the summary alone is used.
+	ByProvider bool
 }
 
 // The defaults of a [Compaction].
@@ -54,6 +59,31 @@ Leave out pleasantries and what is settled and no longer matters. Do not answer 
 type TokenCounter interface {
 	// CountTokens returns how many tokens a request has as input. The error is errors.ErrUnsupported if that cannot be found out.
 	CountTokens(ctx context.Context, req *Request) (int64, error)
+}
+
+// Compactor is implemented by models whose provider compacts a conversation itself, into a form that only the same model can
+// read. See [Compaction.ByProvider].
+type Compactor interface {
+	// Compact returns what the model takes in place of the messages of a request. It finds that again as the Provider of the first
+	// part of a message with a [Summary], whose Model is the model's id. Of the request only messages, system prompt and
+	// session are set. The error is errors.ErrUnsupported if the provider cannot do it.
+	Compact(ctx context.Context, req *Request) (Compacted, error)
+}
+
+// Compacted is a conversation as a provider has compacted it.
+type Compacted struct {
+	// Provider is JSON in the provider's form. More of it than [Compaction.Keep] allows is not used.
+	Provider json.RawMessage
+	// Usage is what making it has used.
+	Usage Usage
+}
+
+// Compact has a model's provider compact the messages of a request. The error is errors.ErrUnsupported if it is no [Compactor].
+func Compact(ctx context.Context, m Model, req *Request) (Compacted, error) {
+	if c, ok := m.(Compactor); ok {
+		return c.Compact(ctx, req)
+	}
+	return Compacted{}, errors.ErrUnsupported
 }
 
 // CountTokens has a model count the tokens of a request. The error is errors.ErrUnsupported if it is no [TokenCounter].

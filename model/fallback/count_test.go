@@ -38,3 +38,27 @@ func TestWrappersCountTokens(t *testing.T) {
 		}
 	}
 }
+
+// compactor has a provider that compacts.
+type compactor struct{ cairn.Model }
+
+func (compactor) Compact(_ context.Context, req *cairn.Request) (cairn.Compacted, error) {
+	return cairn.Compacted{Provider: []byte(`["` + req.SessionID + `"]`)}, nil
+}
+
+// A model that wraps another one compacts as that does, but for one that records.
+func TestWrappersCompact(t *testing.T) {
+	t.Parallel()
+	req := &cairn.Request{SessionID: "s", Messages: []cairn.Message{cairn.User(cairn.TextPart("Hello"))}}
+	wrapped := func(m cairn.Model) cairn.Model {
+		return fallback.New(nil, limit.New(m, limit.Options{RequestsPerMinute: 100}), scripted.New())
+	}
+	if c, err := cairn.Compact(t.Context(), wrapped(compactor{scripted.New()}), req); string(c.Provider) != `["s"]` || err != nil {
+		t.Errorf("%s, %v", c.Provider, err)
+	}
+	for _, m := range []cairn.Model{wrapped(scripted.New()), wrapped(record.New(compactor{scripted.New()}, io.Discard)), fallback.New(nil), scripted.New()} {
+		if _, err := cairn.Compact(t.Context(), m, req); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
+}

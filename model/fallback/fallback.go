@@ -99,6 +99,14 @@ func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, err
 	return cairn.CountTokens(ctx, m.models[0], req)
 }
 
+// Compact implements [cairn.Compactor] by the first model. Where another one answers it reads the summary in its place.
+func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacted, error) {
+	if len(m.models) == 0 {
+		return cairn.Compacted{}, errors.ErrUnsupported
+	}
+	return cairn.Compact(ctx, m.models[0], req)
+}
+
 // Stream implements [cairn.Model]. Its error is that of the model that was asked last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {

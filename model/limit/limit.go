@@ -84,6 +84,23 @@ func (m *Model) CountTokens(ctx context.Context, req *cairn.Request) (int64, err
 	return cairn.CountTokens(ctx, m.model, req)
 }
 
+// Compact implements [cairn.Compactor] by the model that is asked, as one of its calls.
+func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacted, error) {
+	if _, can := m.model.(cairn.Compactor); !can {
+		return cairn.Compacted{}, errors.ErrUnsupported
+	}
+	estimate := tokens(req)
+	if err := m.wait(ctx, req.SessionID, estimate); err != nil {
+		return cairn.Compacted{}, err
+	}
+	c, err := cairn.Compact(ctx, m.model, req)
+	if err != nil {
+		m.pause(ctx, err)
+	}
+	m.spend(ctx, c.Usage, estimate)
+	return c, err
+}
+
 // Stream implements [cairn.Model].
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
@@ -104,9 +121,14 @@ func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 				break
 			}
 		}
-		if spent := usage.InputTokens + usage.OutputTokens; spent > 0 {
-			m.count.spend(context.WithoutCancel(ctx), spent-estimate)
-		}
+		m.spend(ctx, usage, estimate)
+	}
+}
+
+// spend corrects the estimate of a call once its usage is known.
+func (m *Model) spend(ctx context.Context, usage cairn.Usage, estimate int64) {
+	if spent := usage.InputTokens + usage.OutputTokens; spent > 0 {
+		m.count.spend(context.WithoutCancel(ctx), spent-estimate)
 	}
 }
 

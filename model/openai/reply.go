@@ -97,8 +97,12 @@ func (r *reply) count(u *usage) error {
 	if u == nil {
 		return nil
 	}
-	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: cairn.Usage{InputTokens: u.Input, OutputTokens: u.Output,
-		ReasoningTokens: u.OutputDetails.Reasoning, CachedTokens: u.InputDetails.Cached, CacheWriteTokens: u.InputDetails.CacheWrite}})
+	return r.say(cairn.Chunk{Type: cairn.ChunkUsage, Usage: u.total()})
+}
+
+func (u *usage) total() cairn.Usage {
+	return cairn.Usage{InputTokens: u.Input, OutputTokens: u.Output, ReasoningTokens: u.OutputDetails.Reasoning,
+		CachedTokens: u.InputDetails.Cached, CacheWriteTokens: u.InputDetails.CacheWrite}
 }
 
 // item takes an item of the output as it begins, or whole.

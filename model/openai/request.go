@@ -144,6 +144,11 @@ func (m *ResponsesModel) input(history []cairn.Message) []any {
 		for j := range msg.Parts {
 			switch p := &msg.Parts[j]; p.Type {
 			case cairn.PartText:
+				if items := m.compacted(msg, p); items != nil {
+					flush()
+					list = append(list, items...)
+					continue
+				}
 				said = append(said, content{Type: "input_text", Text: p.Text})
 			case cairn.PartFile:
 				said = append(said, file(p.File))

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -62,7 +60,7 @@ func (a Adapter[Q, R]) answering(status int, body string) (cairn.Model, *atomic.
 	var asked atomic.Int32
 	return a.through(func(r *http.Request) (*http.Response, error) {
 		asked.Add(1)
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		return Answering(status, body, new([]byte))(r)
 	}), &asked
 }
 

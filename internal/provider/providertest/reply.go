@@ -192,6 +192,19 @@ func Plays(stream string) Transport {
 	return answers("text/event-stream", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader(stream)) })
 }
 
+// Answering answers each request with a whole JSON text, and keeps its body.
+func Answering(status int, answer string, body *[]byte) Transport {
+	return func(r *http.Request) (*http.Response, error) {
+		var err error
+		if *body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		res, err := answers("application/json", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader(answer)) })(r)
+		res.StatusCode = status
+		return res, err
+	}
+}
+
 func answers(media string, body func(*http.Request) io.ReadCloser) Transport {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}, Body: body(r), Request: r}, nil

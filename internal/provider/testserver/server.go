@@ -26,6 +26,9 @@ type Protocol[Q, R any] struct {
 	// CountRoute is where they come in, if not by Route.
 	Count      func(r *http.Request, body []byte) (answer any, ok bool, err error)
 	CountRoute string
+	// Compact answers a request that has a conversation compacted, at CompactRoute, if the provider can do that.
+	Compact      func(r *http.Request, body []byte) (answer any, err error)
+	CompactRoute string
 	// Wire returns how a reply goes over the wire.
 	Wire func(*R) *Wire
 	// Events returns reply n as the pieces of a stream. Whole, if there is one, returns it in one piece if the request asks
@@ -51,6 +54,7 @@ type Server[Q, R any] struct {
 	replies  []R
 	calls    int
 	counts   int
+	compacts int
 	requests []Q
 }
 
@@ -60,6 +64,9 @@ func New[Q, R any](p Protocol[Q, R], decide func(Q) R, replies []R) *Server[Q, R
 	s := &Server[Q, R]{protocol: p, decide: decide, replies: slices.Clone(replies), closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc(p.Route, s.serve)
+	if p.CompactRoute != "" {
+		mux.HandleFunc(p.CompactRoute, s.compact)
+	}
 	if p.CountRoute != "" {
 		mux.HandleFunc(p.CountRoute, s.serve)
 	}
@@ -101,12 +108,33 @@ func (s *Server[Q, R]) Requests() []Q {
 	return slices.Clone(s.requests)
 }
 
-func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
+// allowed reports whether a request has the key, and refuses it if not.
+func (s *Server[Q, R]) allowed(w http.ResponseWriter, r *http.Request) bool {
 	s.mu.Lock()
 	key := s.key
 	s.mu.Unlock()
 	if key != "" && s.protocol.Key(r.Header) != key {
 		s.fail(w, &s.protocol.Denied, 0)
+		return false
+	}
+	return true
+}
+
+// compact answers a request that has a conversation compacted.
+func (s *Server[Q, R]) compact(w http.ResponseWriter, r *http.Request) {
+	if !s.allowed(w, r) {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var answer any
+	if err == nil {
+		answer, err = s.protocol.Compact(r, body)
+	}
+	s.answered(w, &s.compacts, answer, err)
+}
+
+func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.allowed(w, r) {
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -114,7 +142,7 @@ func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
 	if err == nil && s.protocol.Count != nil {
 		answer, ok, err := s.protocol.Count(r, body)
 		if ok {
-			s.counted(w, answer, err)
+			s.answered(w, &s.counts, answer, err)
 			return
 		}
 	}
@@ -145,14 +173,14 @@ func (s *Server[Q, R]) serve(w http.ResponseWriter, r *http.Request) {
 	wire.stream(w, r, s.protocol.Events(req, &reply, n), s.closed)
 }
 
-// counted answers a request that has tokens counted.
-func (s *Server[Q, R]) counted(w http.ResponseWriter, answer any, err error) {
+// answered answers a request that asks for no reply, and counts it.
+func (s *Server[Q, R]) answered(w http.ResponseWriter, count *int, answer any, err error) {
 	if err != nil {
 		s.fail(w, &Wire{Status: http.StatusBadRequest, Message: err.Error()}, 0)
 		return
 	}
 	s.mu.Lock()
-	s.counts++
+	*count++
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte(Encode(answer))) // the client may be gone
@@ -163,6 +191,13 @@ func (s *Server[Q, R]) Counts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
+}
+
+// Compactions returns how many requests had a conversation compacted.
+func (s *Server[Q, R]) Compactions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.compacts
 }
 
 // CountTokens is how many tokens a server finds in a request.

@@ -28,11 +28,9 @@ func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *store.Co
 	if err != nil {
 		return m, usage, err
 	}
-	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, transcript.Recent(l.Messages[:cut:cut], l.First))
-	if err != nil {
+	if m, usage, err = fx.summaryOf(ctx, a, l, r, l.Messages[:cut:cut], ""); err != nil {
 		return m, usage, err
 	}
-	m = SummaryOf(text, l.First+cut)
 	l.Index.Summarise(&m)
 	return m, usage, nil
 }

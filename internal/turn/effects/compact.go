@@ -18,7 +18,11 @@ import (
 // sent returns the messages that a model is sent: those of the session, and after them the given ones.
 func sent(l *session.Live, context []cairn.Message) []cairn.Message {
 	messages := append(l.Transcript(), context...)
-	messages = transcript.Recent(messages, l.First)
+	return shaped(l, transcript.Recent(messages, l.First))
+}
+
+// shaped returns messages of a session as models are sent them.
+func shaped(l *session.Live, messages []cairn.Message) []cairn.Message {
 	if l.Damaged {
 		messages = transcript.Heal(messages)
 	}
@@ -148,13 +152,11 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	if err != nil {
 		return err
 	}
-	older := transcript.Recent(all[:cut:cut], l.First)
-	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
+	m, usage, err := fx.summaryOf(ctx, a, l, r, all[:cut:cut], req.System)
 	to.Usage = to.Usage.Add(usage)
 	if err != nil {
 		return err
 	}
-	m := SummaryOf(text, l.First+cut)
 	index := l.Index.Clone()
 	for i := range to.Context {
 		index.Add(&to.Context[i])
@@ -169,11 +171,52 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	return nil
 }
 
-// SummaryOf returns the message with a summary of the messages before an index.
-func SummaryOf(text string, from int) cairn.Message {
+// summaryOf makes the message that is to stand for the first messages of a session's transcript. system is the prompt of the
+// requests that they were part of.
+func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, all []cairn.Message, system string) (cairn.Message, cairn.Usage, error) {
+	older := transcript.Recent(all, l.First)
+	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
+	if err != nil {
+		return cairn.Message{}, usage, err
+	}
 	m := cairn.Context("Summary of the conversation before this point:\n\n" + text)
-	m.Summary = &cairn.Summary{From: from}
-	return m
+	m.Summary = &cairn.Summary{From: l.First + len(all)}
+	if r.ByProvider {
+		req := &cairn.Request{SessionID: l.Row.ID, System: system, Messages: shaped(l, older)}
+		usage = usage.Add(fx.byProvider(ctx, a, r, req, &m.Parts[0]))
+	}
+	return m, usage, nil
+}
+
+// byProvider puts what a model's provider makes of a request's messages beside the summary of them, if the model can do that,
+// and returns what that has used.
+func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req *cairn.Request, summary *cairn.Part) cairn.Usage {
+	if _, can := r.model.(cairn.Compactor); !can {
+		return cairn.Usage{}
+	}
+	u := user.Code{What: "the model's compaction", Err: cairn.CodeInternal, Limit: fx.ModelIdle, Session: req.SessionID, Agent: a.Name}
+	c, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (cairn.Compacted, error) { return cairn.Compact(ctx, r.model, req) })
+	if errors.Is(err, errors.ErrUnsupported) {
+		return cairn.Usage{}
+	}
+	tokens, most := transcript.TextTokens(len(c.Provider)), max(r.keep, r.all/10)
+	switch {
+	case err == nil && len(c.Provider) == 0:
+		err = errors.New("it is empty")
+	case err == nil && tokens > most:
+		err = fmt.Errorf("it has about %d tokens, more than %d", tokens, most)
+	case err == nil:
+		err = cairn.CheckJSON("provider", c.Provider)
+	}
+	if err != nil {
+		fx.Logger.Warn("what the provider has compacted is not used", "session", req.SessionID, "agent", a.Name, "error", err)
+	} else {
+		summary.Provider, summary.Model = c.Provider, r.model.Info().ID()
+	}
+	if c.Usage.Validate() != nil {
+		c.Usage = cairn.Usage{}
+	}
+	return fx.priced(r.model.Info(), c.Usage)
 }
 
 // cut returns where messages are cut, of which the list begins at index first: the first of those that stay as they are.

@@ -125,6 +125,9 @@ func (r *Request) check() error {
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return fmt.Errorf("input[%d]: %w", i, err)
 		}
+		if e.Type == "compaction" && e.Encrypted != compacted(r.Model, r.Input[:i]) {
+			return fmt.Errorf("input[%d]: the encrypted content for item %s could not be verified", i, e.ID)
+		}
 		if err := c.entry(&e); err != nil {
 			return fmt.Errorf("input[%d]: %w", i, err)
 		}
@@ -180,6 +183,7 @@ func (c *checker) entry(e *Entry) error {
 	switch e.Type {
 	case "message":
 		return e.message()
+	case "compaction": // was checked
 	case "reasoning":
 		var summary string
 		for _, s := range e.Summary {

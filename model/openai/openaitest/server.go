@@ -55,7 +55,9 @@ var protocol = testserver.Protocol[*Request, Reply]{
 		}
 		return map[string]any{"object": "response.input_tokens", "input_tokens": testserver.CountTokens(body)}, true, err
 	},
-	Wire:    func(r *Reply) *Wire { return &r.Wire },
-	Events:  func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
-	Failure: func(w *Wire) any { return map[string]any{"error": testserver.OpenAIFailure(w)} },
+	CompactRoute: "POST /v1/responses/compact",
+	Compact:      compact,
+	Wire:         func(r *Reply) *Wire { return &r.Wire },
+	Events:       func(req *Request, r *Reply, n int) []string { return r.events(req, n) },
+	Failure:      func(w *Wire) any { return map[string]any{"error": testserver.OpenAIFailure(w)} },
 }
