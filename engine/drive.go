@@ -63,7 +63,7 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 
 // loop drives a run to its end, or releases it, see [direct] for within. It ends ctx.
 func (e *Engine) loop(ctx context.Context, cancel context.CancelCauseFunc, b host.Run, asked time.Time, within bool) (turn.Committed, error) {
-	beat := e.beats.start(ctx, cancel, b.Position, asked.Add(e.opts.LeaseTTL))
+	beat := e.beats.start(ctx, cancel, b.Position, asked, e.opts.LeaseTTL)
 	end, err := turn.Loop(direct{ctx, e, within}, b)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -173,7 +173,7 @@ func TestWorkerThatStopsFinishesTakingOver(t *testing.T) {
 // A worker that is cut off while it claims a session releases the lease.
 func TestTakingOverThatIsCutOffGivesTheLeaseBack(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"Commit", "Snapshot", "Run"} {
+	for _, op := range []string{"Commit", "Snapshot"} {
 		synctest.Test(t, func(t *testing.T) {
 			st := tapOn(nil)
 			agent := bot(counter(1))

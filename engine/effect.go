@@ -39,7 +39,7 @@ func (e *Engine) Effect(ctx context.Context, name string, in json.RawMessage) (j
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 	stop := func() {}
 	if name != host.EffectNotify { // for which there is no lease any more
-		stop = e.beats.start(ctx, cancel, at, asked.Add(e.opts.LeaseTTL)).stop
+		stop = e.beats.start(ctx, cancel, at, asked, e.fx.LeaseLeft()).stop
 	}
 	out, err := e.fx.Carry(ctx, name, in)
 	e.after(ctx, out)

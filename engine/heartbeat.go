@@ -53,7 +53,7 @@ func (hs *heartbeats) beat() {
 	}
 }
 
-// add counts a heartbeat in whose lease was taken or renewed not before a time.
+// add counts a heartbeat in. Its run was not asked to stop before a time.
 func (hs *heartbeats) add(h *heartbeat, since time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -72,14 +72,14 @@ func (hs *heartbeats) remove(h *heartbeat) {
 	delete(hs.all, h)
 }
 
-// start begins to renew a lease that is good until a time. Where it cannot be renewed it cancels the run by
-// then, because another process may have the session from there on.
-func (hs *heartbeats) start(ctx context.Context, cancel context.CancelCauseFunc, at host.Position, until time.Time) *heartbeat {
-	h := &heartbeat{of: hs, ctx: ctx, cancel: cancel, session: at.SessionID, token: at.Token, until: until}
+// start begins to renew a lease that was taken, renewed or read not before asked, and was good for a time then. Where it cannot be
+// renewed it cancels the run by the end of that, because another process may have the session from there on.
+func (hs *heartbeats) start(ctx context.Context, cancel context.CancelCauseFunc, at host.Position, asked time.Time, good time.Duration) *heartbeat {
+	h := &heartbeat{of: hs, ctx: ctx, cancel: cancel, session: at.SessionID, token: at.Token, until: asked.Add(good)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.wait(), h.beat)
-	hs.add(h, until.Add(-hs.ttl))
+	hs.add(h, asked)
 	return h
 }
 

@@ -42,7 +42,7 @@ func (e *Engine) Hold(ctx context.Context, at host.Position, do func(context.Con
 		cancel(nil)
 		return err
 	}
-	beat := e.beats.start(ctx, cancel, at, asked.Add(e.opts.LeaseTTL))
+	beat := e.beats.start(ctx, cancel, at, asked, e.opts.LeaseTTL)
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -127,7 +127,7 @@ func TestStopThatComesWhileAnEffectBegins(t *testing.T) {
 		start(t, eng, "s", "tell me")
 		b := h.begun[0]
 		st.stepIn(nil, func(ctx context.Context, op string) error {
-			if op == "Renew" { // which has not found it
+			if op == "Read" { // which has not found it
 				st.stepIn(nil, nil)
 				if err := st.Store.RequestStop(ctx, "s", cairn.Stop{RunID: b.RunID, Kind: cairn.StopInterrupt}); err != nil {
 					t.Error(err)

@@ -11,8 +11,10 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/memstore"
 )
 
 func TestTurnOfNStepsCostsNPlusOneWritesAndNoReads(t *testing.T) {
@@ -50,6 +52,57 @@ func TestColdProcessReadsOnce(t *testing.T) {
 		t.Errorf("store calls %v, want %v", calls, want)
 	}
 	wantSound(t, second, "s")
+}
+
+// A process that takes up the run of a dead one reads it once, when it has the lease.
+func TestTakingOverReadsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first := tapOn(nil)
+		start(t, open(t, first, bot(scripted.New(scripted.Reply(scripted.Pause(time.Second), scripted.Do(first.cut), scripted.Pause(time.Hour)))), shortLease), "s", "go")
+		time.Sleep(time.Minute)
+		second := tapOn(first.Store)
+		run, err := open(t, second, bot(scripted.New(scripted.Text("yes"))), named("b")).Resume(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Resume looks at the session, the takeover at what it is to take over.
+		if calls, want := second.seen(), []string{"Load", "Load", "Commit", "Snapshot"}; !slices.Equal(calls, want) {
+			t.Errorf("store calls %v, want %v", calls, want)
+		}
+		wait(t, run)
+		wantSound(t, second, "s")
+	})
+}
+
+// A process that carries out an effect finds in one read what there is to know of the session, and renews no lease that was
+// renewed a moment ago.
+func TestEffectReadsOnce(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	agent := bot(scripted.New(scripted.Call("note", in{}).ID("c1"), scripted.Call("note", in{}).ID("c2"), scripted.Text("done")), note())
+	start(t, open(t, st, agent, hostedBy(h)), "s", "go")
+	at := h.begun[0]
+	own, effects := tapOn(st), []string{host.EffectPlan, host.EffectTool, host.EffectCommit}
+	step := func(call string, process func() *engine.Engine, want ...[]string) {
+		t.Helper()
+		for i, effect := range effects {
+			eng := process()
+			own.seen()
+			carry(t, eng, effect, next(at, call))
+			if calls := own.seen(); !slices.Equal(calls, want[i]) {
+				t.Errorf("%s of step %d: store calls %v, want %v", effect, at.Step+1, calls, want[i])
+			}
+		}
+		at.Step++
+	}
+	cold := func() *engine.Engine { return open(t, own, agent, hostedBy(h), named("b")) }
+	step("c1", cold, []string{"Snapshot", "Stage", "Read"}, []string{"Snapshot", "Stage", "Stage", "Read"}, []string{"Snapshot", "Commit"})
+	one := cold()
+	warm := func() *engine.Engine { return one }
+	step("c2", warm, []string{"Snapshot", "Stage", "Read"}, []string{"Read", "Stage", "Stage", "Read"}, []string{"Read", "Commit"})
+	effects = []string{host.EffectPlan, host.EffectCommit}
+	step("", warm, []string{"Read", "Stage", "Read"}, []string{"Read", "Commit"})
 }
 
 // TestIdleSessionsAreBoundedByBytes has sessions of a mebibyte each, of which two fit: a turn of one that was kept reads

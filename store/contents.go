@@ -57,7 +57,9 @@ func (w *Want) Size() int {
 
 // Contents is a session at one point in time: its row, and what Want selected.
 type Contents struct {
-	Session    *cairn.Session
+	Session *cairn.Session
+	// Stop is the stop request for the run that holds the session, or nil. It needs no selecting.
+	Stop       *cairn.Stop
 	Messages   []cairn.Message
 	Checkpoint *cairn.Checkpoint
 	Run        *cairn.Run

@@ -19,8 +19,8 @@ type Log interface {
 	// added. An event over the log's maximum size is ErrTooLarge, and nothing is added. Append neither keeps nor
 	// modifies events.
 	Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error)
-	// Read returns at most limit events after a sequence; limit 0 means 1000. The result is empty if there are none
-	// yet. If events after it were trimmed the error is a *TrimmedError with ErrTrimmed.
+	// Read returns at most limit events after a sequence, and fewer only if there are no more yet; limit 0 means 1000.
+	// If events after it were trimmed the error is a *TrimmedError with ErrTrimmed.
 	Read(ctx context.Context, log string, after int64, limit int) ([]cairn.Event, error)
 	// Follow yields every event after a sequence, existing and future ones, until ctx is done, which is not an error. A
 	// log that does not exist yet is empty. If events after the sequence were trimmed it ends with ErrTrimmed.

@@ -16,7 +16,7 @@ import (
 
 // Read answers store.Store.Read.
 func (doc *Document) Read(want store.Want) (*store.Contents, error) {
-	snap := &store.Contents{Session: doc.row()}
+	snap := &store.Contents{Session: doc.row(), Stop: StopOf(doc.Row.RunID, doc.Stop)}
 	position := doc.Row.State.Position
 	if want.Checkpoint != "" {
 		if snap.Checkpoint = doc.checkpoint(want.Checkpoint); snap.Checkpoint == nil {
@@ -178,11 +178,16 @@ func (doc *Document) Renew(token int64, ttl time.Duration, now time.Time) (*cair
 		return nil, err
 	}
 	doc.Row.Lease.Until = now.Add(ttl)
-	if doc.Stop == nil || doc.Stop.RunID != doc.Row.RunID {
-		return nil, nil
+	return StopOf(doc.Row.RunID, doc.Stop), nil
+}
+
+// StopOf returns a copy of a stop request that is for a run; nil for another's, or none.
+func StopOf(runID string, stop *cairn.Stop) *cairn.Stop {
+	if stop == nil || stop.RunID != runID {
+		return nil
 	}
-	stop := *doc.Stop
-	return &stop, nil
+	own := *stop
+	return &own
 }
 
 // RequestStop answers store.Store.RequestStop at the store's time now, and returns the request that stands.

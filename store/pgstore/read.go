@@ -2,8 +2,10 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -15,6 +17,7 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 			if err == nil {
 				s.remember(r)
 				snap = &store.Contents{Session: r.session}
+				err = r.stopInto(snap)
 			}
 			return err
 		}
@@ -55,7 +58,14 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 	if want.State {
 		snap.State, err = states.fold()
 	}
-	return snap, err
+	return snap, errors.Join(err, r.stopInto(snap))
+}
+
+// stopInto reads the stop request for the run that holds the session.
+func (r *record) stopInto(snap *store.Contents) error {
+	stop, err := r.stop.decode()
+	snap.Stop = backend.StopOf(r.session.RunID, stop)
+	return err
 }
 
 // pastReadings read what is wanted of a session's history.

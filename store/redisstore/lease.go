@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var (
@@ -37,10 +38,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 		return nil, nil
 	}
 	stop, err := readStop(r.text(2))
-	if err != nil || stop.RunID != r.text(1) {
-		return nil, err
-	}
-	return stop, nil
+	return backend.StopOf(r.text(1), stop), err
 }
 
 // readStop reads a stop request as it is stored.

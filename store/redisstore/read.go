@@ -31,9 +31,11 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (*store.Co
 		return nil, store.UnknownRun(id, want.Run)
 	}
 	snap := &store.Contents{}
-	if snap.Session, err = readRow(id, r.list(1)); err != nil {
+	row, err := readRecord(id, r.list(1))
+	if err != nil {
 		return nil, err
 	}
+	snap.Session, snap.Stop = row.session, row.stop
 	if err := readPast(snap, &want, r); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // record is a session's row with what the scripts keep in its head for themselves.
@@ -16,7 +17,8 @@ type record struct {
 	frame, checkpoints int64
 	kind               string
 	turns              int64
-	first              int64     // the position of the oldest piece of state
+	first              int64 // the position of the oldest piece of state
+	stop               *cairn.Stop
 	since              string    // when the store got the session: distinguishes it from others that had its id
 	keys               *stepKeys // once there was a step
 }
@@ -57,6 +59,13 @@ func readRecord(id string, stored []any) (*record, error) {
 	}
 	r.session.Version, r.session.UpdatedAt, r.session.Lease.Until = numbers[0], fromMicros(numbers[1]), fromMicros(numbers[2])
 	r.first, _ = strconv.ParseInt(list.text(6), 10, 64)
+	if text := list.text(5); text != "" {
+		stop, err := readStop(text)
+		if err != nil {
+			return nil, err
+		}
+		r.stop = backend.StopOf(r.session.RunID, stop)
+	}
 	if now, err := strconv.ParseInt(list.text(8), 10, 64); err == nil {
 		r.session.AsOf = fromMicros(now)
 	}

@@ -44,9 +44,7 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 		}
 		c.wrote = true
 		stop, err = decodeStop(text)
-		if stop != nil && stop.RunID != runID {
-			stop = nil
-		}
+		stop = backend.StopOf(runID, stop)
 		return err
 	})
 	if err != nil {

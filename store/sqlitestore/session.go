@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // sqlDelete removes a session and everything it owns.
@@ -34,6 +35,11 @@ func (s *Store) Read(ctx context.Context, id string, want store.Want) (snap *sto
 			return err
 		}
 		snap = &store.Contents{Session: r.session}
+		stop, err := decodeStop(r.stop)
+		if err != nil {
+			return err
+		}
+		snap.Stop = backend.StopOf(r.session.RunID, stop)
 		if err := r.past(ctx, c, &want, snap); err != nil {
 			return err
 		}

@@ -42,13 +42,22 @@ func (h *harness) requestStop(id string, stop cairn.Stop) {
 
 func (h *harness) wantStop(s *cairn.Session, want *cairn.Stop) {
 	h.Helper()
-	got, err := h.st.Renew(h.Context(), s.ID, s.Lease.Token, time.Hour)
-	h.must(err)
-	if (got == nil) != (want == nil) {
-		h.Fatalf("the heartbeat of %q sees %+v, want %+v", s.ID, got, want)
+	check := func(what string, got *cairn.Stop, err error) {
+		h.Helper()
+		h.must(err)
+		if (got == nil) != (want == nil) {
+			h.Fatalf("%s of %q sees %+v, want %+v", what, s.ID, got, want)
+		}
+		if got != nil && (got.RunID != want.RunID || got.Kind != want.Kind || got.Reason != want.Reason || got.At.IsZero()) {
+			h.Fatalf("%s of %q sees %+v, want %+v and a time", what, s.ID, got, want)
+		}
 	}
-	if got != nil && (got.RunID != want.RunID || got.Kind != want.Kind || got.Reason != want.Reason || got.At.IsZero()) {
-		h.Fatalf("the heartbeat of %q sees %+v, want %+v and a time", s.ID, got, want)
+	got, err := h.st.Renew(h.Context(), s.ID, s.Lease.Token, time.Hour)
+	check("the heartbeat", got, err)
+	for _, asked := range []store.Want{{}, store.ToDrive(0)} {
+		snap, err := h.st.Read(h.Context(), s.ID, asked)
+		h.must(err)
+		check(fmt.Sprintf("a read of %+v", asked), snap.Stop, nil)
 	}
 }
 

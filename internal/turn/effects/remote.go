@@ -3,6 +3,7 @@ package effects
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
@@ -111,33 +112,29 @@ func (fx *Effects) join(ctx context.Context, at turn.Position, attempt journal.A
 	if err != nil {
 		return nil, err
 	}
-	row, err := store.Load(ctx, fx.Store, at.SessionID)
+	l, snap, err := fx.recall(ctx, at)
 	if err != nil {
 		return nil, err
 	}
+	row := snap.Session
 	if row.RunID != at.RunID || row.Status != cairn.SessionActive || row.Step >= at.Step {
-		return fx.after(ctx, a, row, at)
+		return fx.after(ctx, a, snap, at)
 	}
-	stop, err := fx.Store.Renew(ctx, row.ID, at.Token, fx.LeaseTTL) // also one that ran out, if nobody has taken it since
-	if err != nil {
-		return nil, err
-	}
-	l, staged, err := fx.recall(ctx, row, at)
-	if err != nil {
+	if err := fx.renewed(ctx, snap, at.Token); err != nil {
 		return nil, err
 	}
 	fx.Drives(l, a, hooksOf(ctx))
 	l.LastCommit = l.Row.UpdatedAt
 	g := &guest{fx: fx, a: a, l: l, session: row.ID, emit: fx.Journal.Attempt(ctx, l.Row, at.RunID, l.LogLast, attempt), seen: l.Row.Version}
 	l.Emit, l.Sink = g.emit, remote{fx}
-	over, err := fx.rejoin(l, a, staged, at.Step)
+	over, err := fx.rejoin(l, a, snap.Staged, at.Step)
 	if over || err != nil {
 		g.leave()
 		return &guest{over: &turn.Committed{}}, err
 	}
 	l.Drives(at.RunID)
-	if stop != nil {
-		l.RequestStop(*stop)
+	if snap.Stop != nil {
+		l.RequestStop(*snap.Stop)
 	}
 	fx.Cache.Join(l)
 	return g, nil
@@ -157,49 +154,72 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	return false, l.Restore(staged)
 }
 
+// LeaseLeft is how much of its lease a run has at least when the work of an effect begins.
+func (fx *Effects) LeaseLeft() time.Duration { return fx.LeaseTTL * 2 / 3 }
+
+// renewed has the run's lease renewed unless enough of it is left, as behind a commit: also one that ran out, if no other process
+// has taken it since.
+func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int64) error {
+	row := snap.Session
+	if err := (store.Guard{Token: token}).CheckToken(row); err != nil {
+		return err
+	}
+	if row.Lease.Until.Sub(row.AsOf) >= fx.LeaseLeft() {
+		return nil
+	}
+	stop, err := fx.Store.Renew(ctx, row.ID, token, fx.LeaseTTL)
+	if err == nil && stop != nil {
+		snap.Stop = stop
+	}
+	return err
+}
+
 // after returns what a step came to that is not under way any more. The process that ended its run may have died before it completed the
 // log.
-func (fx *Effects) after(ctx context.Context, a *cairn.Agent, row *cairn.Session, at turn.Position) (*guest, error) {
+func (fx *Effects) after(ctx context.Context, a *cairn.Agent, snap *store.Contents, at turn.Position) (*guest, error) {
+	row := snap.Session
 	if row.RunID == at.RunID && row.Status == cairn.SessionActive {
-		if row.Lease.Token != at.Token {
-			return nil, store.Guard{Token: at.Token}.CheckToken(row)
+		if err := (store.Guard{Token: at.Token}).CheckToken(row); err != nil {
+			return nil, err
 		}
 		return &guest{over: &turn.Committed{}}, nil
-	}
-	run, err := store.FindRun(ctx, fx.Store, row.ID, at.RunID)
-	if err != nil {
-		return nil, err
 	}
 	if err := fx.Reconcile(ctx, row, at.RunID); err != nil {
 		return nil, err
 	}
-	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(run)}}}, nil
+	return &guest{over: &turn.Committed{Committed: host.Committed{Ended: true, Status: snap.Run.Status, Notify: user.HooksOf(fx.Hooks, a, hooksOf(ctx)).WantEnd(snap.Run)}}}, nil
 }
 
-// recall returns the session of a row that was just loaded, from memory if that is up to date, and everything staged.
-func (fx *Effects) recall(ctx context.Context, row *cairn.Session, at turn.Position) (*session.Live, []store.Staged, error) {
-	known := fx.Cache.Peek(row.ID)
-	if l := known; l != nil && l.Row.Version == row.Version && l.Row.Lease.Token == at.Token && l.Run != nil && l.Run.ID == at.RunID {
-		staged, err := store.StagedOf(ctx, fx.Store, row.ID, "")
-		l.Sees(row, fx.Now())
-		return l, staged, err
+// drivenAt reports whether the run of a position drives the session, under the lease of that position.
+func drivenAt(row *cairn.Session, at turn.Position) bool {
+	return row.RunID == at.RunID && row.Status == cairn.SessionActive && row.Lease.Token == at.Token
+}
+
+// recall returns the session of an effect if its run drives it still, and what a read of it found: its row with everything staged,
+// and the run unless that is in memory. The session is from memory where the store has nothing newer.
+func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live, *store.Contents, error) {
+	known := fx.Cache.Peek(at.SessionID)
+	if known != nil && known.Row.Lease.Token == at.Token && known.Run != nil && known.Run.ID == at.RunID {
+		snap, err := fx.Store.Read(ctx, at.SessionID, store.Want{Staged: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		if row := snap.Session; row.Version == known.Row.Version && drivenAt(row, at) {
+			known.Sees(row, fx.Now())
+			return known, snap, nil
+		}
 	}
-	l, snap, err := fx.Refresh(ctx, row.ID, known)
-	if err != nil {
-		return nil, nil, err
+	l, snap, err := fx.Refresh(ctx, at.SessionID, at.RunID, known)
+	if err != nil || !drivenAt(snap.Session, at) {
+		return nil, snap, err
 	}
-	if err := (store.Guard{Token: at.Token}).CheckToken(snap.Session); err != nil {
-		return nil, nil, err
-	}
-	if l.Run, err = store.FindRun(ctx, fx.Store, row.ID, at.RunID); err != nil {
-		return nil, nil, err
-	}
+	l.Run = snap.Run
 	base, err := l.Fork()
 	if err != nil {
 		return nil, nil, err
 	}
 	fx.Cache.Keep(base)
-	return l, snap.Staged, nil
+	return l, snap, nil
 }
 
 // skipPublished makes the emitter leave out what an earlier attempt at an effect of the step published.

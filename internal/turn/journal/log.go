@@ -71,8 +71,9 @@ func (g *Log) Publish(ctx context.Context, row *cairn.Session, expect int64, eve
 
 // EachSince calls fn for the events of a log after a sequence, and returns the log's last sequence.
 func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*cairn.Event)) (int64, error) {
+	const page = 1000
 	for {
-		batch, err := g.Read(ctx, log, after, 0)
+		batch, err := g.Read(ctx, log, after, page)
 		if errors.Is(err, cairn.ErrTrimmed) {
 			first, _, err := g.Bounds(ctx, log)
 			if err != nil {
@@ -81,12 +82,15 @@ func (g *Log) EachSince(ctx context.Context, log string, after int64, fn func(*c
 			after = first - 1
 			continue
 		}
-		if err != nil || len(batch) == 0 {
+		if err != nil {
 			return after, err
 		}
 		for i := range batch {
 			fn(&batch[i])
 			after = batch[i].Sequence
+		}
+		if len(batch) < page {
+			return after, nil
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (r *Runs) read(ctx context.Context, id string, known *session.Live) (*sessi
 		}
 		known.Run = nil
 	}
-	l, snap, err := r.Refresh(ctx, id, known)
+	l, snap, err := r.Refresh(ctx, id, "", known)
 	if err != nil {
 		return nil, err
 	}
@@ -562,11 +562,16 @@ func (r *Runs) part(ctx context.Context, l *session.Live, err error) (turn.Begun
 	return b, nil
 }
 
-// Refresh returns the session as the store has it. Of one that this process has known, a copy of its own, it reads the messages
-// since only.
-func (r *Runs) Refresh(ctx context.Context, id string, known *session.Live) (*session.Live, *store.Contents, error) {
+// Refresh returns the session as the store has it, and what was read of it, with a run if one is named. Of a session that this
+// process has known, a copy of its own, it reads the messages since only.
+func (r *Runs) Refresh(ctx context.Context, id, runID string, known *session.Live) (*session.Live, *store.Contents, error) {
+	read := func(from int) (*store.Contents, error) {
+		want := store.ToDrive(from)
+		want.Run = runID
+		return r.Store.Read(ctx, id, want)
+	}
 	if known != nil {
-		snap, err := r.Store.Read(ctx, id, store.ToDrive(known.End()))
+		snap, err := read(known.End())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -574,7 +579,7 @@ func (r *Runs) Refresh(ctx context.Context, id string, known *session.Live) (*se
 			return known, snap, known.Grow(snap, r.Now())
 		}
 	}
-	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
+	snap, err := read(0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,12 +20,23 @@ type past struct {
 	token int64 // of the lease, whose earlier holders may write no more
 	start int64 // the log's position when it began
 	after int64 // a log position no later than what followed the last commit
+	// opening is the run's first message, where that is known.
+	opening *cairn.Message
 }
 
 // pastOf returns the past of a session's current run.
 func pastOf(row *cairn.Session, run *cairn.Run) past {
 	return past{token: nextToken(row), start: run.StartSequence, after: row.LogSequence, Past: journal.Past{Run: run, Steps: row.Step,
 		Messages: row.MessageCount, Checkpoint: row.CheckpointID, Made: row.Step > 0 && row.CheckpointID == step.CheckpointID(run.ID, row.Step)}}
+}
+
+// pastOfLive returns the past of the run of a session that is in memory.
+func pastOfLive(l *session.Live) past {
+	p := pastOf(l.Row, l.Run)
+	if i := l.Run.FirstMessage - l.First; i >= 0 && i < len(l.Messages) {
+		p.opening = &l.Messages[i]
+	}
+	return p
 }
 
 // nextToken is the fencing token with which the log of a session's past is completed: that of its holder or, if it has none, of
@@ -74,7 +85,10 @@ func (r *Runs) Reconcile(ctx context.Context, row *cairn.Session, runID string) 
 // process that took over may itself have died before it published what it found. The oldest comes first, so that one
 // whose end is there has none before it that lacks it.
 func (r *Runs) completeEnds(ctx context.Context, row *cairn.Session, upTo int) error {
-	if row.Turn == upTo && upTo > 0 { // mostly the last run's end is right behind its last commit
+	if upTo < 1 {
+		return nil
+	}
+	if row.Turn == upTo { // mostly the last run's end is right behind its last commit
 		if published, err := r.endPublished(ctx, row); err != nil || published {
 			return err
 		}
@@ -255,6 +269,11 @@ func (r *Runs) completeBelow(ctx context.Context, row *cairn.Session, since time
 // withdrawn lists the events of calls that were closed because nobody waits for them any more: by the run as it began in
 // place of the wait, or by the stop that ended it.
 func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.Event, err error) {
+	closed := func(m *cairn.Message) {
+		if m.RunID == p.Run.ID && m.Origin == cairn.OriginWithdrawn {
+			list = append(list, journal.Results(p.Steps, []cairn.Message{*m})...)
+		}
+	}
 	from, limit := p.Run.FirstMessage, 0
 	switch {
 	case p.Run.Reason == cairn.ReasonInterrupted, p.Run.Reason == cairn.ReasonAborted:
@@ -262,8 +281,10 @@ func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.E
 		if p.Steps > 0 && p.Run.Kind != cairn.RunResume { // what it began with was published before its first commit
 			from++
 		}
+	case p.Steps == 0 && p.opening != nil: // it comes first of all
+		closed(p.opening)
 	case p.Steps == 0:
-		limit = 1 // it comes first of all
+		limit = 1
 	}
 	for ; limit > 0; from += limit {
 		page, err := store.Messages(ctx, r.Store, id, from, limit)
@@ -271,9 +292,7 @@ func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.E
 			return nil, err
 		}
 		for i := range page {
-			if m := &page[i]; m.RunID == p.Run.ID && m.Origin == cairn.OriginWithdrawn {
-				list = append(list, journal.Results(p.Steps, page[i:i+1])...)
-			}
+			closed(&page[i])
 		}
 		if len(page) < limit || limit == 1 {
 			break
@@ -302,13 +321,15 @@ func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *jou
 // DiscardAttempt discards what a dead attempt at the step's first effect published, and completes the log up to the
 // step.
 func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
-	_, last, err := r.Log.Bounds(ctx, l.Row.Log())
-	// Else nothing was written since this process last knew, and the log has at least the beginning of the run.
-	if err == nil && (last != l.LogLast || last <= l.Run.StartSequence) {
-		p := pastOf(l.Row, l.Run)
-		p.Deferred = len(l.Deferred.Steps)
-		last, err = r.reconcile(ctx, l.Row, p)
+	if l.LogLast > l.Run.StartSequence { // the log had at least the beginning of the run when this process last knew
+		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err != nil || last == l.LogLast {
+			l.Emit.At(last)
+			return err
+		}
 	}
+	p := pastOfLive(l)
+	p.Deferred = len(l.Deferred.Steps)
+	last, err := r.reconcile(ctx, l.Row, p)
 	l.Emit.At(last)
 	return err
 }

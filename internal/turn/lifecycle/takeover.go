@@ -53,6 +53,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	if err != nil {
 		return nil, err
 	}
+	defer r.Cache.Expect(id, taken.RunID)() // the run can be asked to stop before this process has it in memory
 	l, err := r.assume(ctx, taken, a, hooks)
 	if err != nil && ctx.Err() != nil {
 		r.giveBack(ctx, taken)
@@ -89,7 +90,9 @@ func (r *Runs) giveBack(ctx context.Context, taken *cairn.Session) {
 func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	id := taken.ID
 	// Only now can the dead process, should it still live, no longer stage anything.
-	snap, err := r.Store.Read(ctx, id, store.ToDrive(0))
+	want := store.ToDrive(0)
+	want.Run = taken.RunID
+	snap, err := r.Store.Read(ctx, id, want)
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +105,11 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	}
 	row := l.Row
 	r.Drives(l, a, hooks)
-	if l.Run, err = store.FindRun(ctx, r.Store, id, row.RunID); err != nil {
-		return nil, err
-	}
+	l.Run = snap.Run
 	if err := l.Restore(snap.Staged); err != nil {
 		return nil, err
 	}
-	p := pastOf(row, l.Run)
+	p := pastOfLive(l)
 	if row.Step == 0 {
 		if err := r.completeEnds(ctx, row, row.Turn-1); err != nil {
 			return nil, err
@@ -127,13 +128,8 @@ func (r *Runs) assume(ctx context.Context, taken *cairn.Session, a *cairn.Agent,
 	l.Emit = r.Journal.Emitter(ctx, row, l.Run.ID, last)
 	l.Drives(l.Run.ID)
 	r.Cache.Drive(l)
-	stop, err := r.Store.Renew(ctx, id, row.Lease.Token, r.LeaseTTL)
-	if err != nil {
-		r.Cache.Drop(l)
-		return nil, err
-	}
-	if stop != nil {
-		l.RequestStop(*stop)
+	if snap.Stop != nil {
+		l.RequestStop(*snap.Stop)
 	}
 	if l.Step.Planned() {
 		journal.Step(l.Emit.Event, l.Step)
