@@ -62,7 +62,7 @@ func TestTakingOverReadsOnce(t *testing.T) {
 		start(t, open(t, first, bot(scripted.New(scripted.Reply(scripted.Pause(time.Second), scripted.Do(first.cut), scripted.Pause(time.Hour)))), shortLease), "s", "go")
 		time.Sleep(time.Minute)
 		second := tapOn(first.Store)
-		run, err := open(t, second, bot(scripted.New(scripted.Text("yes"))), named("b")).Resume(t.Context(), "s")
+		run, err := open(t, second, bot(scripted.New(scripted.Reply(scripted.Pause(time.Second), scripted.Text("yes")))), named("b")).Resume(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
 		}
