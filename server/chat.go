@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -90,11 +91,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if in.Trigger == regenerateMessage || in.MessageID != "" {
 		return c.sayAgain(in, &m, v, opts)
 	}
-	agent := in.Assistant
-	if names := c.h.eng.Agents(); agent == "" && len(names) == 1 {
-		agent = names[0]
-	}
-	row, err := c.openOrCreate(in.ID, agent, &Context{})
+	row, err := c.openOrCreate(in.ID, in.Assistant, &Context{})
 	if err != nil {
 		return err
 	}
@@ -105,9 +102,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if posted != nil {
 		return c.turn(row, posted, v, nil)
 	}
-	if in.Assistant == "" && row.Agent != "" {
-		agent = row.Agent
-	}
+	agent := cmp.Or(in.Assistant, row.Agent, c.only())
 	if opts, err = c.unready(agent, in.Unready); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -49,7 +50,7 @@ func (c *request) openOrCreate(id, agent string, x *Context) (*cairn.Session, er
 }
 
 func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
-	if agent == "" {
+	if agent = cmp.Or(agent, c.only()); agent == "" {
 		return nil, cairn.Invalid("agent", "is required for a new session")
 	}
 	planned := &cairn.Session{ID: id, RootID: id, Agent: agent, UserID: c.principal.User, Tags: x.Tags, Metadata: x.Metadata}
@@ -63,9 +64,18 @@ func (c *request) create(id, agent string, x *Context) (*cairn.Session, error) {
 	return row, err
 }
 
+// only returns the name of the engine's agent, if there is but one.
+func (c *request) only() string {
+	if names := c.h.eng.Agents(); len(names) == 1 {
+		return names[0]
+	}
+	return ""
+}
+
 type createIn struct {
 	SessionID string `json:"session_id,omitempty"`
-	Agent     string `json:"agent"`
+	// Agent is the agent's name. It may be left out if the engine has only one.
+	Agent string `json:"agent,omitempty"`
 	Context
 }
 

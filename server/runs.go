@@ -79,7 +79,7 @@ func started(run *engine.Run, err error) (*Started, error) {
 type startIn struct {
 	// SessionID is the session's; empty makes a new one.
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// Agent is the agent's name. It is required for a new session; otherwise the session's own is the default.
+	// Agent is the agent's name. The default is the session's own or, for a new session, the engine's, if it has only one.
 	Agent string `json:"agent,omitempty"`
 	// Input is what the user says.
 	Input Input `json:"input"`
@@ -117,10 +117,10 @@ func start(c *request, in *startIn) (*Started, error) {
 		opts, err := c.unready(agent, in.Unready)
 		return in.Choice.options(opts...), err
 	}
-	if in.Agent != "" { // what is refused makes no session
-		opts, err := options(in.Agent)
+	if agent := cmp.Or(in.Agent, c.only()); agent != "" { // what is refused makes no session
+		opts, err := options(agent)
 		if err == nil {
-			err = c.h.eng.Validate(in.Agent, input, opts...)
+			err = c.h.eng.Validate(agent, input, opts...)
 		}
 		if err != nil {
 			return nil, err

@@ -433,7 +433,6 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/start", `{"session_id":"s","agent":"bot","input":{}}`, 400, "input"},
 		{"POST", "/start", `{"session_id":"s","agent":"bot","on_busy":"later","input":{"text":"hi"}}`, 400, "on_busy"},
 		{"POST", "/start", `{"session_id":"s","agent":"bot","on_waiting":"later","input":{"text":"hi"}}`, 400, "on_waiting"},
-		{"POST", "/start", `{"session_id":"s","input":{"text":"hi"}}`, 400, "agent"},
 		{"POST", "/start", `{"session_id":"s","agent":"none","input":{"text":"hi"}}`, 404, "agent"},
 		{"POST", "/start", `{"session_id":"a\u0000","agent":"bot","input":{"text":"hi"}}`, 400, "body"},
 		{"POST", "/start?session_id=s", `{"session_id":"t","agent":"bot","input":{"text":"hi"}}`, 400, "session_id"},
@@ -487,6 +486,37 @@ func TestBadRequests(t *testing.T) {
 	req.Header.Set("Content-Type", "text/plain")
 	if res, err := http.DefaultClient.Do(req); err != nil || res.StatusCode != 415 {
 		t.Errorf("a body that is not JSON: %v, %v", res, err)
+	}
+}
+
+// A new session is of the engine's agent; where there are several the request names one.
+func TestAgentOfANewSession(t *testing.T) {
+	w := newWorld(t, nil)
+	begin := func(session string) (status int, field string) {
+		res, data := w.do("a", "POST", "/start", startIn{SessionID: session, Input: Input{Text: "hi"}})
+		var p Problem
+		if err := json.Unmarshal(data, &p); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, p.Field
+	}
+	if status, _ := begin("s"); status != 202 {
+		t.Errorf("with one agent: %d", status)
+	}
+	if row := w.settled("s"); row.Agent != "bot" {
+		t.Errorf("the agent is %q", row.Agent)
+	}
+	if row := want[cairn.Session](w, 201, "a", "POST", "/sessions", struct{}{}); row.Agent != "bot" {
+		t.Errorf("the agent is %q", row.Agent)
+	}
+	if err := w.eng.Replace(newBot(), &cairn.Agent{Name: "other", Model: scripted.New()}); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := begin("s"); status != 202 {
+		t.Errorf("a session that has its agent: %d", status)
+	}
+	if status, field := begin("new"); status != 400 || field != "agent" {
+		t.Errorf("with two agents: %d, %q", status, field)
 	}
 }
 

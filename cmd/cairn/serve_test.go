@@ -177,7 +177,7 @@ func TestServeTerminated(t *testing.T) {
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.env[withLease] = "1s"
+	b.env[withLease] = "3s"
 	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:200ms'}"))
 	var begun server.Started
 	s.ask("POST", "/start", `{"session_id": "s", "agent": "guide", "input": {"text": "hello"}}`, http.StatusAccepted, &begun)
