@@ -22,7 +22,7 @@ func (cmd *runsCmd) Run(a *cli.App, all *flags) error {
 			return eng.Runs(ctx, cmd.Session, store.PageQuery{Cursor: cursor})
 		})
 		return output.List(a.Stdout, all.JSON, runs,
-			[]string{"TURN", "RUN", "KIND", "STATUS", "REASON", "STEPS", "TOKENS", "STARTED", "TOOK", "SUSPENDED FOR", "ERROR"},
+			[]string{"TURN", "RUN", "KIND", "STATUS", "REASON", "STEPS", "TOKENS", "COST", "STARTED", "TOOK", "SUSPENDED FOR", "ERROR"},
 			func(r *cairn.Run) []string {
 				took, failure := "", ""
 				if !r.EndedAt.IsZero() {
@@ -32,7 +32,7 @@ func (cmd *runsCmd) Run(a *cli.App, all *flags) error {
 					failure = string(r.Error.Code) + ": " + output.OneLine(r.Error.Message, output.Width)
 				}
 				return []string{fmt.Sprint(r.Turn), r.ID, string(r.Kind), string(r.Status), string(r.Reason), fmt.Sprint(r.Steps),
-					output.Tokens(r.Usage), output.Stamp(r.StartedAt), took, calls.SuspendedFor(r.Suspended), failure}
+					output.Tokens(r.Usage), r.Usage.Cost(), output.Stamp(r.StartedAt), took, calls.SuspendedFor(r.Suspended), failure}
 			})
 	})
 }

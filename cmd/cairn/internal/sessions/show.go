@@ -74,7 +74,7 @@ func sessionFields(a *cli.App, s *shown, last cairn.Run) [][2]string {
 		{"session", s.ID}, {"agent", s.Agent}, {"status", statusOf(s.Session)},
 		{"title", s.Title}, {"user", s.UserID}, {"tags", strings.Join(s.Tags, ", ")}, {"metadata", output.Pairs(s.Metadata)},
 		{"turns", fmt.Sprint(s.Turn)}, {"messages", fmt.Sprint(s.MessageCount)}, {"tokens", output.Tokens(s.Usage)},
-		{"model calls", fmt.Sprint(s.Usage.ModelCalls)}, {"tool calls", fmt.Sprint(s.Usage.ToolCalls)},
+		{"model calls", fmt.Sprint(s.Usage.ModelCalls)}, {"tool calls", fmt.Sprint(s.Usage.ToolCalls)}, {"cost", s.Usage.Cost()},
 		{"checkpoint", s.CheckpointID}, {"version", fmt.Sprint(s.Version)},
 		{"created", output.Stamp(s.CreatedAt)}, {"updated", output.Stamp(s.UpdatedAt)},
 	}
