@@ -15,23 +15,22 @@ import (
 
 // turnOf returns the runs of the turn of a run, in their order up to that run. It is near the end of the list.
 func (c *request) turnOf(session, runID string) (turn []cairn.Run, err error) {
-	q := store.PageQuery{Newest: true, Limit: 20}
-	for {
-		page, err := c.h.eng.Runs(c.ctx, session, q)
+	for r, err := range store.All(func(cursor string) (store.Page[cairn.Run], error) {
+		return c.h.eng.Runs(c.ctx, session, store.PageQuery{Newest: true, Limit: 20, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			if r := &page.Items[i]; r.ID == runID {
-				turn = append(turn, *r)
-				runID = r.PreviousRunID
-			}
+		if r.ID != runID {
+			continue
 		}
-		if q.Cursor = page.Next; page.Next == "" || len(turn) > 0 && runID == "" {
-			slices.Reverse(turn)
-			return turn, nil
+		turn = append(turn, *r)
+		if runID = r.PreviousRunID; runID == "" {
+			break
 		}
 	}
+	slices.Reverse(turn)
+	return turn, nil
 }
 
 // queued returns the turn of a run that is to begin behind what a session has.

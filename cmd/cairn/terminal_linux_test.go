@@ -63,30 +63,40 @@ const (
 	ctrlD = "\x04"
 )
 
+// prompt is what is shown where a message can be typed.
+const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
+
+// press types at a terminal.
+func press(t *testing.T, keys *os.File, text string) {
+	t.Helper()
+	if _, err := keys.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// interruptAndResume stops an answer in its middle and has it completed.
+func interruptAndResume(t *testing.T, keys *os.File, shown *bufio.Reader) {
+	t.Helper()
+	press(t, keys, ctrlC)
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, "interrupted · ") {
+		t.Errorf("Ctrl-C: %q", text)
+	}
+	press(t, keys, "/resume\r")
+	if text := readUntil(t, shown, prompt); !strings.Contains(text, "completed · ") {
+		t.Errorf("/resume: %q", text)
+	}
+}
+
 // TestTerminal types at a terminal: asks, stops an answer, resumes it, and leaves.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cmd, keys, shown := b.startAt(t, "demo", "--yes", "--pace", "20ms")
-	press := func(text string) {
-		t.Helper()
-		if _, err := keys.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
 	readUntil(t, shown, prompt)
-	press("Order 42 arrived broken\r")
+	press(t, keys, "Order 42 arrived broken\r")
 	readUntil(t, shown, "I am asking ")
-	press(ctrlC)
-	if text := readUntil(t, shown, prompt); !strings.Contains(text, "interrupted · ") {
-		t.Errorf("Ctrl-C: %q", text)
-	}
-	press("/resume\r")
-	if text := readUntil(t, shown, prompt); !strings.Contains(text, "completed · ") {
-		t.Errorf("/resume: %q", text)
-	}
-	press(ctrlD)
+	interruptAndResume(t, keys, shown)
+	press(t, keys, ctrlD)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("Ctrl-D: %v", err)
 	}
@@ -105,9 +115,7 @@ func TestApproveAtTheTerminal(t *testing.T) {
 		cmd, keys, shown := b.startAt(t, "demo", "--pace", "0s")
 		for _, s := range steps {
 			readUntil(t, shown, s.shown)
-			if _, err := keys.WriteString(s.keys); err != nil {
-				t.Fatal(err)
-			}
+			press(t, keys, s.keys)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
@@ -133,9 +141,7 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 	b := newBench(t)
 	cmd, keys, shown := b.startAt(t, "demo")
 	readUntil(t, shown, "you: ")
-	if _, err := keys.WriteString(ctrlC); err != nil {
-		t.Fatal(err)
-	}
+	press(t, keys, ctrlC)
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -152,9 +158,7 @@ func TestDeleteAsks(t *testing.T) {
 	}{{"\r", cli.ExitFailure}, {"n\r", cli.ExitFailure}, {ctrlD, cli.ExitFailure}, {"y\r", cli.ExitOK}} {
 		cmd, keys, shown := b.startAt(t, "sessions", "delete", "demo")
 		readUntil(t, shown, "Delete session demo with its 2 messages? [y/N] ")
-		if _, err := keys.WriteString(test.answer); err != nil {
-			t.Fatal(err)
-		}
+		press(t, keys, test.answer)
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != test.code {
 			t.Errorf("%q: exit %d, want %d", test.answer, code, test.code)
@@ -171,34 +175,20 @@ func TestChatAtTheTerminal(t *testing.T) {
 	b := newBench(t)
 	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:200ms', tools: [{client: get_location, description: Where.}]}"))
 	cmd, keys, shown := b.startAt(t, "chat", "--url", s.url, "--token", aliceToken, "--agent", "guide")
-	press := func(text string) {
-		t.Helper()
-		if _, err := keys.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const prompt = "\x1b[1m\x1b[36myou: \x1b[0m\x1b[0m"
 	readUntil(t, shown, prompt)
-	press("hello\r")
+	press(t, keys, "hello\r")
 	readUntil(t, shown, "You said:")
-	press(ctrlC)
-	if text := readUntil(t, shown, prompt); !strings.Contains(text, "interrupted · ") {
-		t.Errorf("Ctrl-C: %q", text)
-	}
-	press("/resume\r")
-	if text := readUntil(t, shown, prompt); !strings.Contains(text, "completed · ") {
-		t.Errorf("/resume: %q", text)
-	}
-	press("location\r")
+	interruptAndResume(t, keys, shown)
+	press(t, keys, "location\r")
 	readUntil(t, shown, "Result for get_location {} (/help): ")
-	press("/help\r")
+	press(t, keys, "/help\r")
 	readUntil(t, shown, "/later")
 	readUntil(t, shown, "Result for get_location {} (/help): ")
-	press("Bern\r")
+	press(t, keys, "Bern\r")
 	if text := readUntil(t, shown, prompt); !strings.Contains(text, `came to "Bern"`) {
 		t.Errorf("the result: %q", text)
 	}
-	press(ctrlD)
+	press(t, keys, ctrlD)
 	readUntil(t, shown, "To continue:")
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("Ctrl-D: %v", err)

@@ -175,12 +175,7 @@ func (s *scene) compactCrashStaged() {
 	s.agents[0].Durability = cairn.PerTool
 	one := s.process(s.mortal())
 	one.dieBefore(summarises)
-	s.awaitDeath(one.start("s", "read 10"))
-	two := s.process()
-	two.work()
-	s.awaitEnd("s", 1)
-	s.within(1)
-	two.turn("s", "hello")
+	s.resumeCompacted(one)
 }
 
 // A process dies after its summary is committed: the next one reads it.
@@ -188,7 +183,12 @@ func (s *scene) compactCrashAfter() {
 	s.narrow(true)
 	one := s.process(s.mortal())
 	one.dieAfter(summarises)
-	s.awaitDeath(one.start("s", "read 10"))
+	s.resumeCompacted(one)
+}
+
+// resumeCompacted has a process die in a turn that makes a summary, and another one resume it.
+func (s *scene) resumeCompacted(dies *process) {
+	s.awaitDeath(dies.start("s", "read 10"))
 	two := s.process()
 	two.work()
 	s.awaitEnd("s", 1)

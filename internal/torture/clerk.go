@@ -51,8 +51,8 @@ func (c *clerk) serve(ctx context.Context, sessions []string) error {
 
 // clear answers every pending call.
 func (c *clerk) clear(ctx context.Context) error {
-	calls, err := pages(func(q store.PageQuery) (store.Page[cairn.PendingCall], error) {
-		return c.eng.Inbox(ctx, store.CallQuery{Cursor: q.Cursor})
+	calls, err := pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return c.eng.Inbox(ctx, store.CallQuery{Cursor: cursor})
 	})
 	for i := range calls {
 		if err == nil {

@@ -359,8 +359,8 @@ func quiet(ctx context.Context, st store.Store, eng *engine.Engine, answer *cler
 	if err := errors.Join(err, <-worked); err != nil {
 		return nil, err
 	}
-	return pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
-		return st.List(ctx, store.SessionQuery{Cursor: q.Cursor})
+	return pages(func(cursor string) (store.Page[cairn.Session], error) {
+		return st.List(ctx, store.SessionQuery{Cursor: cursor})
 	})
 }
 

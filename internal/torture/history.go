@@ -75,8 +75,8 @@ func load(ctx context.Context, st store.Store, root string, journal map[string][
 		}
 		t.Events = append(t.Events, batch...)
 	}
-	calls, err := pages(func(q store.PageQuery) (store.Page[cairn.PendingCall], error) {
-		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: q.Cursor})
+	calls, err := pages(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return st.Calls(ctx, store.CallQuery{RootID: root, Cursor: cursor})
 	})
 	if err != nil {
 		return nil, err
@@ -95,10 +95,14 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 		return err
 	}
 	h := &History{Session: snap.Session, Messages: snap.Messages, State: snap.State, Journal: journal[id], Settled: t.Settled}
-	if h.Runs, err = pages(func(q store.PageQuery) (store.Page[cairn.Run], error) { return st.Runs(ctx, id, q) }); err != nil {
+	if h.Runs, err = pages(func(cursor string) (store.Page[cairn.Run], error) {
+		return st.Runs(ctx, id, store.PageQuery{Cursor: cursor})
+	}); err != nil {
 		return err
 	}
-	h.Checkpoints, err = pages(func(q store.PageQuery) (store.Page[cairn.Checkpoint], error) { return st.Checkpoints(ctx, id, q) })
+	h.Checkpoints, err = pages(func(cursor string) (store.Page[cairn.Checkpoint], error) {
+		return st.Checkpoints(ctx, id, store.PageQuery{Cursor: cursor})
+	})
 	if err != nil {
 		return err
 	}
@@ -131,8 +135,8 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 		}
 	}
 	t.Sessions = append(t.Sessions, h)
-	children, err := pages(func(q store.PageQuery) (store.Page[cairn.Session], error) {
-		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: q.Cursor})
+	children, err := pages(func(cursor string) (store.Page[cairn.Session], error) {
+		return st.List(ctx, store.SessionQuery{ParentID: id, Cursor: cursor})
 	})
 	for i := range children {
 		if err == nil {
@@ -142,18 +146,15 @@ func (t *Tree) add(ctx context.Context, st store.Store, id string, calls []cairn
 	return err
 }
 
-func pages[T any](read func(store.PageQuery) (store.Page[T], error)) (all []T, err error) {
-	var q store.PageQuery
-	for {
-		page, err := read(q)
+// pages returns all items of a list.
+func pages[T any](read func(cursor string) (store.Page[T], error)) (all []T, err error) {
+	for item, err := range store.All(read) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page.Items...)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return all, nil
-		}
+		all = append(all, *item)
 	}
+	return all, nil
 }
 
 // Invariant is a property of every tree. Check returns what is wrong, or nil.

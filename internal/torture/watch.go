@@ -38,18 +38,15 @@ func need(row *cairn.Session, at time.Time) store.DueKind {
 // allDue lists every session that a store lists as due.
 func allDue(ctx context.Context, st store.Store) (map[string]store.DueKind, error) {
 	due := map[string]store.DueKind{}
-	for q := (store.DueQuery{Limit: 1000}); ; {
-		page, err := st.Due(ctx, q)
+	for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
+		return st.Due(ctx, store.DueQuery{Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range page.Items {
-			due[d.SessionID] = d.Kind
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return due, nil
-		}
+		due[d.SessionID] = d.Kind
 	}
+	return due, nil
 }
 
 // watch checks, while processes come and go, the lists of a store that workers depend on.
@@ -159,8 +156,8 @@ func (w *watch) left(ctx context.Context, pid int) error {
 }
 
 func (w *watch) list(ctx context.Context, q store.SessionQuery) ([]cairn.Session, error) {
-	return pages(func(page store.PageQuery) (store.Page[cairn.Session], error) {
-		q.Cursor = page.Cursor
+	return pages(func(cursor string) (store.Page[cairn.Session], error) {
+		q.Cursor = cursor
 		return w.st.List(ctx, q)
 	})
 }

@@ -82,33 +82,30 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 // listRemoved is List of removed sessions. It reads all that there are.
 func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	var rows []*cairn.Session
-	for next := (store.PageQuery{Limit: 1000}); ; {
-		removed, err := s.Removed(ctx, 0, next)
+	for tree, err := range store.All(func(cursor string) (store.Page[store.Removed], error) {
+		return s.Removed(ctx, 0, store.PageQuery{Limit: 1000, Cursor: cursor})
+	}) {
 		if err != nil {
 			return store.Page[cairn.Session]{}, err
 		}
-		for _, tree := range removed.Items {
-			bucket, ok := s.bucketOfRemoval(tree.Key)
-			if !ok || !slices.Contains(q.Removed, tree.Reason) {
-				continue
-			}
-			r, err := s.run(ctx, scriptHidden, bucket, tree.Key)
-			if err != nil {
-				return store.Page[cairn.Session]{}, err
-			}
-			list, err := readRows(r)
-			if err != nil {
-				return store.Page[cairn.Session]{}, err
-			}
-			for _, row := range list {
-				row.Removal, row.RemovedAt = string(tree.Reason), tree.RemovedAt
-			}
-			rows = append(rows, list...)
+		bucket, ok := s.bucketOfRemoval(tree.Key)
+		if !ok || !slices.Contains(q.Removed, tree.Reason) {
+			continue
 		}
-		if next.Cursor = removed.Next; next.Cursor == "" {
-			return backend.SessionPage(rows, q)
+		r, err := s.run(ctx, scriptHidden, bucket, tree.Key)
+		if err != nil {
+			return store.Page[cairn.Session]{}, err
 		}
+		list, err := readRows(r)
+		if err != nil {
+			return store.Page[cairn.Session]{}, err
+		}
+		for _, row := range list {
+			row.Removal, row.RemovedAt = string(tree.Reason), tree.RemovedAt
+		}
+		rows = append(rows, list...)
 	}
+	return backend.SessionPage(rows, q)
 }
 
 // readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are

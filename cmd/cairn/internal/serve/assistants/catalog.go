@@ -82,32 +82,27 @@ func (c *Catalog) publish(ctx context.Context, d *Definition) (int, error) {
 
 // read adds the versions of an assistant, and of the sub-agents that they have.
 func (c *Catalog) read(ctx context.Context, name string, into map[version]*Definition) error {
-	q := store.RecordQuery{Namespace: namespace, Prefix: name + "/"}
+	prefix := name + "/"
 	var below []string
-	for {
-		page, err := c.Records.List(ctx, q)
+	for r, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
+		return c.Records.List(ctx, store.RecordQuery{Namespace: namespace, Prefix: prefix, Cursor: cursor})
+	}) {
 		if err != nil {
 			return err
 		}
-		for i := range page.Items {
-			r := &page.Items[i]
-			n, err := strconv.Atoi(strings.TrimPrefix(r.Key, q.Prefix))
-			d := &Definition{}
-			if err == nil {
-				err = json.Unmarshal(r.Value, d)
-			}
-			if err != nil {
-				return cairn.Errorf(cairn.CodeCorrupt, "assistant record %q: %w", r.Key, err)
-			}
-			into[version{name, n}] = d
-			for sub, at := range d.Agents {
-				if into[version{sub, at}] == nil {
-					below = append(below, sub)
-				}
-			}
+		n, err := strconv.Atoi(strings.TrimPrefix(r.Key, prefix))
+		d := &Definition{}
+		if err == nil {
+			err = json.Unmarshal(r.Value, d)
 		}
-		if q.Cursor = page.Next; page.Next == "" {
-			break
+		if err != nil {
+			return cairn.Errorf(cairn.CodeCorrupt, "assistant record %q: %w", r.Key, err)
+		}
+		into[version{name, n}] = d
+		for sub, at := range d.Agents {
+			if into[version{sub, at}] == nil {
+				below = append(below, sub)
+			}
 		}
 	}
 	for _, sub := range below {
