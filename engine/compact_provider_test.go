@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/model/scripted"
 )
 
 // compactor is a model whose provider compacts histories.
@@ -17,12 +21,16 @@ type compactor struct {
 	cairn.Model
 	name string
 	make func(n int) (cairn.Compacted, error)
+
+	mu   sync.Mutex
 	asks []*cairn.Request
 }
 
 func (c *compactor) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: c.name} }
 
 func (c *compactor) Compact(_ context.Context, req *cairn.Request) (cairn.Compacted, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.asks = append(c.asks, req)
 	return c.make(len(c.asks))
 }
@@ -142,4 +150,90 @@ func TestCompactionByTheProviderIsAskedFor(t *testing.T) {
 	if model.summed == 0 || len(c.asks) > 0 {
 		t.Errorf("%d summaries, %d compactions by the provider", model.summed, len(c.asks))
 	}
+}
+
+// A process may die while a summary is made, while the provider compacts, while a model is asked or while a tool is at work: the
+// next one makes the summary, and no history is lost or sent unpaired.
+func TestProcessDiesWhileHistoryIsCompacted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := tapOn(nil)
+		var dies string // where the process does next
+		kills := map[string]int{}
+		var mu sync.Mutex
+		die := func(at string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if dies == at {
+				dies = ""
+				kills[at]++
+				st.cut()
+			}
+		}
+		model := &narrow{window: 1500, words: 20}
+		c := &compactor{name: "large", make: func(n int) (cairn.Compacted, error) {
+			die("compaction")
+			return numbered(n)
+		}}
+		c.Model = scripted.Func(func(ctx context.Context, req *cairn.Request) scripted.Step {
+			at := "model"
+			if req.System == cairn.SummaryInstructions {
+				at = "summary"
+			}
+			die(at)
+			return model.play(ctx, req)
+		})
+		agent := bot(c, cairn.Func("note", "", func(_ context.Context, _ *cairn.Call, in in) (string, error) {
+			die("tool")
+			return in.Text, nil
+		}))
+		agent.Compaction = &cairn.Compaction{Window: model.window, ByProvider: true}
+		eng := open(t, st, agent, shortLease, named("p0."))
+		places := []string{"summary", "compaction", "model", "tool"}
+		for n, processes := 0, 0; n < 60; n++ {
+			if n%3 == 1 {
+				mu.Lock()
+				dies = places[n/3%len(places)]
+				mu.Unlock()
+			}
+			run := start(t, eng, "s", fmt.Sprint("turn ", n))
+			_, _ = run.Wait(t.Context())
+			if load(t, st.Store, "s").Status == cairn.SessionCompleted {
+				continue
+			}
+			processes++
+			mu.Lock()
+			st = tapOn(st.Store)
+			mu.Unlock()
+			eng = open(t, st, agent, shortLease, named(fmt.Sprintf("p%d.", processes)))
+			stop := work(t, eng)
+			for load(t, st.Store, "s").Status == cairn.SessionActive {
+				time.Sleep(ttl)
+			}
+			stop()
+			if row := load(t, st.Store, "s"); row.Status != cairn.SessionCompleted {
+				t.Fatalf("turn %d is %s after a process died", n, row.Status)
+			}
+		}
+		list := messages(t, st.Store, "s")
+		parts := summariesOf(list)
+		if len(kills) != len(places) || model.unpaired > 0 || model.refused > 0 || len(parts) < 5 {
+			t.Errorf("died at %v; %d unpaired, %d refused, %d summaries", kills, model.unpaired, model.refused, len(parts))
+		}
+		for _, p := range parts {
+			if p.Model != "test:large" {
+				t.Errorf("the summary is %+v", p)
+			}
+		}
+		said := 0
+		for i := range list {
+			if list[i].Role == cairn.RoleUser && !list[i].Hidden && list[i].Text() == fmt.Sprint("turn ", said) {
+				said++
+			}
+		}
+		if said != 60 {
+			t.Errorf("the transcript has %d of 60 turns", said)
+		}
+		wantSound(t, st.Store, "s")
+	})
 }
