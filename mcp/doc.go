@@ -5,8 +5,9 @@
 // drives the turn has the same. What a server asks of the user in the middle of a call, by elicitation, becomes a pending
 // call in the inbox: the run is suspended, the process may end, and the call is continued when there is an answer.
 //
-// What comes from a server is not trusted: names, schemas and sizes are checked, annotations are not read, and errors and
-// results are what the model reads, not what the event log says.
+// What comes from a server is not trusted: names, schemas and sizes are checked, and errors and results are what the model
+// reads, not what the event log says. Of a tool's annotations only readOnlyHint is read, and only where [Options.Cache] asks
+// for it; approval never depends on one.
 //
 // The protocol's revisions are 2026-07-28 and those before, as the server has it. Elicitation needs 2026-07-28.
 package mcp

@@ -61,6 +61,8 @@ func TestUnknownResults(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ result, want string }{
 		"a task":               {`{"resultType":"task","taskId":"1","status":"working"}`, `type \"task\"`},
+		"an older task":        {`{"task":{"taskId":"1","status":"working"}}`, `type \"task\"`},
+		"a task in no form":    {`{"task":"1","content":[]}`, `""`},
 		"nothing":              {`{}`, `""`},
 		"sampling":             {`{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"s"}`, "not offered"},
 		"a form of a script":   {`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"javascript:alert(1)"}}}}`, "not one that a browser can open"},
@@ -74,6 +76,89 @@ func TestUnknownResults(t *testing.T) {
 			res := k.turn("go")
 			r := k.results()[0]
 			if res.Suspended != nil || !strings.Contains(string(r.Output), test.want) || (r.IsError != (test.want != `""`)) {
+				t.Errorf("the call came to %s (%s)", r.Output, r.Code)
+			}
+		})
+	}
+}
+
+// olderTask answers as a server of revision 2025-11-25 that makes a task of each call.
+func olderTask(method string) string {
+	switch method {
+	case "initialize":
+		return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`
+	case "tools/list":
+		return `{"tools":` + oneTool + `}`
+	case "tools/call":
+		return `{"task":{"taskId":"1","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":60000}}`
+	case "ping":
+		return `{}`
+	}
+	return ""
+}
+
+// tasksOver is such a server over pipes.
+func tasksOver(in io.Reader, out io.Writer) error {
+	for d := json.NewDecoder(in); ; {
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := d.Decode(&req); err != nil {
+			return err
+		}
+		if req.ID == nil {
+			continue
+		}
+		answer := `"result":` + olderTask(req.Method)
+		if olderTask(req.Method) == "" {
+			answer = `"error":{"code":-32601,"message":"no such method"}`
+		}
+		if _, err := fmt.Fprintf(out, "{\"jsonrpc\":\"2.0\",\"id\":%s,%s}\n", req.ID, answer); err != nil {
+			return err
+		}
+	}
+}
+
+// A server that makes a task of a call without being asked for one has not done it: the call fails, however it was sent.
+func TestOlderTasks(t *testing.T) {
+	t.Parallel()
+	web := func(media, format string) func(t *testing.T) *mcp.Server {
+		return func(t *testing.T) *mcp.Server {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.Method != http.MethodPost {
+					w.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+				var out strings.Builder
+				if err := tasksOver(strings.NewReader(string(body)), &out); err != io.EOF || out.Len() == 0 {
+					w.WriteHeader(http.StatusAccepted)
+					return
+				}
+				w.Header().Set("Content-Type", media)
+				fmt.Fprintf(w, format, strings.TrimSpace(out.String()))
+			}))
+			s, err := mcp.URL("bench", srv.URL, &mcp.Options{ListTimeout: testWait})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close(); srv.CloseClientConnections(); srv.Close() })
+			return s
+		}
+	}
+	for name, open := range map[string]func(t *testing.T) *mcp.Server{
+		"a command":       func(t *testing.T) *mcp.Server { return command(t, "task", t.TempDir(), mcp.Options{}) },
+		"HTTP":            web("application/json", "%s"),
+		"HTTP, an event":  web("text/event-stream; charset=utf-8", "event: message\r\ndata: %s\r\n\r\n"),
+		"HTTP, its end":   web("text/event-stream", ":\n\nid: 1\ndata:%s\n"),
+		"HTTP, two lines": web("text/event-stream", "data: \ndata: %s\n\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newTalk(t, []cairn.Toolset{open(t)}, asks("bench_act", none{}))
+			k.turn("go")
+			if r := k.results()[0]; !r.IsError || !strings.Contains(string(r.Output), `type \"task\"`) {
 				t.Errorf("the call came to %s (%s)", r.Output, r.Code)
 			}
 		})

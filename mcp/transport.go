@@ -42,7 +42,7 @@ func (d *commandDialer) transport(context.Context, string) (sdk.Transport, error
 	cmd.Env = append(cmd.Env, d.opts.Env...)
 	cmd.Stderr = &logWriter{d: d}
 	cmd.WaitDelay = time.Second // a child of the command may keep its standard error open
-	return &sdk.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}, nil
+	return marking{&sdk.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}}, nil
 }
 
 // logWriter logs the lines of a command's standard error.
@@ -98,7 +98,7 @@ func (d *httpDialer) transport(_ context.Context, user string) (sdk.Transport, e
 	return t, nil
 }
 
-// bounded adds the header of a server's requests, and bounds answers that come in one piece.
+// bounded adds the header of a server's requests, bounds answers that come in one piece, and marks tasks.
 type bounded struct {
 	http.RoundTripper
 	header http.Header
@@ -112,10 +112,14 @@ func (t *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := t.RoundTripper.RoundTrip(req)
-	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		resp.Body = &boundedBody{resp.Body, maxMessage}
 	}
-	return resp, err
+	markAnswer(resp)
+	return resp, nil
 }
 
 var errLarge = errors.New("the server's answer has more than 16 MiB")
