@@ -26,6 +26,7 @@ const (
 	EventModelFallback EventType = "model_fallback" // Name: the model that answers instead of the one that was asked
 	EventThinking      EventType = "thinking"       // Text is a delta
 	EventThinkingEnd   EventType = "thinking_end"   // the reasoning is complete
+	EventSources       EventType = "sources"        // Sources: what the text so far cites, or what a search of the provider's found
 	EventToolArgStart  EventType = "tool_arg_start" // CallID, Tool
 	EventToolArgDelta  EventType = "tool_arg_delta" // CallID, Text
 	EventToolArgEnd    EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
@@ -118,7 +119,7 @@ type Event struct {
 	Data json.RawMessage `json:"data,omitempty"`
 	// IsError marks the result of a call that failed.
 	IsError bool `json:"is_error,omitempty"`
-	// Truncated marks a text, a tool's result or arguments, a prompt or a list of files that was cut to fit the log; the
+	// Truncated marks a text, a tool's result or arguments, a prompt or a list of files or sources that was cut to fit the log; the
 	// transcript and the pending call have it whole.
 	Truncated bool `json:"truncated,omitempty"`
 	// Cached marks a result that came from the tool's cache.
@@ -157,6 +158,8 @@ type Event struct {
 	MessageID string `json:"message_id,omitempty"`
 	// Files are those of a user's message.
 	Files []FileRef `json:"files,omitempty"`
+	// Sources are pages and documents that the model's provider read: up to 64, with up to [MaxEventText] of a quote.
+	Sources []Source `json:"sources,omitempty"`
 	// Version is the session's version with what the event reports, where that was no part of a run.
 	Version int64 `json:"version,omitempty"`
 

@@ -312,6 +312,9 @@ func (e *Event) Validate() error {
 		f := &e.Files[i]
 		err = cmp.Or(err, CheckText("event.files.name", f.Name), CheckText("event.files.media_type", f.MediaType), CheckText("event.files.url", f.URL))
 	}
+	for _, s := range e.Sources {
+		err = cmp.Or(err, CheckText("event.sources.url", s.URL), CheckText("event.sources.title", s.Title), CheckText("event.sources.quote", s.Quote))
+	}
 	if err == nil && e.Error != nil {
 		err = e.Error.Validate()
 	}

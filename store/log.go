@@ -118,7 +118,7 @@ func CheckEvent(ev *cairn.Event, max int) error {
 	}
 	const fixed = 2048 // every name, number and time of an event with its quotes
 	rough := len(ev.SessionID) + len(ev.RunID) + len(ev.Agent) + len(ev.CallID) + len(ev.Tool) + len(ev.Name) + len(ev.Text) + len(ev.MessageID)
-	plain := ev.Error == nil && len(ev.Patch)+len(ev.Files) == 0 && (ev.Usage == nil || len(ev.Usage.Custom) == 0)
+	plain := ev.Error == nil && len(ev.Patch)+len(ev.Files)+len(ev.Sources) == 0 && (ev.Usage == nil || len(ev.Usage.Custom) == 0)
 	if plain && 6*(rough+len(ev.Data))+fixed <= max {
 		return nil // a character takes six bytes at most
 	}

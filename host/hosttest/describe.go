@@ -130,6 +130,7 @@ func messageLine(m *cairn.Message) string {
 		case cairn.PartFile:
 			fmt.Fprintf(&b, " file %s", p.File.Name)
 		}
+		describeSources(&b, p.Sources)
 	}
 	return b.String()
 }
@@ -277,10 +278,17 @@ func eventLine(ev *cairn.Event) string {
 	for _, f := range ev.Files {
 		fmt.Fprintf(&b, ", %s %q of %d bytes", f.MediaType, f.Name, f.Size)
 	}
+	describeSources(&b, ev.Sources)
 	if ev.MessageCount > 0 {
 		fmt.Fprintf(&b, ", %d messages", ev.MessageCount)
 	}
 	return b.String()
+}
+
+func describeSources(b *strings.Builder, list []cairn.Source) {
+	for _, s := range list {
+		fmt.Fprintf(b, " <%s %q %q>", s.URL, s.Title, s.Quote)
+	}
 }
 
 // brief leaves out the schema library's own messages, and most of what is long.

@@ -38,6 +38,7 @@ type reader struct {
 
 type readStep struct {
 	text, calls string
+	sources     []cairn.Source
 	results     []string
 }
 
@@ -53,7 +54,11 @@ func line(m *cairn.Message) string {
 	case m.Role == cairn.RoleTool:
 		return resultsLine(results)
 	case m.Role == cairn.RoleAssistant:
-		return replyLine(m.Text(), strings.Join(uses, " "))
+		var sources []cairn.Source
+		for i := range m.Parts {
+			sources = append(sources, m.Parts[i].Sources...)
+		}
+		return replyLine(m.Text(), strings.Join(uses, " "), sources)
 	}
 	files := 0
 	for i := range m.Parts {
@@ -71,7 +76,9 @@ func line(m *cairn.Message) string {
 func saidLine(text string, files int, id string) string {
 	return fmt.Sprintf("said %q with %d files as %s", text, files, id)
 }
-func replyLine(text, calls string) string { return fmt.Sprintf("reply %q, calls %s", text, calls) }
+func replyLine(text, calls string, sources []cairn.Source) string {
+	return fmt.Sprintf("reply %q, calls %s, sources %+v", text, calls, sources)
+}
 func resultsLine(calls []string) string {
 	slices.Sort(calls)
 	return "results of " + strings.Join(calls, " ")
@@ -122,6 +129,10 @@ func (r *reader) read(ev *cairn.Event) {
 		if st != nil {
 			st.text += ev.Text
 		}
+	case cairn.EventSources:
+		if st != nil {
+			st.sources = append(st.sources, ev.Sources...)
+		}
 	case cairn.EventToolArgEnd:
 		if st != nil {
 			st.calls = strings.TrimSpace(st.calls + " " + ev.CallID)
@@ -137,7 +148,7 @@ func (r *reader) read(ev *cairn.Event) {
 			return // the snapshot has it
 		}
 		if st.text != "" || st.calls != "" {
-			r.next(replyLine(st.text, st.calls))
+			r.next(replyLine(st.text, st.calls, st.sources))
 		}
 		if len(st.results) > 0 {
 			r.next(resultsLine(st.results))

@@ -2,7 +2,9 @@ package hosttest
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -15,6 +17,7 @@ var choices = []scenario{
 	{"models-crash", (*scene).modelsCrash},
 	{"models-queued", (*scene).modelsQueued},
 	{"models-lost", (*scene).modelsLost},
+	{"sources", (*scene).sources},
 }
 
 // speaker returns a model that says its name. Asked for a refund or a note it calls that tool first, asked to fail it fails.
@@ -97,4 +100,33 @@ func (s *scene) modelsLost() {
 	two := s.process()
 	two.resume("s")
 	two.turn("s", "hello", engine.WithModel("fast"))
+}
+
+// What a model cites and what its provider finds are on the log as often as in the transcript, though an attempt at the step failed
+// in the middle of them and the process died behind it.
+func (s *scene) sources() {
+	found := func(url string) scripted.Step {
+		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkProvider, Provider: json.RawMessage(`{"search":"grass"}`), Model: "searcher", Sources: []cairn.Source{{URL: url}}})
+	}
+	cites := func(text, quote string) scripted.Step {
+		return scripted.Reply(scripted.Text(text), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkPartEnd, Sources: []cairn.Source{
+			{URL: "https://a.example/1", Title: "Grass", Quote: quote}, {Title: "A document of the user's"}}}))
+	}
+	var failed atomic.Bool
+	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if replies(req) > 0 {
+			return cites("As I said.", "green")
+		}
+		if !failed.Swap(true) {
+			return scripted.Reply(found("https://a.example/dead"), cites("Grass is", "gr"), scripted.Break())
+		}
+		return scripted.Reply(found("https://a.example/1"), cites("Grass is green", "green"), cites(" and high.", "high"), asks("c1", "note", "it"))
+	}), s.note())
+	a.Durability = cairn.PerTool
+	s.agents = []*cairn.Agent{a}
+	one := s.process(s.mortal())
+	one.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.Step == 1 })
+	s.awaitDeath(one.start("s", "what about grass?"))
+	s.process().work()
+	s.awaitEnd("s", 1)
 }

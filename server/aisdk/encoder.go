@@ -34,17 +34,19 @@ type Encoder struct {
 	// tool of its own whenever it sees that it may.
 	answered map[string]bool
 
-	turn   string // id of the UI message
-	began  bool   // the message was started
-	open   part   // the part of text or reasoning that is open
-	parts  int    // of text and reasoning so far
-	step   int    // attempts at steps so far
-	inStep bool
-	shown  bool // the attempt has shown something
-	tools  int  // calls that the last step has shown
-	calls  map[string]*call
-	done   bool
-	out    []byte
+	turn  string // id of the UI message
+	began bool   // the message was started
+	open  part   // the part of text or reasoning that is open
+	parts int    // of text and reasoning so far
+	step  int    // attempts at steps so far
+	// sources are those so far, settled those before the attempt.
+	sources, settled int
+	inStep           bool
+	shown            bool // the attempt has shown something
+	tools            int  // calls that the last step has shown
+	calls            map[string]*call
+	done             bool
+	out              []byte
 }
 
 // part is a kind of part that is opened, added to and closed.
@@ -182,7 +184,7 @@ func (e *Encoder) own(ev *cairn.Event) {
 		e.endStep()
 		e.emit(plain{"start-step"})
 		e.step++
-		e.inStep, e.shown, e.tools = true, false, 0
+		e.inStep, e.shown, e.tools, e.settled = true, false, 0, e.sources
 	case cairn.EventStepCommitted:
 		e.endStep()
 	case cairn.EventStepDiscarded:
@@ -193,6 +195,11 @@ func (e *Encoder) own(ev *cairn.Event) {
 		e.delta(inReason, ev.Text)
 	case cairn.EventThinkingEnd:
 		e.closePart()
+	case cairn.EventSources: // they do not interrupt the text
+		for i := range ev.Sources {
+			e.sources++
+			e.emit(source(e.sources, &ev.Sources[i]))
+		}
 	case cairn.EventUserMessage:
 		e.said(ev)
 	case cairn.EventCustom:
@@ -276,7 +283,7 @@ func (e *Encoder) takeBack() {
 	if e.version < V7 || !e.inStep {
 		return
 	}
-	e.open, e.inStep, e.shown, e.tools = noPart, false, false, 0
+	e.open, e.inStep, e.shown, e.tools, e.sources = noPart, false, false, 0, e.settled
 	e.emit(plain{"reset-step"})
 	for id, c := range e.calls {
 		if c.begun == e.step {

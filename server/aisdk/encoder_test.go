@@ -45,6 +45,10 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			fmt.Sscan(f[1], &step)
 		case cairn.EventTextDelta, cairn.EventThinking:
 			ev.Text = arg(1)
+		case cairn.EventSources:
+			for i := range f[1:] {
+				ev.Sources = append(ev.Sources, cairn.Source{URL: f[i+1], Title: "A page"})
+			}
 		case cairn.EventCustom:
 			ev.Name, ev.Data = f[1], json.RawMessage(f[2])
 		case cairn.EventToolArgDelta:
@@ -166,6 +170,8 @@ func (c *client) chunk(m map[string]any) {
 		c.end = str("errorText")
 	case "steering-message":
 		add(kind + " " + id)
+	case "source-url", "source-document":
+		add(kind + " " + str("sourceId") + " " + str("url") + " " + str("title"))
 	default:
 		if !strings.HasPrefix(kind, "data-") {
 			c.t.Errorf("an unknown chunk: %s", kind)
@@ -402,12 +408,73 @@ data-question {"callId":"q2","prompt":"Which room?","settled":true,"toolCallId":
 	}
 }
 
+// Sources are shown behind the text that cites them, which they do not interrupt, and have the same ids in the stream, in that of
+// a trimmed turn, and in the history.
+func TestSources(t *testing.T) {
+	const cited = `text:Grass is green and high.
+source-url source-1 https://a.example/1 A page
+source-url source-2 https://a.example/2 A page
+source-document source-3  A page`
+	events := logOf(t, `run_start r1
+step_start 1
+text_delta Grass_is
+sources https://a.example/dead
+step_discarded
+step_start 1
+text_delta Grass_is_green
+sources https://a.example/1 https://a.example/2
+text_delta _and_high.
+sources javascript:alert(1)
+step_committed
+run_end completed`)
+	for _, v := range []Version{V6, V7} {
+		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		e := New(v, "s", "turn_r1")
+		live := 0
+		if v >= V7 {
+			live = len(events)
+		}
+		c.take(e.Replay(events[:len(events)-live]))
+		for i := len(events) - live; i < len(events); i++ {
+			c.take(e.Event(&events[i]))
+		}
+		if got := c.String(); got != cited {
+			t.Errorf("version %d: got\n%s\nwant\n%s", v, got, cited)
+		}
+	}
+	page := func(url string) cairn.Source { return cairn.Source{URL: url, Title: "A page", Quote: "it is so"} }
+	reply := cairn.Message{ID: "r1/1/reply", RunID: "r1", Role: cairn.RoleAssistant, Parts: []cairn.Part{
+		{Type: cairn.PartText, Text: "Grass is green", Sources: []cairn.Source{page("https://a.example/1"), page("https://a.example/2")}},
+		{Type: cairn.PartText, Text: " and high."}, {Type: cairn.PartProvider, Sources: []cairn.Source{page("javascript:alert(1)")}}}}
+	runs := []cairn.Run{{ID: "r1", Status: cairn.RunCompleted}}
+	trimmed := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+	trimmed.take(New(V6, "s", "turn_r1").Replay(Events("s", runs, []cairn.Message{reply})))
+	if got := trimmed.String(); got != cited {
+		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, cited)
+	}
+	var lines []string
+	for _, p := range Messages(V6, []cairn.Message{reply}, nil, runs, false, "r1")[0].Parts {
+		switch {
+		case p.Type == "text":
+			lines = append(lines, "text:"+p.Text)
+		case p.SourceID != "":
+			lines = append(lines, p.Type+" "+p.SourceID+" "+p.URL+" "+p.Title)
+			if string(p.ProviderMetadata) != `{"cairn":{"quote":"it is so"}}` {
+				t.Errorf("the quote is in %s", p.ProviderMetadata)
+			}
+		}
+	}
+	if got := strings.Join(lines, "\n"); got != cited {
+		t.Errorf("the history: got\n%s\nwant\n%s", got, cited)
+	}
+}
+
 // hostile returns a log that no engine would write, with an event for each byte.
 func hostile(text []byte) []cairn.Event {
 	types := []cairn.EventType{cairn.EventRunStart, cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking, cairn.EventThinkingEnd,
 		cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
 		cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
-		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage}
+		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventSources}
 	ends := []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool, "later"}
 	var events []cairn.Event
 	for i, b := range text {
@@ -418,6 +485,8 @@ func hostile(text []byte) []cairn.Event {
 			ev.Data = json.RawMessage(`{"a":"b"}`)
 		case b%7 == 0:
 			ev.Files = []cairn.FileRef{{Name: "f", MediaType: "image/png", URL: "https://example.com/f.png"}, {MediaType: "text/plain"}}
+		case b%13 == 0:
+			ev.Sources = []cairn.Source{{URL: "https://example.com/a", Title: "A", Quote: "so"}, {URL: "javascript:x"}, {Title: "B"}, {}}
 		case b%11 == 0:
 			ev.ToolCallID, ev.Prompt, ev.Payload = "c0", "Which?", json.RawMessage("null")
 		}

@@ -1,7 +1,9 @@
 package aisdk
 
 import (
+	"cmp"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -50,6 +52,10 @@ type Part struct {
 	MediaType string `json:"mediaType,omitempty"`
 	Filename  string `json:"filename,omitempty"`
 	URL       string `json:"url,omitempty"`
+	// SourceID and Title are a source's, which has a URL or, if it is a document, a MediaType. ProviderMetadata has more of it.
+	SourceID         string          `json:"sourceId,omitempty"`
+	Title            string          `json:"title,omitempty"`
+	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
 	// CallID names the call that the part shows.
 	CallID string `json:"toolCallId,omitempty"`
 	Tool   string `json:"toolName,omitempty"` // of a dynamic tool
@@ -255,10 +261,21 @@ func (h *history) assistant(m *cairn.Message) {
 	out := h.message(m.RunID)
 	out.Metadata = h.metadata(m.RunID)
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
+	text := -1 // the part of the text under way, which citations do not interrupt
 	for i := range m.Parts {
+		if t := m.Parts[i].Type; t != cairn.PartText && t != cairn.PartProvider {
+			text = -1
+		}
 		switch p := &m.Parts[i]; p.Type {
 		case cairn.PartText:
-			out.Parts = append(out.Parts, Part{Type: "text", Text: p.Text, State: "done"})
+			if text < 0 {
+				text = len(out.Parts)
+				out.Parts = append(out.Parts, Part{Type: "text", State: "done"})
+			}
+			out.Parts[text].Text += p.Text
+			out.Parts = h.sources(out, p.Sources)
+		case cairn.PartProvider:
+			out.Parts = h.sources(out, p.Sources)
 		case cairn.PartReasoning:
 			out.Parts = append(out.Parts, Part{Type: "reasoning", Text: p.Text, State: "done"})
 		case cairn.PartFile:
@@ -271,6 +288,35 @@ func (h *history) assistant(m *cairn.Message) {
 			out.Parts = append(out.Parts, Part{Type: "tool-" + p.ToolUse.Tool, CallID: p.ToolUse.CallID, State: "input-available", Input: orNull(p.ToolUse.Input)})
 		}
 	}
+}
+
+// sources returns a message's parts with sources behind them.
+func (h *history) sources(m *Message, list []cairn.Source) []Part {
+	n := 0
+	for i := range m.Parts {
+		if m.Parts[i].SourceID != "" {
+			n++
+		}
+	}
+	parts := m.Parts
+	for i := range list {
+		parts = append(parts, source(n+i+1, &list[i]))
+	}
+	return parts
+}
+
+// source returns the part, and the chunk, of the n-th source of a turn. Pages show addresses as links, so one that is not of the
+// web is no address.
+func source(n int, s *cairn.Source) Part {
+	p := Part{Type: "source-url", SourceID: "source-" + strconv.Itoa(n), URL: s.URL, Title: s.Title}
+	scheme, _, _ := strings.Cut(strings.ToLower(s.URL), "://")
+	if scheme != "https" && scheme != "http" {
+		p.Type, p.URL, p.MediaType, p.Title = "source-document", "", "text/plain", cmp.Or(s.Title, s.URL, "Document")
+	}
+	if s.Quote != "" {
+		p.ProviderMetadata, _ = json.Marshal(map[string]any{"cairn": map[string]string{"quote": s.Quote}}) // strings encode
+	}
+	return p
 }
 
 func (h *history) result(runID string, r *cairn.ToolResult) {

@@ -59,6 +59,9 @@ func parts(m *cairn.Message, add func(cairn.Event)) {
 		switch p := &m.Parts[i]; p.Type {
 		case cairn.PartText:
 			add(cairn.Event{Type: cairn.EventTextDelta, Text: p.Text})
+			add(cairn.Event{Type: cairn.EventSources, Sources: p.Sources})
+		case cairn.PartProvider:
+			add(cairn.Event{Type: cairn.EventSources, Sources: p.Sources})
 		case cairn.PartReasoning:
 			add(cairn.Event{Type: cairn.EventThinking, Text: p.Text})
 			add(cairn.Event{Type: cairn.EventThinkingEnd})

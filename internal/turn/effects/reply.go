@@ -108,7 +108,13 @@ func (r *reply) endThinking() {
 	if n := len(r.parts); n > 0 && r.parts[n-1].Type == cairn.PartReasoning && r.parts[n-1].open {
 		r.parts[n-1].open = false
 		r.complete(r.parts[n-1])
-		ev, _ := journal.PartEnded(r.step, &r.parts[n-1].Part)
+		r.whole(r.parts[n-1])
+	}
+}
+
+// whole says that a part is complete, if the log says so of parts of its type.
+func (r *reply) whole(p *part) {
+	if ev, ok := journal.PartEnded(r.step, &p.Part); ok {
 		r.say(ev)
 	}
 }
@@ -137,6 +143,7 @@ func (r *reply) endPart(c *cairn.Chunk) error {
 	}
 	r.complete(p)
 	p.open = false
+	r.whole(p)
 	return nil
 }
 
@@ -213,6 +220,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		p := &part{Part: cairn.Part{Type: cairn.PartProvider}}
 		p.keep(c)
 		r.parts = append(r.parts, p)
+		r.whole(p)
 	case cairn.ChunkToolStart:
 		r.endThinking()
 		tool := limits.Cut(limits.Clean(c.Tool), maxToolName)

@@ -226,6 +226,7 @@ func TestEverythingFitsTheLog(t *testing.T) {
 		"usage":        {Type: cairn.EventUsage, Usage: &cairn.Usage{Custom: custom}},
 		"one patch":    {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/a", Value: raw}}},
 		"a long path":  {Type: cairn.EventStatePatch, Patch: []cairn.PatchOp{{Op: "add", Path: "/" + long, Value: raw}}},
+		"sources":      {Type: cairn.EventSources, Sources: slices.Repeat([]cairn.Source{{URL: "https://a.example/<", Title: "<é>", Quote: long}}, 100)},
 		"many patches": {Type: cairn.EventStatePatch, Patch: slicesRepeat(cairn.PatchOp{Op: "add", Path: "/<a>/-", Value: json.RawMessage(`"<<<<<<<<<<"`)}, 500)},
 	} {
 		t.Run(name, func(t *testing.T) {

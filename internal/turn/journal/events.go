@@ -153,6 +153,8 @@ func PartEnded(number int, p *cairn.Part) (ev cairn.Event, ok bool) {
 		return cairn.Event{Type: cairn.EventThinkingEnd, Step: number}, true
 	case cairn.PartToolUse:
 		return cairn.Event{Type: cairn.EventToolArgEnd, Step: number, CallID: p.ToolUse.CallID, Tool: p.ToolUse.Tool, Data: p.ToolUse.Input}, true
+	case cairn.PartText, cairn.PartProvider:
+		return sources(number, p.Sources)
 	}
 	return ev, false
 }

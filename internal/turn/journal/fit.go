@@ -20,6 +20,9 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	if payload(&ev) > limit && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
 		fitPayload(&ev, limit)
 	}
+	if sizeOf(ev.Sources) > limit {
+		fitSources(&ev, limit)
+	}
 	ev.Error = Storable(ev.Error)
 	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
 		short := *ev.Error
@@ -51,6 +54,25 @@ func fitPayload(ev *cairn.Event, limit int) {
 		}
 	}
 	ev.Prompt = limits.Cut(ev.Prompt, limit)
+}
+
+// fitSources leaves the quotes out, which are the least of a source, and then the last of the sources.
+func fitSources(ev *cairn.Event, limit int) {
+	ev.Truncated = true
+	ev.Sources = slices.Clone(ev.Sources)
+	for i := range ev.Sources {
+		ev.Sources[i].Quote = ""
+	}
+	for sizeOf(ev.Sources) > limit {
+		ev.Sources = ev.Sources[:len(ev.Sources)-1]
+	}
+}
+
+func sizeOf(list []cairn.Source) (n int) {
+	for _, s := range list {
+		n += len(s.URL) + len(s.Title) + len(s.Quote) + 64
+	}
+	return n
 }
 
 func customBytes(u *cairn.Usage) (n int) {

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,25 @@ func types(events []cairn.Event) string {
 		list = append(list, word)
 	}
 	return strings.Join(list, ", ")
+}
+
+// An event has of a part's sources what fits: up to 64, the beginnings of long quotes, and no address that is too long to be one.
+func TestSourcesOfAPart(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 1000)
+	list := append([]cairn.Source{{URL: "https://a.example/" + long}, {URL: "https://a.example/1", Quote: long}}, slices.Repeat([]cairn.Source{{Title: "A page"}}, 100)...)
+	ev, ok := journal.PartEnded(1, &cairn.Part{Type: cairn.PartText, Text: "hi", Sources: list})
+	if !ok || ev.Type != cairn.EventSources || len(ev.Sources) != 64 || !ev.Truncated {
+		t.Fatalf("%t, %s with %d sources, truncated: %t", ok, ev.Type, len(ev.Sources), ev.Truncated)
+	}
+	if s := ev.Sources[0]; s.URL != "https://a.example/1" || s.Quote != long[:cairn.MaxEventText] {
+		t.Errorf("the first is %+v", s)
+	}
+	for _, none := range []cairn.Part{{Type: cairn.PartText, Text: "hi"}, {Type: cairn.PartProvider}, {Type: cairn.PartText, Sources: list[:1]}} {
+		if ev, ok := journal.PartEnded(1, &none); ok {
+			t.Errorf("%+v says %+v", none, ev)
+		}
+	}
 }
 
 func TestStepIsToldWhole(t *testing.T) {

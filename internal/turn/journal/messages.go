@@ -87,5 +87,24 @@ func said(ev *cairn.Event, m *cairn.Message) {
 	}
 }
 
+// maxSources is how many sources of a part an event lists.
+const maxSources = 64
+
+// sources says what a part cites, or has found. It reports false if that is nothing. A source whose address is too long for an
+// event is left out.
+func sources(number int, list []cairn.Source) (ev cairn.Event, ok bool) {
+	ev = cairn.Event{Type: cairn.EventSources, Step: number}
+	for _, s := range list {
+		if len(s.URL) > maxName || len(ev.Sources) == maxSources {
+			ev.Truncated = true
+			continue
+		}
+		short := cairn.Source{URL: s.URL, Title: limits.Cut(s.Title, maxName), Quote: limits.Cut(s.Quote, cairn.MaxEventText)}
+		ev.Truncated = ev.Truncated || short != s
+		ev.Sources = append(ev.Sources, short)
+	}
+	return ev, len(ev.Sources) > 0
+}
+
 // messageMark names the event of a message.
 func messageMark(ev *cairn.Event) mark { return mark{event: ev.Type, id: strconv.Itoa(ev.Index)} }
