@@ -70,18 +70,9 @@ func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions
 func (c *Client) stream(ctx context.Context, session string, o EventsOptions, take func(*cairn.Event) bool) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	query := url.Values{"session_id": {session}}
-	set(query, "run_id", o.RunID)
-	for _, t := range o.Types {
-		query.Add("type", string(t))
-	}
-	req, err := c.request(ctx, "GET", "/sse", query, nil)
+	req, err := c.eventsRequest(ctx, session, o)
 	if err != nil {
 		return false, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	if o.After != (cairn.Cursor{}) {
-		req.Header.Set("Last-Event-ID", o.After.String())
 	}
 	quiet := time.AfterFunc(silence, cancel) // until the headers, and between two lines
 	defer quiet.Stop()
@@ -127,6 +118,24 @@ func (c *Client) stream(ctx context.Context, session string, o EventsOptions, ta
 		return false, err
 	}
 	return false, broken(req, err)
+}
+
+// eventsRequest asks for the events of a session after a cursor.
+func (c *Client) eventsRequest(ctx context.Context, session string, o EventsOptions) (*http.Request, error) {
+	query := url.Values{"session_id": {session}}
+	set(query, "run_id", o.RunID)
+	for _, t := range o.Types {
+		query.Add("type", string(t))
+	}
+	req, err := c.request(ctx, "GET", "/sse", query, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if o.After != (cairn.Cursor{}) {
+		req.Header.Set("Last-Event-ID", o.After.String())
+	}
+	return req, nil
 }
 
 // broken returns why a stream ended before its end.

@@ -152,6 +152,13 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 	if r.Session != sessionID(req.SessionID) {
 		return nil, cairn.Errorf(cairn.CodeModelRequest, "agent %s is on another server, so a branch of its session cannot be continued", m.agent)
 	}
+	r.take(req, said, refs)
+	return r, nil
+}
+
+// take reads what came after the last message of the model, which is the one at said: answers to the calls in refs, or
+// what the user asks.
+func (r *request) take(req *cairn.Request, said int, refs map[string]asked) {
 	var texts []string
 	var files []File
 	asks := false // the user does, and not only a hook
@@ -178,7 +185,6 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 	if asks && len(r.answers) == 0 {
 		r.input = &Input{Text: strings.Join(texts, "\n\n"), Files: files}
 	}
-	return r, nil
 }
 
 // withdrawn reports whether the calls of the reply before were closed unanswered.

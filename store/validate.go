@@ -18,6 +18,10 @@ func (c *Commit) Validate() error { return c.ValidateFor("") }
 
 // ValidateFor is Validate for a store that executes statements of a dialect.
 func (c *Commit) ValidateFor(dialect string) error {
+	return cmp.Or(c.validateStatements(dialect), c.validateSession(), c.validateRuns(), c.validateStep(), c.validateQueue(), c.validateCache())
+}
+
+func (c *Commit) validateStatements(dialect string) error {
 	for i := range c.Statements {
 		s := &c.Statements[i]
 		if s.Dialect != dialect || dialect == "" {
@@ -27,16 +31,27 @@ func (c *Commit) ValidateFor(dialect string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// validateSession checks what is written to the session's row.
+func (c *Commit) validateSession() error {
 	if c.Create != nil {
 		if err := validateRow(c.Create); err != nil {
 			return err
 		}
 	}
-	err := cmp.Or(checkObject("initial_state", c.InitialState), cairn.CheckText("rewind", c.Rewind), cairn.CheckText("rewind_run", c.RewindRun),
-		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
-	if err != nil {
-		return err
+	if c.Context != nil {
+		if err := c.Context.validate(); err != nil {
+			return err
+		}
 	}
+	return cmp.Or(checkObject("initial_state", c.InitialState), cairn.CheckText("rewind", c.Rewind), cairn.CheckText("rewind_run", c.RewindRun),
+		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
+}
+
+// validateRuns checks the runs that end, begin and are published.
+func (c *Commit) validateRuns() error {
 	if c.EndRun != nil {
 		if err := within("end_run", c.EndRun.Validate()); err != nil {
 			return err
@@ -47,6 +62,14 @@ func (c *Commit) ValidateFor(dialect string) error {
 			return err
 		}
 	}
+	if c.Publish != nil {
+		return within("publish", c.Publish.Validate())
+	}
+	return nil
+}
+
+// validateStep checks what a step adds: messages, state, checkpoint and calls.
+func (c *Commit) validateStep() error {
 	if err := validateMessages(c.Messages); err != nil {
 		return err
 	}
@@ -70,16 +93,22 @@ func (c *Commit) ValidateFor(dialect string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (c *Commit) validateQueue() error {
 	for _, id := range c.Dequeue {
 		if err := cairn.CheckText("dequeue", id); err != nil {
 			return err
 		}
 	}
-	if c.Enqueue != nil {
-		if err := cmp.Or(cairn.CheckText("enqueue.id", c.Enqueue.ID), cairn.CheckText("enqueue.model", c.Enqueue.Model), within("enqueue", validateMessages(c.Enqueue.Messages))); err != nil {
-			return err
-		}
+	if q := c.Enqueue; q != nil {
+		return cmp.Or(cairn.CheckText("enqueue.id", q.ID), cairn.CheckText("enqueue.model", q.Model), within("enqueue", validateMessages(q.Messages)))
 	}
+	return nil
+}
+
+func (c *Commit) validateCache() error {
 	for i := range c.Cache {
 		if err := c.Cache[i].validate(); err != nil {
 			return err
@@ -89,14 +118,6 @@ func (c *Commit) ValidateFor(dialect string) error {
 		if err := cairn.CheckText("cache_drop", key); err != nil {
 			return err
 		}
-	}
-	if c.Publish != nil {
-		if err := within("publish", c.Publish.Validate()); err != nil {
-			return err
-		}
-	}
-	if c.Context != nil {
-		return c.Context.validate()
 	}
 	return nil
 }

@@ -135,12 +135,17 @@ func (d *Doc) apply(op cairn.Op, undo *[]func()) ([]cairn.PatchOp, error) {
 		}
 		return append(patch, cairn.PatchOp{Op: verb, Path: op.Path, Value: renderItems(op.Items)}), nil
 	}
-	if err := old.expandArray(); err != nil {
+	return old.extend(op, patch, undo)
+}
+
+// extend appends the items of an operation to an array and each of them to the patch.
+func (n *node) extend(op cairn.Op, patch []cairn.PatchOp, undo *[]func()) ([]cairn.PatchOp, error) {
+	if err := n.expandArray(); err != nil {
 		return nil, fmt.Errorf("append %s: %w", op.Path, err)
 	}
-	n := len(old.items)
-	*undo = append(*undo, func() { old.items = old.items[:n] })
-	old.items = append(old.items, op.Items...)
+	size := len(n.items)
+	*undo = append(*undo, func() { n.items = n.items[:size] })
+	n.items = append(n.items, op.Items...)
 	for _, item := range op.Items {
 		patch = append(patch, cairn.PatchOp{Op: "add", Path: op.Path + "/-", Value: item})
 	}

@@ -322,7 +322,11 @@ func violations(whole *Schema, list []string, at string, s *jsonschema.Schema, v
 			list = violations(whole, list, element(at, i), s.Items, item, refs)
 		}
 	}
-	leaf := *s
+	return leafViolations(list, at, *s, value)
+}
+
+// leafViolations checks what a schema says of a value itself, and nothing of what is inside it.
+func leafViolations(list []string, at string, leaf jsonschema.Schema, value any) []string {
 	leaf.Items, leaf.Properties, leaf.AdditionalProperties, leaf.Required = nil, nil, nil, nil
 	leaf.PropertyOrder = nil
 	if said := broken(&leaf, value); said != nil {

@@ -156,6 +156,12 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 	if err := fx.take(to, r, false); err != nil {
 		return err
 	}
+	finishReply(ctx, l, s, to)
+	return nil
+}
+
+// finishReply completes a whole reply and shows it to the hooks.
+func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.Reply) {
 	to.Refused = l.Refused(to.Message)
 	if to.Message == nil {
 		to.Message = &cairn.Message{Role: cairn.RoleAssistant, Parts: []cairn.Part{cairn.TextPart("")}}
@@ -167,7 +173,6 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 		shown, usage := user.Shown(to.Message), to.Usage
 		return func(ctx context.Context, step *cairn.Step) error { h.AfterModel(ctx, step, shown, usage); return nil }
 	})
-	return nil
 }
 
 // take makes a finished or partial answer the reply, unless it cannot be kept.

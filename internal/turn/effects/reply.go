@@ -222,26 +222,9 @@ func (r *reply) add(c *cairn.Chunk) error {
 		r.parts = append(r.parts, p)
 		r.whole(p)
 	case cairn.ChunkToolStart:
-		r.endThinking()
-		tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
-		id := r.callID(c.CallID, tool, c.Awaits != nil)
-		p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: c.Awaits}}, open: true, id: c.CallID}
-		p.keep(c)
-		r.parts = append(r.parts, p)
-		if ev, _ := journal.PartBegan(r.step, &p.Part); !p.wrapped() {
-			r.say(ev)
-		}
+		r.beginCall(c)
 	case cairn.ChunkToolArgs:
-		p := r.call(c.CallID)
-		if p == nil {
-			return cairn.Errorf(cairn.CodeModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
-		}
-		c.Text = p.whole(c.Text)
-		p.text.WriteString(c.Text)
-		p.keep(c)
-		if c.Text != "" && !p.wrapped() {
-			r.say(journal.Delta(r.step, &p.Part, c.Text))
-		}
+		return r.addArguments(c)
 	case cairn.ChunkFile:
 		if c.File == nil {
 			return cairn.Errorf(cairn.CodeModel, "the model sent a file that is none")
@@ -269,6 +252,34 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 	default:
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
+	}
+	return nil
+}
+
+// beginCall adds a tool call, whose arguments follow.
+func (r *reply) beginCall(c *cairn.Chunk) {
+	r.endThinking()
+	tool := limits.Cut(limits.Clean(c.Tool), maxToolName)
+	id := r.callID(c.CallID, tool, c.Awaits != nil)
+	p := &part{Part: cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{CallID: id, Tool: tool, Awaits: c.Awaits}}, open: true, id: c.CallID}
+	p.keep(c)
+	r.parts = append(r.parts, p)
+	if ev, _ := journal.PartBegan(r.step, &p.Part); !p.wrapped() {
+		r.say(ev)
+	}
+}
+
+// addArguments adds to the arguments of a call that has begun.
+func (r *reply) addArguments(c *cairn.Chunk) error {
+	p := r.call(c.CallID)
+	if p == nil {
+		return cairn.Errorf(cairn.CodeModel, "the model sent arguments for a call %q that it did not begin", c.CallID)
+	}
+	c.Text = p.whole(c.Text)
+	p.text.WriteString(c.Text)
+	p.keep(c)
+	if c.Text != "" && !p.wrapped() {
+		r.say(journal.Delta(r.step, &p.Part, c.Text))
 	}
 	return nil
 }

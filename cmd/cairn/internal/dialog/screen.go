@@ -163,19 +163,7 @@ func (s *Screen) write(ev cairn.Event) {
 		s.Newline()
 		s.Print(s.result(ev.Data, ev.IsError))
 	case cairn.EventToolApproval, cairn.EventToolPending:
-		s.Newline()
-		kind := cairn.CallClientTool
-		switch {
-		case ev.Type == cairn.EventToolApproval:
-			kind = cairn.CallApproval
-		case ev.ToolCallID != "":
-			kind = cairn.CallQuestion
-		}
-		s.Print(s.Waits(kind, ev.Tool, ev.Data, ev.Deadline))
-		if ev.Prompt != "" {
-			s.flow(ev.Type, Indent, output.Lined(ev.Prompt))
-			s.Newline()
-		}
+		s.pending(ev)
 	case cairn.EventStepDiscarded:
 		why := "the process died"
 		if ev.Error != nil {
@@ -190,6 +178,23 @@ func (s *Screen) write(ev cairn.Event) {
 		}
 	case cairn.EventRunEnd:
 		s.end(ev)
+	}
+}
+
+// pending shows a call that waits for a person or a client.
+func (s *Screen) pending(ev cairn.Event) {
+	s.Newline()
+	kind := cairn.CallClientTool
+	switch {
+	case ev.Type == cairn.EventToolApproval:
+		kind = cairn.CallApproval
+	case ev.ToolCallID != "":
+		kind = cairn.CallQuestion
+	}
+	s.Print(s.Waits(kind, ev.Tool, ev.Data, ev.Deadline))
+	if ev.Prompt != "" {
+		s.flow(ev.Type, Indent, output.Lined(ev.Prompt))
+		s.Newline()
 	}
 }
 

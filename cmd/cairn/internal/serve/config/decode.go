@@ -135,29 +135,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 		return
 	}
 	expected := func(what string) { d.report(here, path, "is %s where %s is expected", kindOf(n), what) }
-	if null(n) { // as if the key were not there
-		return
-	}
-	switch into := v.Addr().Interface().(type) {
-	case *JSON:
-		d.json(n, into, path)
-		return
-	case *Duration:
-		t, err := time.ParseDuration(d.scalar(n, path))
-		switch {
-		case err != nil:
-			expected("a duration such as 90s or 24h")
-		case t <= 0:
-			d.report(here, path, "%s is not positive", n.Value)
-		}
-		*into = Duration(t)
-		return
-	case *Bytes:
-		if size, ok := parseBytes(d.scalar(n, path)); ok {
-			*into = size
-		} else {
-			expected("a size such as 512KiB or 4MiB")
-		}
+	// A null is as if the key were not there.
+	if null(n) || d.ownForm(n, v, path, here, expected) {
 		return
 	}
 	switch v.Kind() {
@@ -195,6 +174,32 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path, choices string) {
 	default:
 		d.plain(n, v, path, choices, expected)
 	}
+}
+
+// ownForm decodes a value whose type has a form of its own, and reports whether it has.
+func (d *decoder) ownForm(n *yaml.Node, v reflect.Value, path string, here place, expected func(what string)) bool {
+	switch into := v.Addr().Interface().(type) {
+	case *JSON:
+		d.json(n, into, path)
+	case *Duration:
+		t, err := time.ParseDuration(d.scalar(n, path))
+		switch {
+		case err != nil:
+			expected("a duration such as 90s or 24h")
+		case t <= 0:
+			d.report(here, path, "%s is not positive", n.Value)
+		}
+		*into = Duration(t)
+	case *Bytes:
+		if size, ok := parseBytes(d.scalar(n, path)); ok {
+			*into = size
+		} else {
+			expected("a size such as 512KiB or 4MiB")
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // plain reads a text, a number, or yes and no.
