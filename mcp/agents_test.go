@@ -23,12 +23,21 @@ import (
 func clerk(t *testing.T) (*engine.Engine, *atomic.Int32) {
 	t.Helper()
 	var refunds atomic.Int32
+	eng, err := newClerk(func() { refunds.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	return eng, &refunds
+}
+
+func newClerk(refunded func()) (*engine.Engine, error) {
 	refund := cairn.Func("refund", "Refunds an order.", func(ctx context.Context, call *cairn.Call, _ none) (string, error) {
 		var cents int
 		if err := call.Ask(ctx, "How many cents?", nil, &cents); err != nil {
 			return "", err
 		}
-		refunds.Add(1)
+		refunded()
 		return "refunded", nil
 	}, cairn.RequireApproval())
 	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
@@ -41,12 +50,25 @@ func clerk(t *testing.T) (*engine.Engine, *atomic.Int32) {
 		}
 		return scripted.Text("you said " + last.Text())
 	})
-	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "clerk", Model: model, Tools: []cairn.Tool{refund}}}, nil)
+	return engine.New(memstore.New(nil), []*cairn.Agent{{Name: "clerk", Model: model, Tools: []cairn.Tool{refund}}}, nil)
+}
+
+// clerkOverPipes serves the clerk over standard input and output, until the client goes.
+func clerkOverPipes(ctx context.Context, dir string) error {
+	eng, err := newClerk(func() { note(dir, "refunds", "one") })
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() { eng.Close(context.Background()) })
-	return eng, &refunds
+	defer eng.Close(ctx)
+	agents, err := mcp.NewAgents(eng, []mcp.AgentTool{{Agent: "clerk", Description: "Helps with orders."}}, nil)
+	if err != nil {
+		return err
+	}
+	if err := agents.Stdio(ctx); err != nil {
+		return err
+	}
+	note(dir, "ended", "well")
+	return nil
 }
 
 // office serves the clerk to users who are authenticated by a token that is their name.

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -72,6 +73,35 @@ func kill(t *testing.T, pid string) {
 	}
 	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A client with the official SDK for TypeScript starts a program that serves an agent over its standard input and output. The
+// program ends when the client goes.
+func TestTypeScriptClientOverPipes(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"auto", "legacy"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			out := testenv.Node(t, "testdata/client.mjs", self, dir, "refund it", mode)
+			var got struct {
+				Tools   []string
+				IsError bool
+				Text    string
+			}
+			if err := json.Unmarshal(out, &got); err != nil || got.IsError || strings.Join(got.Tools, " ") != "clerk" || got.Text != `it came to "refunded"` {
+				t.Errorf("the client got %s, %v", out, err)
+			}
+			if n := len(notes(dir, "refunds")); n != 1 {
+				t.Errorf("%d refunds were made", n)
+			}
+			until(t, "the program has ended", func() bool { return len(notes(dir, "ended")) == 1 })
+		})
 	}
 }
 

@@ -84,6 +84,16 @@ func (s *served) tool(name string) *define.Tool {
 	return nil
 }
 
+// deferred reports whether the tools of one of the first assistant's MCP servers are.
+func (s *served) deferred(server int) bool {
+	s.t.Helper()
+	tools, err := s.agent.Toolsets[server].Tools(json.RawMessage(`{"base": [{"name": "look", "remote": "look", "schema": {"type": "object"}}]}`))
+	if err != nil || len(tools) != 1 {
+		s.t.Fatal(tools, err)
+	}
+	return define.Of(&tools[0]).Deferred
+}
+
 // Each key of the example has its effect, and another value another one.
 func TestExample(t *testing.T) {
 	t.Parallel()
@@ -118,6 +128,9 @@ func TestExample(t *testing.T) {
 				return *s.tool("lookup_order").Cache == cairn.CachePolicy{Max: 200, TTL: time.Hour} && s.tool("refund").Cache == nil
 			},
 			func(s *served) bool { return s.tool("lookup_order").Cache == nil }},
+		"defer_above": {"defer_above: 5000", "defer_above: -1", func(s *served) bool { return s.agent.DeferAbove == 5000 }, func(s *served) bool { return s.agent.DeferAbove == -1 }},
+		"deferred": {"allow: [lookup_order, refund]", "deferred: true",
+			func(s *served) bool { return !s.deferred(0) && s.deferred(1) }, func(s *served) bool { return s.deferred(0) }},
 		"client":  {"client: get_location", "client: where", func(s *served) bool { return s.tool("get_location").Wait.Kind == cairn.CallClientTool }, func(s *served) bool { return s.tool("get_location") == nil && s.tool("where") != nil }},
 		"timeout": {"timeout: 24h", "timeout: 3h", func(s *served) bool { return s.tool("get_location").Wait.AtMost == 24*time.Hour }, func(s *served) bool { return s.tool("get_location").Wait.AtMost == 3*time.Hour }},
 		"approve": {"approve: [refund]", "approve: [lookup_order]", func(s *served) bool {

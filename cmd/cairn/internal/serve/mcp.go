@@ -13,7 +13,7 @@ import (
 
 // newToolset returns an MCP server's tools. It connects when they are needed.
 func newToolset(name string, t *config.Tool, at *config.MCP, cache config.ToolCache, logger *slog.Logger) (cairn.Toolset, error) {
-	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Timeout: time.Duration(t.Timeout), Logger: logger}
+	opts := &mcp.Options{Prefix: t.Prefix, NoPrefix: t.Prefix == "", Allow: t.Allow, Approve: t.Approve, Deferred: t.Deferred, Timeout: time.Duration(t.Timeout), Logger: logger}
 	if cache != (config.ToolCache{}) {
 		opts.Cache = &cairn.CachePolicy{Max: cache.MaxEntries, TTL: time.Duration(cache.TTL)}
 	}

@@ -71,7 +71,7 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	}
 	a := &cairn.Agent{
 		Name: d.Name, Version: fmt.Sprint(v.number), KeepVersion: d.Versions == "pin",
-		Description: d.Description, Instructions: d.Instructions, Model: model, MaxSteps: d.MaxSteps,
+		Description: d.Description, Instructions: d.Instructions, Model: model, MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
 		Durability: durability, TTL: time.Duration(d.TTL),
 	}
 	for i := range d.Tools {

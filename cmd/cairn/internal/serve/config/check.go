@@ -181,6 +181,12 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	if _, err := a.CommitsWhen(); err != nil {
 		d.wrong(path+".durability", "%q is none of per_tool, per_step, manual, and no interval such as 5s", a.Durability)
 	}
+	if a.DeferAbove < -1 {
+		d.wrong(path+".defer_above", "%d is none: -1 is any number of tokens", a.DeferAbove)
+	}
+	if a.DeferAbove != 0 && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Deferred }) {
+		d.wrong(path+".defer_above", "has nothing to defer: none of the assistant's tools is deferred")
+	}
 	if a.ToolCache.MaxEntries < 0 {
 		d.wrong(path+".tool_cache.max_entries", "%d is negative", a.ToolCache.MaxEntries)
 	}
@@ -237,6 +243,9 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 	if kind == "agent" && t.Timeout != 0 {
 		d.wrong(path+".timeout", "is a key of client and mcp tools, and this one is of kind agent")
 	}
+	if kind == "agent" && t.Deferred {
+		d.wrong(path+".deferred", "is a key of client and mcp tools, and this one is of kind agent")
+	}
 	name := cmp.Or(t.Client, t.Agent)
 	if name != "" && seen[name] {
 		d.wrong(path+"."+kind, "the assistant has another tool %q", name)
@@ -276,6 +285,9 @@ func (t *Tool) ClientTool() cairn.Tool {
 	var opts []cairn.ToolOption
 	if t.Timeout > 0 {
 		opts = append(opts, cairn.WaitAtMost(time.Duration(t.Timeout)))
+	}
+	if t.Deferred {
+		opts = append(opts, cairn.Deferred())
 	}
 	return cairn.RawClientTool(t.Client, t.Description, parameters, json.RawMessage(t.Result), opts...)
 }

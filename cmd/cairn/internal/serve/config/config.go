@@ -88,6 +88,7 @@ type Assistant struct {
 	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
 	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
 	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Keep results within a session, of MCP servers' tools that only read by their server's word (readOnlyHint) and need no approval. Without either key none are kept."`
+	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"How many tokens the definitions of its tools may have before the model finds those that are deferred; -1 is any number." default:"10000"`
 	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"What the model may call: each has one of client, mcp, agent."`
 }
 
@@ -104,6 +105,8 @@ type Tool struct {
 	Parameters  JSON     `yaml:"parameters" json:"parameters,omitempty" doc:"The JSON Schema of a client tool's arguments." default:"{type: object}"`
 	Result      JSON     `yaml:"result" json:"result,omitempty" doc:"The JSON Schema that results of a client tool must satisfy."`
 	Timeout     Duration `yaml:"timeout" json:"timeout,omitempty" doc:"How long a call waits for the result of a client tool; of an MCP server's tool, for the server."`
+
+	Deferred bool `yaml:"deferred" json:"deferred,omitempty" doc:"The model finds a client tool, or an MCP server's tools, where the assistant's definitions of tools are too large, see defer_above."`
 
 	MCP     *MCP     `yaml:"mcp" json:"mcp,omitempty" doc:"A server of the Model Context Protocol, whose tools the assistant has."`
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"What the names of an MCP server's tools begin with."`

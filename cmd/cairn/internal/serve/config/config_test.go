@@ -52,6 +52,9 @@ func TestExample(t *testing.T) {
 	if a.ToolCache != (ToolCache{MaxEntries: 200, TTL: Duration(time.Hour)}) {
 		t.Errorf("the tool cache is %+v", a.ToolCache)
 	}
+	if a.DeferAbove != 5000 || a.Tools[1].Deferred || !a.Tools[2].Deferred {
+		t.Errorf("deferred above %d are %+v", a.DeferAbove, a.Tools)
+	}
 	if c.Auth.Tokens[0].Token != "0123456789abcdef" || c.Providers["openai-chat"].APIKey != "key" {
 		t.Errorf("environment variables were not expanded: %+v", c.Auth)
 	}
@@ -97,6 +100,9 @@ func TestMistakes(t *testing.T) {
 		"a name twice":       {auth + "assistants: [{name: a, model: 'scripted:'}, {name: a, model: 'scripted:'}]", []string{`assistants[1].name: "a" is the name of another assistant`}},
 		"a choice":           {auth + "assistants: [{name: a, model: 'scripted:', on_busy: steering}]", []string{`"steering" is none of reject, enqueue, interrupt, rollback, steer`}},
 		"nothing to keep":    {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {ttl: 1h}}]", []string{"2:56: assistants[0].tool_cache: has nothing to keep: it is for tools of MCP servers"}},
+		"nothing to defer":   {auth + "assistants: [{name: a, model: 'scripted:', defer_above: 100, tools: [{mcp: {url: 'http://x'}}]}]", []string{"assistants[0].defer_above: has nothing to defer"}},
+		"a deferred agent":   {auth + "assistants: [{name: a, model: 'scripted:', tools: [{agent: b, deferred: true}]}, {name: b, model: 'scripted:'}]", []string{"tools[0].deferred: is a key of client and mcp tools"}},
+		"a negative bound":   {auth + "assistants: [{name: a, model: 'scripted:', defer_above: -2, tools: [{client: x, description: d, deferred: true}]}]", []string{"defer_above: -2 is none"}},
 		"a negative cache":   {auth + "assistants: [{name: a, model: 'scripted:', tool_cache: {max_entries: -1}, tools: [{mcp: {url: 'http://x'}}]}]", []string{"tool_cache.max_entries: -1 is negative"}},
 		"a durability":       {auth + "assistants: [{name: a, model: 'scripted:', durability: -5s}]", []string{`durability: "-5s" is none of per_tool, per_step, manual, and no interval such as 5s`}},
 		"a sub-agent":        {auth + "assistants: [{name: research, model: 'scripted:', tools: [{agent: reserch}]}]", []string{`tools[0].agent: there is no assistant "reserch"; did you mean research?`}},
