@@ -64,11 +64,7 @@ func clerkOverPipes(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := agents.Stdio(ctx); err != nil {
-		return err
-	}
-	note(dir, "ended", "well")
-	return nil
+	return agents.Stdio(ctx)
 }
 
 // office serves the clerk to users who are authenticated by a token that is their name.
