@@ -160,6 +160,30 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}
 }
 
+// TestSummaryBoundsWhatIsRead has one session with nearly all messages and runs, which the server knows: it still reads those from the
+// summary on by their keys.
+func TestSummaryBoundsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	err := execAt(t, testenv.FastPostgres(t), s.texts.of(`
+		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, kind, name, secret, created_at)
+		SELECT 'session-' || n, 'bot', '', '{}', '{}', '', '', 'session-' || n, '', '', '', '', now() FROM generate_series(1, 2) n;
+		INSERT INTO {schema}.heads (session, version, lease_token, updated_at, agent, status, run_id, suspended_step, due, stop_run, data)
+		SELECT key, 1, 0, now(), 'bot', 'completed', '', '', '', '', '{"summary":{"at":4990,"from":4980}}' FROM {schema}.sessions;
+		INSERT INTO {schema}.messages (session, number, turn, created_at, data)
+		SELECT key, n, n / 4, now(), json_build_object('text', repeat('word ', 100)) FROM {schema}.sessions, generate_series(1, 5000) n WHERE n < 50 OR id = 'session-1';
+		INSERT INTO {schema}.runs (session, turn, id, started_at, start_sequence, first_message, before_checkpoint, before_position, data)
+		SELECT key, n, id || '-run-' || n, now(), 0, 0, '', 0, '{}' FROM {schema}.sessions, generate_series(1, 1250) n WHERE n < 12 OR id = 'session-1';
+		ANALYZE {schema}.sessions, {schema}.heads, {schema}.messages, {schema}.runs`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := s.plan(t, sqlRecentMessages, "session-1", 0, 100_000)
+	if !regexp.MustCompile(`Index Cond: .*number >= `).MatchString(plan) || regexp.MustCompile(`Seq Scan on (messages|runs)`).MatchString(plan) {
+		t.Errorf("the summary is no bound of the index:\n%s", plan)
+	}
+}
+
 func TestCommitsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)

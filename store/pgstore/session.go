@@ -17,12 +17,19 @@ const (
 		ORDER BY m.number
 		LIMIT $3`
 
-	// The same from the latest summary on. By the keys of messages, heads and runs.
+	// The same from the latest summary on. Its place is looked up first: joined with the messages, it would be compared with each
+	// of them once the server knows that the session has most of the table. No message has the number beyond; with both ends
+	// unknown the server expects few rows, and reads them by their key. By the keys of messages, heads and runs.
 	sqlRecentMessages = `
-		SELECT m.created_at, coalesce(m.run, r.id, ''), m.data
-		FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key JOIN {schema}.messages m ON m.session = s.key
-			LEFT JOIN {schema}.runs r ON r.session = m.session AND r.turn = m.turn
-		WHERE s.id = $1 AND m.number >= greatest($2::bigint, (h.data::json #>> '{summary,from}')::bigint)
+		WITH latest AS MATERIALIZED (
+			SELECT s.key AS session, greatest($2::bigint, (h.data::json #>> '{summary,from}')::bigint) AS number, 1::bigint << 62 AS beyond
+			FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
+			WHERE s.id = $1)
+		SELECT m.created_at,
+			coalesce(m.run, (SELECT r.id FROM {schema}.runs r WHERE r.session = m.session AND r.turn = m.turn), ''), m.data
+		FROM {schema}.messages m
+		WHERE m.session = (SELECT session FROM latest)
+			AND m.number >= (SELECT number FROM latest) AND m.number < (SELECT beyond FROM latest)
 		ORDER BY m.number
 		LIMIT $3`
 
