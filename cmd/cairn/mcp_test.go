@@ -3,9 +3,15 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/openaichat/openaichattest"
@@ -36,4 +42,76 @@ func TestMCP(t *testing.T) {
 	if _, stderr, code := newBench(t).run("", "demo", "--mcp", " "); code == cli.ExitOK || !strings.Contains(stderr, "--mcp") {
 		t.Errorf("a server of no name: exit %d: %s", code, stderr)
 	}
+}
+
+// TestMCPKilledWhilePending kills each process that drives a call of an MCP server's tool as soon as the call waits: the demo
+// for an approval, then a worker for what the server asks in the middle of it. Both are answered from elsewhere, and the third
+// process ends the turn. On every store and host, the server was asked once and has greeted once.
+func TestMCPKilledWhilePending(t *testing.T) {
+	t.Parallel()
+	if !testenv.Soak() {
+		t.Skip("set CAIRN_SOAK=1: each pair of store and host starts six processes")
+	}
+	stores := places(t)
+	stores["sqlite"] = ""
+	for store, place := range stores {
+		for host, at := range map[string]func(b *bench) string{
+			"none": func(*bench) string { return "" },
+			"temporal": func(*bench) string {
+				return fmt.Sprintf("temporal://%s?queue=mcp%d", testenv.Temporal(t), queueNumber.Add(1))
+			},
+			"dbos": func(b *bench) string {
+				return fmt.Sprintf("dbos:sqlite:%s?queue=mcp%d", filepath.Join(b.dir, "dbos.db"), queueNumber.Add(1))
+			},
+		} {
+			t.Run(store+","+host, func(t *testing.T) {
+				b := newBench(t)
+				b.everyday = true
+				if place != "" {
+					b.env["CAIRN_STORE"] = withQuery(place, map[string]string{"postgres": "schema", "redis": "prefix"}[store], "mcp_"+host)
+				}
+				b.env["CAIRN_HOST"], b.env["PATH"] = at(b), os.Getenv("PATH")
+				wantAnsweredElsewhere(t, b)
+			})
+		}
+	}
+}
+
+func wantAnsweredElsewhere(t *testing.T, b *bench) {
+	model := openaichattest.NewFunc(func(req *openaichattest.Request) openaichattest.Reply {
+		if req.Last().Role == "tool" {
+			return openaichattest.Text("That was it.")
+		}
+		return openaichattest.CallTool("node_greet", struct{}{})
+	})
+	defer model.Close()
+	b.env["OPENAI_BASE_URL"], b.env["OPENAI_MODEL"] = model.BaseURL, "test-model"
+	given := strings.Join(testenv.NodeCommand(t, "../../mcp/testdata/server.mjs", b.dir), " ")
+	shop := "--shop=" + filepath.Join(b.dir, "shop.db")
+
+	demo := b.start(t, "demo", shop, "--mcp", given)
+	demo.say("Greet me")
+	demo.until("waits for approval")
+	demo.until("  waiting · ")
+	demo.signal(syscall.SIGKILL)
+	demo.end()
+	b.settle(t, cli.ExitOK, "approve", "call_")
+
+	worker := b.start(t, "work", shop, "--mcp", given)
+	readUntil(t, worker.stderr, `"run suspended" session=demo`)
+	worker.signal(syscall.SIGKILL)
+	worker.end()
+	var open struct{ Items []cairn.PendingCall }
+	if err := json.Unmarshal([]byte(b.settle(t, cli.ExitOK, "list", "--json")), &open); err != nil || len(open.Items) != 1 || open.Items[0].Prompt != "Who is it?" {
+		t.Fatalf("the inbox has %+v, %v", open.Items, err)
+	}
+	b.settle(t, cli.ExitOK, "answer", open.Items[0].ID, "--result", `{"name": "Ada"}`)
+	b.work(t, "demo", shop, "--mcp", given)
+
+	for file, want := range map[string]string{"asked": "once\n", "greeted": "Ada\n"} {
+		if got, err := os.ReadFile(filepath.Join(b.dir, file)); string(got) != want {
+			t.Errorf("the server has %s %q, want %q: %v", file, got, want, err)
+		}
+	}
+	wantWords(t, b.runNow(t, cli.ExitOK, "sessions", "messages", "demo"), "hello Ada, at the door", "That was it.")
 }
