@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-agents/cairn/bench/internal/npm"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/jackc/pgx/v5"
 )
@@ -352,7 +353,7 @@ func TestLangGraphIsPinned(t *testing.T) {
 
 func TestInstallLangGraphTellsWhatFailed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := installLangGraph(t.Context(), t.TempDir(), io.Discard)
+	_, err := npm.Install(t.Context(), langgraphFiles, "langgraph", t.TempDir(), io.Discard)
 	if err == nil || !strings.Contains(fmt.Sprint(err), "npm ci") {
 		t.Errorf("without npm: %v", err)
 	}

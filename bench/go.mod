@@ -4,6 +4,7 @@ go 1.26.5
 
 require (
 	github.com/cairn-agents/cairn v0.0.0
+	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/redisstore v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -60,6 +61,7 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/api v0.291.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260630182238-925bb5da69e7 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260724162435-b2f20204f0df // indirect
@@ -74,6 +76,7 @@ require (
 
 replace (
 	github.com/cairn-agents/cairn => ..
+	github.com/cairn-agents/cairn/server => ../server
 	github.com/cairn-agents/cairn/store/pgstore => ../store/pgstore
 	github.com/cairn-agents/cairn/store/redisstore => ../store/redisstore
 )

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -11,51 +10,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 )
 
 //go:embed langgraph
 var langgraphFiles embed.FS
-
-// installLangGraph puts the driver and its packages into a directory below dir, unless they are there, and returns it.
-func installLangGraph(ctx context.Context, dir string, progress io.Writer) (string, error) {
-	sum := sha256.New()
-	entries, err := langgraphFiles.ReadDir("langgraph")
-	if err != nil {
-		return "", err
-	}
-	files := map[string][]byte{}
-	for _, e := range entries {
-		data, err := langgraphFiles.ReadFile("langgraph/" + e.Name())
-		if err != nil {
-			return "", err
-		}
-		files[e.Name()] = data
-		fmt.Fprintf(sum, "%s %d\n%s", e.Name(), len(data), data)
-	}
-	dir = filepath.Join(dir, fmt.Sprintf("langgraph-%x", sum.Sum(nil)[:8]))
-	done := filepath.Join(dir, "installed")
-	if _, err := os.Stat(done); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return "", err
-		}
-	}
-	fmt.Fprintln(progress, "install LangGraph's packages")
-	npm := exec.CommandContext(ctx, "npm", "ci", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	return dir, os.WriteFile(done, nil, 0o644)
-}
 
 // langGraph keeps sessions, which are threads there, with LangGraph's PostgreSQL saver. A step is a node of a graph,
 // and so one checkpoint, which is on the server before the next step begins. One process drives all writers, as

@@ -11,13 +11,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/cairn-agents/cairn/bench/internal/npm"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
@@ -56,14 +56,14 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 		return errors.New("-slice and -budget: must be more than 0")
 	}
 	if *cache == "" {
-		dir, err := os.UserCacheDir()
+		dir, err := npm.Cache()
 		if err != nil {
 			return err
 		}
-		*cache = filepath.Join(dir, "cairn-bench")
+		*cache = dir
 	}
 	began := time.Now()
-	packages, err := installLangGraph(ctx, *cache, progress)
+	packages, err := npm.Install(ctx, langgraphFiles, "langgraph", *cache, progress)
 	if err != nil {
 		return err
 	}

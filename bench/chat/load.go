@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// load is what clients do with a stack.
+type load struct {
+	chats, readers, killed int
+	patience               time.Duration
+}
+
+// stack is a server to be measured, in a process of its own.
+type stack struct {
+	name       string
+	command    []string
+	dir, env   string
+	redis, url string
+	port       string
+	process    *exec.Cmd
+}
+
+// start starts the server and waits until it listens, on the port that it had before if it had one.
+func (s *stack) start(ctx context.Context) error {
+	if s.port == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		_, s.port, _ = net.SplitHostPort(l.Addr().String())
+		l.Close()
+	}
+	s.url = "http://127.0.0.1:" + s.port
+	s.process = exec.CommandContext(ctx, s.command[0], s.command[1:]...)
+	s.process.Dir, s.process.Stderr = s.dir, os.Stderr
+	s.process.Env = append(os.Environ(), "PORT="+s.port, "REDIS_URL="+s.redis, s.env)
+	out, err := s.process.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	_, err = bufio.NewReader(out).ReadString('\n')
+	return err
+}
+
+func (s *stack) kill() {
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+}
+
+// spent returns the resident memory and the processor time of the server.
+func (s *stack) spent() (memory int64, cpu time.Duration, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	number := func(i int) int64 { n, _ := strconv.ParseInt(fields[i], 10, 64); return n }
+	const ticks = 100 // a second, on Linux
+	return number(21) * int64(os.Getpagesize()), time.Duration(number(11)+number(12)) * time.Second / ticks, nil
+}
+
+// client has a connection for each stream.
+var client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}
+
+// ask begins an answer.
+func (s *stack) ask(ctx context.Context, chat, text string) (*http.Response, error) {
+	body := fmt.Sprintf(`{"id":%q,"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":%q}]}]}`, chat, text)
+	req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/chat", strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return client.Do(req)
+}
+
+// join follows the answer that is under way, from its beginning.
+func (s *stack) join(ctx context.Context, chat string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+"/chat/"+chat+"/stream", nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(req)
+}
+
+// read reads a stream to its end, and reports whether it had the whole answer. first is called with the first word.
+func read(res *http.Response, deltas *atomic.Int64, first func()) (whole bool) {
+	defer res.Body.Close()
+	said, finished := 0, false
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		line := lines.Text()
+		switch {
+		case strings.Contains(line, `"text-delta"`):
+			if said == 0 && first != nil {
+				first()
+			}
+			said += strings.Count(line, "word")
+			deltas.Add(1)
+		case strings.Contains(line, `"finish"`):
+			finished = true
+		case line == "data: [DONE]":
+			return finished && said == words
+		}
+	}
+	return false
+}
+
+// firstWords returns the median time from a question to the first word of its answer, of a model that takes no time.
+func (s *stack) firstWords(ctx context.Context, name string, n int) (time.Duration, error) {
+	var times []time.Duration
+	for i := range n {
+		began := time.Now()
+		res, err := s.ask(ctx, fmt.Sprint(name, i), "hi")
+		if err != nil {
+			return 0, err
+		}
+		read(res, new(atomic.Int64), func() { times = append(times, time.Since(began)) })
+	}
+	slices.Sort(times)
+	if len(times) == 0 {
+		return 0, fmt.Errorf("no answer has a word")
+	}
+	return times[len(times)/2], nil
+}
+
+func (l *load) measure(ctx context.Context, s *stack) (*result, error) {
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	defer s.kill()
+	r := &result{name: s.name, readers: l.chats * l.readers}
+	if _, err := s.firstWords(ctx, "warm", 200); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.firstIdle, err = s.firstWords(ctx, "idle", 100); err != nil {
+		return nil, err
+	}
+	if err := l.follow(ctx, s, r); err != nil {
+		return nil, err
+	}
+	return r, l.survive(ctx, s, r)
+}
+
+// follow has all readers read at once.
+func (l *load) follow(ctx context.Context, s *stack, r *result) error {
+	before, spent, err := s.spent()
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	var deltas, complete atomic.Int64
+	reading := func(res *http.Response, first func()) {
+		all.Go(func() {
+			if read(res, &deltas, first) {
+				complete.Add(1)
+			}
+		})
+	}
+	for i := range l.chats {
+		chat := fmt.Sprint("load", i)
+		res, err := s.ask(ctx, chat, "slowly")
+		if err != nil {
+			return err
+		}
+		answers := make(chan struct{})
+		reading(res, func() { close(answers) })
+		<-answers // before, there may be nothing to join
+		for range l.readers - 1 {
+			if res, err = s.join(ctx, chat); err != nil {
+				return err
+			}
+			reading(res, nil)
+		}
+	}
+	if r.firstBusy, err = s.firstWords(ctx, "busy", 50); err != nil {
+		return err
+	}
+	during, _, err := s.spent()
+	if err != nil {
+		return err
+	}
+	all.Wait()
+	_, total, err := s.spent()
+	r.memory, r.complete = (during-before)/int64(r.readers), int(complete.Load())
+	r.perDelta = (total - spent) / time.Duration(max(deltas.Load(), 1))
+	return err
+}
+
+// survive kills the server while it answers, starts it again, and has each client ask for the rest until it has it all.
+func (l *load) survive(ctx context.Context, s *stack, r *result) error {
+	var answers []io.Closer
+	for i := range l.killed {
+		res, err := s.ask(ctx, fmt.Sprint("killed", i), "slowly")
+		if err != nil {
+			return err
+		}
+		answers = append(answers, res.Body)
+	}
+	time.Sleep(time.Second)
+	s.kill()
+	killed := time.Now()
+	for _, a := range answers {
+		a.Close()
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	limit, cancel := context.WithDeadline(ctx, killed.Add(l.patience))
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for i := range l.killed {
+		all.Go(func() {
+			for limit.Err() == nil {
+				res, err := s.join(limit, fmt.Sprint("killed", i))
+				if err == nil && read(res, new(atomic.Int64), nil) {
+					mu.Lock()
+					defer mu.Unlock()
+					r.whole++
+					r.continued = max(r.continued, time.Since(killed))
+					return
+				}
+				time.Sleep(250 * time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	return ctx.Err()
+}
