@@ -28,7 +28,8 @@ type talk struct {
 	kept   []cairn.Chunk // of the steps that stand
 	step   []cairn.Chunk // of the one under way
 	open   cairn.PartType
-	spoke  bool // there is a text before
+	spoke  bool           // there is a text before
+	cited  []cairn.Source // for the end of the text under way, or of the next
 	usage  cairn.Usage
 	result json.RawMessage
 }
@@ -300,6 +301,8 @@ func (t *talk) take(ev *cairn.Event) bool {
 		return t.add(cairn.Chunk{Type: cairn.ChunkReasoning, Text: ev.Text})
 	case cairn.EventThinkingEnd:
 		return t.close()
+	case cairn.EventSources:
+		t.cited = append(t.cited, ev.Sources...)
 	case cairn.EventOutput:
 		t.result = ev.Data
 	case cairn.EventRunEnd:
@@ -317,19 +320,23 @@ func (t *talk) text(text string) bool {
 	return t.add(cairn.Chunk{Type: cairn.ChunkText, Text: text})
 }
 
-// close ends the part under way.
+// close ends the part under way, a text with what it cites.
 func (t *talk) close() bool {
 	if t.open == "" {
 		return true
 	}
+	end := cairn.Chunk{Type: cairn.ChunkPartEnd}
+	if t.open == cairn.PartText {
+		end.Sources, t.cited = t.cited, nil
+	}
 	t.open = ""
-	return t.add(cairn.Chunk{Type: cairn.ChunkPartEnd})
+	return t.add(end)
 }
 
 // restart makes what the step under way said void: the reply begins again with what stands.
 func (t *talk) restart(kept []cairn.Chunk) bool {
 	void := len(t.step) > 0 || len(kept) < len(t.kept)
-	t.kept, t.step, t.open, t.spoke = kept, nil, "", false
+	t.kept, t.step, t.open, t.spoke, t.cited = kept, nil, "", false, nil
 	for i := range kept {
 		t.spoke = t.spoke || kept[i].Type == cairn.ChunkText
 	}

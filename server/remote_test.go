@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -359,6 +360,38 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
+}
+
+// What a remote agent cites is cited here, but for an attempt that was discarded there.
+func TestRemoteAgentCites(t *testing.T) {
+	t.Parallel()
+	cites := func(text, url string) scripted.Step {
+		return scripted.Reply(scripted.Text(text), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkPartEnd, Sources: []cairn.Source{{URL: url}}}))
+	}
+	c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(
+		scripted.Reply(cites("Grass is", "https://a.example/dead"), scripted.Break()),
+		scripted.Reply(cites("Grass is green", "https://a.example/1"), cites(" and high.", "https://a.example/2")))})
+	eng := caller(t, memstore.New(nil), c.remote("sage"))
+	run, err := eng.Execute(t.Context(), "s", "sage", cairn.Text("What about grass?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	came(t, run, cairn.RunCompleted)
+	snap, err := eng.Snapshot(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	var urls []string
+	for _, p := range snap.Messages[len(snap.Messages)-1].Parts {
+		text += p.Text
+		for _, s := range p.Sources {
+			urls = append(urls, s.URL)
+		}
+	}
+	if text != "Grass is green and high." || !slices.Equal(urls, []string{"https://a.example/1", "https://a.example/2"}) {
+		t.Errorf("the reply is %q and cites %q", text, urls)
+	}
 }
 
 // A server that goes away in the middle of an answer and comes back on the same store continues it, and each word is shown

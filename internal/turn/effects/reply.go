@@ -108,12 +108,12 @@ func (r *reply) endThinking() {
 	if n := len(r.parts); n > 0 && r.parts[n-1].Type == cairn.PartReasoning && r.parts[n-1].open {
 		r.parts[n-1].open = false
 		r.complete(r.parts[n-1])
-		r.whole(r.parts[n-1])
+		r.partEnded(r.parts[n-1])
 	}
 }
 
-// whole says that a part is complete, if the log says so of parts of its type.
-func (r *reply) whole(p *part) {
+// partEnded says that a part is complete, if the log says so of parts of its type.
+func (r *reply) partEnded(p *part) {
 	if ev, ok := journal.PartEnded(r.step, &p.Part); ok {
 		r.say(ev)
 	}
@@ -143,7 +143,7 @@ func (r *reply) endPart(c *cairn.Chunk) error {
 	}
 	r.complete(p)
 	p.open = false
-	r.whole(p)
+	r.partEnded(p)
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (r *reply) add(c *cairn.Chunk) error {
 		p := &part{Part: cairn.Part{Type: cairn.PartProvider}}
 		p.keep(c)
 		r.parts = append(r.parts, p)
-		r.whole(p)
+		r.partEnded(p)
 	case cairn.ChunkToolStart:
 		r.beginCall(c)
 	case cairn.ChunkToolArgs:
