@@ -26,7 +26,7 @@ func TestServeKilledOnServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.env["CAIRN_DB"], b.env[withLease] = place, testenv.Choose("3s", "")
+			b.env["CAIRN_DB"], b.env[withLease] = place, testenv.Choose("5s", "")
 			till, paid := newTill(t)
 			file := b.file(t, "cairn.yaml", fmt.Sprintf("  - {name: guide, model: 'scripted:0s', tools: [{mcp: {url: %q}, approve: [payment]}]}", till.URL))
 			s := b.serve(t, file)
