@@ -125,6 +125,27 @@ func (s *tap) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due],
 	return through(s, ctx, "Due", func() (store.Page[store.Due], error) { return s.Store.Due(ctx, q) })
 }
 
+func (s *tap) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
+	return through(s, ctx, "Calls", func() (store.Page[cairn.PendingCall], error) { return s.Store.Calls(ctx, q) })
+}
+
+func (s *tap) Branch(ctx context.Context, from string, at store.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
+	return through(s, ctx, "Branch", func() (*cairn.Session, error) { return s.Store.Branch(ctx, from, at, to) })
+}
+
+func (s *tap) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
+	return through(s, ctx, "List", func() (store.Page[cairn.Session], error) { return s.Store.List(ctx, q) })
+}
+
+func (s *tap) Prune(ctx context.Context, id string, keep int) (int, error) {
+	return through(s, ctx, "Prune", func() (int, error) { return s.Store.Prune(ctx, id, keep) })
+}
+
+func (s *tap) Delete(ctx context.Context, id string) error {
+	_, err := through(s, ctx, "Delete", func() (struct{}, error) { return only(s.Store.Delete(ctx, id)) })
+	return err
+}
+
 // logTap stands between an engine and an event log.
 type logTap struct {
 	*memstore.Log

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -374,8 +375,11 @@ func (r *Runs) admit(ctx context.Context, l *session.Live, in *BeginIn) (a *cair
 }
 
 // closePast closes what the runs before one that has begun left behind: marks that the log lacks, and sub-agents that no
-// run waits for any more. row is the session as it was before. What fails here readers and workers do later.
+// run waits for any more. row is the session as it was before. It does not end with ctx, as the run has begun. What fails here
+// readers and workers do later.
 func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, row *cairn.Session, c *store.Commit, crashed bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
+	defer cancel()
 	if l.LogIncomplete {
 		if err := r.completeTree(ctx, a, row); err != nil {
 			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
@@ -385,7 +389,7 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 	if crashed || row.SuspendedStep != "" && c.StartRun.Kind != cairn.RunResume {
 		// Only now: should this process die, a process that takes the new run over does it, but nobody would resume a session
 		// that waits for sub-agents that were ended.
-		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
+		if err := r.reapPast(ctx, row); err != nil {
 			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
@@ -403,6 +407,20 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 			r.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
 		}
 	}
+}
+
+// reapPast ends the sub-agents that the wait of a session left behind. On the log they end within the calls that consulted them,
+// whose ends are published next: if the store fails for a moment, what was ended by then is published first.
+func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
+	if r.ReapChildren(ctx, row, time.Time{}) == nil {
+		return nil
+	}
+	return retry.Storage(ctx, r.Logger, func() error {
+		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
+			return err
+		}
+		return r.completeBelow(ctx, row, row.UpdatedAt)
+	})
 }
 
 // checkState reports whether a stored state is of the agent's type, which may decode itself.

@@ -47,8 +47,11 @@ func (r *Runs) childEnds(ctx context.Context, row *cairn.Session, messages []cai
 func (r *Runs) Suspension(ctx context.Context, row *cairn.Session) (*cairn.Suspension, error) {
 	for id := row.RunID; id != ""; {
 		run, err := store.FindRun(ctx, r.Store, row.ID, id)
-		if err != nil || run.Suspended != nil {
-			return run.Suspended, err
+		if err != nil {
+			return nil, err
+		}
+		if run.Suspended != nil {
+			return run.Suspended, nil
 		}
 		id = run.PreviousRunID
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -120,7 +121,8 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	// A process that has begun the next run by now may be publishing this end, too: it is published once.
 	p := pastOf(row, run)
 	p.token, p.End, p.Fresh, p.Calls = nextToken(after), true, true, journal.Results(run.Steps, c.Messages)
-	if _, err := r.reconcile(ctx, after, p); err != nil && !errors.Is(err, cairn.ErrFenced) {
+	publish := func() error { _, err := r.reconcile(ctx, after, p); return err }
+	if err := retry.Storage(ctx, r.Logger, publish); err != nil && !errors.Is(err, cairn.ErrFenced) {
 		r.Logger.Warn("the log of a stopped run was not completed; a reader will do it", "session", id, "run", run.ID, "error", err)
 	}
 	r.Announce(ctx, after, run, c.Messages)
