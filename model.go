@@ -26,6 +26,17 @@ type Validator interface {
 	Validate() error
 }
 
+// Stopper is implemented by models whose replies are the work of something that a call's end does not stop, such as an agent
+// on another server. An engine makes sure that this is stopped with the turn that it works for: see docs/REMOTE.md. A model
+// that wraps such a model passes the calls on.
+type Stopper interface {
+	// StopTurn stops what is at work elsewhere for a turn of a session here. The turn is named by its runs, the one that began
+	// it among them: what is at work for another turn is not touched. It is called once a run of the turn has been stopped or
+	// has failed, by whichever process has the agent, and again until it returns nil: that it was stopped, or has ended, or is
+	// not known there. It makes one attempt, and ends with ctx.
+	StopTurn(ctx context.Context, session string, runs []string) error
+}
+
 // ModelInfo describes a model.
 type ModelInfo struct {
 	// Provider is who serves the model, such as "anthropic".

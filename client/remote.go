@@ -36,7 +36,7 @@ type RemoteOptions struct {
 //     inbox of the tree's root, and are answered there with Submit. The answers are passed on when the run is resumed.
 //     A decision that is made on the other server instead counts there, and is noticed here with the next answer.
 //   - Its tokens are the usage of the run here.
-//   - A stop here stops the run there, again if that was not acknowledged. A lost connection stops nothing.
+//   - A stop here stops the run there, at least once: see [cairn.Stopper]. A lost connection stops nothing.
 //   - A session that is gone on the other server, refused credentials and a failure there fail the run here with the cause.
 //
 // The agent may be given an Output, which the other agent's output then is; without one an output is a text. Its Retry,
@@ -50,8 +50,7 @@ func RemoteAgent(c *Client, o RemoteOptions) *cairn.Agent {
 	if m.patience == 0 && c != nil {
 		m.patience = c.opts.Patience
 	}
-	return &cairn.Agent{Name: o.Name, Description: o.Description, Model: m,
-		Hooks: &cairn.Hooks{AroundModel: m.note, RunInterrupt: m.ended, RunFail: m.ended}}
+	return &cairn.Agent{Name: o.Name, Description: o.Description, Model: m}
 }
 
 // remote is a model that is an agent on another server. It keeps nothing: what it has to know of its last reply it is given
@@ -93,11 +92,6 @@ type asked struct {
 
 // sessionID is the session there that stands behind one here.
 func sessionID(here string) string { return ids.Derive("remote", here) }
-
-// state is what a session here remembers, so that any process can stop the run there: the turn's first run.
-type state struct {
-	Turn string `json:"turn,omitempty"`
-}
 
 // turnOf returns the first run there of a turn that began with a run here.
 func turnOf(here, runID string) string { return ids.Derive("run", sessionID(here), runID) }
@@ -257,9 +251,6 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 				return
 			}
 			if ctx.Err() != nil {
-				if errors.Is(context.Cause(ctx), &cairn.Error{Code: cairn.CodeStopped}) {
-					m.stop(context.WithoutCancel(ctx), r.Session, turnOf(req.SessionID, r.turn))
-				}
 				code := cairn.CodeAborted
 				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 					code = cairn.CodeTimeout
@@ -273,46 +264,21 @@ func (m *remote) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn
 	}
 }
 
-// note keeps which turn is under way there, with the step's commit.
-func (m *remote) note(ctx context.Context, step *cairn.Step, req *cairn.Request, next func(context.Context) iter.Seq2[cairn.Chunk, error]) iter.Seq2[cairn.Chunk, error] {
-	r, err := m.read(req)
-	if err == nil {
-		turn := turnOf(req.SessionID, r.turn)
-		if s, bad := cairn.State[state](step); bad != nil || s.Turn != turn {
-			err = step.Set([]string{"turn"}, turn)
-		}
+// StopTurn implements cairn.Stopper. The run there is stopped if it is of a turn that one of the runs here began: a later one
+// is not what was to be stopped.
+func (m *remote) StopTurn(ctx context.Context, session string, runs []string) error {
+	turns := make([]string, len(runs))
+	for i, run := range runs {
+		turns[i] = turnOf(session, run)
 	}
-	if err != nil {
-		return func(yield func(cairn.Chunk, error) bool) { yield(cairn.Chunk{}, err) }
+	err := m.tryStop(ctx, sessionID(session), turns)
+	switch {
+	case errors.Is(err, errForeign): // says nothing of the session
+		return err
+	case errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrNotRunning):
+		return nil
 	}
-	return next(ctx)
-}
-
-// ended stops what is left there of a run here that was stopped, wherever it was and whatever it waited for.
-func (m *remote) ended(ctx context.Context, step *cairn.Step, r *cairn.Result) {
-	if r.Error != nil && r.Error.Code == cairn.CodeOverloaded { // it cannot be reached
-		return
-	}
-	turns := []string{turnOf(step.SessionID, step.RunID)}
-	if s, err := cairn.State[state](step); err == nil && s.Turn != "" {
-		turns = append(turns, s.Turn)
-	}
-	m.stop(ctx, sessionID(step.SessionID), turns...)
-}
-
-// stopTime bounds how long a stop is tried.
-const stopTime = 10 * time.Second
-
-// stop stops the run there if it is of one of some turns: a later one is not what was to be stopped.
-func (m *remote) stop(ctx context.Context, session string, turns ...string) {
-	ctx, cancel := context.WithTimeout(ctx, min(stopTime, m.patience))
-	defer cancel()
-	for wait := (pauses{}); ; {
-		err := m.tryStop(ctx, session, turns)
-		if !passing(err) || wait.sleep(ctx, err) != nil {
-			return
-		}
-	}
+	return err
 }
 
 func (m *remote) tryStop(ctx context.Context, session string, turns []string) error {

@@ -140,6 +140,24 @@ func (t *talk) enter(ctx context.Context) error {
 	return t.again(ctx, st)
 }
 
+// startGrace is how long a request that begins a run may still take once it is not needed any more.
+const startGrace = 2 * time.Second
+
+// unhurried makes a request that begins a run. It does not end with ctx at once: what has begun is known then to a stop that
+// comes next, which finds nothing to stop if the server takes the request in later.
+func unhurried[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(startGrace):
+			cancel()
+		case <-own.Done():
+		}
+	})()
+	return request(own)
+}
+
 func isGone(err error) bool {
 	return errors.Is(err, cairn.ErrDeleted) || errors.Is(err, cairn.ErrExpired)
 }
@@ -148,7 +166,7 @@ func isGone(err error) bool {
 func (t *talk) begin(ctx context.Context, st *Status) error {
 	c, name := t.m.client, t.turn
 	turn := Turn{SessionID: t.Session, Agent: t.m.agent, Input: *t.input, RunID: name, OnWaiting: "withdraw"}
-	started, err := c.Start(ctx, turn)
+	started, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return c.Start(ctx, turn) })
 	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive { // a turn that was stopped here
 		if err := c.Interrupt(ctx, t.Session, st.Session.RunID, "another turn takes its place"); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return err
@@ -176,9 +194,9 @@ func (t *talk) again(ctx context.Context, st *Status) error {
 	var err error
 	switch {
 	case st.Resumable.Retry:
-		started, err = t.m.client.Retry(ctx, t.Session)
+		started, err = unhurried(ctx, func(ctx context.Context) (*Started, error) { return t.m.client.Retry(ctx, t.Session) })
 	case st.Session.Status == cairn.SessionInterrupted && st.Resumable.Resume:
-		started, err = t.m.client.Resume(ctx, t.Session)
+		started, err = unhurried(ctx, func(ctx context.Context) (*Started, error) { return t.m.client.Resume(ctx, t.Session) })
 	default:
 		return nil
 	}
@@ -195,7 +213,7 @@ func (t *talk) again(ctx context.Context, st *Status) error {
 
 // resume has the session continue that nothing drives though it could be.
 func (t *talk) resume(ctx context.Context) error {
-	_, err := t.m.client.Resume(ctx, t.Session)
+	_, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return t.m.client.Resume(ctx, t.Session) })
 	if errors.Is(err, cairn.ErrAlreadyRunning) || errors.Is(err, cairn.ErrNotResumable) || errors.Is(err, cairn.ErrStale) {
 		return errAgain // another process was faster
 	}

@@ -88,12 +88,12 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.runs = lifecycle.New(lifecycle.Config{
-		Store: st, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
+		Store: st, Records: e.records, Log: e.log, Hooks: e.opts.Hooks, Logger: e.opts.Logger, Now: e.opts.Now,
 		Agents:   e.version,
 		Owner:    self,
 		LeaseTTL: e.opts.LeaseTTL, Coalesce: e.opts.Coalesce, StopGrace: e.opts.StopGrace, HookTimeout: e.opts.HookTimeout,
 		MaxRecoveries: e.opts.MaxRecoveries, CacheSessions: e.opts.CacheSessions, CacheBytes: e.opts.CacheBytes,
-		Go: e.crew.run, Remote: e.opts.Host != nil, Keeper: keeper,
+		Go: e.crew.run, Behind: e.behind, Remote: e.opts.Host != nil, Keeper: keeper,
 	})
 	e.fx = effects.New(e.runs, effects.Config{
 		NewID: e.opts.NewID, Draining: e.draining.Load, ModelIdle: e.opts.ModelIdle, Models: e.opts.Models, MaxDepth: e.opts.MaxDepth, MaxTreeSessions: e.opts.MaxTreeSessions,
@@ -104,6 +104,15 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	e.upkeep = upkeep{reader: e.reader, store: st, sweeper: sweeper, log: e.log, logger: e.opts.Logger, now: e.opts.Now,
 		evict: e.runs.Evict, retention: e.opts.Retention, events: e.opts.EventRetention}
 	return e, nil
+}
+
+// behind calls a function in a goroutine of the engine, with a context that ends when the engine does, unless it is being closed.
+func (e *Engine) behind(fn func(context.Context)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.background.Go(func() { fn(e.ctx) })
+	}
 }
 
 // minEvent is the least maximum size of an event that leaves room for something after the longest ids.

@@ -146,6 +146,36 @@ func (s *tap) Delete(ctx context.Context, id string) error {
 	return err
 }
 
+// Records is the store's records. Of their calls those count that are about stops which are owed.
+func (s *tap) Records() store.Records { return recordsTap{s.Store.Records(), s} }
+
+type recordsTap struct {
+	store.Records
+	tap *tap
+}
+
+func (r recordsTap) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
+	if namespace != store.StopRecords {
+		return r.Records.Get(ctx, namespace, key)
+	}
+	return through(r.tap, ctx, "GetRecord", func() (*store.Record, error) { return r.Records.Get(ctx, namespace, key) })
+}
+
+func (r recordsTap) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
+	if w.Namespace != store.StopRecords {
+		return r.Records.Put(ctx, w)
+	}
+	return through(r.tap, ctx, "PutRecord", func() (*store.Record, error) { return r.Records.Put(ctx, w) })
+}
+
+func (r recordsTap) Delete(ctx context.Context, namespace, key string, seen int64) error {
+	if namespace != store.StopRecords {
+		return r.Records.Delete(ctx, namespace, key, seen)
+	}
+	_, err := through(r.tap, ctx, "DeleteRecord", func() (struct{}, error) { return only(r.Records.Delete(ctx, namespace, key, seen)) })
+	return err
+}
+
 // logTap stands between an engine and an event log.
 type logTap struct {
 	*memstore.Log

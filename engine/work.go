@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -32,6 +33,9 @@ func (e *Engine) Work(ctx context.Context) error {
 	defer stop()
 	if e.records != nil {
 		waiting.Go(func() { e.keepRegistered(background) })
+	}
+	if e.records != nil {
+		waiting.Go(func() { e.deliverStops(background) })
 	}
 	if e.opts.SweepInterval > 0 {
 		waiting.Go(func() { e.sweepOften(background) })
@@ -59,6 +63,38 @@ func (e *Engine) Work(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// deliverStops delivers the stops that are still owed to what works elsewhere, every Options.WorkInterval until ctx is done.
+func (e *Engine) deliverStops(ctx context.Context) {
+	var stops lifecycle.Stops
+	tick := time.NewTicker(e.opts.WorkInterval)
+	defer tick.Stop()
+	for failing := false; ; {
+		var err error
+		if e.stopsElsewhere() {
+			err = e.runs.DeliverStops(ctx, &stops)
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			e.opts.Logger.Warn("worker could not look for stops that are owed", "error", err)
+		}
+		failing = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stopsElsewhere reports whether an agent of this engine has others work for it.
+func (e *Engine) stopsElsewhere() bool {
+	for _, a := range e.agents.Load().versions {
+		if lifecycle.StopsElsewhere(a) {
+			return true
+		}
+	}
+	return false
 }
 
 // worker is what one call of Work remembers. Its times are the process's: they only measure how long something is left alone.

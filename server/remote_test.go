@@ -362,6 +362,100 @@ func TestRemoteAgentIsStopped(t *testing.T) {
 	})
 }
 
+// speaking is an agent that speaks without end.
+func speaking() *cairn.Agent {
+	return &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Reply(scripted.Text("Half "), scripted.Gate(make(chan struct{}))))}
+}
+
+// A stop that the other server does not take in, since it is away, is delivered by whichever process of the caller works when
+// it is there again; with refused credentials it stays owed as well. The run there is stopped, and nothing of it is stored.
+func TestRemoteAgentIsStoppedLater(t *testing.T) {
+	t.Parallel()
+	states := []struct {
+		name  string
+		agent func() *cairn.Agent
+		until func(t *testing.T, run *engine.Run)
+	}{
+		{"at work", speaking, func(t *testing.T, run *engine.Run) {
+			for ev, err := range run.Events(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ev.Type == cairn.EventTextDelta {
+					return
+				}
+			}
+		}},
+		{"waiting", asking, func(t *testing.T, run *engine.Run) { came(t, run, cairn.SuspendedChildren) }},
+	}
+	for _, state := range states {
+		for _, away := range []int{0, 401, 404, 502} { // 404 of a proxy
+			t.Run(fmt.Sprint(state.name, "/", away), func(t *testing.T) {
+				t.Parallel()
+				c, st := newCallee(t, state.agent()), memstore.New(nil)
+				other := c.remote("sage")
+				first, err := engine.New(st, []*cairn.Agent{asks(other)}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer first.Close(context.Background())
+				run := ask(t, first)
+				state.until(t, run)
+				real := *c.handler.Load()
+				var gone http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if away == 0 {
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(away)
+				})
+				c.handler.Store(&gone)
+				if err := first.Interrupt(t.Context(), "s", "enough"); err != nil {
+					t.Fatal(err)
+				}
+				if err := first.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				owed := func() int {
+					page, err := st.Records().List(t.Context(), store.RecordQuery{Namespace: store.StopRecords})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, rec := range page.Items {
+						if strings.Contains(string(rec.Value), calleeToken) {
+							t.Errorf("the token is in %s", rec.Value)
+						}
+					}
+					return len(page.Items)
+				}
+				if n := owed(); n != 1 {
+					t.Fatalf("%d stops are recorded", n)
+				}
+				if row := c.only("sage"); row.Status == cairn.SessionInterrupted {
+					t.Fatal("it is stopped already")
+				}
+				second := caller(t, st, asks(other))
+				ctx, cancel := context.WithCancel(t.Context())
+				worked := make(chan error, 1)
+				go func() { worked <- second.Work(ctx) }()
+				c.handler.Store(&real)
+				for owed() > 0 {
+					if t.Context().Err() != nil {
+						t.Fatal("the stop is still owed")
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				if row := c.only("sage"); row.Status != cairn.SessionInterrupted {
+					t.Errorf("it is %s", row.Status)
+				}
+				cancel()
+				if err := <-worked; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 // What a remote agent cites is cited here, but for an attempt that was discarded there.
 func TestRemoteAgentCites(t *testing.T) {
 	t.Parallel()

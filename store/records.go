@@ -76,6 +76,10 @@ const UserRecords = "users"
 // WorkerRecords is the namespace of the workers that are registered with a store, by the names of their owners.
 const WorkerRecords = "cairn.workers"
 
+// StopRecords is the namespace of the stops that are still owed to what works elsewhere for a run that was stopped: see
+// [cairn.Stopper].
+const StopRecords = "cairn.stops"
+
 // UserIndex is the index of a user's records. It is a digest, since an id may be what no index can.
 func UserIndex(user string) string {
 	sum := sha256.Sum256([]byte(user))

@@ -67,6 +67,10 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	opening := fx.opening(l, st, out)
+	owed, err := fx.owe(ctx, l, out.End)
+	if err != nil {
+		return turn.Committed{}, err
+	}
 	if err := fx.write(ctx, l, st, out); unkeepable(err) {
 		return fx.forgo(ctx, a, l, st, err)
 	} else if err != nil {
@@ -78,7 +82,17 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		}
 		return turn.Committed{}, nil
 	}
+	defer fx.Deliver(ctx, owed)
 	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
+}
+
+// owe records the stop that is owed to what works elsewhere for a run that is about to end; run is nil if it is not.
+func (fx *Effects) owe(ctx context.Context, l *session.Live, run *cairn.Run) (owed *lifecycle.Owed, err error) {
+	if run == nil {
+		return nil, nil
+	}
+	err = fx.persist(ctx, func() (err error) { owed, err = fx.Owe(ctx, run, l.Row.ID); return err })
+	return owed, err
 }
 
 // publish puts on the log what the step came to, its calls that were closed first.

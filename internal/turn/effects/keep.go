@@ -39,8 +39,12 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 				return turn.Committed{}, err
 			}
 		}
+		owed, err := fx.owe(ctx, l, &run)
+		if err != nil {
+			return turn.Committed{}, err
+		}
 		var row *cairn.Session
-		err := fx.persist(ctx, func() (err error) {
+		err = fx.persist(ctx, func() (err error) {
 			row, err = fx.Store.Commit(ctx, l.Row.ID, c)
 			return err
 		})
@@ -58,6 +62,7 @@ func (fx *Effects) forgo(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		for _, ev := range journal.Results(run.Steps, c.Messages) {
 			l.Emit.Event(ev)
 		}
+		defer fx.Deliver(ctx, owed)
 		return fx.ended(ctx, l, &run, nil), nil
 	}
 }

@@ -310,6 +310,10 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 		c.StartRun.Abandoned = c.EndRun.ID
 		c.DropStaged = true
 	}
+	owed, err := r.leaves(ctx, c, row.ID)
+	if err != nil {
+		return err
+	}
 	begun, err := r.commitBegin(ctx, row.ID, c)
 	if err != nil {
 		return err
@@ -319,6 +323,7 @@ func (r *Runs) begin(ctx context.Context, l *session.Live, in BeginIn) error {
 	l.Wrote(c.Calls)
 	c.StartRun.FirstMessage = row.MessageCount
 	r.closePast(ctx, a, l, row, c, crashed)
+	r.Deliver(ctx, owed)
 	r.started(ctx, a, l, c, in.Hooks)
 	if len(c.Messages) > 0 && c.Messages[0].Origin == cairn.OriginWithdrawn {
 		for _, ev := range journal.Results(0, c.Messages[:1]) {

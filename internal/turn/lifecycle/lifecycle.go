@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,11 +21,13 @@ import (
 
 // Config is what runs need of their host.
 type Config struct {
-	Store  store.Store
-	Log    store.Log
-	Agents func(name, version string) (*cairn.Agent, bool)
-	Hooks  []*cairn.Hooks
-	Logger *slog.Logger
+	Store store.Store
+	// Records are the store's, if it keeps any; else nil.
+	Records store.Records
+	Log     store.Log
+	Agents  func(name, version string) (*cairn.Agent, bool)
+	Hooks   []*cairn.Hooks
+	Logger  *slog.Logger
 	// Now is the process's clock. It measures what passes within the process; no time of it decides anything.
 	Now func() time.Time
 	// Owner names this process in leases.
@@ -44,6 +47,9 @@ type Config struct {
 	CacheBytes int64
 	// Go calls a function in a goroutine of its own, as the go statement does.
 	Go func(func())
+	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may leave that
+	// out.
+	Behind func(func(context.Context))
 	// Remote says that effects are remote: each may run in another process than the one before, so what one leaves for the next
 	// goes through the store.
 	Remote bool
@@ -63,7 +69,7 @@ type Runs struct {
 	companions sync.Map // of *cairn.Agent to []cairn.Tool
 }
 
-// New returns the runs of a process by a configuration whose every field but Keeper is set.
+// New returns the runs of a process by a configuration whose every field but Records and Keeper is set.
 func New(c Config) *Runs {
 	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog()}
 	r.User.Go, r.User.Logger, r.User.StopGrace, r.User.HookTimeout = c.Go, c.Logger, c.StopGrace, c.HookTimeout

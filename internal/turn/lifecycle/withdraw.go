@@ -109,10 +109,15 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, stop, "the run was stopped"); err != nil {
 		return err
 	}
+	owed, err := r.Owe(ctx, run, id)
+	if err != nil {
+		return err
+	}
 	after, err := r.Store.Commit(ctx, id, c)
 	if err != nil {
 		return err
 	}
+	defer r.Deliver(ctx, owed)
 	r.Evict(id)
 	// Only now: nobody would resume a session that waits for sub-agents that were ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {
