@@ -27,6 +27,7 @@ const (
 	EventThinking      EventType = "thinking"       // Text is a delta
 	EventThinkingEnd   EventType = "thinking_end"   // the reasoning is complete
 	EventSources       EventType = "sources"        // Sources: what the text so far cites, or what a search of the provider's found
+	EventFiles         EventType = "files"          // Index, MessageID, Files, Truncated: those of a reply, which can be read now
 	EventToolArgStart  EventType = "tool_arg_start" // CallID, Tool
 	EventToolArgDelta  EventType = "tool_arg_delta" // CallID, Text
 	EventToolArgEnd    EventType = "tool_arg_end"   // CallID, Tool, Data: the whole arguments
@@ -156,7 +157,7 @@ type Event struct {
 	Index int `json:"index,omitempty"`
 	// MessageID is the id of the message at Index.
 	MessageID string `json:"message_id,omitempty"`
-	// Files are those of a user's message.
+	// Files are those of a user's message, or of a reply.
 	Files []FileRef `json:"files,omitempty"`
 	// Sources are pages and documents that the model's provider read: up to 64, with up to [MaxEventText] of a quote.
 	Sources []Source `json:"sources,omitempty"`

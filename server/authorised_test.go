@@ -15,7 +15,7 @@ import (
 // request returns a request of a route about a session and a call, from what the route reads.
 func (w *world) request(rt route, session, call string) (path string, body any) {
 	w.t.Helper()
-	path = strings.NewReplacer("{run}", "x", "{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
+	path = strings.NewReplacer("{run}", "x", "{message}", "0", "{file}", "0", "{id}", session, "{root}", session, "{call}", call).Replace(rt.Path)
 	for f := range fields(rt.In) {
 		if f.Tag.Get("query") == "session_id" {
 			path += "?session_id=" + session

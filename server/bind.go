@@ -32,7 +32,9 @@ func bind[In any](c *request) (*In, error) {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
 		if name := tag.Get("path"); name != "" {
-			v.Field(i).SetString(c.r.PathValue(name))
+			if err := set(v.Field(i), name, []string{c.r.PathValue(name)}); err != nil {
+				return nil, err
+			}
 		}
 		name := tag.Get("query")
 		if name == "" {

@@ -84,8 +84,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if m.ID != "" && !validID(m.ID) {
 		return cairn.Invalid("messages", "the id of the last one has other than 128 visible ASCII characters")
 	}
-	input := cairn.Messages(m)
-	if err := input.Validate(); err != nil {
+	if err := cairn.Messages(m).Validate(); err != nil {
 		return err
 	}
 	if in.Trigger == regenerateMessage || in.MessageID != "" {
@@ -93,6 +92,9 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	}
 	row, err := c.openOrCreate(in.ID, in.Assistant, &Context{})
 	if err != nil {
+		return err
+	}
+	if err := c.ownFiles(row.ID, &m); err != nil {
 		return err
 	}
 	posted, err := c.posted(row, m.ID)
@@ -106,7 +108,7 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if opts, err = c.unready(agent, in.Unready); err != nil {
 		return err
 	}
-	return c.execute(row, agent, input, v, opts)
+	return c.execute(row, agent, cairn.Messages(m), v, opts)
 }
 
 // sayAgain starts a turn in the place of the one that began with an earlier message of the user's: with another message, or
@@ -126,6 +128,8 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 	if in.Trigger == regenerateMessage { // with what was said then, whatever the client makes of it
 		*m = cairn.User(stored.Parts...)
 		m.ID = stored.ID
+	} else if err := c.ownFiles(row.ID, m); err != nil {
+		return err
 	}
 	agent := in.Assistant
 	if agent == "" {
@@ -350,9 +354,12 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	streaming := snap.Session.Status == cairn.SessionActive
-	messages := aisdk.Messages(v, shown(snap.Messages), calls, runs, streaming, snap.Session.RunID)
-	return &Chat{Messages: messages, Streaming: streaming, Cursor: snap.Cursor().String()}, nil
+	address, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, runs, address)
+	return &Chat{Messages: messages, Streaming: snap.Session.Status == cairn.SessionActive, Cursor: snap.Cursor().String()}, nil
 }
 
 // runs lists the runs of a session.

@@ -86,6 +86,9 @@ func (p *page) String() string {
 					panic(err)
 				}
 				fmt.Fprintf(&b, " [%s]", m.Parts[0].Text)
+			case part.Type == "file":
+				path, _, _ := strings.Cut(part.URL, "?")
+				b.WriteString(" " + part.MediaType + " at " + path)
 			case part.Type != "step-start":
 				b.WriteString(" " + part.Type)
 			}
@@ -97,6 +100,18 @@ func (p *page) String() string {
 		fmt.Fprintf(&b, ", errors %v", p.Errors)
 	}
 	return b.String()
+}
+
+// files lists the addresses of the files that the page shows.
+func (p *page) files() (list []string) {
+	for i := range p.Messages {
+		for _, part := range p.Messages[i].Parts {
+			if part.Type == "file" {
+				list = append(list, part.URL)
+			}
+		}
+	}
+	return list
 }
 
 // visit is what is done with a page.
@@ -156,6 +171,9 @@ func chatWorld(t *testing.T) *world {
 			return scripted.Text("That is that.")
 		case strings.Contains(said, "where"):
 			return scripted.Call("locate", none{})
+		case strings.Contains(said, "draw"):
+			picture := scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/png", Data: []byte("a tree")}})
+			return scripted.Reply(scripted.Text("Here it is."), picture)
 		case strings.Contains(said, "book"):
 			return scripted.Call("book", none{})
 		case strings.Contains(said, "slowly look"):
@@ -292,6 +310,14 @@ ready, 2 posts`},
 user: "slowly"
 assistant: (Hm.) "Once upon a time. The end."
 ready, 1 posts`},
+		{"picture", 5, []string{"say=draw"}, `
+user: "draw"
+assistant: "Here it is." image/png at /sessions/picture/messages/1/files/0
+ready, 1 posts`},
+		{"drawing", 5, []string{"say=draw", "trim=all", "again"}, `
+user: "draw"
+assistant: "Here it is." image/png at /sessions/drawing/messages/1/files/0
+ready, 2 posts`},
 		{"text, posted again", 5, []string{"say=hi", "again"}, `
 user: "hi"
 assistant: "Hello."
@@ -330,7 +356,8 @@ ready, 3 posts`},
 					visits = append(visits, visit{test.name, test.todo}, visit{test.name, []string{"reload"}})
 				}
 			}
-			pages := chatWorld(t).browse(major, visits)
+			w := chatWorld(t)
+			pages := w.browse(major, visits)
 			for _, test := range tests {
 				if major < test.since {
 					continue
@@ -342,6 +369,11 @@ ready, 3 posts`},
 				}
 				if runs := first.ToolRuns + again.ToolRuns; runs > 1 {
 					t.Errorf("%s: the page's tool ran %d times", test.name, runs)
+				}
+				for _, file := range append(first.files(), again.files()...) { // an image of the page's has no credentials
+					if res, data := w.do("", "GET", file, nil); res.StatusCode != 200 || string(data) != "a tree" {
+						t.Errorf("%s: %s: status %d: %s", test.name, file, res.StatusCode, data)
+					}
 				}
 				if first.Posts, again.Posts = 0, 0; again.String() != first.String() {
 					t.Errorf("%s: a page that is loaded later shows\n%s\nnot\n%s", test.name, again, first)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-agents/cairn/engine"
@@ -29,6 +30,10 @@ type Options struct {
 	// Origins are the origins of pages, as "https://app.example.com", that may call the server from another host's browser
 	// tab; without any, only pages of the server's own host may.
 	Origins []string
+
+	// URL is the address under which clients reach the handler, as "https://example.com/agents". It begins the addresses of
+	// files. Empty means what a request says, which a proxy that changes paths makes wrong.
+	URL string
 
 	// MaxBody is the most bytes that the body of a request may have; 0 means 4 MiB.
 	MaxBody int64
@@ -64,6 +69,7 @@ type Handler struct {
 	origins map[string]bool
 	users   *users
 	openAPI json.RawMessage
+	fileKey atomic.Pointer[[]byte] // see request.fileKey
 
 	ctx  context.Context // ends when Drain is called
 	stop context.CancelFunc

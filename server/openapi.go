@@ -131,6 +131,11 @@ func (d *document) operation(rt route) (object, error) {
 		if rt.Method == http.MethodGet {
 			responses["204"] = object{"description": "There is nothing more to stream"}
 		}
+	case rt.Bytes:
+		bytes := object{"*/*": object{"schema": object{"type": "string", "format": "binary"}}}
+		success["content"] = bytes
+		responses["206"] = object{"description": "The range of the file that was asked for", "content": bytes}
+		responses["304"] = object{"description": "The client has the file"}
 	case rt.Status != http.StatusNoContent:
 		s, err := d.defs.Add(rt.Out)
 		if err != nil {

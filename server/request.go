@@ -13,7 +13,8 @@ type request struct {
 	r         *http.Request
 	ctx       context.Context
 	principal *Principal
-	once      *once // nil for a request without an Idempotency-Key
+	granted   string // the session whose file a signed address is of
+	once      *once  // nil for a request without an Idempotency-Key
 }
 
 // none is the answer of a route that has nothing to say.

@@ -20,6 +20,10 @@ type route struct {
 	serve   func(*request) error
 	// anonymous routes need no principal.
 	anonymous bool
+	// signed routes take the signature of an address for credentials.
+	signed bool
+	// Bytes says that the answer is a file as it is.
+	Bytes bool
 }
 
 // answer is a route that answers a request with JSON.
@@ -59,12 +63,30 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 		}}
 }
 
+// file is a route that answers with a file of a message, to a principal or at an address that the server has signed.
+func file(path, summary string, do func(*request, *fileIn) error) route {
+	return route{Method: "GET", Path: path, Summary: summary, In: reflect.TypeFor[fileIn](), Bytes: true, Status: http.StatusOK, signed: true,
+		serve: func(c *request) error {
+			in, err := bind[fileIn](c)
+			if err != nil {
+				return err
+			}
+			return do(c, in)
+		}}
+}
+
 // serve returns the handler of a route.
 func (h *Handler) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &request{h: h, w: w, r: r, ctx: r.Context()}
 		err := func() (err error) {
 			if rt.anonymous {
+				return rt.serve(c)
+			}
+			if rt.signed && r.URL.Query().Has("signature") {
+				if err := c.grant(); err != nil {
+					return err
+				}
 				return rt.serve(c)
 			}
 			if c.principal, err = h.principal(r); err != nil {

@@ -34,6 +34,7 @@ func routes() []route {
 		answer("GET", "/sessions/{id}/usage", "What a session has used, alone and with the sessions below it", http.StatusOK, usageOf),
 		answer("GET", "/sessions/{id}/snapshot", "The transcript with the cursor of the events that follow it", http.StatusOK, snapshot),
 		answer("GET", "/sessions/{id}/messages", "The messages that a chat shows", http.StatusOK, listMessages),
+		file("/sessions/{id}/messages/{message}/files/{file}", "A file of a message", getFile),
 		answer("GET", "/sessions/{id}/runs", "The runs, by turn", http.StatusOK, listRuns),
 		answer("GET", "/sessions/{id}/checkpoints", "The checkpoints, in order of writing", http.StatusOK, listCheckpoints),
 		answer("POST", "/sessions/{id}/checkpoints", "Make a checkpoint of a session between turns", http.StatusCreated, makeCheckpoint),

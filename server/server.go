@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"net/url"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -26,6 +27,8 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("AllowUnauthenticated", "contradicts Authenticate")
 	case o.MaxBody < 0:
 		return nil, cairn.Invalid("MaxBody", "is negative")
+	case !isAddress(o.URL):
+		return nil, cairn.Invalid("URL", "%q is not an address such as https://example.com/agents", o.URL)
 	case o.ReadTimeout < 0:
 		return nil, cairn.Invalid("ReadTimeout", "is negative")
 	}
@@ -68,6 +71,12 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		h.mux.Handle(r.Method+" "+r.Path, h.serve(r))
 	}
 	return h, nil
+}
+
+// isAddress reports whether a text is the address of a server, or empty.
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return text == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
 // Drain ends every stream in a way that makes its client reconnect, to another process or to this one after its restart.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/png"
 	"strings"
 	"time"
 
@@ -40,6 +43,22 @@ var (
 	})
 )
 
+// hill is a picture, as a model makes it.
+var hill = cairn.File{Name: "hill.png", MediaType: "image/png", Data: draw()}
+
+func draw() []byte {
+	picture := image.NewGray(image.Rect(0, 0, 160, 90))
+	for i := range picture.Pix {
+		x, y := i%160, i/160
+		if picture.Pix[i] = 240; y > 20+(x-80)*(x-80)/100 {
+			picture.Pix[i] = 120
+		}
+	}
+	var b bytes.Buffer
+	png.Encode(&b, picture) // into memory
+	return b.Bytes()
+}
+
 // model stands in for a model with a key. It answers by words of what it is said.
 var model = scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 	last := r.Messages[len(r.Messages)-1]
@@ -57,6 +76,7 @@ var model = scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Ste
 		{"where", scripted.Call("locate", nothing{})},
 		{"refund", scripted.Reply(scripted.Text("Let me refund that. "), scripted.Call("refund", payment{"A-17", 9900}))},
 		{"book", scripted.Call("book", nothing{})},
+		{"draw", scripted.Reply(scripted.Text("Here is the hill."), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &hill}))},
 	} {
 		if strings.Contains(said, reply.word) {
 			return reply.step

@@ -2,6 +2,7 @@ package hosttest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // by the rules of docs/EVENTS.md: a line for each message. With [Lines] of the messages there are, it shows that a snapshot
 // and the events behind it are all that a reader needs.
 func Fold(session string, messages []cairn.Message, events []cairn.Event) []string {
-	r := &reader{session: session, lines: Lines(messages), steps: map[string]*readStep{}}
+	r := &reader{session: session, lines: Lines(messages), steps: map[string]*readStep{}, files: map[int]int{}}
 	for i := range events {
 		r.read(&events[i])
 	}
@@ -33,7 +34,8 @@ type reader struct {
 	session string
 	lines   []string // by index; empty for a place that nothing is known of yet
 	steps   map[string]*readStep
-	loose   []string // results of calls of earlier runs
+	loose   []string    // results of calls of earlier runs
+	files   map[int]int // how many a reply has, by its index
 }
 
 type readStep struct {
@@ -50,6 +52,12 @@ func line(m *cairn.Message) string {
 	for _, r := range m.ToolResults() {
 		results = append(results, r.CallID)
 	}
+	files := 0
+	for i := range m.Parts {
+		if m.Parts[i].File != nil {
+			files++
+		}
+	}
 	switch {
 	case m.Role == cairn.RoleTool:
 		return resultsLine(results)
@@ -58,13 +66,7 @@ func line(m *cairn.Message) string {
 		for i := range m.Parts {
 			sources = append(sources, m.Parts[i].Sources...)
 		}
-		return replyLine(m.Text(), strings.Join(uses, " "), sources)
-	}
-	files := 0
-	for i := range m.Parts {
-		if m.Parts[i].File != nil {
-			files++
-		}
+		return replyLine(m.Text(), strings.Join(uses, " "), sources, files)
 	}
 	text := m.Text()
 	if len(m.Tools) > 0 {
@@ -76,8 +78,8 @@ func line(m *cairn.Message) string {
 func saidLine(text string, files int, id string) string {
 	return fmt.Sprintf("said %q with %d files as %s", text, files, id)
 }
-func replyLine(text, calls string, sources []cairn.Source) string {
-	return fmt.Sprintf("reply %q, calls %s, sources %+v", text, calls, sources)
+func replyLine(text, calls string, sources []cairn.Source, files int) string {
+	return fmt.Sprintf("reply %q, calls %s, sources %+v, %d files", text, calls, sources, files)
 }
 func resultsLine(calls []string) string {
 	slices.Sort(calls)
@@ -95,11 +97,15 @@ func (r *reader) put(index int, line string) {
 
 // next puts a line at the first free place.
 func (r *reader) next(line string) {
+	r.put(r.free(), line)
+}
+
+// free returns the first free place.
+func (r *reader) free() int {
 	if i := slices.Index(r.lines, ""); i >= 0 {
-		r.lines[i] = line
-		return
+		return i
 	}
-	r.lines = append(r.lines, line)
+	return len(r.lines)
 }
 
 func (r *reader) settle() {
@@ -120,6 +126,8 @@ func (r *reader) read(ev *cairn.Event) {
 		if ev.MessageID != "" {
 			r.put(ev.Index, saidLine(ev.Text, len(ev.Files), ev.MessageID))
 		}
+	case cairn.EventFiles:
+		r.files[ev.Index] = len(ev.Files)
 	case cairn.EventStepStart:
 		r.settle()
 		r.steps[key] = &readStep{}
@@ -147,8 +155,8 @@ func (r *reader) read(ev *cairn.Event) {
 		if delete(r.steps, key); st == nil {
 			return // the snapshot has it
 		}
-		if st.text != "" || st.calls != "" {
-			r.next(replyLine(st.text, st.calls, st.sources))
+		if files := r.files[r.free()]; st.text != "" || st.calls != "" || files > 0 {
+			r.next(replyLine(st.text, st.calls, st.sources, files))
 		}
 		if len(st.results) > 0 {
 			r.next(resultsLine(st.results))
@@ -157,5 +165,6 @@ func (r *reader) read(ev *cairn.Event) {
 		r.settle()
 	case cairn.EventRewound:
 		r.lines, r.steps = r.lines[:min(ev.MessageCount, len(r.lines))], map[string]*readStep{}
+		maps.DeleteFunc(r.files, func(index, _ int) bool { return index >= ev.MessageCount })
 	}
 }

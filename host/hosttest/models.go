@@ -18,6 +18,7 @@ var choices = []scenario{
 	{"models-queued", (*scene).modelsQueued},
 	{"models-lost", (*scene).modelsLost},
 	{"sources", (*scene).sources},
+	{"reply-files", (*scene).replyFiles},
 }
 
 // speaker returns a model that says its name. Asked for a refund or a note it calls that tool first, asked to fail it fails.
@@ -127,6 +128,30 @@ func (s *scene) sources() {
 	one := s.process(s.mortal())
 	one.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.Step == 1 })
 	s.awaitDeath(one.start("s", "what about grass?"))
+	s.process().work()
+	s.awaitEnd("s", 1)
+}
+
+// The files of a reply are on the log once the transcript has them, and of no attempt that failed. The process dies behind the commit,
+// before it can say so.
+func (s *scene) replyFiles() {
+	draws := func(name string) scripted.Step {
+		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: name, MediaType: "image/png", Data: []byte(name)}})
+	}
+	var failed atomic.Bool
+	a := bot(scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		switch {
+		case replies(req) > 0:
+			return draws("last.png")
+		case !failed.Swap(true):
+			return scripted.Reply(draws("void.png"), scripted.Break())
+		}
+		return scripted.Reply(scripted.Text("Here they are:"), draws("a.png"), draws("b.png"), asks("c1", "note", "it"))
+	}), s.note())
+	s.agents = []*cairn.Agent{a}
+	one := s.process(s.mortal())
+	one.dieAfter(func(o operation) bool { return o.commit != nil && o.commit.Step == 1 })
+	s.awaitDeath(one.start("s", "draw two pictures"))
 	s.process().work()
 	s.awaitEnd("s", 1)
 }

@@ -95,6 +95,13 @@ type data struct {
 	Data json.RawMessage `json:"data"`
 }
 
+// file is a file of the reply. No version takes its name.
+type file struct {
+	Type      string `json:"type"`
+	URL       string `json:"url"`
+	MediaType string `json:"mediaType"`
+}
+
 // steeringMessage is a user's message that joined a turn under way.
 type steeringMessage struct {
 	Type  string `json:"type"`

@@ -28,6 +28,9 @@ const Header = "X-Vercel-Ai-Ui-Message-Stream"
 // Encoder encodes the events of one turn of one session, in their order: those of its first run and of the runs that
 // resume it. It is not safe for concurrent use.
 type Encoder struct {
+	// Address gives the files of messages that have no address of their own one; nil leaves them out.
+	Address Address
+
 	version Version
 	session string
 	// answered are calls whose results a replay has: they are shown as settled from the beginning, since a client runs a
@@ -200,6 +203,11 @@ func (e *Encoder) own(ev *cairn.Event) {
 			e.sources++
 			e.emit(source(e.sources, &ev.Sources[i]))
 		}
+	case cairn.EventFiles:
+		for _, p := range e.files(ev) {
+			e.closePart()
+			e.emit(file{p.Type, p.URL, p.MediaType})
+		}
 	case cairn.EventUserMessage:
 		e.said(ev)
 	case cairn.EventCustom:
@@ -238,16 +246,29 @@ func (e *Encoder) said(ev *cairn.Event) {
 	if text != "" {
 		parts = append(parts, Part{Type: "text", Text: text})
 	}
-	for _, f := range ev.Files {
-		if f.URL != "" {
-			parts = append(parts, Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: f.URL})
-		}
-	}
+	parts = append(parts, e.files(ev)...)
 	if p := steering(e.version, ev.MessageID, parts); e.version >= V7 {
 		e.emit(steeringMessage{p.Type, p.ID, p.Parts})
 	} else {
 		e.emit(data{p.Type, p.ID, p.Data})
 	}
+}
+
+// files returns the parts that show the files of a message.
+func (e *Encoder) files(ev *cairn.Event) (list []Part) {
+	for n, f := range ev.Files {
+		at := f.URL
+		switch {
+		case at == "" && f.Size > 0 && e.Address != nil:
+			at = e.Address(ev.SessionID, ev.Index, ev.MessageID, n)
+		case at != "" && ev.Type == cairn.EventFiles && !ofWeb(at):
+			at = unsafeAddress
+		}
+		if at != "" {
+			list = append(list, Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: at})
+		}
+	}
+	return list
 }
 
 func (e *Encoder) delta(kind part, words string) {

@@ -49,6 +49,16 @@ func logOf(t *testing.T, lines string) []cairn.Event {
 			for i := range f[1:] {
 				ev.Sources = append(ev.Sources, cairn.Source{URL: f[i+1], Title: "A page"})
 			}
+		case cairn.EventFiles:
+			ev.MessageID = "m"
+			fmt.Sscan(f[1], &ev.Index)
+			for i := range f[2:] {
+				ref := cairn.FileRef{MediaType: "image/png", Size: 3}
+				if strings.Contains(f[i+2], ":") {
+					ref.Size, ref.URL = 0, f[i+2]
+				}
+				ev.Files = append(ev.Files, ref)
+			}
 		case cairn.EventCustom:
 			ev.Name, ev.Data = f[1], json.RawMessage(f[2])
 		case cairn.EventToolArgDelta:
@@ -170,6 +180,8 @@ func (c *client) chunk(m map[string]any) {
 		c.end = str("errorText")
 	case "steering-message":
 		add(kind + " " + id)
+	case "file":
+		add(kind + " " + str("url") + " " + str("mediaType"))
 	case "source-url", "source-document":
 		add(kind + " " + str("sourceId") + " " + str("url") + " " + str("title"))
 	default:
@@ -448,12 +460,12 @@ run_end completed`)
 		{Type: cairn.PartText, Text: " and high."}, {Type: cairn.PartProvider, Sources: []cairn.Source{page("javascript:alert(1)")}}}}
 	runs := []cairn.Run{{ID: "r1", Status: cairn.RunCompleted}}
 	trimmed := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
-	trimmed.take(New(V6, "s", "turn_r1").Replay(Events("s", runs, []cairn.Message{reply})))
+	trimmed.take(New(V6, "s", "turn_r1").Replay(Events("s", runs, 0, []cairn.Message{reply})))
 	if got := trimmed.String(); got != cited {
 		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, cited)
 	}
 	var lines []string
-	for _, p := range Messages(V6, []cairn.Message{reply}, nil, runs, false, "r1")[0].Parts {
+	for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, []cairn.Message{reply}, nil, runs, nil)[0].Parts {
 		switch {
 		case p.Type == "text":
 			lines = append(lines, "text:"+p.Text)
@@ -469,12 +481,70 @@ run_end completed`)
 	}
 }
 
+// The files of a reply are shown once they can be read, at the same addresses in the stream, in that of a trimmed turn, and in the
+// history. An address that a model made up is a link only if it is one of the web.
+func TestFiles(t *testing.T) {
+	const wanted = `text:Here they are.
+file /s/1/m/0 image/png
+file https://a.example/b.png image/png
+file about:blank image/png
+file /s/1/m/3 image/png`
+	events := logOf(t, `run_start r1
+step_start 1
+text_delta Here_they_are.
+files 1 a https://a.example/b.png javascript:alert(1) d
+step_committed
+run_end completed`)
+	address := func(session string, index int, id string, n int) string {
+		return fmt.Sprintf("/%s/%d/%s/%d", session, index, id, n)
+	}
+	replayed := func(events []cairn.Event) string {
+		c := &client{t: t, open: map[string]int{}, calls: map[string]int{}}
+		e := New(V6, "s", "turn_r1")
+		e.Address = address
+		c.take(e.Replay(events))
+		return c.String()
+	}
+	if got := replayed(events); got != wanted {
+		t.Errorf("got\n%s\nwant\n%s", got, wanted)
+	}
+	picture := func(f cairn.File) cairn.Part {
+		f.MediaType = "image/png"
+		return cairn.FilePart(f)
+	}
+	hidden := cairn.Message{ID: "h", RunID: "r1", Role: cairn.RoleUser, Hidden: true, Parts: []cairn.Part{picture(cairn.File{Data: []byte("no")})}}
+	reply := cairn.Message{ID: "m", RunID: "r1", Role: cairn.RoleAssistant, Parts: []cairn.Part{
+		{Type: cairn.PartProvider, Provider: json.RawMessage("{}")}, cairn.TextPart("Here they are."), picture(cairn.File{Data: []byte("a")}),
+		picture(cairn.File{URL: "https://a.example/b.png"}), picture(cairn.File{URL: "javascript:alert(1)"}), picture(cairn.File{Data: []byte("d")})}}
+	list, runs := []cairn.Message{hidden, reply}, []cairn.Run{{ID: "r1", Status: cairn.RunCompleted}}
+	if got := replayed(Events("s", runs, 0, list)); got != wanted {
+		t.Errorf("of the transcript: got\n%s\nwant\n%s", got, wanted)
+	}
+	shown := func(address Address) (lines []string) {
+		for _, p := range Messages(V6, &cairn.Session{ID: "s", RunID: "r1"}, list, nil, runs, address)[0].Parts {
+			switch p.Type {
+			case "text":
+				lines = append(lines, "text:"+p.Text)
+			case "file":
+				lines = append(lines, p.Type+" "+p.URL+" "+p.MediaType)
+			}
+		}
+		return lines
+	}
+	if got := strings.Join(shown(address), "\n"); got != wanted {
+		t.Errorf("the history: got\n%s\nwant\n%s", got, wanted)
+	}
+	if got := shown(nil)[1]; got != "file data:image/png;base64,YQ== image/png" {
+		t.Errorf("without addresses: %s", got)
+	}
+}
+
 // hostile returns a log that no engine would write, with an event for each byte.
 func hostile(text []byte) []cairn.Event {
 	types := []cairn.EventType{cairn.EventRunStart, cairn.EventStepStart, cairn.EventTextDelta, cairn.EventThinking, cairn.EventThinkingEnd,
 		cairn.EventToolArgStart, cairn.EventToolArgDelta, cairn.EventToolArgEnd, cairn.EventToolStart, cairn.EventToolEnd,
 		cairn.EventToolApproval, cairn.EventToolPending, cairn.EventStepDiscarded, cairn.EventStepCommitted, cairn.EventCustom,
-		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventSources}
+		cairn.EventRunResumed, cairn.EventRunEnd, cairn.EventUserMessage, cairn.EventOutput, cairn.EventError, cairn.EventUsage, cairn.EventSources, cairn.EventFiles}
 	ends := []cairn.RunStatus{cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted, cairn.SuspendedClientTool, "later"}
 	var events []cairn.Event
 	for i, b := range text {

@@ -135,24 +135,33 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 	return cairn.Submission{}, false
 }
 
-// Messages returns a transcript as clients show it. pending are the calls that wait for an answer, runs those of the session,
-// in their order. If a turn is under way it is left out but for what its user said: its stream shows it from its beginning.
-func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, runs []cairn.Run, underWay bool, runID string) []Message {
-	h := history{version: v, runs: make(map[string]ran, len(runs)), calls: map[string]place{}}
+// Address returns the address at which a client reads the bytes of a file: the n-th of those of a message, counted from 0, which
+// has the given index and id in a session.
+type Address func(session string, index int, id string, n int) string
+
+// Messages returns the transcript of a session as clients show it: list are all messages of it. pending are the calls that wait
+// for an answer, runs those of the session, in their order. If a turn is under way it is left out but for what its user said: its
+// stream shows it from its beginning. address is that of a file with bytes; without it they are in a "data:" URL.
+func Messages(v Version, row *cairn.Session, list []cairn.Message, pending []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
+	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), calls: map[string]place{}}
 	for i := range runs {
 		h.add(&runs[i])
 	}
+	underWay := row.Status == cairn.SessionActive
 	shown := false // what is left out has begun to reply
 	for i := range list {
-		m := &list[i]
-		left := underWay && h.turn(m.RunID) == h.turn(runID)
+		if list[i].Hidden {
+			continue
+		}
+		m := list[i].Public()
+		left := underWay && h.turn(m.RunID) == h.turn(row.RunID)
 		switch {
 		case left && (shown || m.Role != cairn.RoleUser):
 			shown = true
 		case m.Role == cairn.RoleUser:
-			h.user(m)
+			h.user(i, &m)
 		case m.Role == cairn.RoleAssistant:
-			h.assistant(m)
+			h.assistant(i, &m)
 		case m.Role == cairn.RoleTool:
 			for _, r := range m.ToolResults() {
 				h.result(m.RunID, r)
@@ -170,6 +179,8 @@ func Messages(v Version, list []cairn.Message, pending []cairn.PendingCall, runs
 // history is a transcript on its way to what clients show.
 type history struct {
 	version Version
+	session string
+	address Address
 	runs    map[string]ran
 	list    []Message
 	calls   map[string]place
@@ -210,14 +221,16 @@ func (h *history) turn(runID string) string {
 	return runID
 }
 
-func (h *history) user(m *cairn.Message) {
+func (h *history) user(index int, m *cairn.Message) {
 	out := Message{ID: m.ID, Role: "user", Parts: []Part{}}
+	files := h.files(index, m)
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Type {
 		case cairn.PartText:
 			out.Parts = append(out.Parts, Part{Type: "text", Text: p.Text})
 		case cairn.PartFile:
-			out.Parts = append(out.Parts, file(p.File))
+			out.Parts = append(out.Parts, files[0])
+			files = files[1:]
 		}
 	}
 	if n := len(h.list); n > 0 && h.list[n-1].ID == TurnID(h.turn(m.RunID)) { // it joined the turn
@@ -239,12 +252,28 @@ func steering(v Version, id string, parts []Part) Part {
 	return Part{Type: "data-steering", ID: id, Data: body}
 }
 
-func file(f *cairn.File) Part {
-	url := f.URL
-	if url == "" {
-		url = f.DataURL()
+// unsafeAddress stands for an address of a model's that is not of the web, since pages show addresses as links.
+const unsafeAddress = "about:blank"
+
+// files returns the parts that show the files of a message, in their order.
+func (h *history) files(index int, m *cairn.Message) (list []Part) {
+	for i := range m.Parts {
+		f := m.Parts[i].File
+		if f == nil {
+			continue
+		}
+		at := f.URL
+		switch {
+		case at == "" && h.address != nil:
+			at = h.address(h.session, index, m.ID, len(list))
+		case at == "":
+			at = f.DataURL()
+		case m.Role == cairn.RoleAssistant && !ofWeb(at):
+			at = unsafeAddress
+		}
+		list = append(list, Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: at})
 	}
-	return Part{Type: "file", MediaType: f.MediaType, Filename: f.Name, URL: url}
+	return list
 }
 
 // message returns the message of a turn, which is made with the first reply of the turn.
@@ -257,8 +286,9 @@ func (h *history) message(runID string) *Message {
 	return &h.list[len(h.list)-1]
 }
 
-func (h *history) assistant(m *cairn.Message) {
+func (h *history) assistant(index int, m *cairn.Message) {
 	out := h.message(m.RunID)
+	files := h.files(index, m)
 	out.Metadata = h.metadata(m.RunID)
 	out.Parts = append(out.Parts, Part{Type: "step-start"})
 	text := -1 // the part of the text under way, which citations do not interrupt
@@ -279,7 +309,8 @@ func (h *history) assistant(m *cairn.Message) {
 		case cairn.PartReasoning:
 			out.Parts = append(out.Parts, Part{Type: "reasoning", Text: p.Text, State: "done"})
 		case cairn.PartFile:
-			out.Parts = append(out.Parts, file(p.File))
+			out.Parts = append(out.Parts, files[0])
+			files = files[1:]
 		case cairn.PartToolUse:
 			if p.ToolUse.Tool == cairn.FinishTool {
 				continue
@@ -309,14 +340,19 @@ func (h *history) sources(m *Message, list []cairn.Source) []Part {
 // web is no address.
 func source(n int, s *cairn.Source) Part {
 	p := Part{Type: "source-url", SourceID: "source-" + strconv.Itoa(n), URL: s.URL, Title: s.Title}
-	scheme, _, _ := strings.Cut(strings.ToLower(s.URL), "://")
-	if scheme != "https" && scheme != "http" {
+	if !ofWeb(s.URL) {
 		p.Type, p.URL, p.MediaType, p.Title = "source-document", "", "text/plain", cmp.Or(s.Title, s.URL, "Document")
 	}
 	if s.Quote != "" {
 		p.ProviderMetadata, _ = json.Marshal(map[string]any{"cairn": map[string]string{"quote": s.Quote}}) // strings encode
 	}
 	return p
+}
+
+// ofWeb reports whether an address is one of the web.
+func ofWeb(address string) bool {
+	scheme, _, _ := strings.Cut(strings.ToLower(address), "://")
+	return scheme == "https" || scheme == "http"
 }
 
 func (h *history) result(runID string, r *cairn.ToolResult) {

@@ -2,9 +2,10 @@ package aisdk
 
 import "github.com/cairn-agents/cairn"
 
-// Events returns the events of runs of a turn as its messages stand for them, for a log that no longer has them. What only
-// the log had is missing: data that tools emitted, and what calls were asked before they had their results.
-func Events(session string, runs []cairn.Run, messages []cairn.Message) []cairn.Event {
+// Events returns the events of runs of a turn as its messages stand for them, for a log that no longer has them. messages are the
+// transcript from the index first on. What only the log had is missing: data that tools emitted, and what calls were asked before
+// they had their results.
+func Events(session string, runs []cairn.Run, first int, messages []cairn.Message) []cairn.Event {
 	var list []cairn.Event
 	for n := range runs {
 		add := func(ev cairn.Event) {
@@ -18,19 +19,22 @@ func Events(session string, runs []cairn.Run, messages []cairn.Message) []cairn.
 		}
 		steps := 0
 		for i := range messages {
-			m := &messages[i]
-			if m.RunID != runs[n].ID {
+			m := messages[i].Public()
+			if m.RunID != runs[n].ID || m.Hidden {
 				continue
 			}
 			switch m.Role {
 			case cairn.RoleUser:
-				add(joined(m))
+				add(joined(first+i, &m))
 				continue
 			case cairn.RoleAssistant:
 				steps++
 				add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
 			}
-			parts(m, add)
+			parts(&m, add)
+			if m.Role == cairn.RoleAssistant {
+				add(cairn.Event{Type: cairn.EventFiles, Index: first + i, MessageID: m.ID, Files: filesOf(&m)})
+			}
 		}
 		if steps > 0 {
 			add(cairn.Event{Type: cairn.EventStepCommitted, Step: steps})
@@ -43,14 +47,18 @@ func Events(session string, runs []cairn.Run, messages []cairn.Message) []cairn.
 }
 
 // joined returns the event of a user's message.
-func joined(m *cairn.Message) cairn.Event {
-	ev := cairn.Event{Type: cairn.EventUserMessage, MessageID: m.ID, Text: m.Text()}
+func joined(index int, m *cairn.Message) cairn.Event {
+	return cairn.Event{Type: cairn.EventUserMessage, Index: index, MessageID: m.ID, Text: m.Text(), Files: filesOf(m)}
+}
+
+// filesOf describes the files of a message.
+func filesOf(m *cairn.Message) (list []cairn.FileRef) {
 	for i := range m.Parts {
 		if f := m.Parts[i].File; f != nil {
-			ev.Files = append(ev.Files, cairn.FileRef{Part: i, Name: f.Name, MediaType: f.MediaType, URL: f.URL})
+			list = append(list, cairn.FileRef{Part: i, Name: f.Name, MediaType: f.MediaType, Size: len(f.Data), URL: f.URL})
 		}
 	}
-	return ev
+	return list
 }
 
 // parts adds the events that a message's parts stand for.

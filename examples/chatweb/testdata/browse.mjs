@@ -120,6 +120,16 @@ assistant: {"city":"Bergen"} | Done: {"city":"Bergen"}`;
     same((await tab.text()).includes("refunded 100 cents of order A-17"), true);
     same((await tab.text()).includes("9900"), false);
   },
+  async "a picture"({ tab, same }) {
+    await tab.say("draw a hill");
+    const shown = () => tab.page.waitForFunction(() => document.querySelector("main img")?.naturalWidth === 160);
+    await shown();
+    await tab.settled();
+    const address = await tab.page.locator("main img").getAttribute("src");
+    await tab.page.reload();
+    await shown();
+    same(await tab.page.locator("main img").getAttribute("src"), address);
+  },
   async "a question"({ tab, same }) {
     await tab.say("book a table");
     await tab.page.getByLabel("Answer").fill("monday");

@@ -134,7 +134,7 @@ function Chat({ id, messages: initial, streaming, cursor }) {
       {status === "error" && <p className="note" role="alert">Connecting again…</p>}
       <form className="say" onSubmit={say}>
         <input value={input} onChange={(e) => setInput(e.target.value)} aria-label="Message"
-          placeholder={busy ? "Add to what is under way" : "Ask about the weather, where you are, a refund, a table, a story"} />
+          placeholder={busy ? "Add to what is under way" : "Ask about the weather, where you are, a refund, a table, a story, to draw"} />
         {busy && <button type="button" onClick={stop}>Stop</button>}
         <button className="yes">Send</button>
       </form>
@@ -145,6 +145,9 @@ function Chat({ id, messages: initial, streaming, cursor }) {
 function Part({ part, chat, decide }) {
   switch (part.type) {
     case "text": return <div className="text">{part.text}</div>;
+    case "file": return part.mediaType.startsWith("image/")
+      ? <img src={part.url} alt={part.filename ?? "a picture"} />
+      : <a href={part.url} download={part.filename ?? ""}>{part.filename ?? part.mediaType}</a>;
     case "reasoning": return <details><summary>Reasoning</summary>{part.text}</details>;
     case "steering-message": return <div className="joined">{part.parts.map((p) => p.text).join(" ")}</div>;
     case "data-question": return part.data.settled ? null : <Question {...part.data} decide={decide} />;

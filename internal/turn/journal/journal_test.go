@@ -56,6 +56,29 @@ func TestSourcesOfAPart(t *testing.T) {
 	}
 }
 
+// Of a reply the log says which files it has, as far as an event lists them, and nothing of one without files.
+func TestFilesOfAReply(t *testing.T) {
+	t.Parallel()
+	file := cairn.FilePart(cairn.File{Name: "a", MediaType: "image/png", Data: []byte("abc")})
+	reply := func(parts ...cairn.Part) cairn.Message {
+		return cairn.Message{ID: "m", Role: cairn.RoleAssistant, Parts: parts}
+	}
+	list := journal.Added(7, []cairn.Message{reply(cairn.TextPart("hi")), reply(cairn.TextPart("hi"), file), {Role: cairn.RoleTool, Parts: []cairn.Part{file}}})
+	if len(list) != 1 {
+		t.Fatalf("got %+v", list)
+	}
+	ev := list[0]
+	if ev.Type != cairn.EventFiles || ev.Index != 8 || ev.MessageID != "m" || ev.Text != "" || len(ev.Files) != 1 || ev.Truncated {
+		t.Errorf("got %+v", ev)
+	}
+	if f := ev.Files[0]; f != (cairn.FileRef{Part: 1, Name: "a", MediaType: "image/png", Size: 3}) {
+		t.Errorf("the file is %+v", f)
+	}
+	if ev := journal.Added(0, []cairn.Message{reply(slices.Repeat([]cairn.Part{file}, 17)...)})[0]; len(ev.Files) != 16 || !ev.Truncated {
+		t.Errorf("of 17 files it has %d, truncated: %t", len(ev.Files), ev.Truncated)
+	}
+}
+
 func TestStepIsToldWhole(t *testing.T) {
 	t.Parallel()
 	var list []cairn.Event

@@ -17,15 +17,20 @@ const (
 )
 
 // Added says which messages the transcript has got from an index on: those of users and those that a chat does not
-// show. What models and tools said is on the log already.
+// show. What models and tools said is on the log already; of a reply with files it says where these are now.
 func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		m := &messages[i]
-		if m.Role != cairn.RoleUser {
-			continue
-		}
 		ev := cairn.Event{Type: cairn.EventUserMessage, Index: index + i, MessageID: m.ID, ChildID: m.ChildID}
 		switch {
+		case m.Role == cairn.RoleAssistant:
+			ev.Type = cairn.EventFiles
+			if files(&ev, m); len(ev.Files) > 0 {
+				list = append(list, ev)
+			}
+			continue
+		case m.Role == cairn.RoleTool:
+			continue
 		case m.Summary != nil:
 			ev.Type, ev.MessageCount = cairn.EventCompacted, m.Summary.From
 		case len(m.Tools) > 0:
@@ -70,6 +75,11 @@ func said(ev *cairn.Event, m *cairn.Message) {
 	text := m.Text()
 	ev.Text = limits.Cut(text, cairn.MaxEventText)
 	ev.Truncated = len(ev.Text) < len(text)
+	files(ev, m)
+}
+
+// files puts on an event which files a message has.
+func files(ev *cairn.Event, m *cairn.Message) {
 	for i := range m.Parts {
 		f := m.Parts[i].File
 		if f == nil {

@@ -42,7 +42,7 @@ func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
 		return mark{event: ev.Type, id: ev.CheckpointID}, ev.Step, true
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolApproval, cairn.EventToolPending:
 		return mark{event: ev.Type, id: ev.CallID}, ev.Step, true
-	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted:
+	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted, cairn.EventFiles:
 		if ev.Name == SessionChanged { // by the step: what a verb changes belongs to no run
 			return mark{event: ev.Type, id: ev.Name, step: ev.Step}, ev.Step, true
 		}

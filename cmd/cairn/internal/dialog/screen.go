@@ -172,6 +172,10 @@ func (s *Screen) write(ev cairn.Event) {
 		s.Note(Indent + "(the answer broke off and starts again: " + output.OneLine(why, output.Width) + ")")
 	case cairn.EventModelFallback:
 		s.Note(Indent + "(" + output.OneLine(ev.Name, output.Width) + " answers)")
+	case cairn.EventFiles:
+		for _, f := range ev.Files {
+			s.Note(Indent + "[" + output.OneLine(f.MediaType+" "+f.Name, output.Width) + "]")
+		}
 	case cairn.EventUsage:
 		if ev.Usage != nil {
 			s.total = s.total.Add(*ev.Usage)

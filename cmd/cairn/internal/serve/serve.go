@@ -217,7 +217,7 @@ func local(h http.Handler) http.Handler {
 // options returns what the file says of the server's routes.
 func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
-		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), MaxBody: int64(cfg.Limits.Body),
+		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
 		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, Unready: s.unready,
 	}
 	if !opts.AllowUnauthenticated {

@@ -28,6 +28,9 @@ var assistantName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // check reports what is wrong although each value is of its type.
 func (d *decoder) check(c *Config) {
 	d.checkListen(c)
+	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
+		d.wrong("url", "%q is no address such as https://example.com/agents", c.URL)
+	}
 	d.checkAuth(&c.Auth)
 	if c.Store == "" {
 		d.wrong("store", "is empty")

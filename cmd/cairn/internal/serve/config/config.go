@@ -12,6 +12,7 @@ import (
 // Config is the file. The "doc" tags are the table of keys in docs/SERVE.md.
 type Config struct {
 	Listen     string              `yaml:"listen" doc:"The address to listen on. Without authentication it must be a loopback address." default:"127.0.0.1:8420"`
+	URL        string              `yaml:"url" doc:"The address under which clients reach the server, such as https://example.com/agents, where a proxy changes hosts or paths."`
 	Store      string              `yaml:"store" doc:"Where sessions are: memory:, sqlite:PATH, postgres://… or redis://…" default:"sqlite:cairn.db"`
 	Events     string              `yaml:"events" doc:"Where events are, as a store is named; empty is the store itself."`
 	Host       string              `yaml:"host" doc:"What drives runs: temporal://… or dbos://…; empty is this process."`

@@ -76,6 +76,7 @@ func TestMistakes(t *testing.T) {
 			"2:9: worker: is a text where true or false is expected", "3:9: limits: is a number where a mapping of keys is expected",
 			"4:13: assistants: is a mapping where a list is expected", "5:17: cors.origins: is a text where a list is expected"}},
 		"no size":           {auth + "limits: {body: 4 apples}", []string{"2:16: limits.body: is a text where a size such as 512KiB or 4MiB is expected"}},
+		"no address":        {auth + "url: example.com/agents", []string{`2:6: url: "example.com/agents" is no address such as https://example.com/agents`}},
 		"limits of nothing": {auth + "limits: {streams_per_user: 0}", []string{"2:28: limits.streams_per_user: 0 is neither positive nor -1, which is any number"}},
 		"no YAML":           {"a: [", []string{"did not find"}},
 		"nobody said":       {"listen: 127.0.0.1:1", []string{"auth: has neither tokens nor jwt; allow_unauthenticated: true serves everybody on this machine"}},

@@ -1,9 +1,12 @@
 package page_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -42,6 +45,8 @@ func helper() *cairn.Agent {
 			return scripted.Reply(scripted.Text("One moment. "), scripted.Call("refund", refund{42}))
 		case "time":
 			return scripted.Call("get_time", struct{}{})
+		case "draw":
+			return scripted.Reply(scripted.Text("Here it is."), drawn("image/png", picture()), drawn("text/html", []byte("<script>alert(1)</script>")))
 		case "story":
 			return scripted.Text("Once upon a time " + strings.Repeat("there was a stone on a hill, and ", 12) + "the end.").Pace(15 * time.Millisecond)
 		default:
@@ -54,6 +59,19 @@ func helper() *cairn.Agent {
 		}, cairn.RequireApproval()),
 		cairn.ClientTool[struct{}, any]("get_time", "What time it is."),
 	}}
+}
+
+func drawn(mediaType string, data []byte) scripted.Step {
+	return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: "tree", MediaType: mediaType, Data: data}})
+}
+
+// picture is an image of 3 by 2 pixels.
+func picture() []byte {
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
 }
 
 // start serves the page with an assistant, to whom has the token or to everybody.

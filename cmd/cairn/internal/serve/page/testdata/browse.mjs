@@ -103,6 +103,21 @@ await test("a client tool", async (context, wrong) => {
   await says(page, 'get_time came to "noon"');
 });
 
+await test("a picture, live and after a reload, with a token", async (context, wrong) => {
+  const page = await tab(context, closed, wrong);
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Enter" }).click();
+  await say(page, "draw");
+  for (const when of ["live", "after a reload"]) {
+    await says(page, "Here it is.");
+    await page.waitForFunction(() => document.querySelector("#log .file img")?.naturalWidth === 3);
+    await page.waitForFunction(() => document.querySelector("#log .file a[download]")?.href.startsWith("data:text/html;base64,"));
+    const order = await page.locator("#log > *").evaluateAll((all) => all.map((el) => el.className).join(" "));
+    if (order !== "user text file file") wrong.push(when + " the log shows " + order);
+    await page.reload();
+  }
+});
+
 await test("stop", async (context, wrong) => {
   const page = await tab(context, open, wrong);
   await say(page, "story");

@@ -1,7 +1,7 @@
 // The page: it shows sessions and a transcript, says what its user says, and answers what the assistant waits for.
 
 import { begin, apply } from "/page/transcript.js";
-import { ask, follow, hasToken, Problem, setToken } from "/page/stream.js";
+import { ask, follow, hasToken, Problem, read, setToken } from "/page/stream.js";
 import { known } from "/page/tools.js";
 
 const $ = (id) => document.getElementById(id);
@@ -105,6 +105,20 @@ function repaint() {
 
 const states = { asked: "is being asked for", called: "", running: "running…", waiting: "waiting", done: "done", failed: "failed" };
 
+const pictures = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
+
+// picture shows a file: an image of the session's as it is, any other as a link.
+function picture(item) {
+  const className = item.mine ? "file mine" : "file";
+  const web = /^https?:/i.test(item.url);
+  if (web) return h("p", { className }, h("a", { href: item.url, target: "_blank", rel: "noopener noreferrer" }, item.name));
+  const el = pictures.includes(item.type) ? h("img", { alt: item.name }) : h("a", { download: item.name }, item.name);
+  const place = (url) => { el[el.tagName === "IMG" ? "src" : "href"] = url; };
+  if (item.url.startsWith("data:")) place(item.url);
+  else if (item.path) read(item.path).then(place, () => el.replaceWith("[" + item.name + "]"));
+  return h("p", { className }, el);
+}
+
 function element(item) {
   switch (item.kind) {
     case "tool":
@@ -114,6 +128,8 @@ function element(item) {
         item.output === undefined ? null : h("pre", null, pretty(item.output)));
     case "thinking":
       return h("details", { className: "thinking" }, h("summary", null, "Reasoning"), h("pre", null, item.text));
+    case "file":
+      return picture(item);
     case "error":
     case "note":
       return h("p", { className: item.kind === "error" ? "error" : "fine" }, item.text);

@@ -36,6 +36,19 @@ export async function ask(method, path, body) {
   return value;
 }
 
+// read returns a file of the server's as a "data:" URL.
+export async function read(path) {
+  const res = await request("GET", path);
+  if (!res.ok) throw new Problem(res.status, {});
+  const bytes = await res.blob();
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(bytes);
+  });
+}
+
 // frames yields the events of a stream, which comes in pieces cut anywhere.
 export async function* frames(pieces) {
   let rest = "";

@@ -19,6 +19,7 @@ export function begin(snapshot) {
 }
 
 function add(t, message) {
+  const mine = message.role === "user";
   for (const part of message.parts || []) {
     if (part.tool_use) {
       t.items.push({ kind: "tool", call: part.tool_use.call_id, tool: part.tool_use.tool, input: part.tool_use.input, state: "called" });
@@ -27,11 +28,24 @@ function add(t, message) {
     } else if (part.type === "thinking") {
       if (part.text) t.items.push({ kind: "thinking", text: part.text });
     } else if (part.file) {
-      t.items.push({ kind: message.role === "user" ? "user" : "text", text: "[" + (part.file.name || part.file.media_type) + "]" });
+      const { name, media_type, data, url } = part.file;
+      t.items.push(file(mine, { name, media_type, url: data ? "data:" + media_type + ";base64," + data : url }));
     } else if (part.text) {
-      t.items.push({ kind: message.role === "user" ? "user" : "text", text: part.text });
+      t.items.push({ kind: mine ? "user" : "text", text: part.text });
     }
   }
+}
+
+// file returns the item that shows a file. Where its bytes are is no part of what is compared to know whether it has changed.
+function file(mine, { name, media_type, url, path }) {
+  const item = { kind: "file", mine, name: name || media_type, type: media_type, path };
+  return Object.defineProperty(item, "url", { value: url || "" });
+}
+
+// files returns the items of the files that an event names, which are read from the server.
+function files(t, ev, mine) {
+  const of = "/sessions/" + encodeURIComponent(t.session) + "/messages/" + (ev.index || 0) + "/files/";
+  return (ev.files || []).map((f, n) => file(mine, { ...f, path: f.url ? "" : of + n + "?message_id=" + encodeURIComponent(ev.message_id) }));
 }
 
 function result(t, call, output, failed) {
@@ -60,11 +74,19 @@ export function apply(t, ev, cursor) {
     case "run_resumed":
       Object.assign(t, { running: true, run: ev.run_id, unsettled: true });
       break;
-    case "user_message":
+    case "user_message": {
       if ((ev.index || 0) < t.count) return false;
-      t.items.splice(t.committed, 0, { kind: "user", text: ev.text || (ev.files || []).map((f) => "[" + (f.name || f.media_type) + "]").join(" ") });
-      t.committed++;
+      const said = [...(ev.text ? [{ kind: "user", text: ev.text }] : []), ...files(t, ev, true)];
+      t.items.splice(t.committed, 0, ...said);
+      t.committed += said.length;
       break;
+    }
+    case "files": { // behind the words of the reply, before what its tools did
+      if ((ev.index || 0) < t.count) return false;
+      const tool = t.items.findIndex((item, i) => i >= t.committed && item.kind === "tool");
+      t.items.splice(tool < 0 ? t.items.length : tool, 0, ...files(t, ev, false));
+      break;
+    }
     case "step_start":
       t.items.length = t.committed;
       return false;

@@ -1,0 +1,287 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/server/aisdk"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// A file of a message is read at an address of its own, so that neither a stream nor a history carries its bytes. A page shows it
+// with an element that sends no credentials of the page's, such as an image. So the addresses that chats get are signed: each
+// opens one file, without other credentials, until the end of the next day.
+
+// fileIn names a file of a message.
+type fileIn struct {
+	ID string `path:"id"`
+	// Message is the index of the message in the transcript, counted from 0.
+	Message int `path:"message"`
+	// File is which of the message's files it is, counted from 0.
+	File int `path:"file"`
+	// MessageID is the id of the message: if another one has its place since the session was taken back, the file is not found.
+	MessageID string `query:"message_id"`
+	// Expires, in seconds since 1970, and Signature are of an address that the server made. It needs no other credentials.
+	Expires   string `query:"expires"`
+	Signature string `query:"signature"`
+}
+
+// filePath finds what the path of a file names.
+var filePath = regexp.MustCompile(`/sessions/([^/]+)/messages/(\d{1,9})/files/(\d{1,9})$`)
+
+// shownInPlace are the types of files that a browser may show as a page of the server: they hold no code.
+var shownInPlace = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true}
+
+// getFile answers with the bytes of a file.
+func getFile(c *request, in *fileIn) error {
+	if _, err := c.openOne(in.ID); err != nil {
+		return err
+	}
+	m, file, err := c.file(in.ID, in.Message, in.File)
+	if err != nil {
+		return err
+	}
+	if in.MessageID != "" && m.ID != in.MessageID || len(file.Data) == 0 {
+		return noFile()
+	}
+	kind, params, err := mime.ParseMediaType(file.MediaType)
+	full := mime.FormatMediaType(kind, params)
+	if err != nil || full == "" {
+		full = "application/octet-stream"
+	}
+	disposition := "attachment"
+	if shownInPlace[kind] {
+		disposition = "inline"
+	}
+	if named := mime.FormatMediaType(disposition, map[string]string{"filename": file.Name}); file.Name != "" && named != "" {
+		disposition = named
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", full)
+	h.Set("Content-Disposition", disposition)
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Etag", strconv.Quote(digest(m.ID, strconv.Itoa(in.File))))
+	h.Set("Cache-Control", "private, no-cache")
+	if in.MessageID != "" { // messages do not change
+		h.Set("Cache-Control", "private, max-age=86400, immutable")
+	}
+	w := &fileWriter{ResponseWriter: c.w, rc: http.NewResponseController(c.w), timeout: cmp.Or(max(c.h.opts.WriteTimeout, 0), fileTimeout)}
+	http.ServeContent(w, c.r, "", m.CreatedAt, bytes.NewReader(file.Data))
+	if w.beyond {
+		return &httpError{http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", "the file has no such range"}
+	}
+	return nil
+}
+
+func noFile() error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "file", Message: "there is no such file"}
+}
+
+// file returns a file of a message that a chat shows.
+func (c *request) file(session string, index, n int) (*cairn.Message, *cairn.File, error) {
+	if index < 0 || n < 0 {
+		return nil, nil, noFile()
+	}
+	list, err := c.h.eng.Messages(c.ctx, session, index, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(list) == 0 || list[0].Hidden {
+		return nil, nil, noFile()
+	}
+	m := &list[0]
+	for i := range m.Parts {
+		if f := m.Parts[i].File; f == nil {
+			continue
+		} else if n == 0 {
+			return m, f, nil
+		}
+		n--
+	}
+	return nil, nil, noFile()
+}
+
+// fileTimeout is how long one write of a file may take.
+const fileTimeout = 30 * time.Second
+
+// fileWriter gives each write a deadline of its own, so that a client which does not read holds no file for ever. That a range
+// is beyond the file is left to be said as a problem.
+type fileWriter struct {
+	http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	beyond  bool
+}
+
+func (w *fileWriter) WriteHeader(status int) {
+	if w.beyond = status == http.StatusRequestedRangeNotSatisfiable; !w.beyond {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *fileWriter) Write(b []byte) (int, error) {
+	if w.beyond {
+		return len(b), nil
+	}
+	if err := w.rc.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// fileKeyRecord is where the key is kept that addresses are signed with: every process with the store has the same.
+const (
+	serverRecords = "cairn.server"
+	fileKeyRecord = "file-key"
+)
+
+// fileKey returns the key that the addresses of files are signed with, and makes it if there is none. It is nil for a store
+// without records.
+func (c *request) fileKey() ([]byte, error) {
+	h := c.h
+	if key := h.fileKey.Load(); key != nil {
+		return *key, nil
+	}
+	records := h.eng.Records()
+	if records == nil {
+		return nil, nil
+	}
+	rec, err := records.Get(c.ctx, serverRecords, fileKeyRecord)
+	if errors.Is(err, cairn.ErrNotFound) {
+		fresh := make([]byte, sha256.Size)
+		rand.Read(fresh)                // never fails
+		value, _ := json.Marshal(fresh) // bytes encode
+		rec, err = records.Put(c.ctx, store.RecordWrite{Namespace: serverRecords, Key: fileKeyRecord, Value: value})
+		if seen := store.SeenRecord(err); seen != nil { // another process was faster
+			rec, err = seen, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var key []byte
+	if err := json.Unmarshal(rec.Value, &key); err != nil || len(key) < sha256.Size {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "the record %s of %s is no key", fileKeyRecord, serverRecords)
+	}
+	h.fileKey.Store(&key)
+	return key, nil
+}
+
+// signature signs the address of a file. Expires is the last second that it is good for.
+func signature(key []byte, session, message, file, messageID, expires string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(digest("file", session, message, file, messageID, expires)))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// grant takes the signature of a request for a principal that may read one file.
+func (c *request) grant() error {
+	key, err := c.fileKey()
+	if err != nil {
+		return err
+	}
+	q := c.r.URL.Query()
+	session := c.r.PathValue("id")
+	if key == nil || q.Get("message_id") == "" {
+		return noFile()
+	}
+	want := signature(key, session, c.r.PathValue("message"), c.r.PathValue("file"), q.Get("message_id"), q.Get("expires"))
+	until, err := strconv.ParseInt(q.Get("expires"), 10, 64)
+	if !hmac.Equal([]byte(want), []byte(q.Get("signature"))) || err != nil || time.Now().Unix() > until {
+		return noFile()
+	}
+	c.principal, c.granted = &Principal{}, session
+	return c.h.users.request("file of " + session) // in place of a user
+}
+
+// addresses returns what gives the files of messages an address for the client of the request.
+func (c *request) addresses() (aisdk.Address, error) {
+	var key []byte
+	if !c.h.opts.AllowUnauthenticated {
+		var err error
+		if key, err = c.fileKey(); err != nil {
+			return nil, err
+		}
+	}
+	base := c.base()
+	const day = 24 * time.Hour // the same address all day, which the browser has kept
+	expires := strconv.FormatInt(time.Now().UTC().Truncate(day).Add(2*day).Unix(), 10)
+	return func(session string, index int, id string, n int) string {
+		message, file := strconv.Itoa(index), strconv.Itoa(n)
+		q := url.Values{"message_id": {id}}
+		if key != nil {
+			q.Set("expires", expires)
+			q.Set("signature", signature(key, session, message, file, id, expires))
+		}
+		return base + "/sessions/" + url.PathEscape(session) + "/messages/" + message + "/files/" + file + "?" + q.Encode()
+	}, nil
+}
+
+// base returns the address of the server for the client of the request: [Options].URL, or what stands before the path of its
+// route. A page of another origin gets it whole.
+func (c *request) base() string {
+	if u := c.h.opts.URL; u != "" {
+		return strings.TrimSuffix(u, "/")
+	}
+	asked, _, _ := strings.Cut(c.r.RequestURI, "?")
+	base, whole := strings.CutSuffix(asked, c.r.URL.EscapedPath())
+	if !whole || base != "" && !strings.HasPrefix(base, "/") {
+		base = ""
+	}
+	origin, err := url.Parse(c.r.Header.Get("Origin"))
+	if err != nil || origin.Host == "" || origin.Host == c.r.Host {
+		return base
+	}
+	scheme := "http"
+	if c.r.TLS != nil || c.r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	return scheme + "://" + c.r.Host + base
+}
+
+// ownFiles puts the files themselves in the place of their addresses that a client has posted back, as it does when it
+// edits what its user said before.
+func (c *request) ownFiles(session string, m *cairn.Message) error {
+	for i := range m.Parts {
+		f := m.Parts[i].File
+		if f == nil || f.URL == "" {
+			continue
+		}
+		address, err := url.Parse(f.URL)
+		if err != nil || address.Host != "" && !strings.HasPrefix(f.URL, c.base()+"/") && address.Host != c.r.Host {
+			continue
+		}
+		at := filePath.FindStringSubmatch(address.EscapedPath())
+		if at == nil {
+			continue
+		}
+		if id, err := url.PathUnescape(at[1]); err != nil || id != session {
+			return cairn.Invalid("messages", "a file of the last one is of another session")
+		}
+		index, _ := strconv.Atoi(at[2]) // digits
+		n, _ := strconv.Atoi(at[3])
+		of, stored, err := c.file(session, index, n)
+		if err == nil && address.Query().Get("message_id") != of.ID {
+			err = noFile()
+		}
+		if err != nil {
+			return err
+		}
+		m.Parts[i].File = stored
+	}
+	return nil
+}
