@@ -131,33 +131,41 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 
 // do makes a request and decodes its answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	bounded, cancel := context.WithTimeout(ctx, c.opts.Timeout)
-	defer cancel()
-	req, err := c.request(bounded, method, path, query, in)
+	req, err := c.request(ctx, method, path, query, in)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
-	res, err := c.opts.HTTP.Do(req)
-	if err != nil {
-		return failed(ctx, req, err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, c.opts.MaxBody+1))
-	switch {
-	case err != nil:
-		return failed(ctx, req, err)
-	case res.StatusCode >= 300:
-		return refusal(req, res, raw)
-	case int64(len(raw)) > c.opts.MaxBody:
-		return cairn.Errorf(cairn.CodeTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
-	case out == nil || res.StatusCode == http.StatusNoContent:
-		return nil
+	res, raw, err := c.answer(req)
+	if err != nil || out == nil || res.StatusCode == http.StatusNoContent {
+		return err
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
 		return cairn.Errorf(cairn.CodeInternal, "%s: the answer is not what a server of sessions says: %w", what(req), err)
 	}
 	return nil
+}
+
+// answer makes a request and reads its answer, which is an error unless it is a success.
+func (c *Client) answer(req *http.Request) (*http.Response, []byte, error) {
+	ctx := req.Context()
+	bounded, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	res, err := c.opts.HTTP.Do(req.WithContext(bounded))
+	if err != nil {
+		return nil, nil, failed(ctx, req, err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, c.opts.MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, nil, failed(ctx, req, err)
+	case res.StatusCode >= 300:
+		return nil, nil, refusal(req, res, raw)
+	case int64(len(raw)) > c.opts.MaxBody:
+		return nil, nil, cairn.Errorf(cairn.CodeTooLarge, "%s: the answer has more than %d bytes", what(req), c.opts.MaxBody)
+	}
+	return res, raw, nil
 }
 
 // what names a request in errors.

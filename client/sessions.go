@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"mime"
 	"net/url"
 	"strconv"
 	"time"
@@ -130,6 +131,26 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) (*Page[cairn.Sess
 // Delete deletes a session with its tree.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, "DELETE", "/sessions/"+url.PathEscape(id), nil, nil, nil)
+}
+
+// File returns a file of a message: the n-th of those of the message at an index of the transcript, counted from 0, as an event
+// lists them. The error is ErrNotFound if there is none, or if the message has another id than messageID, unless that is empty.
+func (c *Client) File(ctx context.Context, session string, index int, messageID string, n int) (*cairn.File, error) {
+	query := url.Values{}
+	if messageID != "" {
+		query.Set("message_id", messageID)
+	}
+	path := "/sessions/" + url.PathEscape(session) + "/messages/" + strconv.Itoa(index) + "/files/" + strconv.Itoa(n)
+	req, err := c.request(ctx, "GET", path, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, data, err := c.answer(req)
+	if err != nil {
+		return nil, err
+	}
+	_, named, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	return &cairn.File{Name: named["filename"], MediaType: res.Header.Get("Content-Type"), Data: data}, nil
 }
 
 // Snapshot returns the transcript of a session and the place from where [Client.Events] continues it.

@@ -30,8 +30,17 @@ type talk struct {
 	open   cairn.PartType
 	spoke  bool           // there is a text before
 	cited  []cairn.Source // for the end of the text under way, or of the next
+	files  []drawn        // that replies had and are not here yet
 	usage  cairn.Usage
 	result json.RawMessage
+}
+
+// drawn is a file of a reply there: the n-th of a message.
+type drawn struct {
+	index     int
+	messageID string
+	n         int
+	ref       cairn.FileRef
 }
 
 // run brings the session to a halt and ends the reply.
@@ -90,6 +99,9 @@ func (t *talk) advance(ctx context.Context) (over bool, err error) {
 		if err := t.follow(ctx, row.RunID); err != nil {
 			return false, err
 		}
+	}
+	if err := t.fetch(ctx); err != nil {
+		return false, err
 	}
 	switch row.Status {
 	case cairn.SessionPaused:
@@ -285,7 +297,12 @@ func (t *talk) skip(ctx context.Context, runID string) error {
 			if !t.text(m.Text()) {
 				return errLeft
 			}
-			t.kept, t.step = append(t.kept, t.step...), nil
+			for _, p := range m.Parts {
+				if p.File != nil && !t.add(cairn.Chunk{Type: cairn.ChunkFile, File: p.File}) {
+					return errLeft
+				}
+			}
+			t.kept, t.step, t.files = append(t.kept, t.step...), nil, nil
 			break
 		}
 	}
@@ -321,6 +338,10 @@ func (t *talk) take(ev *cairn.Event) bool {
 		return t.close()
 	case cairn.EventSources:
 		t.cited = append(t.cited, ev.Sources...)
+	case cairn.EventFiles:
+		for n, ref := range ev.Files {
+			t.files = append(t.files, drawn{ev.Index, ev.MessageID, n, ref})
+		}
 	case cairn.EventOutput:
 		t.result = ev.Data
 	case cairn.EventRunEnd:
@@ -374,7 +395,7 @@ func (t *talk) restart(kept []cairn.Chunk) bool {
 
 // add streams a chunk of the step under way.
 func (t *talk) add(c cairn.Chunk) bool {
-	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Type != cairn.ChunkPartEnd {
+	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Text != "" {
 		t.step[n-1].Text += c.Text
 	} else {
 		t.step = append(t.step, c)
@@ -388,6 +409,27 @@ func (t *talk) say(c cairn.Chunk) bool {
 		t.yield = nil
 	}
 	return t.yield != nil
+}
+
+// fetch makes the files of the replies there files of this reply. One that is gone is left out.
+func (t *talk) fetch(ctx context.Context) error {
+	for ; len(t.files) > 0; t.files = t.files[1:] {
+		d := &t.files[0]
+		file := &cairn.File{Name: d.ref.Name, MediaType: d.ref.MediaType, URL: d.ref.URL}
+		if file.URL == "" {
+			there, err := t.m.client.File(ctx, t.Session, d.index, d.messageID, d.n)
+			if errors.Is(err, cairn.ErrNotFound) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			file.Data = there.Data
+		}
+		if !t.close() || !t.add(cairn.Chunk{Type: cairn.ChunkFile, File: file}) {
+			return errLeft
+		}
+	}
+	return nil
 }
 
 // ask makes the open calls there calls of the session here.

@@ -633,3 +633,51 @@ func TestRemoteAgentRemembers(t *testing.T) {
 		t.Errorf("a branch: %v", res.Error)
 	}
 }
+
+// What a remote agent draws is a file here: of every step, once, though the other server was away when it was asked for.
+func TestRemoteAgentDraws(t *testing.T) {
+	t.Parallel()
+	draws := func(name string) scripted.Step {
+		return scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{Name: name, MediaType: "image/png", Data: []byte(name)}})
+	}
+	look := cairn.Func("look", "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "a tree", nil })
+	painter := &cairn.Agent{Name: "painter", Tools: []cairn.Tool{look}, Model: scripted.New(
+		scripted.Reply(scripted.Text("Let me see."), draws("sketch.png"), scripted.Call("look", struct{}{})),
+		scripted.Reply(draws("void.png"), scripted.Break()),
+		scripted.Reply(scripted.Text("Here."), draws("a.png"), scripted.Chunk(cairn.Chunk{Type: cairn.ChunkFile, File: &cairn.File{MediaType: "image/png", URL: "https://a.example/b.png"}})))}
+	painter.Retry = &cairn.RetryPolicy{First: time.Millisecond}
+	c := newCallee(t, painter)
+	there := *c.handler.Load()
+	var asked sync.Map
+	var away http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, again := asked.LoadOrStore(r.URL.Path, true); strings.Contains(r.URL.Path, "/files/") && !again {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		there.ServeHTTP(w, r)
+	})
+	c.handler.Store(&away)
+	eng := caller(t, memstore.New(nil), c.remote("painter"))
+	run, err := eng.Execute(t.Context(), "s", "painter", cairn.Text("Draw a tree."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	came(t, run, cairn.RunCompleted)
+	list, err := eng.Messages(t.Context(), "s", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, p := range list[len(list)-1].Parts {
+		switch {
+		case p.File != nil:
+			shown = append(shown, p.File.MediaType+" "+p.File.Name+" "+string(p.File.Data)+p.File.URL)
+		case p.Text != "":
+			shown = append(shown, p.Text)
+		}
+	}
+	want := []string{"Let me see.", "\n\nHere.", "image/png sketch.png sketch.png", "image/png a.png a.png", "image/png  https://a.example/b.png"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("got %q, want %q", shown, want)
+	}
+}
