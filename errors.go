@@ -57,6 +57,7 @@ const (
 	CodeFiltered      Code = "content_filtered"  // model: the provider's content filter stepped in
 	CodeModel         Code = "model_failed"      // model: a broken or unintelligible reply
 	CodeModelReply    Code = "model_reply"       // model: a reply that a session cannot keep
+	CodeLost          Code = "agent_lost"        // model: an agent on another server that is gone, or refuses the caller
 )
 
 // Category groups codes by who can do something about it.
@@ -125,6 +126,7 @@ var codes = map[Code]codeInfo{
 	CodeFiltered:      {CategoryModel, 502, false},
 	CodeModel:         {CategoryModel, 502, true},
 	CodeModelReply:    {CategoryModel, 502, false},
+	CodeLost:          {CategoryModel, 502, false},
 }
 
 func (c Code) info() codeInfo {
@@ -196,10 +198,14 @@ func (e *Error) Is(target error) bool {
 func (e *Error) Retryable() bool { return e.Code.Retryable() }
 
 // Public returns the error as the user of a conversation may read it: its code, RetryAfter, and words that the code alone
-// decides. The words of a provider, a database or a hook may name what is none of the user's business. It is nil for nil.
+// decides. The words of a provider, a database or a hook may name what is none of the user's business. Those of CodeLost say
+// what became of the agent and stay. It is nil for nil.
 func (e *Error) Public() *Error {
 	if e == nil {
 		return nil
+	}
+	if e.Code == CodeLost {
+		return &Error{Code: e.Code, Message: e.Message}
 	}
 	return &Error{Code: e.Code, Message: strings.ReplaceAll(string(e.Code), "_", " "), RetryAfter: e.RetryAfter}
 }

@@ -194,8 +194,19 @@ type problem struct {
 	Calls   []cairn.CallRef `json:"calls"`
 }
 
-// errForeign is the cause of a refusal that is not a server of sessions' own: that of a proxy, or of another program.
-var errForeign = errors.New("the answer is not one of a server of sessions")
+// refused is the cause of a refusal: what the server said of it, without where it was asked.
+type refused struct {
+	detail  string
+	foreign bool // it is not a server of sessions' own: that of a proxy, or of another program
+}
+
+func (r *refused) Error() string { return r.detail }
+
+// isForeign reports whether an error is a refusal that is not a server of sessions' own.
+func isForeign(err error) bool {
+	var r *refused
+	return errors.As(err, &r) && r.foreign
+}
 
 // maxDetail bounds the words of a server in an error.
 const maxDetail = 2000
@@ -203,9 +214,9 @@ const maxDetail = 2000
 // refusal returns the error that an answer stands for.
 func refusal(req *http.Request, res *http.Response, body []byte) error {
 	var p problem
-	var cause error
-	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
-		p, cause = problem{Detail: res.Status}, errForeign
+	foreign := json.Unmarshal(body, &p) != nil || p.Code == ""
+	if foreign {
+		p = problem{Detail: res.Status}
 	}
 	switch p.Code {
 	case "unauthorized", "cross_origin":
@@ -220,7 +231,7 @@ func refusal(req *http.Request, res *http.Response, body []byte) error {
 	if len(p.Detail) > maxDetail {
 		p.Detail = strings.ToValidUTF8(p.Detail[:maxDetail], "") + "…"
 	}
-	e := &cairn.Error{Code: p.Code, Field: p.Field, Details: p.Details, Calls: p.Calls, Message: what(req) + ": " + p.Detail, Cause: cause}
+	e := &cairn.Error{Code: p.Code, Field: p.Field, Details: p.Details, Calls: p.Calls, Message: what(req) + ": " + p.Detail, Cause: &refused{p.Detail, foreign}}
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(res.Header.Get("Retry-After")); err == nil {

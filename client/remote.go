@@ -37,7 +37,8 @@ type RemoteOptions struct {
 //     A decision that is made on the other server instead counts there, and is noticed here with the next answer.
 //   - Its tokens are the usage of the run here.
 //   - A stop here stops the run there, at least once: see [cairn.Stopper]. A lost connection stops nothing.
-//   - A session that is gone on the other server, refused credentials and a failure there fail the run here with the cause.
+//   - A session or an agent that is gone on the other server, and refused credentials, fail the run here with CodeLost and
+//     the cause, which the user may read. A failure there fails it too.
 //
 // The agent may be given an Output, which the other agent's output then is; without one an output is a text. Its Retry,
 // Guard, MaxSteps and TTL may be set as well; its hooks and its state are its own, and it has no tools. Sessions of it can be
@@ -273,7 +274,7 @@ func (m *remote) StopTurn(ctx context.Context, session string, runs []string) er
 	}
 	err := m.tryStop(ctx, sessionID(session), turns)
 	switch {
-	case errors.Is(err, errForeign): // says nothing of the session
+	case isForeign(err): // says nothing of the session
 		return err
 	case errors.Is(err, cairn.ErrNotFound), errors.Is(err, cairn.ErrNotRunning):
 		return nil
@@ -307,19 +308,50 @@ func (m *remote) tryStop(ctx context.Context, session string, turns []string) er
 	return nil
 }
 
-// lost says what an error of the other server is for the run here.
+// errThere is the cause of an error that is the other agent's own.
+var errThere = errors.New("the other agent failed")
+
+// lost says what an error of the other server is for the run here. What the server said is in its details: it names addresses and
+// ids that are neither the user's nor the model's business.
 func (m *remote) lost(err error) error {
 	var e *cairn.Error
 	if !errors.As(err, &e) {
 		return cairn.Errorf(cairn.CodeModel, "agent %s: %w", m.agent, err)
 	}
 	out := *e
-	out.Message, out.Cause = fmt.Sprintf("agent %s on another server: %s", m.agent, e.Message), err
-	switch {
+	words := e.Message
+	if r := (*refused)(nil); errors.As(err, &r) {
+		words, out.Details = r.detail, append(out.Details, e.Message)
+	}
+	out.Message, out.Cause = fmt.Sprintf("agent %s on another server: %s", m.agent, words), err
+	switch why := m.loss(e); {
+	case errors.Is(err, errThere):
+	case why != "":
+		return &cairn.Error{Code: cairn.CodeLost, Message: why, Details: []string{e.Message}, Cause: err}
 	case e.Code == cairn.CodeUnavailable || e.Code == cairn.CodeClosed:
-		out.Code = cairn.CodeOverloaded
+		out.Code, out.Details = cairn.CodeOverloaded, []string{e.Message}
+		out.Message = fmt.Sprintf("the server of agent %s cannot be reached", m.agent)
 	case e.Code.Category() != cairn.CategoryModel && e.Retryable():
 		out.Code = cairn.CodeModel
 	}
 	return &out
+}
+
+// loss says for what reason the agent is lost if a request was answered with an error; empty if it is not.
+func (m *remote) loss(e *cairn.Error) string {
+	switch {
+	case e.Code == cairn.CodeAuth:
+		return fmt.Sprintf("the server of agent %s refuses the caller's credentials", m.agent)
+	case e.Code == cairn.CodeNotFound && isForeign(e):
+		return fmt.Sprintf("there is no server of sessions at the address of agent %s any more", m.agent)
+	case e.Code == cairn.CodeNotFound && e.Field == "agent":
+		return fmt.Sprintf("the other server does not have the agent %s any more", m.agent)
+	case e.Code == cairn.CodeNotFound:
+		return fmt.Sprintf("the session of agent %s is not on the other server any more: it was deleted, has expired, or was lost", m.agent)
+	case e.Code == cairn.CodeDeleted:
+		return fmt.Sprintf("the session of agent %s was deleted on the other server", m.agent)
+	case e.Code == cairn.CodeExpired:
+		return fmt.Sprintf("the session of agent %s has expired on the other server", m.agent)
+	}
+	return ""
 }

@@ -57,6 +57,8 @@ func (t *talk) run(ctx context.Context) error {
 		case err == nil:
 			wait, since = pauses{}, time.Now()
 			continue
+		case errors.Is(err, errAgain) && time.Since(since) > t.m.patience:
+			return cairn.Errorf(cairn.CodeModelRequest, "agent %s: its session on the other server neither continues nor ends", t.m.agent)
 		case errors.Is(err, errAgain):
 			err = nil
 		case !passing(err) || rateLimited(err) && t.fresh || time.Since(since) > t.m.patience:
@@ -127,7 +129,7 @@ func (t *talk) enter(ctx context.Context) error {
 	c := t.m.client
 	st, err := c.Status(ctx, t.Session)
 	switch {
-	case err != nil && (!errors.Is(err, cairn.ErrNotFound) || t.input == nil || isGone(err)):
+	case err != nil && (!errors.Is(err, cairn.ErrNotFound) || t.input == nil || isGone(err) || t.Ended != ""): // what was said there is lost
 		return err
 	case t.input != nil:
 		return t.begin(ctx, st)
@@ -242,10 +244,11 @@ func (t *talk) failure(ctx context.Context) error {
 	if len(page.Items) > 0 && page.Items[0].Error != nil {
 		why = page.Items[0].Error
 	}
+	code := why.Code
 	if why.Retryable() { // the other server has tried that
-		return cairn.Errorf(cairn.CodeModelRequest, "it failed: %s", why.Message)
+		code = cairn.CodeModelRequest
 	}
-	return cairn.Errorf(why.Code, "it failed: %s", why.Message)
+	return &cairn.Error{Code: code, Message: "it failed: " + why.Message, Cause: errThere}
 }
 
 // follow streams what the session says until the end of a run. It returns nil too when it has to be looked at whether the run

@@ -9,7 +9,7 @@ import (
 )
 
 // Result returns what a call comes to whose agent's run has ended. Why it failed is private, as an error of a tool is: it may
-// be in the words of a provider.
+// be in the words of a provider. That it was lost is not.
 func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult {
 	switch {
 	case run.Status == cairn.RunCompleted && len(run.Output) > 0:
@@ -19,7 +19,7 @@ func Result(use *cairn.ToolUse, agent string, run *cairn.Run) *cairn.ToolResult 
 		return &cairn.ToolResult{CallID: use.CallID, Tool: use.Tool, Output: text}
 	case run.Error != nil:
 		r := transcript.Failed(use, run.Error.Code, "agent "+agent+" failed: "+run.Error.Message)
-		r.Private = true
+		r.Private = run.Error.Code != cairn.CodeLost
 		return r
 	}
 	return transcript.Failed(use, cairn.CodeStopped, "agent "+agent+" was stopped before it came to an end")
