@@ -2,6 +2,7 @@ package hosttest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ var compactions = []scenario{
 	{"compact-crash-after", (*scene).compactCrashAfter},
 	{"compact-refused", (*scene).compactRefused},
 	{"compact-refused-twice", (*scene).compactRefusedTwice},
+	{"compact-provider", (*scene).compactProvider},
 	{"compact-by-hand", (*scene).compactByHand},
 	{"compact-by-hand-crash", (*scene).compactByHandCrash},
 }
@@ -216,6 +218,44 @@ func (s *scene) compactRefusedTwice() {
 	s.want("a message that is larger than the window", res.Error, &cairn.Error{Code: cairn.CodeContextLength})
 	s.must(func() error { _, err := one.Rewind(s.Context(), "s", s.row("s").CheckpointID); return err }())
 	one.turn("s", "hello")
+}
+
+// compacts is a model whose provider compacts conversations: into how many messages it was given, and what it gave for the ones
+// before.
+type compacts struct {
+	cairn.Model
+	s    *scene
+	dies *atomic.Pointer[process]
+}
+
+func (c *compacts) Info() cairn.ModelInfo { return cairn.ModelInfo{Provider: "test", Name: "compacts"} }
+
+func (c *compacts) Compact(_ context.Context, req *cairn.Request) (cairn.Compacted, error) {
+	c.s.count("the provider's summary")
+	if p := c.dies.Swap(nil); p != nil {
+		p.die()
+	}
+	before := json.RawMessage("null")
+	if earlier := req.Messages[0].Parts[0].Provider; earlier != nil {
+		before = earlier
+	}
+	return cairn.Compacted{Provider: fmt.Appendf(nil, `{"messages":%d,"before":%s}`, len(req.Messages), before), Usage: cairn.Usage{InputTokens: 100, OutputTokens: 1}}, nil
+}
+
+// The provider compacts the history as well, into a form of its own that the next one contains. A process dies meanwhile, and the one
+// that takes the turn over asks for it again.
+func (s *scene) compactProvider() {
+	dies := s.narrow(true)
+	a := s.agents[0]
+	a.Durability, a.Compaction.ByProvider, a.Model = cairn.PerTool, true, &compacts{Model: a.Model, s: s, dies: dies}
+	one := s.process(s.mortal())
+	dies.Store(one)
+	s.awaitDeath(one.start("s", "read 18"))
+	two := s.process()
+	two.work()
+	s.awaitEnd("s", 1)
+	s.within(2)
+	two.turn("s", "hello")
 }
 
 // A session is compacted by hand, in another process than the one that has it in memory, but not while it waits.

@@ -110,6 +110,9 @@ func messageLine(m *cairn.Message) string {
 		switch p.Type {
 		case cairn.PartText:
 			fmt.Fprintf(&b, " %q", p.Text)
+			if m.Summary != nil && p.Provider != nil {
+				fmt.Fprintf(&b, " and %s's %s", p.Model, p.Provider)
+			}
 		case cairn.PartReasoning:
 			fmt.Fprintf(&b, " thinking %q", p.Text)
 		case cairn.PartToolUse:
