@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,34 +28,63 @@ func TestServeKilledOnServers(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.env["CAIRN_DB"], b.env[withLease] = place, testenv.Choose("5s", "")
-			till, paid := newTill(t)
-			file := b.file(t, "cairn.yaml", fmt.Sprintf("  - {name: guide, model: 'scripted:0s', tools: [{mcp: {url: %q}, approve: [payment]}]}", till.URL))
-			s := b.serve(t, file)
-			s.offers("payment")
-			approveOne := s.pays("one")
-			approveTwo := s.pays("two")
-			s.ask("POST", "/submit-tool-result", approveOne, http.StatusOK, nil)
-			first := <-paid
-			s.signal(syscall.SIGKILL)
-			s.end()
-
-			again := b.serve(t, file)
-			again.ask("POST", "/submit-tool-result", approveTwo, http.StatusOK, nil)
-			calls := map[string]int{first: 1}
-			for _, session := range []string{"one", "two"} {
-				if run := again.completed(session); !strings.Contains(run.Text, "payment came to") {
-					t.Errorf("%s came to %+v", session, run)
-				}
-				calls[<-paid]++
-			}
-			if len(calls) != 2 || calls[first] != 2 {
-				t.Errorf("the tool was called as %v, want the call under way once more under its key, and the other once", calls)
-			}
-			again.signal(syscall.SIGTERM)
-			if _, stderr, code := again.end(); code != cli.ExitOK {
-				t.Errorf("exit %d: %s", code, stderr)
-			}
+			wantServedAfterKill(t, b, "")
 		})
+	}
+}
+
+// So is one whose runs Temporal or DBOS drives.
+func TestServeKilledOnHosts(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]func(b *bench) string{
+		"temporal": func(*bench) string {
+			return fmt.Sprintf("temporal://%s?queue=serve%d", testenv.Temporal(t), queueNumber.Add(1))
+		},
+		"dbos": func(b *bench) string {
+			return fmt.Sprintf("dbos:sqlite:%s?queue=serve%d", filepath.Join(b.dir, "dbos.db"), queueNumber.Add(1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if name == "dbos" { // Temporal's own retries need more than 11 seconds
+				b.env[withLease] = testenv.Choose("5s", "")
+			}
+			wantServedAfterKill(t, b, "host: "+host(b))
+		})
+	}
+}
+
+// wantServedAfterKill serves an assistant from a bench, by a file that has more than what every file has, kills the server and has
+// another one go on.
+func wantServedAfterKill(t *testing.T, b *bench, more string) {
+	till, paid := newTill(t)
+	assistant := fmt.Sprintf("  - {name: guide, model: 'scripted:0s', tools: [{mcp: {url: %q}, approve: [payment]}]}", till.URL)
+	file := b.file(t, "cairn.yaml", assistant+"\n"+more)
+	s := b.serve(t, file)
+	s.offers("payment")
+	approveOne := s.pays("one")
+	approveTwo := s.pays("two")
+	s.ask("POST", "/submit-tool-result", approveOne, http.StatusOK, nil)
+	first := <-paid
+	s.signal(syscall.SIGKILL)
+	s.end()
+
+	again := b.serve(t, file)
+	again.ask("POST", "/submit-tool-result", approveTwo, http.StatusOK, nil)
+	calls := map[string]int{first: 1}
+	for _, session := range []string{"one", "two"} {
+		if run := again.completed(session); !strings.Contains(run.Text, "payment came to") {
+			t.Errorf("%s came to %+v", session, run)
+		}
+		calls[<-paid]++
+	}
+	if len(calls) != 2 || calls[first] != 2 {
+		t.Errorf("the tool was called as %v, want the call under way once more under its key, and the other once", calls)
+	}
+	again.signal(syscall.SIGTERM)
+	if _, stderr, code := again.end(); code != cli.ExitOK {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 
