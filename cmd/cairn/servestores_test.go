@@ -55,8 +55,8 @@ func TestServeKilledOnHosts(t *testing.T) {
 	}
 }
 
-// wantServedAfterKill serves an assistant from a bench, by a file that has more than what every file has, kills the server and has
-// another one go on.
+// wantServedAfterKill kills a server in the middle of two turns and wants the next one to complete both. more is what its file says
+// beside the store, the tokens and the assistant.
 func wantServedAfterKill(t *testing.T, b *bench, more string) {
 	till, paid := newTill(t)
 	assistant := fmt.Sprintf("  - {name: guide, model: 'scripted:0s', tools: [{mcp: {url: %q}, approve: [payment]}]}", till.URL)
