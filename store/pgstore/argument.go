@@ -1,12 +1,8 @@
 package pgstore
 
 import (
-	"encoding/json"
 	"regexp"
 	"strconv"
-	"time"
-
-	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // statement is a text with named arguments and what brings each of them.
@@ -190,24 +186,4 @@ func end(value func(*write) any) func(*write) any {
 		}
 		return value(w)
 	}
-}
-
-// from is how long after the server's time a time is that the server fills in; null for another one.
-func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
-
-// orNull is v, or null.
-func orNull[T any](v T, is bool) *T {
-	if !is {
-		return nil
-	}
-	return &v
-}
-
-// mapText is the JSON of a map of texts, which always encodes.
-func mapText(m map[string]string) string {
-	if len(m) == 0 {
-		return "{}"
-	}
-	raw, _ := json.Marshal(m)
-	return string(raw)
 }

@@ -39,12 +39,3 @@ func readEntry(rows pgx.Rows) (e store.CacheEntry, err error) {
 	err = readJSON(rows, "cached result", &e)
 	return e, err
 }
-
-// readJSON reads the last column of a row into a value, and those before it as they are.
-func readJSON(rows pgx.Rows, what string, v any, before ...any) error {
-	var text string
-	if err := rows.Scan(append(before, &text)...); err != nil {
-		return err
-	}
-	return decode(what, text, v)
-}

@@ -1,8 +1,6 @@
 package pgstore
 
 import (
-	"context"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -77,91 +75,4 @@ func readCall(rows pgx.Rows) (cairn.PendingCall, error) {
 	call.UserID, call.Agent = columns.UserID, columns.Agent
 	call.Deadline, call.ClaimedUntil = instant(deadline), kept(call.ClaimedUntil)
 	return call, nil
-}
-
-// kept is a time as a column of the database would keep it.
-func kept(t time.Time) time.Time { return instant(timestamp(t)) }
-
-// Calls implements store.Store.
-func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
-	text, args, err := callStatement(&q)
-	if err != nil {
-		return store.Page[cairn.PendingCall]{}, err
-	}
-	return readPage(ctx, s, "list calls", text, args, store.PageSize(q.Limit), readCall, store.CallCursor, func(call *cairn.PendingCall) string { return call.RootID })
-}
-
-// Where the calls of a list come from.
-const (
-	fromCalls = selectCall + `
-	FROM {schema}.calls c JOIN {schema}.sessions s ON s.key = c.session`
-
-	// The calls are looked up one by one, in the order of the assignments: for a join the planner estimates few
-	// matches, and would read all calls first.
-	fromAssignments = selectCall + `
-	FROM {schema}.assignments a
-		CROSS JOIN LATERAL (SELECT * FROM {schema}.calls c WHERE c.root_id = a.root_id AND c.id = a.id OFFSET 0) c
-		JOIN {schema}.sessions s ON s.key = c.session`
-)
-
-// callStatement returns the statement for one page and one call more, which shows that there is another page. The open
-// calls that a reviewer may answer are two lists merged: those assigned to them and those without reviewers. An index
-// serves each.
-func callStatement(q *store.CallQuery) (text string, args []any, err error) {
-	createdAt, root, id, err := store.ParseCallCursor(q.Cursor)
-	if err != nil {
-		return "", nil, err
-	}
-	f := &filter{}
-	open := len(q.Statuses) == 1 && q.Statuses[0] == cairn.CallOpen
-	var lists []string
-	add := func(from, order string, more func()) {
-		f.where = nil
-		f.addCall(q, open)
-		more()
-		if root != "" {
-			f.add("("+order+") > (?::timestamptz, ?, ?)", createdAt, root, id)
-		}
-		lists = append(lists, f.page(from, order, store.PageSize(q.Limit)))
-	}
-	const order = "c.created_at, c.root_id, c.id"
-	switch {
-	case q.Reviewer == "":
-		add(fromCalls, order, func() {})
-	case open:
-		add(fromCalls, order, func() { f.add("c.reviewers = '[]'") })
-		add(fromAssignments, "a.created_at, a.root_id, a.id", func() { f.add("a.reviewer = ?", q.Reviewer) })
-	default:
-		add(fromCalls, order, func() { f.add("(c.reviewers = '[]' OR c.reviewers @> to_jsonb(?::text))", q.Reviewer) })
-	}
-	if len(lists) == 1 {
-		return lists[0], f.args, nil
-	}
-	text = "(" + strings.Join(lists, "\n\t) UNION ALL (") + "\n\t)\n\tORDER BY 5, 1, 2\n\tLIMIT " + f.arg(store.PageSize(q.Limit)+1)
-	return text, f.args, nil
-}
-
-// addCall adds the conditions of a query except for its reviewer and cursor. The conditions for open and claimed calls
-// are those of the partial indexes, so that the planner can use them.
-func (f *filter) addCall(q *store.CallQuery, open bool) {
-	switch {
-	case open:
-		f.add("c.status = 'open'")
-	case len(q.Statuses) > 0:
-		f.add("c.status = ANY (?::text[])", asTexts(q.Statuses))
-	}
-	f.addText("c.root_id = ?", q.RootID)
-	f.addText("c.id = ?", q.ID)
-	f.addText("c.session = (SELECT key FROM {schema}.sessions WHERE id = ?)", q.SessionID)
-	f.addText("c.step_id = ?", q.StepID)
-	f.addText("c.user_id = ?", q.UserID)
-	f.addText("c.agent = ?", q.Agent)
-	f.addText("c.tool = ?", q.Tool)
-	f.addText("c.kind = ?", string(q.Kind))
-	if q.Claimed != "" {
-		f.add("c.claimed_by <> '' AND c.claimed_by = ? AND c.claimed_until > statement_timestamp()", q.Claimed)
-	}
-	if !q.DueBefore.IsZero() {
-		f.add("c.deadline < ?::timestamptz", ceiling(q.DueBefore))
-	}
 }

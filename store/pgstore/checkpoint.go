@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"strconv"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -33,49 +32,11 @@ const (
 	sqlCheckpoint = selectCheckpoint + `
 		WHERE s.id = $1 AND cp.id_key = $2`
 
-	// By the key of checkpoints.
-	sqlCheckpoints = selectCheckpoint + `
-		WHERE s.id = $1 AND cp.number > $2::bigint
-		ORDER BY cp.number
-		LIMIT $3`
-
-	sqlCheckpointsNewest = selectCheckpoint + `
-		WHERE s.id = $1 AND cp.number < $2::bigint
-		ORDER BY cp.number DESC
-		LIMIT $3`
-
 	// What comes after a place in the session's past, by the keys of the tables.
 	sqlCut = `
 		WITH messages AS (DELETE FROM {schema}.messages WHERE session = $1 AND number >= $2::bigint),
 			state AS (DELETE FROM {schema}.state WHERE session = $1 AND position > $3)
 		DELETE FROM {schema}.checkpoints WHERE session = $1 AND number > $4::bigint`
-
-	// All but the newest $2 checkpoints, of which the oldest one keeps the id of its parent, and what comes before the
-	// keyframe that the oldest one kept builds on.
-	sqlPrune = `
-		WITH oldest AS (
-			SELECT cp.session, cp.number, cp.state_position
-			FROM {schema}.checkpoints cp
-			WHERE cp.session = $1
-			ORDER BY cp.number DESC
-			OFFSET $2::bigint - 1 LIMIT 1
-		), pruned AS (
-			DELETE FROM {schema}.checkpoints cp USING oldest o
-			WHERE cp.session = o.session AND cp.number < o.number
-			RETURNING cp.number
-		), orphaned AS (
-			UPDATE {schema}.checkpoints cp SET parent = ` + checkpointBefore + `
-			FROM oldest o
-			WHERE cp.session = o.session AND cp.number = o.number AND EXISTS (SELECT FROM pruned)
-		), cut AS (
-			DELETE FROM {schema}.state t USING oldest o
-			WHERE t.session = o.session AND EXISTS (SELECT FROM pruned) AND t.position < (
-				SELECT k.position FROM {schema}.state k
-				WHERE k.session = o.session AND k.position <= o.state_position AND k.keyframe
-				ORDER BY k.position DESC
-				LIMIT 1)
-		)
-		SELECT count(*) FROM pruned`
 )
 
 // names are the ids of a checkpoint as its row stores them.
@@ -154,33 +115,4 @@ func (c *conn) findCheckpoint(ctx context.Context, session, id string) (*cairn.C
 		err = store.UnknownCheckpoint(session, id)
 	}
 	return cp, err
-}
-
-// Checkpoints implements store.Store.
-func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
-	return readHistory(ctx, s, "list checkpoints", id, q, sqlCheckpoints, sqlCheckpointsNewest,
-		func(rows pgx.Rows) (cairn.Checkpoint, error) { return readCheckpoint(rows, id) },
-		func(cp *cairn.Checkpoint) string { return strconv.FormatInt(cp.Number, 10) })
-}
-
-// Prune implements store.Store.
-func (s *Store) Prune(ctx context.Context, id string, keep int) (pruned int, err error) {
-	if keep < 1 {
-		return 0, cairn.Invalid("keep", "%d: at least one checkpoint is kept", keep)
-	}
-	err = s.try(ctx, "prune", again, func(ctx context.Context, c *conn) error {
-		// Under the row's lock, so that no rewind moves the oldest one kept.
-		return c.transact(ctx, func(c *conn) error {
-			r, err := c.lock(ctx, id)
-			if err != nil {
-				return err
-			}
-			_, err = c.row(ctx, sqlPrune, []any{&pruned}, r.key, keep)
-			return err
-		})
-	})
-	if err != nil {
-		return 0, err
-	}
-	return pruned, nil
 }

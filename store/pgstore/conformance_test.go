@@ -133,9 +133,18 @@ func TestLogConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			open := place(t, p.simple)
-			storetest.RunLog(t, func(tb testing.TB) store.Log { return open(tb).EventLog() }, &storetest.LogOptions{
-				Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
-				Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+			var stores sync.Map // by their logs
+			logOf := func(s *Store) store.Log {
+				stores.Store(s.EventLog(), s)
+				return s.EventLog()
+			}
+			storeOf := func(log store.Log) *Store {
+				s, _ := stores.Load(log)
+				return s.(*Store)
+			}
+			storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(open(tb)) }, &storetest.LogOptions{
+				Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
+				Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
 				Brief:  p.simple && !testenv.Soak(),
 			})
 		})

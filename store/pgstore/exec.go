@@ -30,9 +30,6 @@ func Exec(call *cairn.Call, sql string, args ...any) error {
 	return store.Exec(call, dialect, sql, args...)
 }
 
-// Dialect implements store.Execer.
-func (s *Store) Dialect() string { return dialect }
-
 const (
 	// sqlExecTimeout bounds what follows in a transaction, in milliseconds.
 	sqlExecTimeout = `SELECT set_config('statement_timeout', $1, TRUE)`
@@ -41,12 +38,11 @@ const (
 )
 
 // execute executes the statements of tools in the commit's transaction.
-func (w *write) execute(ctx context.Context, c *conn) error {
-	list := w.d.Statements
+func (c *conn) execute(ctx context.Context, list []store.Statement) error {
 	if len(list) == 0 {
 		return nil
 	}
-	ends := time.Now().Add(c.s.opts.ExecTimeout)
+	ends := time.Now().Add(c.db.opts.ExecTimeout)
 	var tools []string
 	for i := range list {
 		left := max(time.Until(ends).Milliseconds(), 1)
@@ -60,24 +56,24 @@ func (w *write) execute(ctx context.Context, c *conn) error {
 			err = drain(rows, func(pgx.Rows) error { return nil })
 		}
 		if err != nil {
-			return c.s.refused(ctx, &list[i], err)
+			return c.db.refused(ctx, &list[i], err)
 		}
 		tools = append(tools, list[i].Tool)
 	}
 	if _, err := c.exec(ctx, sqlCheckDeferred); err != nil {
-		return c.s.refused(ctx, &store.Statement{Dialect: dialect, Tool: strings.Join(tools, ", ")}, err)
+		return c.db.refused(ctx, &store.Statement{Dialect: dialect, Tool: strings.Join(tools, ", ")}, err)
 	}
 	return nil
 }
 
 // refused returns the error of a statement that failed, unless the connection or the server did.
-func (s *Store) refused(ctx context.Context, st *store.Statement, err error) error {
+func (d *database) refused(ctx context.Context, st *store.Statement, err error) error {
 	code := state(err)
 	switch {
 	case ctx.Err() != nil, lost(err), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "58"):
 		return err
 	case code == stateCanceled:
-		err = fmt.Errorf("the step's statements take longer than %s: %w", s.opts.ExecTimeout, err)
+		err = fmt.Errorf("the step's statements take longer than %s: %w", d.opts.ExecTimeout, err)
 	}
 	return store.StatementFailed(st, oneLine{err})
 }

@@ -157,7 +157,7 @@ func (s *Store) Import(ctx context.Context, root string, parts iter.Seq2[*store.
 		})
 	})
 	if err == nil {
-		s.hub.Wake(name)
+		s.listener.hub.Wake(name)
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func (m *importing) queue(text string, args ...any) {
 	if m.err == nil {
 		m.err = m.c.check(text)
 	}
-	m.batch.Queue(m.c.s.texts.of(text), args...)
+	m.batch.Queue(m.c.db.texts.of(text), args...)
 }
 
 func (m *importing) add(ctx context.Context, p *store.Part) error {
@@ -265,8 +265,8 @@ func (m *importing) beginLog(ctx context.Context, name string, extent *store.Log
 		return store.LogExists(name)
 	}
 	m.name = name
-	notice := fmt.Sprintf("%s%d %d %s", m.c.s.listener.origin(), extent.Last, min(extent.Last-extent.First+1, batch), name)
-	_, err = m.c.row(ctx, sqlNotify, []any{new(string)}, m.c.s.channel(), notice)
+	notice := fmt.Sprintf("%s %d %d %s", m.c.db.origin, extent.Last, min(extent.Last-extent.First+1, batch), name)
+	_, err = m.c.row(ctx, sqlNotify, []any{new(string)}, m.c.db.channel(), notice)
 	return err
 }
 

@@ -92,7 +92,7 @@ const (
 // that finds a collector free is sent at once, alone; the others are sent together when one is done, in the order of
 // their arrival.
 type joiner struct {
-	s *Store
+	db *database
 
 	mu      sync.Mutex
 	busy    int
@@ -135,11 +135,11 @@ func (w *write) joins() bool {
 // apply writes a delta: alone if a collector is free, else with others. Without a result its conditions did not hold.
 func (j *joiner) apply(ctx context.Context, w *write) error {
 	j.mu.Lock()
-	if j.busy < j.s.opts.Collectors {
+	if j.busy < j.db.opts.Collectors {
 		j.busy++
 		j.mu.Unlock()
 		defer j.next()
-		return j.s.alone(ctx, w)
+		return j.db.alone(ctx, w)
 	}
 	step := &joinedStep{w: w, done: make(chan struct{})}
 	j.waiting = append(j.waiting, step)
@@ -152,7 +152,7 @@ func (j *joiner) apply(ctx context.Context, w *write) error {
 		}
 	}
 	if step.lone {
-		return j.s.alone(ctx, w)
+		return j.db.alone(ctx, w)
 	}
 	return step.err
 }
@@ -238,9 +238,9 @@ func (j *joiner) wait() {
 func (j *joiner) write(ctx context.Context, b *joinedBatch) {
 	var err error
 	if len(b.steps) == 1 {
-		err = j.s.alone(ctx, b.steps[0].w)
+		err = j.db.alone(ctx, b.steps[0].w)
 	} else {
-		err = j.s.once(ctx, once, func(ctx context.Context, c *conn) error { return b.send(ctx, c) })
+		err = j.db.once(ctx, once, func(ctx context.Context, c *conn) error { return b.send(ctx, c) })
 	}
 	refused := err != nil && state(err) != "" && !lost(err) && !undone(err)
 	for _, step := range b.steps {

@@ -91,7 +91,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 		return nil // the earlier request stands
 	})
 	if err == nil {
-		s.stops.Raise()
+		s.listener.stops.Raise()
 	}
 	return err
 }
@@ -101,7 +101,7 @@ func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, erro
 	return func(yield func(store.StopNotice, error) bool) {
 		s.listener.join()
 		defer s.listener.leave()
-		backend.WatchStops(ctx, &s.stops, s.outstanding)(yield)
+		backend.WatchStops(ctx, &s.listener.stops, s.outstanding)(yield)
 	}
 }
 

@@ -2,11 +2,13 @@ package pgstore
 
 import (
 	"context"
-	"crypto/rand"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/tail"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -23,12 +25,14 @@ const (
 // By logs_name.
 const sqlLasts = `SELECT name, last FROM {schema}.logs WHERE name = ANY ($1::text[])`
 
-// listener notices what other processes wrote and publishes it to the followers of this one, with one connection for
-// all. It runs while there are any.
+// listener notices what other processes wrote and publishes it to the followers of this one, of logs and of stop
+// requests, with one connection for all. It runs while there are any.
 type listener struct {
-	s    *Store
-	name sync.Once
-	id   string
+	db     *database
+	log    *Log
+	listen *pgx.ConnConfig // nil if nothing can listen
+	hub    tail.Hub
+	stops  backend.Signal
 
 	mu     sync.Mutex
 	users  int
@@ -36,12 +40,6 @@ type listener struct {
 	ear    *ear               // the one that runs for the users
 	cancel context.CancelFunc // of that one
 	run    sync.WaitGroup     // that one, and those before it that are about to end
-}
-
-// origin begins the messages of this store, which knows what it wrote itself.
-func (l *listener) origin() string {
-	l.name.Do(func() { l.id = rand.Text() })
-	return l.id + " "
 }
 
 // join starts the listener if it does not run.
@@ -54,11 +52,11 @@ func (l *listener) join() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	ear := &ear{s: l.s, origin: strings.TrimSpace(l.origin()), published: map[string]int64{}, written: map[string]int64{},
+	ear := &ear{l: l, published: map[string]int64{}, written: map[string]int64{},
 		received: map[string]news{}, wake: make(chan struct{}, 1)}
 	l.ear = ear
 	l.run.Go(func() { ear.work(ctx) })
-	if l.s.listen != nil {
+	if l.listen != nil {
 		l.run.Go(func() { ear.listen(ctx) })
 	}
 }
@@ -100,8 +98,7 @@ func (l *listener) close() {
 
 // ear is one run of a listener: a goroutine that listens and one that publishes what was received.
 type ear struct {
-	s         *Store
-	origin    string
+	l         *listener
 	published map[string]int64 // the last sequence of each followed log that was published to its followers; work's
 
 	mu       sync.Mutex
@@ -128,12 +125,12 @@ func (e *ear) listen(ctx context.Context) {
 
 // listenOnce listens until the connection is lost. It reports whether there was one.
 func (e *ear) listenOnce(ctx context.Context) (connected bool) {
-	c, err := pgx.ConnectConfig(ctx, e.s.listen.Copy())
+	c, err := pgx.ConnectConfig(ctx, e.l.listen.Copy())
 	if err != nil {
 		return false
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{e.s.channel()}.Sanitize()); err != nil {
+	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{e.l.db.channel()}.Sanitize()); err != nil {
 		return false
 	}
 	e.receive("") // what was written before this is not announced on the channel
@@ -153,7 +150,7 @@ func (e *ear) receive(text string) {
 	n, ok := parseNews(text)
 	switch {
 	case text == stopNews:
-		e.s.stops.Raise()
+		e.l.stops.Raise()
 		return
 	case !ok:
 		e.all = true
@@ -174,7 +171,7 @@ func (e *ear) receive(text string) {
 
 // work publishes to the followers what was received, and polls for what was missed.
 func (e *ear) work(ctx context.Context) {
-	ticker := time.NewTicker(e.s.opts.PollInterval)
+	ticker := time.NewTicker(e.l.db.opts.PollInterval)
 	defer ticker.Stop()
 	e.look(ctx)
 	for {
@@ -203,10 +200,10 @@ func (e *ear) deliver(ctx context.Context, n news) {
 	e.own()
 	published, known := e.published[n.log]
 	switch {
-	case n.origin == e.origin && n.last <= published:
+	case n.origin == e.l.db.origin && n.last <= published:
 	case known && n.last <= published:
-		e.s.hub.Wake(n.log) // published already, unless the log was dropped and begun again
-	case n.origin == e.origin: // published when it was written
+		e.l.hub.Wake(n.log) // published already, unless the log was dropped and begun again
+	case n.origin == e.l.db.origin: // published when it was written
 	case known:
 		e.fetch(ctx, n.log, max(published, n.last-batch))
 	default:
@@ -229,24 +226,24 @@ func (e *ear) own() {
 
 // fetch publishes the events of a log after a sequence.
 func (e *ear) fetch(ctx context.Context, log string, after int64) {
-	events, err := e.s.log.Read(ctx, log, max(after, 0), batch)
+	events, err := e.l.log.Read(ctx, log, max(after, 0), batch)
 	if err != nil || len(events) == 0 {
-		e.s.hub.Wake(log) // followers meet the error themselves when they read
+		e.l.hub.Wake(log) // followers meet the error themselves when they read
 		return
 	}
-	e.s.hub.Publish(log, events)
+	e.l.hub.Publish(log, events)
 }
 
 // look reads the last sequences of the followed logs, and publishes to their followers what they may have missed.
 func (e *ear) look(ctx context.Context) {
-	e.s.stops.Raise()
-	logs := e.s.hub.Logs()
+	e.l.stops.Raise()
+	logs := e.l.hub.Logs()
 	lasts := make(map[string]int64, len(logs))
 	for _, log := range logs {
 		lasts[log] = 0 // it may not have begun
 	}
 	if len(logs) > 0 {
-		err := e.s.try(ctx, "look for events", reads, func(ctx context.Context, c *conn) error {
+		err := e.l.db.try(ctx, "look for events", reads, func(ctx context.Context, c *conn) error {
 			return c.query(ctx, sqlLasts, func(rows pgx.Rows) error {
 				var log string
 				var last int64
@@ -264,12 +261,35 @@ func (e *ear) look(ctx context.Context) {
 		published, known := e.published[log]
 		switch last := lasts[log]; {
 		case !known:
-			e.s.hub.Wake(log) // its followers may have joined before the listener was connected
+			e.l.hub.Wake(log) // its followers may have joined before the listener was connected
 		case last > published:
 			e.fetch(ctx, log, max(published, last-batch))
 		case last < published:
-			e.s.hub.Wake(log) // it was dropped and begun again
+			e.l.hub.Wake(log) // it was dropped and begun again
 		}
 	}
 	e.published = lasts
+}
+
+// channel is where processes announce what they wrote.
+func (d *database) channel() string { return "cairn:" + d.opts.Schema }
+
+// news is a message on the channel about events.
+type news struct {
+	origin      string // the store that wrote them
+	log         string
+	last, count int64
+}
+
+// parseNews reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
+func parseNews(text string) (n news, ok bool) {
+	fields := strings.SplitN(text, " ", 4)
+	if len(fields) != 4 {
+		return n, false
+	}
+	var err1, err2 error
+	n.origin, n.log = fields[0], fields[3]
+	n.last, err1 = strconv.ParseInt(fields[1], 10, 64)
+	n.count, err2 = strconv.ParseInt(fields[2], 10, 64)
+	return n, err1 == nil && err2 == nil
 }

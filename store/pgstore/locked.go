@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
@@ -70,7 +71,7 @@ func (w *write) look(ctx context.Context, c *conn) (*plan.Seen, *look, error) {
 	}
 	w.key, l.root = r.key, r.session.RootID
 	if !c.inTransaction() {
-		c.s.remember(r)
+		c.db.remember(r)
 	}
 	return &plan.Seen{ID: w.id, Row: r.session, Checkpoints: r.checkpoints, Doubt: true}, l, nil
 }
@@ -142,4 +143,39 @@ func (w *write) readMore(ctx context.Context, c *conn, n plan.Needs, seen *plan.
 		seen.Calls[id] = call
 		return err
 	}, n.Root, n.Calls)
+}
+
+// attemptRead does the commit on the row as it is read, or refuses it.
+func (w *write) attemptRead(ctx context.Context, c *conn) error {
+	return w.work(ctx, c, func(plan.Needs, *plan.Seen) error { return errMore })
+}
+
+// errMore reports that a commit depends on more than what is read along with the row.
+var errMore = errors.New("more is to be read")
+
+// work reads the session's row, plans the commit on it and applies it. more reads what else it depends on.
+func (w *write) work(ctx context.Context, c *conn, more func(plan.Needs, *plan.Seen) error) error {
+	seen, look, err := w.look(ctx, c)
+	if err != nil {
+		return err
+	}
+	w.d, err = plan.Work(w.c, seen, func(n plan.Needs) error {
+		if look.answer(n, w.c, seen) {
+			return nil
+		}
+		return more(n, seen)
+	})
+	switch {
+	case errors.Is(err, errMore):
+		return nil
+	case err != nil:
+		return err
+	case w.d == nil: // it has happened before
+		w.result = seen.Row
+		return nil
+	}
+	if err = w.encodeDelta(); err != nil {
+		return err
+	}
+	return w.apply(ctx, c)
 }

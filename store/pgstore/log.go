@@ -3,8 +3,6 @@ package pgstore
 import (
 	"context"
 	"iter"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -129,10 +127,13 @@ const (
 const trimBatch = 1000
 
 // Log is the event log of a Store. It is safe for concurrent use.
-type Log struct{ s *Store }
+type Log struct {
+	db       *database
+	listener *listener
+}
 
 // MaxEvent implements store.Log.
-func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
+func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 
 // Append implements store.Log. An append whose answer is lost with the connection is ErrUnavailable and may have
 // happened.
@@ -156,7 +157,7 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 // writer it is not fenced.
 func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Writer, events []cairn.Event) (last int64, err error) {
 	for i := range events {
-		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
+		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
 			return 0, err
 		}
 	}
@@ -165,7 +166,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		return 0, err
 	}
 	text, how := sqlAppend, once
-	args := []any{log, int64(len(events)), expect, data, l.s.channel(), l.s.listener.origin(), l.s.opts.LazyEvents}
+	args := []any{log, int64(len(events)), expect, data, l.db.channel(), l.db.origin + " ", l.db.opts.LazyEvents}
 	if w != nil {
 		text, args = sqlAppendFenced, append(args, w.Session, w.Token, w.ID, w.Batch)
 		if len(events) == 0 || w.Batch > 0 {
@@ -173,7 +174,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		}
 	}
 	var added bool
-	err = l.s.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
+	err = l.db.try(ctx, "append events", how, func(ctx context.Context, c *conn) error {
 		for {
 			if added, err = c.row(ctx, text, []any{&last, new(*string), new(*string)}, args...); added || err != nil {
 				return err
@@ -188,7 +189,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		l.publish(log, last, events)
 		return last, nil
 	}
-	l.s.hub.Wake(log) // they may be there, but were not published
+	l.listener.hub.Wake(log) // they may be there, but were not published
 	return last, err
 }
 
@@ -238,7 +239,7 @@ func (l *Log) checkLast(ctx context.Context, log string, expect int64) (int64, e
 
 // publish gives events that were just committed to this process's followers.
 func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if len(events) == 0 || !l.s.hub.Following() {
+	if len(events) == 0 || !l.listener.hub.Following() {
 		return
 	}
 	list := make([]cairn.Event, len(events))
@@ -246,8 +247,8 @@ func (l *Log) publish(log string, last int64, events []cairn.Event) {
 		list[i] = events[i]
 		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
 	}
-	l.s.hub.Publish(log, list)
-	l.s.listener.wrote(log, last)
+	l.listener.hub.Publish(log, list)
+	l.listener.wrote(log, last)
 }
 
 // Read implements store.Log.
@@ -256,7 +257,7 @@ func (l *Log) Read(ctx context.Context, log string, after int64, limit int) (lis
 		limit = 1000
 	}
 	after = max(after, 0)
-	err = l.s.try(ctx, "read events", reads, func(ctx context.Context, c *conn) error {
+	err = l.db.try(ctx, "read events", reads, func(ctx context.Context, c *conn) error {
 		list = nil
 		err := c.query(ctx, sqlEvents, func(rows pgx.Rows) error {
 			var from, last int64
@@ -300,15 +301,15 @@ func (c *conn) bounds(ctx context.Context, log string) (first, last int64, err e
 // Follow implements store.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		l.s.listener.join()
-		defer l.s.listener.leave()
-		l.s.hub.Follow(ctx, log, after, l.Read)(yield)
+		l.listener.join()
+		defer l.listener.leave()
+		l.listener.hub.Follow(ctx, log, after, l.Read)(yield)
 	}
 }
 
 // Bounds implements store.Log.
 func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err error) {
-	err = l.s.try(ctx, "read an event log's bounds", reads, func(ctx context.Context, c *conn) (err error) {
+	err = l.db.try(ctx, "read an event log's bounds", reads, func(ctx context.Context, c *conn) (err error) {
 		first, last, err = c.bounds(ctx, log)
 		return err
 	})
@@ -318,7 +319,7 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 // Trim implements store.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
 	for more := true; more; {
-		err := l.s.try(ctx, "trim the event log", again, func(ctx context.Context, c *conn) error {
+		err := l.db.try(ctx, "trim the event log", again, func(ctx context.Context, c *conn) error {
 			more = false
 			_, err := c.row(ctx, sqlTrim, []any{&more}, log, before, trimBatch)
 			return err
@@ -342,7 +343,7 @@ func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery)
 	if err != nil {
 		return store.Page[string]{}, err
 	}
-	logs, err := readPage(ctx, l.s, "list the event logs to sweep", text, args, q.Size(), func(rows pgx.Rows) (u unswept, err error) {
+	logs, err := readPage(ctx, l.db, "list the event logs to sweep", text, args, q.Size(), func(rows pgx.Rows) (u unswept, err error) {
 		err = rows.Scan(&u.at, &u.name)
 		return u, err
 	}, func(u *unswept) string { return store.SweepCursor(u.at, u.name) }, nil)
@@ -369,7 +370,7 @@ func unsweptStatement(age time.Duration, q store.PageQuery) (text string, args [
 
 // Swept implements store.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
-	return l.s.try(ctx, "note the sweep of an event log", again, func(ctx context.Context, c *conn) error {
+	return l.db.try(ctx, "note the sweep of an event log", again, func(ctx context.Context, c *conn) error {
 		_, err := c.exec(ctx, sqlSwept, log, last, next)
 		return err
 	})
@@ -377,33 +378,10 @@ func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Durat
 
 // Drop implements store.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
-	err := l.s.try(ctx, "drop the event log", again, func(ctx context.Context, c *conn) error {
+	err := l.db.try(ctx, "drop the event log", again, func(ctx context.Context, c *conn) error {
 		_, err := c.exec(ctx, sqlDropLog, log, store.DroppedFor)
 		return err
 	})
-	l.s.hub.Drop(log)
+	l.listener.hub.Drop(log)
 	return err
-}
-
-// channel is where processes announce what they wrote.
-func (s *Store) channel() string { return "cairn:" + s.opts.Schema }
-
-// news is a message on the channel about events.
-type news struct {
-	origin      string // the store that wrote them
-	log         string
-	last, count int64
-}
-
-// parseNews reads a message as sqlAppend sends it: the origin, the last sequence, the number of events and the log.
-func parseNews(text string) (n news, ok bool) {
-	fields := strings.SplitN(text, " ", 4)
-	if len(fields) != 4 {
-		return n, false
-	}
-	var err1, err2 error
-	n.origin, n.log = fields[0], fields[3]
-	n.last, err1 = strconv.ParseInt(fields[1], 10, 64)
-	n.count, err2 = strconv.ParseInt(fields[2], 10, 64)
-	return n, err1 == nil && err2 == nil
 }

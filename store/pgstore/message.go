@@ -50,30 +50,3 @@ func readMessage(rows pgx.Rows) (cairn.Message, error) {
 	}
 	return m, err
 }
-
-// ownMessages reports whether all messages of the write are of the session's run, so that its turn names it.
-func (w *write) ownMessages() bool {
-	for i := range w.c.Messages {
-		if run := runOf(&w.c.Messages[i]); run == nil || *run != w.d.Row.RunID {
-			return false
-		}
-	}
-	return true
-}
-
-// messageRuns returns the run of each message, where the turn does not name it; nil if there are none.
-func (w *write) messageRuns() (runs []*string) {
-	if w.ownMessages() {
-		return nil
-	}
-	for i := range w.c.Messages {
-		run := runOf(&w.c.Messages[i])
-		if run != nil && runs == nil {
-			runs = make([]*string, len(w.c.Messages))
-		}
-		if run != nil {
-			runs[i] = run
-		}
-	}
-	return runs
-}

@@ -183,7 +183,7 @@ func TestMigrateOnce(t *testing.T) {
 // openVersion returns a store, which is closed already, whose new schema has had some migrations.
 func openVersion(t *testing.T, scripts []string) *Store {
 	t.Helper()
-	s := &Store{opts: Options{Schema: newSchema()}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
+	s := &Store{database: database{opts: Options{Schema: newSchema()}, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
 	defer s.pool.Close()
 	s.texts.schema = pgx.Identifier{s.opts.Schema}.Sanitize()
 	if err := s.once(t.Context(), once, func(ctx context.Context, c *conn) error { return c.migrate(ctx, scripts) }); err != nil {
@@ -235,7 +235,7 @@ func wantMigrations(t *testing.T, opts *Options, applied, all int) {
 func TestMigrateAllOrNothing(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Schema: newSchema()}
-	s := &Store{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}
+	s := &Store{database: database{opts: *opts, pool: must(pgxpool.New(t.Context(), testenv.FastPostgres(t)))}}
 	defer s.pool.Close()
 	s.texts.schema = pgx.Identifier{opts.Schema}.Sanitize()
 	broken := append(must(migrations()), "CREATE TABLE {schema}.more (n int); SELECT 1/0")

@@ -8,135 +8,23 @@ package pgstore
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// Options tune a Store. The zero value and nil mean the defaults.
-type Options struct {
-	// Schema is the name of the database schema that holds the tables, at most 48 bytes; empty means "cairn".
-	Schema string
-	// NoMigrate leaves the schema as it is: Open fails unless it is up to date. It is for programs whose database
-	// account may not create tables; see Migrate.
-	NoMigrate bool
-	// SimpleProtocol sends every statement whole, without preparing it on the server, as proxies that pool connections
-	// by transaction need it. Each statement then costs more. Behind such a proxy nothing can listen, so see ListenURL.
-	// It is also on if the URL or the pool says default_query_exec_mode=simple_protocol; with New the pool must.
-	SimpleProtocol bool
-	// ListenURL is the database of the one connection that listens for what other processes write; empty means that of
-	// the other connections. With SimpleProtocol and no ListenURL the store polls.
-	ListenURL string
-	// PollInterval is how often the store looks for what other processes wrote, while a caller follows a log or watches
-	// stop requests; 0 means 2 s, or 50 ms where nothing can listen. While the listening connection is there this finds
-	// nothing new.
-	PollInterval time.Duration
-	// RetryFor is how long an operation is retried while the server cannot be reached, as during a failover; 0 means 10
-	// s, negative means never. An operation that may have happened is retried only if that cannot apply it twice.
-	RetryFor time.Duration
-	// Collectors is how many statements that write steps run concurrently. When one is done, the steps of other
-	// sessions that came meanwhile share the next, which costs the server and this process a fraction. 0 means 2; more
-	// are better where the server has many processors, or an answer takes milliseconds. Negative means that each step
-	// has a statement of its own.
-	Collectors int
-	// ExecTimeout bounds the statements that the tools of one step have recorded with [Exec], together; 0 means 5 s.
-	// Meanwhile the session's row is locked, and one connection in use; other sessions are committed to.
-	ExecTimeout time.Duration
-	// MaxEvent is the maximum size of an encoded event in bytes; 0 means store.DefaultMaxEvent.
-	MaxEvent int
-	// LazyEvents acknowledges events before they are on disk, which is much faster where the disk is slow. They are
-	// there with the next commit, and survive the death of this process before that; but a server that crashes in
-	// between loses them, though they may have been read, and assigns their sequences to others.
-	LazyEvents bool
-}
-
-// defaultConnections lets the server flush several commits to disk at once.
-const defaultConnections = 16
-
-// defaultCollectors lets the server execute one statement while it flushes another one to disk.
-const defaultCollectors = 2
-
-// maxSchema leaves room for what the names of notification channels add: an identifier has at most 63 bytes.
-const maxSchema = 48
-
-// withDefaults returns a copy of o with its zero fields filled in, or what is wrong with it. simple says that the pool
-// uses the simple protocol.
-func (o *Options) withDefaults(simple bool) (Options, error) {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	if out.Schema == "" {
-		out.Schema = "cairn"
-	}
-	switch {
-	case out.SimpleProtocol && !simple:
-		return out, cairn.Invalid("simple_protocol", "the pool uses another one; set its DefaultQueryExecMode")
-	case len(out.Schema) > maxSchema:
-		return out, cairn.Invalid("schema", "%q has more than %d bytes", out.Schema, maxSchema)
-	case !validName(out.Schema):
-		return out, cairn.Invalid("schema", "%q is not a name: letters, digits, _ and -, and no pg_ at the beginning", out.Schema)
-	case out.PollInterval < 0:
-		return out, cairn.Invalid("poll_interval", "%s is negative", out.PollInterval)
-	case out.ExecTimeout < 0:
-		return out, cairn.Invalid("exec_timeout", "%s is negative", out.ExecTimeout)
-	case out.MaxEvent < 0:
-		return out, cairn.Invalid("max_event", "%d is negative", out.MaxEvent)
-	}
-	out.SimpleProtocol = simple
-	if out.PollInterval == 0 {
-		out.PollInterval = 2 * time.Second
-		if !out.canListen() {
-			out.PollInterval = 50 * time.Millisecond
-		}
-	}
-	if out.RetryFor == 0 {
-		out.RetryFor = 10 * time.Second
-	}
-	if out.ExecTimeout == 0 {
-		out.ExecTimeout = 5 * time.Second
-	}
-	if out.MaxEvent == 0 {
-		out.MaxEvent = store.DefaultMaxEvent
-	}
-	if out.Collectors == 0 {
-		out.Collectors = defaultCollectors
-	}
-	return out, nil
-}
-
-func (o *Options) canListen() bool { return !o.SimpleProtocol || o.ListenURL != "" }
 
 // Store is a store.Store in a PostgreSQL schema, with an event log of its own. It is safe for concurrent use, and so is
 // the schema by several Stores in any number of processes.
 type Store struct {
-	opts     Options
-	pool     *pgxpool.Pool
-	ownsPool bool
-	listen   *pgx.ConnConfig // nil if nothing can listen
-	texts    texts
-	known    backend.Known[*knownSession]
+	database
 	joiner   joiner
 	log      *Log
-	hub      tail.Hub
-	stops    backend.Signal
 	listener listener
-
-	// intercept, if set, may make a statement fail before it is sent. Tests set it.
-	intercept atomic.Pointer[func(text string) error]
-
-	closing sync.Once
-	closed  atomic.Bool
+	closing  sync.Once
 }
 
 var (
@@ -210,52 +98,26 @@ func newStore(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: o, pool: pool}
+	s := &Store{database: database{opts: o, pool: pool, origin: rand.Text()}}
 	s.texts.schema = pgx.Identifier{o.Schema}.Sanitize()
-	s.log = &Log{s: s}
-	s.joiner.s = s
-	s.listener.s = s
+	s.expire = func(ctx context.Context, root string) error {
+		_, err := s.Remove(ctx, root, store.Expired)
+		return err
+	}
+	s.log = &Log{db: &s.database, listener: &s.listener}
+	s.joiner.db = &s.database
+	s.listener.db, s.listener.log = &s.database, s.log
 	if o.canListen() {
-		s.listen = pool.Config().ConnConfig
+		s.listener.listen = pool.Config().ConnConfig
 	}
 	if o.ListenURL != "" {
 		config, err := parseURL("listen_url", o.ListenURL)
 		if err != nil {
 			return nil, err
 		}
-		s.listen = config.ConnConfig
+		s.listener.listen = config.ConnConfig
 	}
 	return s, nil
-}
-
-func parseURL(field, url string) (*pgxpool.Config, error) {
-	if url == "" {
-		return nil, cairn.Invalid(field, "is empty")
-	}
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, cairn.Invalid(field, "%s", unreadable(err))
-	}
-	if strings.HasPrefix(url, "postgres") && strings.Contains(config.ConnConfig.Database, "@") {
-		return nil, cairn.Invalid(field, "the name of the database has an @; in a user or password, write / as %%2F, @ as %%40 and : as %%3A")
-	}
-	return config, nil
-}
-
-// unreadable says why a connection string cannot be read, and repeats nothing of it that may be a part of the password.
-func unreadable(err error) string {
-	var parsing *pgconn.ParseConfigError
-	if !errors.As(err, &parsing) {
-		return "the connection string cannot be read"
-	}
-	for _, form := range []string{"failed to parse as URL", "failed to parse as keyword/value"} {
-		if strings.Contains(parsing.Error(), form) {
-			return form + ": special characters of a user or password are written as in %2F in a URL, and between '' in key=value form"
-		}
-	}
-	silent := *parsing
-	silent.ConnString = ""
-	return strings.TrimPrefix(oneLine{&silent}.Error(), "cannot parse ``: ")
 }
 
 // EventLog returns the store's event log.
@@ -267,8 +129,8 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.listener.close()
-		s.hub.WakeAll()
-		s.stops.Raise()
+		s.listener.hub.WakeAll()
+		s.listener.stops.Raise()
 		s.joiner.wait()
 		if s.ownsPool {
 			s.pool.Close()
@@ -276,3 +138,6 @@ func (s *Store) Close() error {
 	})
 	return nil
 }
+
+// Dialect implements store.Execer.
+func (s *Store) Dialect() string { return dialect }

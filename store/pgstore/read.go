@@ -53,7 +53,7 @@ func (c *conn) read(ctx context.Context, id string, want *store.Want) (*store.Co
 	case want.Run != "" && snap.Run == nil:
 		return nil, store.UnknownRun(id, want.Run)
 	}
-	c.s.remember(r)
+	c.db.remember(r)
 	snap.Session = r.session
 	if want.State {
 		snap.State, err = states.fold()

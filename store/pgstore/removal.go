@@ -155,7 +155,7 @@ func (s *Store) Stale(ctx context.Context, q store.PageQuery) (store.Page[string
 	if err != nil {
 		return store.Page[string]{}, err
 	}
-	roots, err := readPage(ctx, s, "list stale sessions", text, args, q.Size(), func(rows pgx.Rows) (r staleRoot, err error) {
+	roots, err := readPage(ctx, &s.database, "list stale sessions", text, args, q.Size(), func(rows pgx.Rows) (r staleRoot, err error) {
 		err = rows.Scan(&r.at, &r.id)
 		return r, err
 	}, func(r *staleRoot) string { return store.SweepCursor(r.at, r.id) }, nil)
@@ -186,7 +186,7 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 	if err != nil {
 		return store.Page[store.Removed]{}, err
 	}
-	return readPage(ctx, s, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r store.Removed, err error) {
+	return readPage(ctx, &s.database, "list removed sessions", text, args, q.Size(), func(rows pgx.Rows) (r store.Removed, err error) {
 		var key int64
 		var reason string
 		err = rows.Scan(&key, &r.SessionID, &r.Incarnation, &reason, &r.RemovedAt)

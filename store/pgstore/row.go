@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -116,17 +115,10 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 	return own.finish(s)
 }
 
-// knownSession is a session as a commit left it or a read found it. It is not changed.
-type knownSession struct {
-	key         int64
-	row         *cairn.Session
-	checkpoints int64 // how many were ever written
-}
-
 // remember takes note of a session that was read.
-func (s *Store) remember(r *record) {
+func (d *database) remember(r *record) {
 	k := &knownSession{r.key, backend.CopyRow(r.session), r.checkpoints}
-	s.known.Put(k.row, k)
+	d.known.Put(k.row, k)
 }
 
 // ownRow is what of a session's own columns has another form in the database.
@@ -152,14 +144,6 @@ func (o *ownRow) finish(s *cairn.Session) error {
 		s.Tags = nil
 	}
 	return decodeMap("metadata", o.metadata, &s.Metadata)
-}
-
-// decodeMap reads a JSON object; an empty one is nil.
-func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
-	if len(raw) <= len("{}") {
-		return nil
-	}
-	return decode(what, string(raw), into)
 }
 
 // words returns the words by which a session is found.
@@ -204,45 +188,4 @@ func (s stop) decode() (*cairn.Stop, error) {
 	}
 	out := &cairn.Stop{}
 	return out, decode("stop request", s.data, out)
-}
-
-// timestamp is a time as it is stored: null for none.
-func timestamp(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC().Truncate(time.Microsecond)
-	return &t
-}
-
-// ceiling is the first stored time that is not before t.
-func ceiling(t time.Time) time.Time {
-	if down := t.Truncate(time.Microsecond); down.Before(t) {
-		return down.Add(time.Microsecond).UTC()
-	}
-	return t.UTC()
-}
-
-// instant is a time as it was stored.
-func instant(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// encode is v as it is stored. v is a value of our own types.
-func encode(what string, v any) (string, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-func decode(what, text string, into any) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
-	}
-	return nil
 }

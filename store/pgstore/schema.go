@@ -8,10 +8,8 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/store"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -33,8 +31,6 @@ const (
 				WHERE n.nspname = $1 AND c.relname = 'sessions')`
 
 	sqlVersion = `SELECT coalesce(max(version), 0) FROM {schema}.cairn_migrations`
-
-	sqlMigrations = `SELECT version, applied_at FROM {schema}.cairn_migrations ORDER BY version`
 
 	// Until the transaction ends, so it works through a proxy as well.
 	sqlLockMigrations = `SELECT pg_advisory_xact_lock($1)::text`
@@ -83,7 +79,7 @@ type surroundings struct {
 }
 
 func (c *conn) inspect(ctx context.Context) (at surroundings, err error) {
-	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.anothers}, c.s.opts.Schema)
+	_, err = c.row(ctx, sqlInspect, []any{&at.server, &at.encoding, &at.readOnly, &at.schema, &at.ours, &at.anothers}, c.db.opts.Schema)
 	if err == nil && at.ours {
 		_, err = c.row(ctx, sqlVersion, []any{&at.version})
 	}
@@ -109,42 +105,42 @@ func (at *surroundings) check(schema string, newest int) error {
 }
 
 // prepareSchema makes sure that the schema is up to date.
-func (s *Store) prepareSchema(ctx context.Context) error {
+func (d *database) prepareSchema(ctx context.Context) error {
 	scripts, err := migrations()
 	if err != nil {
 		return cairn.Errorf(cairn.CodeInternal, "%w", err)
 	}
-	c := &conn{s: s, q: s.pool}
+	c := &conn{db: d, q: d.pool}
 	at, err := c.inspect(ctx)
 	if err != nil {
 		return fault("open", err)
 	}
-	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
+	if err := at.check(d.opts.Schema, len(scripts)); err != nil {
 		return err
 	}
 	switch {
 	case at.version == len(scripts):
 		return nil
-	case !s.opts.NoMigrate:
-		return fault("migrate schema "+strconv.Quote(s.opts.Schema), c.migrate(ctx, scripts))
+	case !d.opts.NoMigrate:
+		return fault("migrate schema "+strconv.Quote(d.opts.Schema), c.migrate(ctx, scripts))
 	case !at.ours:
-		return cairn.Errorf(cairn.CodeSchema, "schema %q is not there: migrate first", s.opts.Schema)
+		return cairn.Errorf(cairn.CodeSchema, "schema %q is not there: migrate first", d.opts.Schema)
 	}
-	return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program needs %d: migrate first", s.opts.Schema, at.version, len(scripts))
+	return cairn.Errorf(cairn.CodeSchema, "schema %q has version %d, this program needs %d: migrate first", d.opts.Schema, at.version, len(scripts))
 }
 
 // migrate brings the schema up to date in one transaction, one process at a time.
 func (c *conn) migrate(ctx context.Context, scripts []string) error {
 	return c.transact(ctx, func(c *conn) error {
 		var none string
-		if _, err := c.row(ctx, sqlLockMigrations, []any{&none}, lockKey(c.s.opts.Schema)); err != nil {
+		if _, err := c.row(ctx, sqlLockMigrations, []any{&none}, lockKey(c.db.opts.Schema)); err != nil {
 			return err
 		}
 		at, err := c.inspect(ctx) // another process may have been faster
 		if err != nil {
 			return err
 		}
-		if err := at.check(c.s.opts.Schema, len(scripts)); err != nil {
+		if err := at.check(c.db.opts.Schema, len(scripts)); err != nil {
 			return err
 		}
 		if !at.schema {
@@ -174,7 +170,7 @@ func (c *conn) script(ctx context.Context, text string) error {
 	if err := c.check(text); err != nil {
 		return err
 	}
-	_, err := c.q.(pgx.Tx).Conn().PgConn().Exec(ctx, c.s.texts.of(text)).ReadAll()
+	_, err := c.q.(pgx.Tx).Conn().PgConn().Exec(ctx, c.db.texts.of(text)).ReadAll()
 	return err
 }
 
@@ -183,68 +179,4 @@ func lockKey(schema string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte("cairn migrations of " + schema))
 	return int64(h.Sum64())
-}
-
-// Migrate brings a schema up to date and changes nothing else, for programs that then open it with NoMigrate under an
-// account that may not create tables.
-func Migrate(ctx context.Context, url string, opts *Options) error {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	o.NoMigrate = false
-	s, err := Open(ctx, url, &o)
-	if err != nil {
-		return err
-	}
-	return s.Close()
-}
-
-// Migrations reports which changes of a schema are applied to the database at url, and changes nothing. A schema that
-// does not exist has none. The error is the one of Open for a database that cannot be used.
-func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
-	s, err := connect(ctx, url, opts)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	scripts, err := migrations()
-	if err != nil {
-		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
-	}
-	c := &conn{s: s, q: s.pool}
-	at, err := c.inspect(ctx)
-	if err != nil {
-		return nil, fault("open", err)
-	}
-	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
-		return nil, err
-	}
-	dir, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	list, err := store.Migrations(dir, at.version)
-	if err != nil || !at.ours {
-		return list, err
-	}
-	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
-		var version int
-		var appliedAt time.Time
-		err := rows.Scan(&version, &appliedAt)
-		if err == nil && version >= 1 && version <= at.version {
-			list[version-1].AppliedAt = appliedAt.UTC()
-		}
-		return err
-	})
-	return list, fault("read the schema's migrations", err)
-}
-
-// SchemaVersion returns the number of the last migration that was applied to the schema.
-func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
-	err = s.try(ctx, "read the schema's version", reads, func(ctx context.Context, c *conn) error {
-		_, err := c.row(ctx, sqlVersion, []any{&version})
-		return err
-	})
-	return version, err
 }

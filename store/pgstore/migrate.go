@@ -1,0 +1,77 @@
+package pgstore
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/jackc/pgx/v5"
+)
+
+const sqlMigrations = `SELECT version, applied_at FROM {schema}.cairn_migrations ORDER BY version`
+
+// Migrate brings a schema up to date and changes nothing else, for programs that then open it with NoMigrate under an
+// account that may not create tables.
+func Migrate(ctx context.Context, url string, opts *Options) error {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.NoMigrate = false
+	s, err := Open(ctx, url, &o)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// Migrations reports which changes of a schema are applied to the database at url, and changes nothing. A schema that
+// does not exist has none. The error is the one of Open for a database that cannot be used.
+func Migrations(ctx context.Context, url string, opts *Options) ([]store.Migration, error) {
+	s, err := connect(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	scripts, err := migrations()
+	if err != nil {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%w", err)
+	}
+	c := &conn{db: &s.database, q: s.pool}
+	at, err := c.inspect(ctx)
+	if err != nil {
+		return nil, fault("open", err)
+	}
+	if err := at.check(s.opts.Schema, len(scripts)); err != nil {
+		return nil, err
+	}
+	dir, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.Migrations(dir, at.version)
+	if err != nil || !at.ours {
+		return list, err
+	}
+	err = c.query(ctx, sqlMigrations, func(rows pgx.Rows) error {
+		var version int
+		var appliedAt time.Time
+		err := rows.Scan(&version, &appliedAt)
+		if err == nil && version >= 1 && version <= at.version {
+			list[version-1].AppliedAt = appliedAt.UTC()
+		}
+		return err
+	})
+	return list, fault("read the schema's migrations", err)
+}
+
+// SchemaVersion returns the number of the last migration that was applied to the schema.
+func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
+	err = s.try(ctx, "read the schema's version", reads, func(ctx context.Context, c *conn) error {
+		_, err := c.row(ctx, sqlVersion, []any{&version})
+		return err
+	})
+	return version, err
+}

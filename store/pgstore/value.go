@@ -1,0 +1,91 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/plan"
+	"github.com/jackc/pgx/v5"
+)
+
+// from is how long after the server's time a time is that the server fills in; null for another one.
+func from(t plan.Time) *time.Duration { return orNull(t.In, t.Open) }
+
+// orNull is v, or null.
+func orNull[T any](v T, is bool) *T {
+	if !is {
+		return nil
+	}
+	return &v
+}
+
+// mapText is the JSON of a map of texts, which always encodes.
+func mapText(m map[string]string) string {
+	if len(m) == 0 {
+		return "{}"
+	}
+	raw, _ := json.Marshal(m)
+	return string(raw)
+}
+
+// decodeMap reads a JSON object; an empty one is nil.
+func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
+	if len(raw) <= len("{}") {
+		return nil
+	}
+	return decode(what, string(raw), into)
+}
+
+// timestamp is a time as it is stored: null for none.
+func timestamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Microsecond)
+	return &t
+}
+
+// ceiling is the first stored time that is not before t.
+func ceiling(t time.Time) time.Time {
+	if down := t.Truncate(time.Microsecond); down.Before(t) {
+		return down.Add(time.Microsecond).UTC()
+	}
+	return t.UTC()
+}
+
+// instant is a time as it was stored.
+func instant(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// encode is v as it is stored. v is a value of our own types.
+func encode(what string, v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+	}
+	return string(raw), nil
+}
+
+func decode(what, text string, into any) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
+	}
+	return nil
+}
+
+// readJSON reads the last column of a row into a value, and those before it as they are.
+func readJSON(rows pgx.Rows, what string, v any, before ...any) error {
+	var text string
+	if err := rows.Scan(append(before, &text)...); err != nil {
+		return err
+	}
+	return decode(what, text, v)
+}
+
+// kept is a time as a column of the database would keep it.
+func kept(t time.Time) time.Time { return instant(timestamp(t)) }

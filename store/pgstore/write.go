@@ -1,0 +1,134 @@
+package pgstore
+
+import (
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+// write is one commit: with everything encoded that does not depend on the session, and then with a delta.
+type write struct {
+	id string
+	c  *store.Commit
+
+	messages   []string
+	checkpoint names
+	startData  string
+	endData    string
+	turnData   string
+	calls      callColumns
+	cache      cacheColumns
+
+	// What is written, and to which session; a key of 0 makes one.
+	d        *plan.Delta
+	key      int64
+	headData string
+
+	result *cairn.Session
+	left   *knownSession // the session as the write left it
+}
+
+// prepare encodes what a commit writes.
+func prepare(id string, c *store.Commit) (*write, error) {
+	if err := c.ValidateFor(dialect); err != nil {
+		return nil, err
+	}
+	w := &write{id: id, c: c}
+	if c.Create != nil {
+		if err := cairn.CheckSessionID(id); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range []func() error{w.encodeContent, w.encodeRecords} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *write) encodeContent() (err error) {
+	w.messages = make([]string, len(w.c.Messages))
+	for i := range w.c.Messages {
+		if w.messages[i], err = encodeMessage(&w.c.Messages[i]); err != nil {
+			return err
+		}
+	}
+	if run := w.c.StartRun; run != nil {
+		if w.startData, err = encodeRun(run); err != nil {
+			return err
+		}
+	}
+	if run := w.c.EndRun; run != nil {
+		w.endData, err = encodeRun(run)
+	}
+	return err
+}
+
+func (w *write) encodeRecords() (err error) {
+	if err = w.calls.fill(w.c.Calls); err != nil {
+		return err
+	}
+	if w.c.Enqueue != nil {
+		if w.turnData, err = encode("queued turn", w.c.Enqueue); err != nil {
+			return err
+		}
+	}
+	return w.cache.fill(w.c.Cache, w.c.CacheDrop)
+}
+
+// encodeDelta encodes what depends on the session.
+func (w *write) encodeDelta() (err error) {
+	if w.d.Checkpoint != nil {
+		w.checkpoint = namesOf(w.d.Checkpoint, w.d.Row)
+	}
+	w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints)
+	return err
+}
+
+func (w *write) repeat() repeat {
+	if w.c.StartRun != nil && w.c.StartRun.ID != "" || w.c.Checkpoint != nil && w.c.Checkpoint.StepID != "" {
+		return again
+	}
+	return once
+}
+
+// written makes the written row the result.
+func (w *write) written(key int64, updated time.Time, until *time.Time, now time.Time) {
+	row := w.d.At(now)
+	row.UpdatedAt, row.Lease.Until = updated.UTC(), instant(until)
+	if row.AsOf.Before(row.UpdatedAt) { // the server's clock was set back
+		row.AsOf = row.UpdatedAt
+	}
+	w.result, w.left = backend.CopyRow(row), &knownSession{key, row, w.d.Checkpoints}
+}
+
+// ownMessages reports whether all messages of the write are of the session's run, so that its turn names it.
+func (w *write) ownMessages() bool {
+	for i := range w.c.Messages {
+		if run := runOf(&w.c.Messages[i]); run == nil || *run != w.d.Row.RunID {
+			return false
+		}
+	}
+	return true
+}
+
+// messageRuns returns the run of each message, where the turn does not name it; nil if there are none.
+func (w *write) messageRuns() (runs []*string) {
+	if w.ownMessages() {
+		return nil
+	}
+	for i := range w.c.Messages {
+		run := runOf(&w.c.Messages[i])
+		if run != nil && runs == nil {
+			runs = make([]*string, len(w.c.Messages))
+		}
+		if run != nil {
+			runs[i] = run
+		}
+	}
+	return runs
+}
