@@ -86,9 +86,6 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 	return call, nil
 }
 
-// stored returns a time as it is kept: in UTC, with microseconds.
-func stored(t time.Time) time.Time { return fromMicros(micros(t)) }
-
 // readCalls reads the calls of one tree from a list of ids and records.
 func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
 	var calls []cairn.PendingCall
@@ -126,7 +123,7 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	list.first = func(n int) ([][]*cairn.PendingCall, error) {
 		var all [][]*cairn.PendingCall
 		for _, index := range indexes {
-			parts, err := readParts(ctx, s, q.RootID, scriptCalls, read, index, from, last, n)
+			parts, err := readParts(ctx, &s.database, q.RootID, scriptCalls, read, index, from, last, n)
 			if err != nil {
 				return nil, err
 			}
@@ -148,7 +145,7 @@ func (s *Store) Calls(ctx context.Context, q store.CallQuery) (store.Page[cairn.
 	if err != nil {
 		return page, err
 	}
-	if again, err := lookAt(ctx, s, page.Items, func(call *cairn.PendingCall) string { return call.RootID }); again || err != nil {
+	if again, err := lookAt(ctx, &s.database, page.Items, func(call *cairn.PendingCall) string { return call.RootID }); again || err != nil {
 		if err != nil {
 			return store.Page[cairn.PendingCall]{}, err
 		}

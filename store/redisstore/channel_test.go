@@ -16,7 +16,7 @@ func TestChannelsOfNestedPrefixes(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, prefix := range []string{"a", "a:events:x", "a:events", "a:stops", "a:events:x:events"} {
-		s := &Store{opts: Options{Prefix: prefix}}
+		s := &database{opts: Options{Prefix: prefix}}
 		for _, log := range []string{"y", "x:events:y", "events:y", "stops", "x", "x:{events}:y", ""} {
 			for _, channel := range []string{s.eventChannel(log), s.stopChannel()} {
 				who := fmt.Sprintf("prefix %s", prefix)

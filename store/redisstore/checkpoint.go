@@ -69,7 +69,7 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 
 // Checkpoints implements store.Store.
 func (s *Store) Checkpoints(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Checkpoint], error) {
-	return readPage(ctx, s, scriptCheckpoints, id, q, 2, func(item reply) (cairn.Checkpoint, int64, error) {
+	return readPage(ctx, &s.database, scriptCheckpoints, id, q, 2, func(item reply) (cairn.Checkpoint, int64, error) {
 		cp, err := readCheckpoint(id, item.text(0), item.text(1))
 		if err != nil {
 			return cairn.Checkpoint{}, 0, err

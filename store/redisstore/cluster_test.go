@@ -40,9 +40,9 @@ func TestClusterConformance(t *testing.T) {
 }
 
 func TestClusterLogConformance(t *testing.T) {
-	storetest.RunLog(t, func(tb testing.TB) store.Log { return openCluster(tb).EventLog() }, &storetest.LogOptions{
-		Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
-		Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+	storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(openCluster(tb)) }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
+		Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
 	})
 }
 

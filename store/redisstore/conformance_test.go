@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -49,10 +50,23 @@ func TestConformance(t *testing.T) {
 }
 
 func TestLogConformance(t *testing.T) {
-	storetest.RunLog(t, func(tb testing.TB) store.Log { return openNew(tb).EventLog() }, &storetest.LogOptions{
-		Reopen: func(tb testing.TB, log store.Log) store.Log { return reopen(tb, log.(*Log).s).EventLog() },
-		Second: func(tb testing.TB, log store.Log) store.Log { return second(tb, log.(*Log).s).EventLog() },
+	storetest.RunLog(t, func(tb testing.TB) store.Log { return logOf(openNew(tb)) }, &storetest.LogOptions{
+		Reopen: func(tb testing.TB, log store.Log) store.Log { return logOf(reopen(tb, storeOf(log))) },
+		Second: func(tb testing.TB, log store.Log) store.Log { return logOf(second(tb, storeOf(log))) },
 	})
+}
+
+// logs are the stores whose event logs the suite of logs is given, by these.
+var logs sync.Map
+
+func logOf(s *Store) store.Log {
+	logs.Store(s.EventLog(), s)
+	return s.EventLog()
+}
+
+func storeOf(log store.Log) *Store {
+	s, _ := logs.Load(log)
+	return s.(*Store)
 }
 
 func reopen(tb testing.TB, s *Store) *Store {

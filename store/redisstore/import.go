@@ -364,43 +364,6 @@ func (m *importing) endSession() error {
 		"until", micros(row.Lease.Until), "stop", stop, "first", inside.FirstState, "due", micros(due))
 }
 
-// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a
-// script adds.
-func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, error) {
-	p := newPacker(to)
-	p.n = open
-	p.text("agent", row.Agent)
-	p.text("root", row.RootID)
-	p.text("secret", secret)
-	p.someText("user", row.UserID)
-	p.someText("title", row.Title)
-	p.someText("opening", row.Opening)
-	p.some("opening_at", int64(row.OpeningAt))
-	p.someText("trace", row.TraceParent)
-	p.someText("parent", row.ParentID)
-	p.someText("kind", string(row.Kind))
-	p.someText("name", row.Name)
-	p.someText("incarnation", row.Incarnation)
-	p.some("expires", micros(row.ExpiresAt))
-	p.some("ttl", row.TTL.Microseconds())
-	p.int64("created", micros(row.CreatedAt))
-	if len(row.Tags) > 0 {
-		text, err := encode("tags", row.Tags)
-		if err != nil {
-			return nil, err
-		}
-		p.text("tags", text)
-	}
-	if len(row.Metadata) > 0 {
-		text, err := encode("metadata", row.Metadata)
-		if err != nil {
-			return nil, err
-		}
-		p.text("metadata", text)
-	}
-	return p.done(), nil
-}
-
 // finish makes everything visible at once.
 func (m *importing) finish() error {
 	if err := m.endSession(); err != nil {
@@ -442,7 +405,7 @@ func (m *importing) finish() error {
 	for _, id := range m.sessions {
 		m.s.known.Drop(id)
 	}
-	m.s.hub.Wake(m.name)
+	m.s.news.hub.Wake(m.name)
 	return nil
 }
 

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"encoding/json"
+	"iter"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -39,20 +39,6 @@ func (s *Store) Renew(ctx context.Context, id string, token int64, ttl time.Dura
 	}
 	stop, err := readStop(r.text(2))
 	return backend.StopOf(r.text(1), stop), err
-}
-
-// readStop reads a stop request as it is stored.
-func readStop(text string) (*cairn.Stop, error) {
-	at, data, ok := stamped(text)
-	if !ok {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored stop request has no time")
-	}
-	stop := &cairn.Stop{}
-	if err := decode("stop request", data, stop); err != nil {
-		return nil, err
-	}
-	stop.At = at
-	return stop, nil
 }
 
 // RequestStop implements store.Store.
@@ -95,18 +81,42 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	return err
 }
 
-// readStaged reads what is staged for one step, or for all if stepID is empty.
-func readStaged(list []any, stepID string) ([]store.Staged, error) {
-	var pieces []store.Staged
-	err := readNumbered("piece", list, func(field, data string) error {
-		var name [2]string
-		if err := decode("piece", field, &name); err != nil {
-			return err
+// stopsKept is how far a watcher of stop requests may fall behind before it misses some.
+const stopsKept = 256
+
+// WatchStops implements store.StopWatcher.
+func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
+	return func(yield func(store.StopNotice, error) bool) {
+		notices := make(chan store.StopNotice, stopsKept)
+		n := &s.news
+		n.mu.Lock()
+		if n.watchers == nil {
+			n.watchers = map[chan store.StopNotice]struct{}{}
 		}
-		if stepID == "" || stepID == name[0] {
-			pieces = append(pieces, store.Staged{StepID: name[0], Key: name[1], Data: json.RawMessage(data)})
+		if len(n.watchers) > 0 { // else it gets this notice once the subscription is there
+			notices <- store.StopNotice{}
 		}
-		return nil
-	})
-	return pieces, err
+		n.watchers[notices] = struct{}{}
+		n.mu.Unlock()
+		n.use(s.stopChannel(), "", 1)
+		defer func() {
+			n.use(s.stopChannel(), "", -1)
+			n.mu.Lock()
+			delete(n.watchers, notices)
+			n.mu.Unlock()
+		}()
+		for {
+			select {
+			case notice := <-notices:
+				if !yield(notice, nil) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			case <-s.closed:
+				yield(store.StopNotice{}, errClosed)
+				return
+			}
+		}
+	}
 }

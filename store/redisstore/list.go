@@ -21,9 +21,6 @@ var (
 	scriptCountTree = reader("counttree", "count a tree")
 )
 
-// scanBatch is how many rows are read at least at once where not every one will be selected.
-const scanBatch = 64
-
 // List implements store.Store. It reads the narrowest index that there is for the query and selects by the rows.
 func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cairn.Session], error) {
 	cursor, err := store.ParseSessionCursor(q.Cursor)
@@ -47,7 +44,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
 		},
 		first: func(n int) ([][]*cairn.Session, error) {
-			return readParts(ctx, s, q.RootID, scriptList, readRows, index, from, cursor.ID, n)
+			return readParts(ctx, &s.database, q.RootID, scriptList, readRows, index, from, cursor.ID, n)
 		},
 		more: func(part int, after *cairn.Session, n int) ([]*cairn.Session, error) {
 			r, err := s.run(ctx, scriptList, part, index, after.CreatedAt.UnixMicro(), after.ID, n)
@@ -65,7 +62,7 @@ func (s *Store) List(ctx context.Context, q store.SessionQuery) (store.Page[cair
 	if err != nil {
 		return page, err
 	}
-	if again, err := lookAt(ctx, s, page.Items, func(row *cairn.Session) string {
+	if again, err := lookAt(ctx, &s.database, page.Items, func(row *cairn.Session) string {
 		if row.RootID == row.ID && row.TTL == 0 && row.ExpiresAt.IsZero() {
 			return ""
 		}
@@ -106,54 +103,6 @@ func (s *Store) listRemoved(ctx context.Context, q store.SessionQuery) (store.Pa
 		rows = append(rows, list...)
 	}
 	return backend.SessionPage(rows, q)
-}
-
-// readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
-// empty.
-func readParts[T any](ctx context.Context, s *Store, root string, sc *script, read func(reply) ([]*T, error), args ...any) ([][]*T, error) {
-	parts := make([][]*T, len(s.buckets))
-	if root != "" {
-		home := s.bucketOf(root)
-		r, err := s.run(ctx, sc, home, args...)
-		if err == nil {
-			parts[home], err = read(r)
-		}
-		return parts, err
-	}
-	replies, err := s.runAll(ctx, sc, args...)
-	if err != nil {
-		return nil, err
-	}
-	for i, r := range replies {
-		if parts[i], err = read(r); err != nil {
-			return nil, err
-		}
-	}
-	return parts, nil
-}
-
-// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing
-// after it does.
-func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
-	for {
-		item, err := list.next(batch)
-		if err != nil {
-			return store.Page[T]{}, err
-		}
-		if item == nil {
-			return page, nil
-		}
-		switch yes, over := selects(item); {
-		case over:
-			return page, nil
-		case !yes:
-		case len(page.Items) == size:
-			page.Next = cursor(&page.Items[size-1])
-			return page, nil
-		default:
-			page.Items = append(page.Items, *item)
-		}
-	}
 }
 
 // readRows reads the rows that list.lua answers.
@@ -232,7 +181,7 @@ func (s *Store) Due(ctx context.Context, q store.DueQuery) (store.Page[store.Due
 		}
 	}
 	page := store.DuePage(due, q.Limit)
-	again, err := lookAt(ctx, s, page.Items, func(d *store.Due) string { return d.RootID })
+	again, err := lookAt(ctx, &s.database, page.Items, func(d *store.Due) string { return d.RootID })
 	switch {
 	case err != nil:
 		return store.Page[store.Due]{}, err

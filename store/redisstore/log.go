@@ -24,19 +24,20 @@ var (
 // Log is the event log of a Store: a stream for each log, with an entry for each batch of events. It is safe for
 // concurrent use.
 type Log struct {
-	s *Store
+	db   *database
+	news *news
 	// Appends without a number are given one, and run one at a time, because the client may send them twice.
 	turns    turns
 	attempts atomic.Int64
 }
 
 // MaxEvent implements store.Log.
-func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
+func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) > 0 {
-		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.s.news.origin}, events) // that no session is named
+		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.news.origin}, events) // that no session is named
 	}
 	_, last, err = l.Bounds(ctx, log)
 	if err == nil && expect != store.AnySequence && expect != last {
@@ -56,7 +57,7 @@ func (l *Log) AppendFenced(ctx context.Context, log string, expect int64, w stor
 // append runs an append and publishes the events to this process's followers.
 func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writer, events []cairn.Event) (int64, error) {
 	for i := range events {
-		if err := store.CheckEvent(&events[i], l.s.opts.MaxEvent); err != nil {
+		if err := store.CheckEvent(&events[i], l.db.opts.MaxEvent); err != nil {
 			return 0, err
 		}
 	}
@@ -66,16 +67,16 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 			return 0, err
 		}
 		defer release()
-		w.ID, w.Batch = l.s.news.origin, l.attempts.Add(1)
+		w.ID, w.Batch = l.news.origin, l.attempts.Add(1)
 	}
 	batch, err := backend.EncodeEvents(events)
 	if err != nil {
 		return 0, err
 	}
-	r, err := l.s.run(ctx, scriptAppend, l.s.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
-		l.s.opts.EventRetention.Milliseconds(), l.s.eventChannel(log), l.s.news.origin, len(events), batch)
+	r, err := l.db.run(ctx, scriptAppend, l.db.bucketOfLog(log), log, expect, w.Session, w.Token, w.ID, w.Batch,
+		l.db.opts.EventRetention.Milliseconds(), l.db.eventChannel(log), l.news.origin, len(events), batch)
 	if err != nil {
-		l.s.hub.Wake(log) // it is unknown whether they are there
+		l.news.hub.Wake(log) // it is unknown whether they are there
 		return 0, err
 	}
 	if r.word() == "dropped" {
@@ -90,7 +91,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	case r.word() == "stale":
 		return 0, changed(log, expect, last)
 	case r.word() == "there":
-		l.s.hub.Wake(log)
+		l.news.hub.Wake(log)
 	default:
 		l.publish(log, last, events)
 	}
@@ -103,7 +104,7 @@ func changed(log string, expect, last int64) error {
 
 // publish gives events that were just appended to this process's followers.
 func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if len(events) == 0 || !l.s.hub.Following() {
+	if len(events) == 0 || !l.news.hub.Following() {
 		return
 	}
 	list := make([]cairn.Event, len(events))
@@ -111,12 +112,12 @@ func (l *Log) publish(log string, last int64, events []cairn.Event) {
 		list[i] = events[i]
 		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
 	}
-	l.s.hub.Publish(log, list)
+	l.news.hub.Publish(log, list)
 }
 
 // events reads the batches with up to limit events of a log from a sequence on, and the extent of the log.
 func (l *Log) events(ctx context.Context, log string, from int64, limit int) (first, last int64, entries []any, err error) {
-	r, err := l.s.run(ctx, scriptEvents, l.s.bucketOfLog(log), log, from, limit)
+	r, err := l.db.run(ctx, scriptEvents, l.db.bucketOfLog(log), log, from, limit)
 	if err != nil {
 		return 0, 0, nil, err
 	}
@@ -178,9 +179,9 @@ func readBatch(list []cairn.Event, log string, entry any, after int64, limit int
 // Follow implements store.Log.
 func (l *Log) Follow(ctx context.Context, log string, after int64) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
-		l.s.news.join(log)
-		defer l.s.news.leave(log)
-		l.s.hub.Follow(ctx, log, after, l.Read)(yield)
+		l.news.join(log)
+		defer l.news.leave(log)
+		l.news.hub.Follow(ctx, log, after, l.Read)(yield)
 	}
 }
 
@@ -192,13 +193,13 @@ func (l *Log) Bounds(ctx context.Context, log string) (first, last int64, err er
 
 // Trim implements store.Log.
 func (l *Log) Trim(ctx context.Context, log string, before int64) error {
-	_, err := l.s.run(ctx, scriptTrim, l.s.bucketOfLog(log), log, before)
+	_, err := l.db.run(ctx, scriptTrim, l.db.bucketOfLog(log), log, before)
 	return err
 }
 
 // Unswept implements store.LogSweeper.
 func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery) (store.Page[string], error) {
-	found, err := l.s.overdues(ctx, "logs", q, age, "l", "last")
+	found, err := l.db.overdues(ctx, "logs", q, age, "l", "last")
 	page := store.Page[string]{Next: found.Next}
 	for _, o := range found.Items {
 		page.Items = append(page.Items, o.name)
@@ -208,15 +209,15 @@ func (l *Log) Unswept(ctx context.Context, age time.Duration, q store.PageQuery)
 
 // Swept implements store.LogSweeper.
 func (l *Log) Swept(ctx context.Context, log string, last int64, next time.Duration) error {
-	_, err := l.s.run(ctx, scriptSwept, l.s.bucketOfLog(log), log, last, next.Microseconds())
+	_, err := l.db.run(ctx, scriptSwept, l.db.bucketOfLog(log), log, last, next.Microseconds())
 	return err
 }
 
 // Drop implements store.Log.
 func (l *Log) Drop(ctx context.Context, log string) error {
-	_, err := l.s.run(ctx, scriptDrop, l.s.bucketOfLog(log), log, l.s.eventChannel(log), store.DroppedFor.Milliseconds())
+	_, err := l.db.run(ctx, scriptDrop, l.db.bucketOfLog(log), log, l.db.eventChannel(log), store.DroppedFor.Milliseconds())
 	if err == nil {
-		l.s.hub.Drop(log)
+		l.news.hub.Drop(log)
 	}
 	return err
 }

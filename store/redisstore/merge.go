@@ -1,5 +1,11 @@
 package redisstore
 
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
 // merged is a list that is spread over the buckets, each of which has its part in the list's order.
 type merged[T any] struct {
 	compare func(a, b *T) int
@@ -43,4 +49,55 @@ func (m *merged[T]) next(n int) (*T, error) {
 		m.parts[best], m.ended[best] = list, len(list) < n
 	}
 	return item, nil
+}
+
+// scanBatch is how many rows are read at least at once where not every one will be selected.
+const scanBatch = 64
+
+// readParts runs a listing script on every bucket, or only on that of a root if it is not empty: then other parts are
+// empty.
+func readParts[T any](ctx context.Context, d *database, root string, sc *script, read func(reply) ([]*T, error), args ...any) ([][]*T, error) {
+	parts := make([][]*T, len(d.buckets))
+	if root != "" {
+		home := d.bucketOf(root)
+		r, err := d.run(ctx, sc, home, args...)
+		if err == nil {
+			parts[home], err = read(r)
+		}
+		return parts, err
+	}
+	replies, err := d.runAll(ctx, sc, args...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range replies {
+		if parts[i], err = read(r); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// readMerged takes one page out of a list. What selects gives is whether an item belongs to it, and whether nothing
+// after it does.
+func readMerged[T any](list *merged[T], size, batch int, selects func(*T) (yes, over bool), cursor func(*T) string) (page store.Page[T], err error) {
+	for {
+		item, err := list.next(batch)
+		if err != nil {
+			return store.Page[T]{}, err
+		}
+		if item == nil {
+			return page, nil
+		}
+		switch yes, over := selects(item); {
+		case over:
+			return page, nil
+		case !yes:
+		case len(page.Items) == size:
+			page.Next = cursor(&page.Items[size-1])
+			return page, nil
+		default:
+			page.Items = append(page.Items, *item)
+		}
+	}
 }

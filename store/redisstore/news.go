@@ -3,34 +3,27 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"iter"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/tail"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	// newsBatch is how many events another process wrote are published at once; followers fetch what is older
-	// themselves.
-	newsBatch = 512
-	// stopsKept is how far a watcher of stop requests may fall behind before it misses some.
-	stopsKept = 256
-)
-
-// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the
-// same.
-func (s *Store) eventChannel(log string) string { return s.opts.Prefix + ":{events}:" + log }
-func (s *Store) stopChannel() string            { return s.opts.Prefix + ":{stops}" }
+// newsBatch is how many events another process wrote are published at once; followers fetch what is older
+// themselves.
+const newsBatch = 512
 
 // news listens, on one connection, for what other processes write: to the logs that are followed here, and stop
 // requests. A message only says how far a log is; the events are read from the stream.
 type news struct {
-	s      *Store
+	db     *database
+	log    *Log
 	origin string // this Store in messages
+	hub    tail.Hub
 
 	mu       sync.Mutex
 	closed   bool
@@ -55,10 +48,10 @@ type channel struct {
 }
 
 // join adds a listener to a log's channel.
-func (n *news) join(log string) { n.use(n.s.eventChannel(log), log, 1) }
+func (n *news) join(log string) { n.use(n.db.eventChannel(log), log, 1) }
 
 // leave undoes one join.
-func (n *news) leave(log string) { n.use(n.s.eventChannel(log), log, -1) }
+func (n *news) leave(log string) { n.use(n.db.eventChannel(log), log, -1) }
 
 // use changes the number of users of a channel.
 func (n *news) use(name, log string, change int) {
@@ -95,7 +88,7 @@ func (n *news) subscribe(name string, c *channel) {
 	}
 	ctx := context.Background()
 	if n.pubsub == nil {
-		n.pubsub = n.s.client.Subscribe(ctx)
+		n.pubsub = n.db.client.Subscribe(ctx)
 		messages := n.pubsub.ChannelWithSubscriptions()
 		listener, cancel := context.WithCancel(context.Background())
 		n.unlisten = cancel
@@ -127,12 +120,12 @@ func (n *news) listen(ctx context.Context, messages <-chan any) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" { // also after a connection was lost: something may have been missed
 				n.receive(ctx, m.Channel, -1)
-				if m.Channel == n.s.stopChannel() {
+				if m.Channel == n.db.stopChannel() {
 					n.notify(store.StopNotice{})
 				}
 			}
 		case *redis.Message:
-			if m.Channel == n.s.stopChannel() {
+			if m.Channel == n.db.stopChannel() {
 				n.announce(m.Payload)
 				continue
 			}
@@ -154,7 +147,7 @@ func (n *news) receive(ctx context.Context, name string, last int64) {
 	}
 	if last <= 0 { // unknown, or the log was dropped
 		c.published, c.last = -1, -1
-		n.s.hub.Wake(c.log)
+		n.hub.Wake(c.log)
 		return
 	}
 	c.last = max(c.last, last)
@@ -181,12 +174,12 @@ func (n *news) deliver(ctx context.Context, c *channel) {
 		if published < 0 {
 			after = last - 1
 		}
-		events, err := n.s.log.Read(ctx, c.log, after, newsBatch)
+		events, err := n.log.Read(ctx, c.log, after, newsBatch)
 		if err == nil && len(events) > 0 {
 			last = max(last, events[len(events)-1].Sequence)
-			n.s.hub.Publish(c.log, events)
+			n.hub.Publish(c.log, events)
 		} else {
-			n.s.hub.Wake(c.log) // followers meet the error themselves
+			n.hub.Wake(c.log) // followers meet the error themselves
 		}
 		n.mu.Lock()
 		if c.last >= 0 { // nothing was missed meanwhile
@@ -213,43 +206,6 @@ func (n *news) notify(notice store.StopNotice) {
 		select {
 		case w <- notice:
 		default: // a watcher that is this far behind finds the request at its heartbeat
-		}
-	}
-}
-
-// WatchStops implements store.StopWatcher.
-func (s *Store) WatchStops(ctx context.Context) iter.Seq2[store.StopNotice, error] {
-	return func(yield func(store.StopNotice, error) bool) {
-		notices := make(chan store.StopNotice, stopsKept)
-		n := &s.news
-		n.mu.Lock()
-		if n.watchers == nil {
-			n.watchers = map[chan store.StopNotice]struct{}{}
-		}
-		if len(n.watchers) > 0 { // else it gets this notice once the subscription is there
-			notices <- store.StopNotice{}
-		}
-		n.watchers[notices] = struct{}{}
-		n.mu.Unlock()
-		n.use(s.stopChannel(), "", 1)
-		defer func() {
-			n.use(s.stopChannel(), "", -1)
-			n.mu.Lock()
-			delete(n.watchers, notices)
-			n.mu.Unlock()
-		}()
-		for {
-			select {
-			case notice := <-notices:
-				if !yield(notice, nil) {
-					return
-				}
-			case <-ctx.Done():
-				return
-			case <-s.closed:
-				yield(store.StopNotice{}, errClosed)
-				return
-			}
 		}
 	}
 }

@@ -83,9 +83,13 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, place, err
 	parsed.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	parsed.ContextTimeoutEnabled, parsed.DisableIdentity = true, true
 	parsed.Dialer = dialer(parsed)
-	s := &Store{url: url, opts: o, client: redis.NewClient(parsed), closed: make(chan struct{})}
-	s.log = &Log{s: s}
-	s.news.s, s.news.origin = s, newOrigin()
+	s := &Store{url: url, database: database{opts: o, client: redis.NewClient(parsed), closed: make(chan struct{})}}
+	s.expire = func(ctx context.Context, root string) error {
+		_, err := s.Remove(ctx, root, store.Expired)
+		return err
+	}
+	s.log = &Log{db: &s.database, news: &s.news}
+	s.news.db, s.news.log, s.news.origin = &s.database, s.log, newOrigin()
 	at, err := s.greet(ctx, parsed)
 	if err != nil {
 		s.client.Close()

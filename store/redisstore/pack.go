@@ -93,3 +93,22 @@ func (p *packer) usage(prefix string, u *cairn.Usage) {
 		p.float64(prefix+"custom:"+name, n)
 	}
 }
+
+// counters are the fixed parts of a usage.
+var counters = [...]struct {
+	name string
+	of   func(*cairn.Usage) *int64
+}{
+	{"input", func(u *cairn.Usage) *int64 { return &u.InputTokens }},
+	{"output", func(u *cairn.Usage) *int64 { return &u.OutputTokens }},
+	{"reasoning", func(u *cairn.Usage) *int64 { return &u.ReasoningTokens }},
+	{"cached", func(u *cairn.Usage) *int64 { return &u.CachedTokens }},
+	{"cache_write", func(u *cairn.Usage) *int64 { return &u.CacheWriteTokens }},
+	{"model_calls", func(u *cairn.Usage) *int64 { return &u.ModelCalls }},
+	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},
+	{"tool_errors", func(u *cairn.Usage) *int64 { return &u.ToolErrors }},
+	{"tool_cache_hits", func(u *cairn.Usage) *int64 { return &u.ToolCacheHits }},
+	{"cost_nanos", func(u *cairn.Usage) *int64 { return &u.CostNanos }},
+	{"priced_calls", func(u *cairn.Usage) *int64 { return &u.PricedCalls }},
+	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
+}

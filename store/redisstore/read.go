@@ -195,3 +195,19 @@ func foldChain(list []any) (json.RawMessage, error) {
 	}
 	return store.FoldState(keyframe, changes)
 }
+
+// readStaged reads what is staged for one step, or for all if stepID is empty.
+func readStaged(list []any, stepID string) ([]store.Staged, error) {
+	var pieces []store.Staged
+	err := readNumbered("piece", list, func(field, data string) error {
+		var name [2]string
+		if err := decode("piece", field, &name); err != nil {
+			return err
+		}
+		if stepID == "" || stepID == name[0] {
+			pieces = append(pieces, store.Staged{StepID: name[0], Key: name[1], Data: json.RawMessage(data)})
+		}
+		return nil
+	})
+	return pieces, err
+}

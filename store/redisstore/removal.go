@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -14,9 +13,8 @@ import (
 )
 
 var (
-	scriptRemove  = writer("remove", "remove") // which looks itself
-	scriptOverdue = writer("overdue", "list what is to be swept")
-	scriptPurge   = writer("purge", "purge")
+	scriptRemove = writer("remove", "remove") // which looks itself
+	scriptPurge  = writer("purge", "purge")
 )
 
 // purgeBatch is how many keys a purge removes at once, so that other writers do not wait for all of it.
@@ -108,59 +106,6 @@ func (s *Store) bucketOfRemoval(key string) (bucket int, ok bool) {
 	number, _, ok := strings.Cut(key, "-")
 	bucket, err := strconv.Atoi(number)
 	return bucket, ok && err == nil && bucket >= 0 && bucket < len(s.buckets)
-}
-
-// overdue is an item of a list that overdue.lua makes: its name, its time and what else there is of it.
-type overdue struct {
-	name   string
-	at     time.Time
-	fields reply
-}
-
-// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash
-// that a letter and the name say.
-func (s *Store) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
-	at, name, err := store.ParseSweepCursor(q.Cursor)
-	if err != nil {
-		return store.Page[overdue]{}, err
-	}
-	from := "-inf"
-	if name != "" {
-		from = strconv.FormatInt(at.UnixMicro(), 10)
-	}
-	args := func(from any, name string, n int) []any {
-		return append([]any{index, from, name, n, age.Microseconds(), letter}, fields...)
-	}
-	list := merged[overdue]{
-		compare: func(a, b *overdue) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) },
-		first: func(n int) ([][]*overdue, error) {
-			return readParts(ctx, s, "", scriptOverdue, readOverdue, args(from, name, n)...)
-		},
-		more: func(part int, after *overdue, n int) ([]*overdue, error) {
-			r, err := s.run(ctx, scriptOverdue, part, args(after.at.UnixMicro(), after.name, n)...)
-			if err != nil {
-				return nil, err
-			}
-			return readOverdue(r)
-		},
-	}
-	all := func(*overdue) (yes, over bool) { return true, false }
-	return readMerged(&list, q.Size(), q.Size()+1, all, func(o *overdue) string { return store.SweepCursor(o.at, o.name) })
-}
-
-func readOverdue(r reply) ([]*overdue, error) {
-	var list []*overdue
-	for _, item := range r.list(1) {
-		parts, _ := item.([]any)
-		o := &overdue{name: reply(parts).text(0), fields: reply(parts).list(2)}
-		at, err := strconv.ParseInt(reply(parts).text(1), 10, 64)
-		if err != nil {
-			return nil, unknown(scriptOverdue, r)
-		}
-		o.at = fromMicros(at)
-		list = append(list, o)
-	}
-	return list, nil
 }
 
 // Stale implements store.Sweeper.

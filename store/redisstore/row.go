@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
 )
 
@@ -213,25 +214,6 @@ func readUsage(s *cairn.Session, field string, u *unpacker) {
 	u.skip()
 }
 
-// counters are the fixed parts of a usage.
-var counters = [...]struct {
-	name string
-	of   func(*cairn.Usage) *int64
-}{
-	{"input", func(u *cairn.Usage) *int64 { return &u.InputTokens }},
-	{"output", func(u *cairn.Usage) *int64 { return &u.OutputTokens }},
-	{"reasoning", func(u *cairn.Usage) *int64 { return &u.ReasoningTokens }},
-	{"cached", func(u *cairn.Usage) *int64 { return &u.CachedTokens }},
-	{"cache_write", func(u *cairn.Usage) *int64 { return &u.CacheWriteTokens }},
-	{"model_calls", func(u *cairn.Usage) *int64 { return &u.ModelCalls }},
-	{"tool_calls", func(u *cairn.Usage) *int64 { return &u.ToolCalls }},
-	{"tool_errors", func(u *cairn.Usage) *int64 { return &u.ToolErrors }},
-	{"tool_cache_hits", func(u *cairn.Usage) *int64 { return &u.ToolCacheHits }},
-	{"cost_nanos", func(u *cairn.Usage) *int64 { return &u.CostNanos }},
-	{"priced_calls", func(u *cairn.Usage) *int64 { return &u.PricedCalls }},
-	{"sub_agent_runs", func(u *cairn.Usage) *int64 { return &u.SubAgentRuns }},
-}
-
 // head appends what a row has as its head: what is zero is left out, but for the fields that come first. The map counts
 // so many fields more, which a script adds.
 func (r *record) head(to []byte, open int) []byte {
@@ -285,56 +267,91 @@ func listed(s *cairn.Session) []string {
 	return names
 }
 
-// micros is how a time is stored; the zero time is 0.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func fromMicros(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(n).UTC()
-}
-
-// stamped splits a text that has a time before its JSON; the time is zero if it has none.
-func stamped(text string) (at time.Time, data string, ok bool) {
-	n := 0
-	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
-		n++
-	}
-	if n == 0 {
-		return time.Time{}, text, true
-	}
-	stamp, err := strconv.ParseInt(text[:n], 10, 64)
-	return fromMicros(stamp), text[n:], err == nil
-}
-
-// dated splits a record, which has a time before its JSON.
-func dated(what, text string) (at time.Time, data string, err error) {
-	at, data, ok := stamped(text)
-	if !ok || at.IsZero() {
-		return at, "", cairn.Errorf(cairn.CodeCorrupt, "stored %s has no time", what)
-	}
-	return at, data, nil
-}
-
-// encode returns the JSON of a value. What does not encode is the caller's mistake.
-func encode(what string, v any) (string, error) {
-	raw, err := json.Marshal(v)
+// gone reads the answer for a session whose tree was removed.
+func gone(id string, r reply) error {
+	at, err := strconv.ParseInt(r.text(4), 10, 64)
 	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+		return cairn.Errorf(cairn.CodeCorrupt, "session %q: the time %q of its removal does not decode", id, r.text(4))
 	}
-	return string(raw), nil
+	return store.Gone(id, store.Removed{Key: r.text(1), SessionID: r.text(2), Reason: store.Removal(r.text(3)),
+		RemovedAt: fromMicros(at), Incarnation: r.text(5)})
 }
 
-// decode reads stored JSON.
-func decode(what, text string, into any) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
+// readStop reads a stop request as it is stored.
+func readStop(text string) (*cairn.Stop, error) {
+	at, data, ok := stamped(text)
+	if !ok {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored stop request has no time")
 	}
-	return nil
+	stop := &cairn.Stop{}
+	if err := decode("stop request", data, stop); err != nil {
+		return nil, err
+	}
+	stop.At = at
+	return stop, nil
+}
+
+// stepKeys are the names of a session's keys in the order in which step.lua knows them, and that of no key.
+type stepKeys struct {
+	names   [6]any
+	nothing any
+}
+
+// Those that not every step has.
+const (
+	stepKeyStaged = 4
+	stepKeyState  = 5
+)
+
+func newStepKeys(bucket, id string) *stepKeys {
+	k := &stepKeys{nothing: bucket}
+	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
+		k.names[i] = bucket + letter + ":" + id
+	}
+	return k
+}
+
+// statePlace is what belongs to a position of a session's state: the position of the keyframe that it builds on, and
+// the sizes.
+type statePlace struct {
+	Frame    int64 `json:"frame"`
+	Keyframe int64 `json:"keyframe"`
+	Changes  int64 `json:"changes"`
+}
+
+// packBase appends what of a row only its creation and its context say. The map counts so many fields more, which a
+// script adds.
+func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, error) {
+	p := newPacker(to)
+	p.n = open
+	p.text("agent", row.Agent)
+	p.text("root", row.RootID)
+	p.text("secret", secret)
+	p.someText("user", row.UserID)
+	p.someText("title", row.Title)
+	p.someText("opening", row.Opening)
+	p.some("opening_at", int64(row.OpeningAt))
+	p.someText("trace", row.TraceParent)
+	p.someText("parent", row.ParentID)
+	p.someText("kind", string(row.Kind))
+	p.someText("name", row.Name)
+	p.someText("incarnation", row.Incarnation)
+	p.some("expires", micros(row.ExpiresAt))
+	p.some("ttl", row.TTL.Microseconds())
+	p.int64("created", micros(row.CreatedAt))
+	if len(row.Tags) > 0 {
+		text, err := encode("tags", row.Tags)
+		if err != nil {
+			return nil, err
+		}
+		p.text("tags", text)
+	}
+	if len(row.Metadata) > 0 {
+		text, err := encode("metadata", row.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		p.text("metadata", text)
+	}
+	return p.done(), nil
 }

@@ -90,7 +90,7 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 
 // Runs implements store.Store.
 func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.Page[cairn.Run], error) {
-	return readPage(ctx, s, scriptRuns, id, q, 3, func(item reply) (cairn.Run, int64, error) {
+	return readPage(ctx, &s.database, scriptRuns, id, q, 3, func(item reply) (cairn.Run, int64, error) {
 		run, err := readRun(id, item.text(0), item.text(1), item.text(2))
 		return run, int64(run.Turn), err
 	})
@@ -98,7 +98,7 @@ func (s *Store) Runs(ctx context.Context, id string, q store.PageQuery) (store.P
 
 // readPage reads one page of a session's runs or checkpoints. The script takes the number of the last item given, how
 // many to read and the direction, and answers some texts for each item; the cursor is that number.
-func readPage[T any](ctx context.Context, s *Store, sc *script, id string, q store.PageQuery, texts int,
+func readPage[T any](ctx context.Context, d *database, sc *script, id string, q store.PageQuery, texts int,
 	read func(reply) (item T, number int64, err error)) (page store.Page[T], err error) {
 	last := int64(0)
 	if q.Newest {
@@ -109,7 +109,7 @@ func readPage[T any](ctx context.Context, s *Store, sc *script, id string, q sto
 			return page, cairn.Invalid("cursor", "%q is not one of this list", q.Cursor)
 		}
 	}
-	r, err := s.ask(ctx, sc, id, last, q.Size()+1, q.Newest)
+	r, err := d.ask(ctx, sc, id, last, q.Size()+1, q.Newest)
 	if err != nil {
 		return page, err
 	}

@@ -8,18 +8,9 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var scriptStep = alone("step", "commit")
-
-// remember keeps the row that a commit has left, or that was read for one. With it the next commit is planned here, and
-// the server, which runs one script at a time, has little more to do than to compare versions and to write.
-func (s *Store) remember(r *record) {
-	own := *r
-	own.session = backend.CopyRow(r.session) // the other one is the caller's
-	s.known.Put(own.session, own)
-}
 
 // simple reports whether the delta is a step, which step.lua writes: a checkpoint with what nearly every step has.
 func (w *write) simple() bool {
@@ -35,10 +26,10 @@ func (w *write) simple() bool {
 
 // step writes a delta that is a step. done is false, and nothing has happened, if the server has another row.
 func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err error) {
-	s, d := w.s, w.d
+	d := w.d
 	if w.after.keys == nil {
-		bucket, _ := s.route(w.id)
-		w.after.keys = newStepKeys(s.buckets[bucket], w.id)
+		bucket, _ := w.db.route(w.id)
+		w.after.keys = newStepKeys(w.db.buckets[bucket], w.id)
 	}
 	cmd := newCommand()
 	defer cmd.free()
@@ -54,7 +45,7 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 	if !d.DropStaged {
 		list[keyOfCommand+stepKeyStaged] = keys.nothing
 	}
-	answer, err := s.answer(ctx, scriptStep, list)
+	answer, err := w.db.answer(ctx, scriptStep, list)
 	if err != nil {
 		return nil, false, err
 	}
@@ -72,28 +63,8 @@ func (w *write) step(ctx context.Context) (row *cairn.Session, done bool, err er
 	if err != nil {
 		return nil, false, unknownText(scriptStep, text)
 	}
-	s.remember(&w.after)
+	w.db.remember(&w.after)
 	return row, true, nil
-}
-
-// stepKeys are the names of a session's keys in the order in which step.lua knows them, and that of no key.
-type stepKeys struct {
-	names   [6]any
-	nothing any
-}
-
-// Those that not every step has.
-const (
-	stepKeyStaged = 4
-	stepKeyState  = 5
-)
-
-func newStepKeys(bucket, id string) *stepKeys {
-	k := &stepKeys{nothing: bucket}
-	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
-		k.names[i] = bucket + letter + ":" + id
-	}
-	return k
 }
 
 // fill adds the arguments of step.lua.

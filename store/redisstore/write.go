@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,79 @@ import (
 )
 
 var scriptWrite = writer("write", "commit")
+
+// write is one commit on its way to the server.
+type write struct {
+	db *database
+	id string
+	c  *store.Commit
+	// attempt names a commit that has neither a step nor a run to be known by, should it be sent twice.
+	attempt string
+	// copied are messages as they are stored, which a branch has from another session.
+	copied []any
+
+	at       *record    // what the session is known to be; nil if nothing is known or there is none
+	known    record     // room for at
+	after    record     // the session as the delta leaves it, but for its open times
+	view     plan.Seen  // room for what is seen
+	happened *bool      // whether the commit has happened, if that was read along with the row
+	origin   statePlace // of the state that a commit goes back to
+	d        *plan.Delta
+}
+
+func (w *write) seen() *plan.Seen {
+	w.view = plan.Seen{ID: w.id}
+	if w.at != nil {
+		w.view.Row, w.view.Checkpoints = w.at.session, w.at.checkpoints
+	}
+	return &w.view
+}
+
+// absent reports whether an error says that there is no session of the id, nor a removed one.
+func absent(err error) bool {
+	var missing *cairn.Error
+	return errors.As(err, &missing) && missing.Code == cairn.CodeNotFound && missing.Field == "session"
+}
+
+// keys returns the run and the step that the commit is known by; both are empty if there is neither.
+func (w *write) keys() (run, step string) {
+	if w.c.StartRun != nil {
+		run = w.c.StartRun.ID
+	}
+	if w.c.Checkpoint != nil {
+		step = w.c.Checkpoint.StepID
+	}
+	return run, step
+}
+
+// refused remembers the row that is there instead of the one that the delta expects.
+func (w *write) refused(at *record) {
+	w.db.known.Drop(w.id)
+	w.at, w.happened = at, nil
+}
+
+// fillAfter works out what the delta leaves.
+func (w *write) fillAfter() {
+	r := &w.after
+	*r = record{}
+	if w.at != nil {
+		*r = *w.at
+	}
+	d := w.d
+	r.session, r.checkpoints, r.kind = d.Row, d.Checkpoints, string(d.Due)
+	if d.Row.Status == cairn.SessionActive {
+		r.kind = string(store.DueCrashed)
+	}
+	if d.Cut != nil {
+		r.frame = w.origin.Frame
+	}
+	if d.State != nil && d.State.Keyframe {
+		r.frame = d.State.Position
+	}
+	if d.Enqueue != nil {
+		r.turns++
+	}
+}
 
 // rows writes any delta. Without a result its conditions did not hold.
 func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
@@ -48,7 +122,7 @@ func (w *write) rows(ctx context.Context) (*cairn.Session, error) {
 	}
 	w.refused(at)
 	if r.word() == "again" {
-		w.s.remember(at)
+		w.db.remember(at)
 		return at.session, nil
 	}
 	return nil, nil
@@ -70,27 +144,27 @@ func (w *write) written(r reply) (*cairn.Session, error) {
 	}
 	row := w.d.RowAt(fromMicros(now))
 	row.Lease.Until = fromMicros(till)
-	w.s.remember(&w.after)
+	w.db.remember(&w.after)
 	return row, nil
 }
 
 // send has the server write, in the bucket of the root if the session is new.
 func (w *write) send(ctx context.Context, command []any) (reply, error) {
-	s := w.s
-	if !w.d.New || len(s.buckets) == 1 {
-		return s.askCommand(ctx, scriptWrite, w.id, command)
+	d := w.db
+	if !w.d.New || len(d.buckets) == 1 {
+		return d.askCommand(ctx, scriptWrite, w.id, command)
 	}
-	home := s.bucketOf(w.d.Row.RootID)
-	if _, known := s.routes.get(w.id); !known && home != s.bucketOf(w.id) {
-		if err := s.claim(ctx, w.id, home, false); err != nil {
+	home := d.bucketOf(w.d.Row.RootID)
+	if _, known := d.routes.get(w.id); !known && home != d.bucketOf(w.id) {
+		if err := d.claim(ctx, w.id, home, false); err != nil {
 			return nil, err
 		}
 	}
-	r, err := s.askCommand(ctx, scriptWrite, w.id, command)
+	r, err := d.askCommand(ctx, scriptWrite, w.id, command)
 	if absent(err) {
 		// The note of where it is names a session that was never made, or is no more.
-		if err = s.claim(ctx, w.id, home, true); err == nil {
-			r, err = s.askCommand(ctx, scriptWrite, w.id, command)
+		if err = d.claim(ctx, w.id, home, true); err == nil {
+			r, err = d.askCommand(ctx, scriptWrite, w.id, command)
 		}
 	}
 	return r, err
@@ -111,8 +185,8 @@ func (w *write) encode(cmd *command) error {
 		cmd.add(w.after.version(cmd.data))
 	}
 	cmd.words(row.RootID, w.attempt)
-	if d.New && len(w.s.buckets) > 1 {
-		cmd.text(w.s.buckets[w.s.bucketOf(row.RootID)])
+	if d.New && len(w.db.buckets) > 1 {
+		cmd.text(w.db.buckets[w.db.bucketOf(row.RootID)])
 	} else {
 		cmd.text("")
 	}

@@ -1,0 +1,260 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// database is what everything here stands on: the server with the buckets under a prefix, and how scripts are run
+// there. Verbs hang on the Store that embeds it.
+type database struct {
+	opts    Options
+	client  redis.UniversalClient
+	buckets []string // what the names of each bucket's keys begin with
+	keys    []any    // the same, as arguments
+	routes  routes
+	known   backend.Known[record] // as commits of this process left the rows
+	closed  chan struct{}
+
+	// expire removes the tree of a root that has expired; it is Store.Remove.
+	expire func(ctx context.Context, root string) error
+
+	// intercept, if tests set it, is asked before each call of a script.
+	intercept func(name string) error
+}
+
+// run runs a script on a bucket.
+func (d *database) run(ctx context.Context, sc *script, bucket int, args ...any) (reply, error) {
+	return d.reply(ctx, sc, sc.command(d.buckets[bucket], args...))
+}
+
+// reply runs the command of a script that answers a list, or one text.
+func (d *database) reply(ctx context.Context, sc *script, command []any) (reply, error) {
+	answer, err := d.answer(ctx, sc, command)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := answer.([]any)
+	if text, ok := answer.(string); ok {
+		list = reply{text}
+	}
+	if len(list) == 0 {
+		return nil, cairn.Errorf(cairn.CodeInternal, "%s: the server answers nothing", sc.doing)
+	}
+	return list, nil
+}
+
+// answer runs the command of a script and returns what it answers, which for most is a list.
+func (d *database) answer(ctx context.Context, sc *script, command []any) (any, error) {
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	if d.intercept != nil && !sc.reads {
+		if err := d.intercept(sc.name); err != nil {
+			return nil, fault(sc.doing, err)
+		}
+	}
+	answer, err := d.eval(ctx, sc, command).Result()
+	return answer, d.fault(ctx, sc.doing, err)
+}
+
+// eval has the server run the command of a script, as soon as it is ready to, and sends a script that it does not have.
+// A script that only reads is not run as EVALSHA_RO, which a client may send to a replica.
+func (d *database) eval(ctx context.Context, sc *script, command []any) *redis.Cmd {
+	var deadline time.Time
+	for {
+		cmd := redis.NewCmd(ctx, command...)
+		cmd.SetFirstKeyPos(3)
+		err := d.client.Process(ctx, cmd)
+		switch {
+		case err == nil:
+			return cmd
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			command[0], command[1] = "eval", sc.text
+			continue
+		case !notYet(err):
+			return cmd
+		case deadline.IsZero():
+			deadline = time.Now().Add(startWait)
+		}
+		if time.Now().After(deadline) || !d.pause(ctx) {
+			return cmd
+		}
+	}
+}
+
+// runAll runs a reading script on every bucket.
+func (d *database) runAll(ctx context.Context, sc *script, args ...any) ([]reply, error) {
+	if len(d.buckets) == 1 {
+		r, err := d.run(ctx, sc, 0, args...)
+		return []reply{r}, err
+	}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	cmds := make([]*redis.Cmd, len(d.buckets))
+	_, err := d.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range d.buckets {
+			cmds[i] = sc.script.EvalSha(ctx, p, []string{name}, args...)
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return nil, d.fault(ctx, sc.doing, err)
+	}
+	replies := make([]reply, len(cmds))
+	for i, cmd := range cmds {
+		list, err := cmd.Slice()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			list, err = sc.script.Eval(ctx, d.client, []string{d.buckets[i]}, args...).Slice()
+		}
+		if err != nil {
+			return nil, d.fault(ctx, sc.doing, err)
+		}
+		replies[i] = list
+	}
+	return replies, nil
+}
+
+const (
+	// startWait is how long a call waits for a server that has just started, or for another one to take its place.
+	startWait = 10 * time.Second
+	// startPause is how long it waits each time.
+	startPause = 50 * time.Millisecond
+)
+
+// notYet reports whether a server refuses every command for the time being.
+func notYet(err error) bool {
+	return redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "CLUSTERDOWN")
+}
+
+// pause waits a little. It reports whether the call is to continue.
+func (d *database) pause(ctx context.Context) bool {
+	timer := time.NewTimer(startPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-d.closed:
+	}
+	return false
+}
+
+// check reports why a call is not to happen.
+func (d *database) check(ctx context.Context) error {
+	select {
+	case <-d.closed:
+		return errClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// fault is the function of that name, for a call that may have failed because the store was closed or ctx is done.
+func (d *database) fault(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-d.closed:
+		return errClosed
+	default:
+	}
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	return fault(doing, err)
+}
+
+// bucketOf returns the bucket of what is named after a root or a log.
+func (d *database) bucketOf(name string) int {
+	if len(d.buckets) == 1 {
+		return 0
+	}
+	return int(crc32.ChecksumIEEE([]byte(name)) % uint32(len(d.buckets)))
+}
+
+// bucketOfLog returns the bucket of a log, which is that of its root.
+func (d *database) bucketOfLog(log string) int {
+	if i := strings.LastIndexByte(log, '@'); i > 0 {
+		log = log[:i]
+	}
+	return d.bucketOf(log)
+}
+
+// ask runs a script on the bucket of a session, whose id is the script's first argument. The error is ErrNotFound if
+// there is no such session.
+func (d *database) ask(ctx context.Context, sc *script, id string, args ...any) (reply, error) {
+	command := append(append(make([]any, 0, 5+len(args)), "evalsha", sc.hash, 1, nil, id), args...)
+	return d.askCommand(ctx, sc, id, command)
+}
+
+// askCommand is ask for a command that lacks only its key.
+func (d *database) askCommand(ctx context.Context, sc *script, id string, command []any) (reply, error) {
+	own := d.bucketOf(id)
+	bucket, remembered := d.route(id)
+	for range 3 {
+		command[keyOfCommand] = d.keys[bucket]
+		r, err := d.reply(ctx, sc, command)
+		if err != nil {
+			return nil, err
+		}
+		switch r.word() {
+		case "none":
+			if !remembered {
+				return nil, store.NotFound(id)
+			}
+			d.routes.forget(id) // it was deleted, and may be somewhere else now
+			bucket, remembered = own, false
+		case "removed":
+			return nil, gone(id, r)
+		case "over":
+			if err := d.look(ctx, r.text(1)); err != nil {
+				return nil, err
+			}
+			return d.askCommand(ctx, sc, id, command)
+		case "moved":
+			moved, err := strconv.Atoi(r.text(1))
+			if err != nil || moved < 0 || moved >= len(d.buckets) {
+				return nil, cairn.Errorf(cairn.CodeCorrupt, "session %q: stored bucket %q does not exist", id, r.text(1))
+			}
+			d.routes.put(id, moved)
+			bucket, remembered = moved, true
+		default:
+			return r, nil
+		}
+	}
+	return nil, store.NotFound(id)
+}
+
+// look removes a tree that may have expired, if it has.
+func (d *database) look(ctx context.Context, root string) error {
+	err := d.expire(ctx, root)
+	if errors.Is(err, cairn.ErrStale) || errors.Is(err, cairn.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// remember keeps the row that a commit has left, or that was read for one. With it the next commit is planned here, and
+// the server, which runs one script at a time, has little more to do than to compare versions and to write.
+func (d *database) remember(r *record) {
+	own := *r
+	own.session = backend.CopyRow(r.session) // the other one is the caller's
+	d.known.Put(own.session, own)
+}
+
+// The channels that the scripts publish to. A prefix has no brace, so no two of stores with different prefixes are the
+// same.
+func (d *database) eventChannel(log string) string { return d.opts.Prefix + ":{events}:" + log }
+func (d *database) stopChannel() string            { return d.opts.Prefix + ":{stops}" }

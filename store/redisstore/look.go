@@ -1,0 +1,183 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/plan"
+)
+
+var scriptLook = aboutReading("look", "commit")
+
+// look reads the session's row and what else a plan needs to know. A row that is not the one that was seen becomes at,
+// and is errMoved.
+func (w *write) look(ctx context.Context, n plan.Needs, seen *plan.Seen) error {
+	if seen != nil && n.Happened && w.happened != nil {
+		seen.Happened, n.Happened = *w.happened, false
+	}
+	asked := w.questions(&n)
+	if seen != nil && len(asked) == 0 {
+		w.position(&n, seen)
+		return nil
+	}
+	r, err := w.db.ask(ctx, scriptLook, w.id, asked...)
+	if err != nil {
+		if seen != nil && absent(err) {
+			w.refused(nil)
+			return errMoved
+		}
+		return err
+	}
+	at, err := readRecord(w.id, r.list(1))
+	if err != nil {
+		return err
+	}
+	if seen == nil || at.session.Version != w.at.session.Version || at.since != w.at.since {
+		w.refused(at)
+	}
+	found := r.list(2)
+	if seen == nil {
+		w.happened = new(found[0] != nil || found[1] != nil)
+		return nil
+	}
+	if w.at == at {
+		return errMoved
+	}
+	return w.answer(&n, seen, found)
+}
+
+// questions returns what look.lua is to read.
+func (w *write) questions(n *plan.Needs) (asked []any) {
+	get := func(key, field string) { asked = append(asked, "HGET", key, field) }
+	if n.Happened {
+		var run, step string // no key has a field of no name
+		if n.RunID != "" {
+			run = "o" + n.RunID
+		}
+		if n.StepID != "" {
+			step = "s" + n.StepID
+		}
+		get("r:"+w.id, run)
+		get("c:"+w.id, step)
+	}
+	for _, run := range n.Runs {
+		get("r:"+w.id, "o"+run)
+		get("r:"+w.id, "d"+run)
+	}
+	if n.Checkpoint != "" {
+		get("c:"+w.id, "c"+n.Checkpoint)
+	}
+	for _, id := range n.Calls {
+		get("w:"+n.Root, id)
+	}
+	if n.Queue {
+		asked = append(asked, "HKEYS", "q:"+w.id, "")
+	}
+	return asked
+}
+
+// answer reads what look.lua found, in the order in which it was asked for.
+func (w *write) answer(n *plan.Needs, seen *plan.Seen, found []any) error {
+	next := func() any {
+		v := found[0]
+		found = found[1:]
+		return v
+	}
+	if n.Happened {
+		run, step := next(), next()
+		seen.Happened = run != nil || step != nil
+	}
+	for _, id := range n.Runs {
+		origin, data := next(), next()
+		if origin == nil {
+			continue
+		}
+		run, err := readRun(w.id, id, plain(origin), plain(data))
+		if err != nil {
+			return err
+		}
+		if seen.Runs == nil {
+			seen.Runs = map[string]*cairn.Run{}
+		}
+		seen.Runs[id] = &run
+		if id == w.c.RewindRun {
+			if w.origin, err = originPlace(plain(origin)); err != nil {
+				return err
+			}
+		}
+	}
+	if n.Checkpoint != "" {
+		if err := w.checkpoint(n.Checkpoint, next(), seen); err != nil {
+			return err
+		}
+	}
+	for _, id := range n.Calls {
+		record := next()
+		if record == nil {
+			continue
+		}
+		call, err := readCall(n.Root, id, plain(record))
+		if err != nil {
+			return err
+		}
+		if seen.Calls == nil {
+			seen.Calls = map[string]plan.CallSeen{}
+		}
+		seen.Calls[id] = plan.CallSeen{SessionID: call.SessionID, Version: call.Version}
+	}
+	if n.Queue {
+		turns, _ := next().([]any)
+		for _, turn := range turns {
+			seen.Queue = append(seen.Queue, plain(turn))
+		}
+	}
+	w.position(n, seen)
+	return nil
+}
+
+// checkpoint reads a checkpoint that was asked for.
+func (w *write) checkpoint(id string, record any, seen *plan.Seen) (err error) {
+	if record == nil {
+		return nil
+	}
+	if seen.Checkpoint, err = readCheckpoint(w.id, id, plain(record)); err != nil || w.c.Rewind == "" {
+		return err
+	}
+	w.origin, err = checkpointPlace(plain(record))
+	return err
+}
+
+// position answers what belongs to the position of a state, which the run or the checkpoint that it is of has said.
+func (w *write) position(n *plan.Needs, seen *plan.Seen) {
+	if n.State && w.origin.Frame >= w.at.first && n.Position <= w.at.session.State.Position {
+		seen.State = &cairn.StatePosition{Position: n.Position, KeyframeBytes: w.origin.Keyframe, ChangeBytes: w.origin.Changes}
+	}
+}
+
+// originPlace returns the place of the state where a run began, and checkpointPlace that of a checkpoint, from their
+// records.
+func originPlace(record string) (at statePlace, err error) {
+	var o runOrigin
+	_, text, err := dated("run", record)
+	if err == nil {
+		err = decode("run", text, &o)
+	}
+	if err == nil {
+		err = decode("run", string(o.frameOf), &at)
+	}
+	return at, err
+}
+
+func checkpointPlace(record string) (at statePlace, err error) {
+	_, text, err := dated("checkpoint", record)
+	if err != nil {
+		return at, err
+	}
+	var skip any
+	err = decode("checkpoint", text, &[]any{&skip, &skip, &skip, &skip, &at.Frame, &at.Keyframe, &at.Changes})
+	return at, err
+}
+
+// errMoved says that the row has changed since it was seen.
+var errMoved = errors.New("the row has changed")

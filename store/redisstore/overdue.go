@@ -1,0 +1,97 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+var scriptOver = reader("over", "look for what has expired")
+
+// lookAt removes the trees that a list belongs to and that may have expired, if they have, and reports whether there
+// were any: then the list is to be made again. An item whose root is empty cannot expire.
+func lookAt[T any](ctx context.Context, d *database, list []T, root func(*T) string) (again bool, err error) {
+	roots := map[int][]any{}
+	seen := map[string]bool{}
+	for i := range list {
+		if id := root(&list[i]); id != "" && !seen[id] {
+			seen[id] = true
+			roots[d.bucketOf(id)] = append(roots[d.bucketOf(id)], id)
+		}
+	}
+	for bucket, ids := range roots {
+		for part := range slices.Chunk(ids, 1000) {
+			r, err := d.run(ctx, scriptOver, bucket, part...)
+			if err != nil {
+				return false, err
+			}
+			for _, id := range r.list(1) {
+				again = true
+				if err := d.look(ctx, plain(id)); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	return again, nil
+}
+
+var scriptOverdue = writer("overdue", "list what is to be swept")
+
+// overdue is an item of a list that overdue.lua makes: its name, its time and what else there is of it.
+type overdue struct {
+	name   string
+	at     time.Time
+	fields reply
+}
+
+// overdues pages through an index, the longest overdue first: what became due at least age ago, and fields of the hash
+// that a letter and the name say.
+func (d *database) overdues(ctx context.Context, index string, q store.PageQuery, age time.Duration, letter string, fields ...any) (store.Page[overdue], error) {
+	at, name, err := store.ParseSweepCursor(q.Cursor)
+	if err != nil {
+		return store.Page[overdue]{}, err
+	}
+	from := "-inf"
+	if name != "" {
+		from = strconv.FormatInt(at.UnixMicro(), 10)
+	}
+	args := func(from any, name string, n int) []any {
+		return append([]any{index, from, name, n, age.Microseconds(), letter}, fields...)
+	}
+	list := merged[overdue]{
+		compare: func(a, b *overdue) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) },
+		first: func(n int) ([][]*overdue, error) {
+			return readParts(ctx, d, "", scriptOverdue, readOverdue, args(from, name, n)...)
+		},
+		more: func(part int, after *overdue, n int) ([]*overdue, error) {
+			r, err := d.run(ctx, scriptOverdue, part, args(after.at.UnixMicro(), after.name, n)...)
+			if err != nil {
+				return nil, err
+			}
+			return readOverdue(r)
+		},
+	}
+	all := func(*overdue) (yes, over bool) { return true, false }
+	return readMerged(&list, q.Size(), q.Size()+1, all, func(o *overdue) string { return store.SweepCursor(o.at, o.name) })
+}
+
+func readOverdue(r reply) ([]*overdue, error) {
+	var list []*overdue
+	for _, item := range r.list(1) {
+		parts, _ := item.([]any)
+		o := &overdue{name: reply(parts).text(0), fields: reply(parts).list(2)}
+		at, err := strconv.ParseInt(reply(parts).text(1), 10, 64)
+		if err != nil {
+			return nil, unknown(scriptOverdue, r)
+		}
+		o.at = fromMicros(at)
+		list = append(list, o)
+	}
+	return list, nil
+}
