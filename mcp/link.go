@@ -16,9 +16,9 @@ import (
 
 // link speaks to a server for one user, or for all. It connects when it is needed and once more when the connection is lost.
 type link struct {
-	s    *Server
+	e    *endpoint
 	user string
-	used time.Time // the server's mutex guards it
+	used time.Time // the endpoint's mutex guards it
 
 	mu      sync.Mutex
 	session *sdk.ClientSession
@@ -29,11 +29,6 @@ type link struct {
 	listing chan struct{} // closed when a list is there or has failed
 	unlist  error         // why it has failed
 	retry   time.Time     // before which no list is waited for
-}
-
-// dialer makes transports to a server.
-type dialer interface {
-	transport(ctx context.Context, user string) (sdk.Transport, error)
 }
 
 // implementation is how this client introduces itself.
@@ -73,15 +68,15 @@ const connectTimeout = 30 * time.Second
 
 // begin does something in a goroutine that the server's Close waits for, and closes a channel after it. The mutex is held.
 func (l *link) begin(done *chan struct{}, do func(ctx context.Context)) error {
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.s.closed {
-		return cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.s.name)
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	if l.e.closed {
+		return cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.e.name)
 	}
 	ch := make(chan struct{})
 	*done = ch
-	l.s.start(func() {
-		ctx, cancel := context.WithTimeout(l.s.ctx, connectTimeout)
+	l.e.start(func() {
+		ctx, cancel := context.WithTimeout(l.e.ctx, connectTimeout)
 		defer cancel()
 		do(ctx)
 		l.mu.Lock()
@@ -101,7 +96,7 @@ func (l *link) dialNow(ctx context.Context) {
 }
 
 func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
-	t, err := l.s.dial.transport(l.s.ctx, l.user)
+	t, err := l.e.dial.transport(l.e.ctx, l.user)
 	if err != nil {
 		return nil, err
 	}
@@ -120,18 +115,18 @@ func (l *link) dial(ctx context.Context) (*sdk.ClientSession, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no connection: %w", err)
 	}
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	if l.s.closed {
-		l.s.mu.Unlock()
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	if l.e.closed {
+		l.e.mu.Unlock()
 		_ = session.Close() // it is given up whatever that says
-		l.s.mu.Lock()
-		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.s.name)
+		l.e.mu.Lock()
+		return nil, cairn.Errorf(cairn.CodeClosed, "MCP server %q is closed", l.e.name)
 	}
-	l.s.start(func() { // until the connection is lost
+	l.e.start(func() { // until the connection is lost
 		err := session.Wait()
-		if l.lost(session) && l.s.ctx.Err() == nil {
-			l.s.opts.Logger.Warn("the connection to an MCP server is lost", "server", l.s.name, "error", err)
+		if l.lost(session) && l.e.ctx.Err() == nil {
+			l.e.opts.Logger.Warn("the connection to an MCP server is lost", "server", l.e.name, "error", err)
 		}
 	})
 	return session, nil
@@ -153,12 +148,12 @@ func (l *link) drop(session *sdk.ClientSession) {
 	if !l.lost(session) {
 		return
 	}
-	l.s.mu.Lock()
-	open := !l.s.closed
+	l.e.mu.Lock()
+	open := !l.e.closed
 	if open {
-		l.s.start(func() { _ = session.Close() })
+		l.e.start(func() { _ = session.Close() })
 	}
-	l.s.mu.Unlock()
+	l.e.mu.Unlock()
 	if !open {
 		_ = session.Close()
 	}
@@ -236,7 +231,7 @@ func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 			return nil, err
 		}
 	}
-	done, wait := l.listing, l.s.opts.ListTimeout
+	done, wait := l.listing, l.e.opts.ListTimeout
 	if known || l.known != nil {
 		wait = fresh
 	}
@@ -258,7 +253,7 @@ func (l *link) list(ctx context.Context, known bool) (*toolList, error) {
 	case l.known != nil:
 		return l.known, nil
 	case l.listing == nil && l.unlist != nil:
-		return nil, fmt.Errorf("MCP server %q: its tools cannot be listed: %w", l.s.name, l.unlist)
+		return nil, fmt.Errorf("MCP server %q: its tools cannot be listed: %w", l.e.name, l.unlist)
 	}
 	l.retry = time.Now().Add(pause)
 	return nil, nil
@@ -278,7 +273,7 @@ func (l *link) listNow(ctx context.Context) {
 		if !needsConnect(err) {
 			l.retry = time.Now().Add(pause)
 		}
-		l.s.opts.Logger.Warn("the tools of an MCP server cannot be listed", "server", l.s.name, "error", err)
+		l.e.opts.Logger.Warn("the tools of an MCP server cannot be listed", "server", l.e.name, "error", err)
 		return
 	}
 	l.known, l.retry = list, time.Time{}
@@ -290,7 +285,7 @@ func (l *link) fetchNow(ctx context.Context) (*toolList, error) {
 		if err != nil {
 			return nil, err
 		}
-		list, err := l.s.fetch(ctx, session)
+		list, err := l.e.fetch(ctx, session)
 		var refused *jsonrpc.Error
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || needsConnect(err) {
 			return list, err

@@ -2,11 +2,8 @@ package mcp
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,11 +13,9 @@ import (
 
 // Bounds of a list of tools. What exceeds them is left out and logged.
 const (
-	maxTools       = 512
-	maxPages       = 64
-	maxDescription = 8 << 10
-	maxSchema      = 64 << 10
-	maxRemoteName  = 256
+	maxTools      = 512
+	maxPages      = 64
+	maxRemoteName = 256
 )
 
 // toolSpec is a tool as a model is given it.
@@ -48,7 +43,7 @@ type toolList struct {
 }
 
 // fetch lists the tools of a server, in its order.
-func (s *Server) fetch(ctx context.Context, session *sdk.ClientSession) (*toolList, error) {
+func (e *endpoint) fetch(ctx context.Context, session *sdk.ClientSession) (*toolList, error) {
 	list := &toolList{}
 	if init := session.InitializeResult(); init != nil && init.Capabilities != nil && init.Capabilities.Tools != nil {
 		list.changes = init.Capabilities.Tools.ListChanged
@@ -64,13 +59,13 @@ func (s *Server) fetch(ctx context.Context, session *sdk.ClientSession) (*toolLi
 		}
 		for _, t := range page.Tools {
 			if len(list.tools) == maxTools {
-				s.opts.Logger.Warn("MCP server has too many tools", "server", s.name, "most", maxTools)
+				e.opts.Logger.Warn("MCP server has too many tools", "server", e.name, "most", maxTools)
 				page.NextCursor = ""
 				break
 			}
-			spec, err := s.specOf(t, seen)
+			spec, err := e.specOf(t, seen)
 			if err != nil {
-				s.opts.Logger.Warn("a tool of an MCP server is left out", "server", s.name, "error", err)
+				e.opts.Logger.Warn("a tool of an MCP server is left out", "server", e.name, "error", err)
 			}
 			if spec != nil {
 				list.tools = append(list.tools, *spec)
@@ -85,11 +80,11 @@ func (s *Server) fetch(ctx context.Context, session *sdk.ClientSession) (*toolLi
 }
 
 // specOf makes of a server's tool what a model is given; nil for one that is not allowed. seen are the names that are taken.
-func (s *Server) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
+func (e *endpoint) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if t == nil || t.Name == "" || len(t.Name) > maxRemoteName || cairn.CheckText("name", t.Name) != nil {
 		return nil, fmt.Errorf("its name cannot be used")
 	}
-	if len(s.opts.Allow) > 0 && !matches(s.opts.Allow, t.Name) {
+	if len(e.opts.Allow) > 0 && !matches(e.opts.Allow, t.Name) {
 		return nil, nil
 	}
 	schema, err := json.Marshal(t.InputSchema)
@@ -99,49 +94,8 @@ func (s *Server) specOf(t *sdk.Tool, seen map[string]bool) (*toolSpec, error) {
 	if err := checkSchema(schema); err != nil {
 		return nil, fmt.Errorf("%q: %w", t.Name, err)
 	}
-	spec := &toolSpec{Name: toolName(s.opts.Prefix, t.Name, seen), Remote: t.Name, Description: clean(t.Description, maxDescription), Schema: schema,
+	spec := &toolSpec{Name: toolName(e.opts.Prefix, t.Name, seen), Remote: t.Name, Description: clean(t.Description, maxDescription), Schema: schema,
 		Reads: t.Annotations != nil && t.Annotations.ReadOnlyHint}
 	seen[spec.Name] = true
 	return spec, nil
-}
-
-// plainName replaces what the name of a tool cannot have.
-func plainName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
-}
-
-// toolName returns the model's name for a server's tool. One that had to be changed, is too long or is taken ends with a hash
-// of the server's name, so that it is the same whatever else the server has.
-func toolName(prefix, remote string, seen map[string]bool) string {
-	name := prefix + plainName(remote)
-	if strings.ContainsAny(name[:1], "0123456789-") {
-		name = "_" + name
-	}
-	reserved := name == prefix+callTool || name == prefix+connectTool || name == cairn.FinishTool
-	if name == prefix+remote && len(name) <= maxName && !seen[name] && !reserved && !strings.HasPrefix(name, "companion__") {
-		return name
-	}
-	sum := sha256.Sum256([]byte(remote))
-	tail := "_" + hex.EncodeToString(sum[:4])
-	if strings.HasPrefix(name, "companion__") {
-		name = "_" + name
-	}
-	return name[:min(len(name), maxName-len(tail))] + tail
-}
-
-// maxName is how long the name of a tool may be.
-const maxName = 64
-
-// clean makes text one that a session can keep, of at most so many bytes.
-func clean(text string, most int) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + " …"
-	}
-	return text
 }

@@ -27,12 +27,6 @@ type offer struct {
 	Connect bool `json:"connect,omitempty"`
 }
 
-// The names of the tools that are not the server's, after its prefix.
-const (
-	callTool    = "call_new_tool"
-	connectTool = "connect"
-)
-
 // next returns what is to be pinned now that a list is known, and what the model is to know of it; no note if nothing has
 // changed.
 func (before *offer) next(s *Server, list *toolList) (now *offer, note string) {
@@ -210,4 +204,44 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 		}
 		return s.call(ctx, call, t.Remote, in.Arguments)
 	}, opts...)
+}
+
+// Offer implements [cairn.Toolset]: it offers the server's tools, as far as they are known within Options.ListTimeout.
+func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMessage) (*cairn.Offer, error) {
+	var before *offer
+	if pinned != nil {
+		before = new(offer)
+		if err := json.Unmarshal(pinned, before); err != nil {
+			return nil, fmt.Errorf("what is pinned does not decode: %w", err)
+		}
+	}
+	l, err := s.link(step.UserID)
+	if err != nil {
+		return nil, err
+	}
+	list, err := l.list(ctx, before != nil && !before.Connect)
+	switch {
+	case needsConnect(err):
+		if before != nil {
+			return nil, nil
+		}
+		return s.pin(nil, &offer{Connect: true}, fmt.Sprintf("The tools of %s are there once the user has connected an account; %sconnect asks for it.", s.name, s.opts.Prefix))
+	case err != nil:
+		return nil, err
+	case list == nil:
+		return nil, nil
+	}
+	now, note := before.next(s, list)
+	return s.pin(before, now, note)
+}
+
+func (s *Server) pin(before, now *offer, note string) (*cairn.Offer, error) {
+	if note == "" {
+		return nil, nil
+	}
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+	return &cairn.Offer{Pinned: raw, Note: note}, nil
 }

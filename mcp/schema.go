@@ -9,10 +9,12 @@ import (
 	"github.com/cairn-agents/cairn/internal/schema"
 )
 
-// Bounds of a server's schemas: how many parts one may have with its references followed, and how deep they may be nested.
+// Bounds of a server's schemas: how many bytes and, with its references followed, how many parts one may have, and how deep
+// they may be nested.
 const (
-	maxParts = 20_000
-	maxNest  = 64
+	maxSchema = 64 << 10
+	maxParts  = 20_000
+	maxNest   = 64
 )
 
 // checkSchema returns why a server's schema of arguments cannot be used. One is not used that takes forever to check values

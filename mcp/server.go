@@ -3,76 +3,21 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 )
 
-// Options say how a server is reached and which of its tools agents are given. The zero value gives all of them, without
-// approval.
-type Options struct {
-	// Prefix begins the names that the model has for the server's tools. Default: the server's name and an underscore.
-	Prefix string
-	// NoPrefix leaves the prefix out.
-	NoPrefix bool
-	// Allow are the tools that agents are given, by the server's names for them, as patterns of [path.Match]. Default: all.
-	Allow []string
-	// Approve are the tools whose calls a person must approve, by the server's names for them, as patterns of [path.Match];
-	// "*" is every tool. What the server says of a tool, as that it only reads, is of no account. Default: none.
-	Approve []string
-	// Deferred has the model find the server's tools where the agent's list of tools would be too large, see [cairn.Deferred].
-	// Tools that the server changes later are then found like the others. Default: all are listed.
-	Deferred bool
-	// Cache keeps results within a session, as [cairn.Cache] says, of tools that only read by the server's word (readOnlyHint)
-	// and need no approval. Default: none are kept.
-	Cache *cairn.CachePolicy
-	// Timeout bounds a call. Default: 1 minute.
-	Timeout time.Duration
-	// ListTimeout is how long a turn waits for the list of tools where none is known. Default: 2 seconds.
-	ListTimeout time.Duration
-	// MaxResult is how many bytes of text a result may have; a larger one is an error of the call. Default: 1 MiB.
-	MaxResult int
-
-	// Env is the environment of a command, as "NAME=value", beside the variables that programs need to run (PATH, HOME,
-	// USER, LANG, TMPDIR and the like). Default: nothing else, so that a server does not get the keys of this process.
-	Env []string
-	// Dir is the directory that a command runs in. Default: that of this process.
-	Dir string
-
-	// Header is sent with each HTTP request.
-	Header http.Header
-	// HTTPClient makes the HTTP requests. It should have no timeout. Default: http.DefaultClient.
-	HTTPClient *http.Client
-	// Auth authorises HTTP requests: [ClientCredentials], or a [Connector] for what each user may do. Default: none, beside
-	// what Header has.
-	Auth Auth
-
-	// Logger gets what goes wrong with the server. Default: nothing is logged.
-	Logger *slog.Logger
-}
-
 // Server is an MCP server whose tools agents are given: put it into [cairn.Agent.Toolsets]. It connects when it is needed, and
 // again when the connection is lost. It is safe for concurrent use, by any number of agents.
 type Server struct {
-	name string
-	opts Options
-	dial dialer
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	mu     sync.Mutex
-	closed bool
-	links  map[string]*link // by the user that they are for; "" is for all
+	endpoint
+	links map[string]*link // by the user that they are for; "" is for all. The mutex guards it.
 }
 
 var _ cairn.Toolset = (*Server)(nil)
@@ -120,7 +65,7 @@ func newServer(name string, opts *Options) (*Server, error) {
 	if err := cairn.CheckSessionID(name); err != nil {
 		return nil, cairn.Invalid("name", "MCP server %q: cannot be a name", name)
 	}
-	s := &Server{name: name, links: map[string]*link{}}
+	s := &Server{endpoint: endpoint{name: name}, links: map[string]*link{}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -163,20 +108,6 @@ func newServer(name string, opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// maxPrefix leaves room for a tool's own name among the 64 characters of one.
-const maxPrefix = 32
-
-// matches reports whether a tool is one of a list of patterns.
-func matches(patterns []string, tool string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		if p == "*" { // of path.Match it stops at a slash
-			return true
-		}
-		ok, _ := path.Match(p, tool)
-		return ok
-	})
-}
-
 // Name implements [cairn.Toolset].
 func (s *Server) Name() string { return s.name }
 
@@ -210,7 +141,7 @@ func (s *Server) link(user string) (*link, error) {
 		if len(s.links) >= maxLinks {
 			s.evict()
 		}
-		l = &link{s: s, user: user}
+		l = &link{e: &s.endpoint, user: user}
 		s.links[user] = l
 	}
 	l.used = time.Now()
@@ -231,47 +162,4 @@ func (s *Server) evict() {
 	l := s.links[oldest]
 	delete(s.links, oldest)
 	s.start(func() { l.close() })
-}
-
-// start does something that Close waits for. The server's mutex is held.
-func (s *Server) start(do func()) { s.work.Go(do) }
-
-// Offer implements [cairn.Toolset]: it offers the server's tools, as far as they are known within Options.ListTimeout.
-func (s *Server) Offer(ctx context.Context, step *cairn.Step, pinned json.RawMessage) (*cairn.Offer, error) {
-	var before *offer
-	if pinned != nil {
-		before = new(offer)
-		if err := json.Unmarshal(pinned, before); err != nil {
-			return nil, fmt.Errorf("what is pinned does not decode: %w", err)
-		}
-	}
-	l, err := s.link(step.UserID)
-	if err != nil {
-		return nil, err
-	}
-	list, err := l.list(ctx, before != nil && !before.Connect)
-	switch {
-	case needsConnect(err):
-		if before != nil {
-			return nil, nil
-		}
-		return s.pin(nil, &offer{Connect: true}, fmt.Sprintf("The tools of %s are there once the user has connected an account; %sconnect asks for it.", s.name, s.opts.Prefix))
-	case err != nil:
-		return nil, err
-	case list == nil:
-		return nil, nil
-	}
-	now, note := before.next(s, list)
-	return s.pin(before, now, note)
-}
-
-func (s *Server) pin(before, now *offer, note string) (*cairn.Offer, error) {
-	if note == "" {
-		return nil, nil
-	}
-	raw, err := json.Marshal(now)
-	if err != nil {
-		return nil, err
-	}
-	return &cairn.Offer{Pinned: raw, Note: note}, nil
 }

@@ -1,0 +1,25 @@
+package mcp
+
+import "strings"
+
+// maxDescription bounds texts of a server that a model or the user reads.
+const maxDescription = 8 << 10
+
+// plainName replaces what the name of a tool cannot have.
+func plainName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// clean makes text one that a session can keep, of at most so many bytes.
+func clean(text string, most int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
+}
