@@ -3,9 +3,11 @@ package cairn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
@@ -239,4 +241,40 @@ func describesObject(raw json.RawMessage) bool {
 		Type any `json:"type"`
 	}
 	return json.Unmarshal(raw, &s) == nil && s.Type == "object"
+}
+
+func (t Tool) validate() error {
+	switch {
+	case !ids.Tool(t.def.Name):
+		return fmt.Errorf("the name must be 1 to 64 letters, digits, _ or -, not beginning with a digit or -")
+	case t.def.Name == FinishTool || t.def.Name == FindTools || t.def.Name == CallTool || strings.HasPrefix(t.def.Name, companionPrefix):
+		return fmt.Errorf("the name is reserved")
+	case t.def.Err != nil:
+		return t.def.Err
+	case t.def.Func == nil && t.def.Wait.Kind != CallClientTool && t.def.Agent == nil:
+		return fmt.Errorf("make tools with cairn.Func, cairn.RawFunc, cairn.ClientTool or cairn.SubAgent")
+	case limits.Text(t.def.Description) != "":
+		return fmt.Errorf("the description %s", limits.Text(t.def.Description))
+	case limits.JSON(t.def.Input.JSON()) != "":
+		return fmt.Errorf("the schema %s", limits.JSON(t.def.Input.JSON()))
+	case t.def.Timeout < 0:
+		return fmt.Errorf("the timeout is negative")
+	case t.def.Agent != nil && (t.def.Finishes || t.def.Timeout > 0 || t.def.Cache != nil || t.def.Wait.Kind != "" || t.def.Retry != nil || t.def.ErrorText != nil):
+		return fmt.Errorf("a sub-agent takes no FinishWith, Timeout, Cache, Retry, ErrorText or approval; its own tools do")
+	case t.def.Func == nil && (t.def.Retry != nil || t.def.ErrorText != nil):
+		return fmt.Errorf("a client-executed tool takes no Retry or ErrorText: nothing is run here")
+	}
+	if problem := t.def.Retry.problem(); problem != "" {
+		return fmt.Errorf("Retry: %s", problem)
+	}
+	if err := checkKeywords(t.def.Keywords); err != nil {
+		return err
+	}
+	if err := t.def.Cache.validate(t); err != nil {
+		return err
+	}
+	if !describesObject(t.def.Input.JSON()) {
+		return errors.New("the input must be an object: a struct or a map with string keys")
+	}
+	return t.validateWait()
 }

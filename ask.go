@@ -7,15 +7,8 @@ import (
 	"net/url"
 	"reflect"
 
-	"github.com/cairn-agents/cairn/internal/define/bridge"
 	"github.com/cairn-agents/cairn/internal/schema"
 )
-
-// question is what a person is asked.
-type question = bridge.Question
-
-// MaxPromptBytes is the most that the prompt and the payload of a call may hold together.
-const MaxPromptBytes = 1 << 20
 
 // Ask asks a person a question and puts what they answer into answer, a pointer, whose type gives the JSON Schema that
 // the answer must satisfy (see [SchemaFor]; a pointer to an interface takes any JSON). prompt is for the person, payload,
@@ -117,26 +110,4 @@ func questionOf(opts []ToolOption) (*question, error) {
 		return nil, Invalid("options", "%v", err)
 	}
 	return &question{Reviewers: w.Reviewers, Quorum: string(w.Quorum), Assigned: w.Assigned, AtMost: w.AtMost}, nil
-}
-
-// setPrompt gives a question its words. What cannot be kept is an ErrInvalid or ErrTooLarge error.
-func setPrompt(q *question, text string, payload any) error {
-	if err := CheckText("prompt", text); err != nil {
-		return err
-	}
-	var raw json.RawMessage
-	if payload != nil {
-		var err error
-		if raw, err = json.Marshal(payload); err != nil {
-			return Invalid("payload", "does not encode as JSON: %v", err)
-		}
-		if err := CheckJSON("payload", raw); err != nil {
-			return err
-		}
-	}
-	if len(text)+len(raw) > MaxPromptBytes {
-		return &Error{Code: CodeTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
-	}
-	q.Prompt, q.Payload = text, raw
-	return nil
 }

@@ -1,16 +1,13 @@
 package cairn
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/define/bridge"
-	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Role says who speaks in a message.
@@ -326,99 +323,46 @@ func Messages(list ...Message) Input { return Input{Messages: list} }
 // MaxInputBytes is the most one input may hold, all text and files together.
 const MaxInputBytes = MaxMessageBytes
 
-// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more
-// than belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
-func (in Input) Validate() error {
-	if len(in.Messages) == 0 {
-		return Invalid("input", "no messages")
-	}
+// Size returns how many bytes of content the message's parts hold, and what is pinned with it.
+func (m *Message) Size() int {
 	total := 0
-	for i := range in.Messages {
-		m := &in.Messages[i]
-		at := "input"
-		if len(in.Messages) > 1 {
-			at = fmt.Sprintf("input.messages[%d]", i)
-		}
-		if len(m.Tools) > 0 {
-			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
-		}
-		if len(m.Pinned) > 0 {
-			return Invalid(at+".pinned", "an input pins no tools")
-		}
-		if m.Model != "" {
-			return Invalid(at+".model", "is of replies")
-		}
-		if m.Summary != nil {
-			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
-		}
-		if m.Cut != "" {
-			return Invalid(at+".cut", "is of replies")
-		}
-		if m.Tokens != 0 {
-			return Invalid(at+".tokens", "an input has no count of tokens")
-		}
-		if m.Origin != "" || m.ChildID != "" {
-			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
-		}
-		if m.Role != RoleUser {
-			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)
-		}
-		if m.ID != "" {
-			if problem := ids.Check(m.ID); problem != "" {
-				return Invalid(at+".id", "%s", problem)
-			}
-		}
-		if len(m.Parts) == 0 {
-			return Invalid(at, "the message has no parts")
-		}
-		if err := cmp.Or(CheckText(at+".run_id", m.RunID), checkTime(at+".created_at", m.CreatedAt)); err != nil {
-			return err
-		}
-		for j := range m.Parts {
-			if err := m.Parts[j].validateInput(at); err != nil {
-				return err
-			}
-		}
-		total += m.Size()
+	for _, raw := range m.Pinned {
+		total += len(raw)
 	}
-	if total > MaxInputBytes {
-		return &Error{Code: CodeTooLarge, Field: "input",
-			Message: fmt.Sprintf("input: %d bytes, at most %d are allowed", total, MaxInputBytes)}
+	for i := range m.Parts {
+		total += m.Parts[i].size()
 	}
-	return nil
+	return total
 }
 
-func (p *Part) validateInput(at string) error {
-	only := Part{Type: p.Type}
-	switch p.Type {
-	case PartText:
-		if p.Text == "" {
-			return Invalid(at, "the text is empty")
-		}
-		if err := CheckText(at, p.Text); err != nil {
-			return err
-		}
-		only.Text = p.Text
-	case PartFile:
-		f := p.File
-		switch {
-		case f == nil:
-			return Invalid(at+".file", "is missing")
-		case f.MediaType == "":
-			return Invalid(at+".file.media_type", "is missing")
-		case (len(f.Data) == 0) == (f.URL == ""):
-			return Invalid(at+".file", "needs either data or a url")
-		}
-		err := cmp.Or(CheckText(at+".file.media_type", f.MediaType), CheckText(at+".file.name", f.Name), CheckText(at+".file.url", f.URL))
-		if err != nil {
-			return err
-		}
-		only.File = f
-	default:
-		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
+// size returns how many bytes of content a part holds.
+func (p *Part) size() int {
+	n := len(p.Text) + len(p.Provider)
+	for _, s := range p.Sources {
+		n += len(s.URL) + len(s.Title) + len(s.Quote)
 	}
-	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
-		return Invalid(at, "a part of type %q has nothing else", p.Type)
+	if p.ToolUse != nil {
+		n += len(p.ToolUse.Input)
+		if a := p.ToolUse.Awaits; a != nil {
+			n += len(a.Prompt) + len(a.Payload) + len(a.Schema)
+		}
 	}
-	return nil
+	if p.Result != nil {
+		n += len(p.Result.Output)
+	}
+	if p.File != nil {
+		n += len(p.File.Name) + len(p.File.MediaType) + len(p.File.URL) + len(p.File.Data)
+	}
+	return n
 }
+
+// FinishReason says why a reply ended.
+type FinishReason string
+
+const (
+	FinishReasonEnd          FinishReason = "end"     // the model was done
+	FinishReasonTools        FinishReason = "tools"   // the model wants tools to be called
+	FinishReasonLength       FinishReason = "length"  // the output limit was reached
+	FinishReasonWindow       FinishReason = "window"  // the model's window is full
+	FinishReasonStopSequence FinishReason = "stopped" // a stop sequence was met
+)

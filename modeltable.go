@@ -77,16 +77,6 @@ func (d Dollars) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil 
 // String returns the dollars without trailing zeros.
 func (d Dollars) String() string { return money(int64(d), 6) }
 
-// money writes an amount that counts parts of a dollar.
-func money(n int64, places int) string {
-	text := fmt.Sprintf("%0*d", places+1, n)
-	whole, part := text[:len(text)-places], strings.TrimRight(text[len(text)-places:], "0")
-	if part == "" {
-		return whole
-	}
-	return whole + "." + part
-}
-
 // DefaultModels returns the table that is part of Cairn. It is the caller's.
 func DefaultModels() ModelTable {
 	table := slices.Clone(defaultModels())

@@ -192,3 +192,31 @@ func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 	}
 	return nil
 }
+
+// question is what a person is asked.
+type question = bridge.Question
+
+// MaxPromptBytes is the most that the prompt and the payload of a call may hold together.
+const MaxPromptBytes = 1 << 20
+
+// setPrompt gives a question its words. What cannot be kept is an ErrInvalid or ErrTooLarge error.
+func setPrompt(q *question, text string, payload any) error {
+	if err := CheckText("prompt", text); err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if payload != nil {
+		var err error
+		if raw, err = json.Marshal(payload); err != nil {
+			return Invalid("payload", "does not encode as JSON: %v", err)
+		}
+		if err := CheckJSON("payload", raw); err != nil {
+			return err
+		}
+	}
+	if len(text)+len(raw) > MaxPromptBytes {
+		return &Error{Code: CodeTooLarge, Field: "prompt", Message: "prompt: with the payload larger than 1 MiB"}
+	}
+	q.Prompt, q.Payload = text, raw
+	return nil
+}

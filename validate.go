@@ -1,0 +1,338 @@
+package cairn
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/limits"
+)
+
+// Validate reports why a message cannot be kept: text that is not valid UTF-8 or has a NUL, JSON that is not valid or
+// too deep, or more than MaxMessageBytes. The error is ErrInvalid or ErrTooLarge and names the field.
+func (m *Message) Validate() error {
+	err := cmp.Or(CheckText("id", m.ID), CheckText("role", string(m.Role)), CheckText("origin", string(m.Origin)), CheckText("child_id", m.ChildID),
+		CheckText("run_id", m.RunID), checkTime("created_at", m.CreatedAt))
+	if err != nil {
+		return err
+	}
+	for name := range m.Tools {
+		if err := CheckText("tools", name); err != nil {
+			return err
+		}
+	}
+	for name, raw := range m.Pinned {
+		if err := cmp.Or(CheckText("pinned", name), CheckJSON("pinned", raw)); err != nil {
+			return err
+		}
+	}
+	if m.Tokens < 0 {
+		return Invalid("tokens", "%d is negative", m.Tokens)
+	}
+	if err := m.Summary.validate(); err != nil {
+		return err
+	}
+	for i := range m.Parts {
+		if err := m.Parts[i].validate(); err != nil {
+			return err
+		}
+	}
+	total := m.Size()
+	if problem := limits.Size(total); problem != "" {
+		return refused("parts", problem, total)
+	}
+	return nil
+}
+
+func (s *Summary) validate() error {
+	if s == nil {
+		return nil
+	}
+	for _, id := range s.Background {
+		if err := CheckText("summary.background", id); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.Found {
+		if err := CheckText("summary.found", name); err != nil {
+			return err
+		}
+	}
+	if s.From <= 0 {
+		return Invalid("summary.from", "%d is not greater than 0", s.From)
+	}
+	return nil
+}
+
+func (p *Part) validate() error {
+	err := cmp.Or(CheckText("type", string(p.Type)), CheckText("text", p.Text), CheckJSON("provider", p.Provider), CheckText("model", p.Model))
+	for _, s := range p.Sources {
+		err = cmp.Or(err, CheckText("sources.url", s.URL), CheckText("sources.title", s.Title), CheckText("sources.quote", s.Quote))
+	}
+	if err != nil {
+		return err
+	}
+	if use := p.ToolUse; use != nil {
+		if err := cmp.Or(CheckText("tool_use.call_id", use.CallID), CheckText("tool_use.tool", use.Tool), CheckJSON("tool_use.input", use.Input)); err != nil {
+			return err
+		}
+		if err := use.Awaits.validate(); err != nil {
+			return err
+		}
+	}
+	if r := p.Result; r != nil {
+		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
+			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output), CheckJSON("tool_result.edited", r.Edited))
+		if end := r.Child; err == nil {
+			err = cmp.Or(CheckText("tool_result.child", end.SessionID), CheckText("tool_result.child", end.Agent), CheckText("tool_result.child", string(end.Status)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.File != nil {
+		return p.File.validate()
+	}
+	return nil
+}
+
+func (a *Awaits) validate() error {
+	if a == nil {
+		return nil
+	}
+	return cmp.Or(CheckText("tool_use.awaits.kind", string(a.Kind)), CheckText("tool_use.awaits.prompt", a.Prompt),
+		CheckJSON("tool_use.awaits.payload", a.Payload), CheckJSON("tool_use.awaits.schema", a.Schema))
+}
+
+func (f *File) validate() error {
+	if problem := limits.Size(len(f.Data)); problem != "" {
+		return refused("file.data", problem, len(f.Data))
+	}
+	return cmp.Or(CheckText("file.name", f.Name), CheckText("file.media_type", f.MediaType), CheckText("file.url", f.URL))
+}
+
+// Validate reports why usage cannot be kept: a count that is negative or beyond 2^53-1, an amount that is not finite,
+// or a name that is not valid text. The error is ErrInvalid and names the field.
+func (u *Usage) Validate() error {
+	for _, c := range [...]struct {
+		field string
+		n     int64
+	}{
+		{"input_tokens", u.InputTokens}, {"output_tokens", u.OutputTokens}, {"reasoning_tokens", u.ReasoningTokens},
+		{"cached_tokens", u.CachedTokens}, {"cache_write_tokens", u.CacheWriteTokens}, {"model_calls", u.ModelCalls},
+		{"tool_calls", u.ToolCalls}, {"tool_errors", u.ToolErrors}, {"tool_cache_hits", u.ToolCacheHits}, {"sub_agent_runs", u.SubAgentRuns},
+		{"cost_nanos", u.CostNanos}, {"priced_calls", u.PricedCalls},
+	} {
+		if c.n < 0 || c.n > limits.Count {
+			return Invalid("usage."+c.field, "%d is not between 0 and %d", c.n, int64(limits.Count))
+		}
+	}
+	for name, n := range u.Custom {
+		if err := CheckText("usage.custom", name); err != nil {
+			return err
+		}
+		if problem := limits.Number(n); problem != "" {
+			return Invalid("usage.custom", "%q %s", name, problem)
+		}
+	}
+	return nil
+}
+
+// Validate reports why an error cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (e *Error) Validate() error {
+	err := cmp.Or(CheckText("error.code", string(e.Code)), CheckText("error.message", e.Message), CheckText("error.field", e.Field))
+	for _, detail := range e.Details {
+		err = cmp.Or(err, CheckText("error.details", detail))
+	}
+	return err
+}
+
+// Validate reports why the record of a run cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (r *Run) Validate() error {
+	err := cmp.Or(CheckText("id", r.ID), CheckText("agent", r.Agent), CheckText("agent_version", r.AgentVersion), CheckText("kind", string(r.Kind)), CheckText("status", string(r.Status)),
+		CheckText("reason", string(r.Reason)), CheckText("model", r.Model), CheckText("previous_run_id", r.PreviousRunID), CheckText("text", r.Text),
+		CheckJSON("output", r.Output), checkTime("started_at", r.StartedAt), checkTime("ended_at", r.EndedAt), r.Usage.Validate())
+	if err == nil && r.Error != nil {
+		err = r.Error.Validate()
+	}
+	if err == nil && r.Suspended != nil {
+		err = r.Suspended.validate()
+	}
+	return err
+}
+
+func (s *Suspension) validate() error {
+	err := CheckText("suspended.step_id", s.StepID)
+	for i := range s.Calls {
+		err = cmp.Or(err, s.Calls[i].validate())
+	}
+	for _, c := range s.Children {
+		err = cmp.Or(err, CheckText("suspended.children", c.CallID), CheckText("suspended.children", c.SessionID),
+			CheckText("suspended.children", c.Agent), CheckText("suspended.children", string(c.Kind)))
+	}
+	return err
+}
+
+func (c *CallRef) validate() error {
+	err := cmp.Or(CheckText("call.id", c.ID), CheckText("call.root_id", c.RootID), CheckText("call.session_id", c.SessionID),
+		CheckText("call.kind", string(c.Kind)), CheckText("call.tool", c.Tool), CheckText("call.approval_id", c.ApprovalID),
+		CheckText("call.tool_call_id", c.ToolCallID), CheckJSON("call.input", c.Input), CheckText("call.prompt", c.Prompt),
+		CheckJSON("call.payload", c.Payload), CheckText("call.quorum", string(c.Quorum)), checkTime("call.deadline", c.Deadline))
+	for _, name := range c.Reviewers {
+		err = cmp.Or(err, CheckText("call.reviewers", name))
+	}
+	return err
+}
+
+// Validate reports why the row of a pending call cannot be kept. The error is ErrInvalid or ErrTooLarge and names the
+// field.
+func (c *PendingCall) Validate() error {
+	err := cmp.Or(c.CallRef.validate(), CheckText("call.user_id", c.UserID), CheckText("call.agent", c.Agent), CheckText("call.run_id", c.RunID),
+		CheckText("call.step_id", c.StepID), CheckJSON("call.schema", c.Schema), CheckText("call.status", string(c.Status)),
+		CheckText("call.claimed_by", c.ClaimedBy), checkTime("call.claimed_until", c.ClaimedUntil))
+	for _, raw := range c.Kept {
+		err = cmp.Or(err, CheckJSON("call.kept", raw))
+	}
+	if a := c.Answer; a != nil {
+		err = cmp.Or(err, CheckText("call.answer.verdict", string(a.Kind)), CheckJSON("call.answer.value", a.Value), CheckText("call.answer.text", a.Text),
+			CheckText("call.answer.reviewer", a.Reviewer), checkTime("call.answer.at", a.At))
+	}
+	for i := range c.Trail {
+		d := &c.Trail[i]
+		err = cmp.Or(err, CheckText("call.trail", d.ID), CheckText("call.trail", d.Step), CheckText("call.trail", string(d.Kind)),
+			CheckText("call.trail", d.Reviewer), CheckText("call.trail", d.Notes), CheckJSON("call.trail", d.Value), checkTime("call.trail", d.At))
+	}
+	return err
+}
+
+// Validate reports why a request to stop cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
+func (s *Stop) Validate() error {
+	if n := len(s.Reason); n > MaxMetadataBytes {
+		return &Error{Code: CodeTooLarge, Field: "reason", Message: fmt.Sprintf("reason: has %d bytes, at most %d are allowed", n, MaxMetadataBytes)}
+	}
+	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
+}
+
+// Validate reports why an event cannot be kept, whatever its size: text that is not valid UTF-8 or has a NUL, or JSON
+// that is not valid or too deep. The error is ErrInvalid and names the field.
+func (e *Event) Validate() error {
+	err := cmp.Or(CheckText("event.type", string(e.Type)), CheckText("event.session_id", e.SessionID), CheckText("event.run_id", e.RunID),
+		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
+		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
+		checkTime("event.deadline", e.Deadline), CheckJSON("event.edited", e.Edited), CheckText("event.tool_call_id", e.ToolCallID),
+		CheckText("event.prompt", e.Prompt), CheckJSON("event.payload", e.Payload), CheckText("event.message_id", e.MessageID))
+	for i := range e.Files {
+		f := &e.Files[i]
+		err = cmp.Or(err, CheckText("event.files.name", f.Name), CheckText("event.files.media_type", f.MediaType), CheckText("event.files.url", f.URL))
+	}
+	for _, s := range e.Sources {
+		err = cmp.Or(err, CheckText("event.sources.url", s.URL), CheckText("event.sources.title", s.Title), CheckText("event.sources.quote", s.Quote))
+	}
+	if err == nil && e.Error != nil {
+		err = e.Error.Validate()
+	}
+	if err == nil && e.Usage != nil {
+		err = e.Usage.Validate()
+	}
+	for i := range e.Patch {
+		err = cmp.Or(err, CheckText("event.patch.path", e.Patch[i].Path), CheckJSON("event.patch.value", e.Patch[i].Value))
+	}
+	return err
+}
+
+// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with more
+// than belongs to it, what [Message.Validate] refuses, or more than MaxInputBytes.
+func (in Input) Validate() error {
+	if len(in.Messages) == 0 {
+		return Invalid("input", "no messages")
+	}
+	total := 0
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		at := "input"
+		if len(in.Messages) > 1 {
+			at = fmt.Sprintf("input.messages[%d]", i)
+		}
+		if len(m.Tools) > 0 {
+			return Invalid(at+".tools", "an input switches no tools; use Engine.SwitchTools")
+		}
+		if len(m.Pinned) > 0 {
+			return Invalid(at+".pinned", "an input pins no tools")
+		}
+		if m.Model != "" {
+			return Invalid(at+".model", "is of replies")
+		}
+		if m.Summary != nil {
+			return Invalid(at+".summary", "an input holds no summary; use Engine.Compact")
+		}
+		if m.Cut != "" {
+			return Invalid(at+".cut", "is of replies")
+		}
+		if m.Tokens != 0 {
+			return Invalid(at+".tokens", "an input has no count of tokens")
+		}
+		if m.Origin != "" || m.ChildID != "" {
+			return Invalid(at+".origin", "an input holds no messages of Cairn's own")
+		}
+		if m.Role != RoleUser {
+			return Invalid(at+".role", "%q: an input holds user messages only", m.Role)
+		}
+		if m.ID != "" {
+			if problem := ids.Check(m.ID); problem != "" {
+				return Invalid(at+".id", "%s", problem)
+			}
+		}
+		if len(m.Parts) == 0 {
+			return Invalid(at, "the message has no parts")
+		}
+		if err := cmp.Or(CheckText(at+".run_id", m.RunID), checkTime(at+".created_at", m.CreatedAt)); err != nil {
+			return err
+		}
+		for j := range m.Parts {
+			if err := m.Parts[j].validateInput(at); err != nil {
+				return err
+			}
+		}
+		total += m.Size()
+	}
+	if total > MaxInputBytes {
+		return &Error{Code: CodeTooLarge, Field: "input",
+			Message: fmt.Sprintf("input: %d bytes, at most %d are allowed", total, MaxInputBytes)}
+	}
+	return nil
+}
+
+func (p *Part) validateInput(at string) error {
+	only := Part{Type: p.Type}
+	switch p.Type {
+	case PartText:
+		if p.Text == "" {
+			return Invalid(at, "the text is empty")
+		}
+		if err := CheckText(at, p.Text); err != nil {
+			return err
+		}
+		only.Text = p.Text
+	case PartFile:
+		f := p.File
+		switch {
+		case f == nil:
+			return Invalid(at+".file", "is missing")
+		case f.MediaType == "":
+			return Invalid(at+".file.media_type", "is missing")
+		case (len(f.Data) == 0) == (f.URL == ""):
+			return Invalid(at+".file", "needs either data or a url")
+		}
+		err := cmp.Or(CheckText(at+".file.media_type", f.MediaType), CheckText(at+".file.name", f.Name), CheckText(at+".file.url", f.URL))
+		if err != nil {
+			return err
+		}
+		only.File = f
+	default:
+		return Invalid(at, "a part of type %q cannot be sent by a user", p.Type)
+	}
+	if p.Text != only.Text || p.File != only.File || p.Provider != nil || p.Model != "" || p.Sources != nil || p.ToolUse != nil || p.Result != nil {
+		return Invalid(at, "a part of type %q has nothing else", p.Type)
+	}
+	return nil
+}
