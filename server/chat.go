@@ -354,11 +354,7 @@ func getChat(c *request, in *showIn) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := c.addresses()
-	if err != nil {
-		return nil, err
-	}
-	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, runs, address)
+	messages := aisdk.Messages(v, snap.Session, snap.Messages, calls, runs, c.addresses())
 	return &Chat{Messages: messages, Streaming: snap.Session.Status == cairn.SessionActive, Cursor: snap.Cursor().String()}, nil
 }
 

@@ -3,11 +3,6 @@ package server
 import (
 	"bytes"
 	"cmp"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -19,7 +14,6 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/server/aisdk"
-	"github.com/cairn-agents/cairn/store"
 )
 
 // A file of a message is read at an address of its own, so that neither a stream nor a history carries its bytes. A page shows it
@@ -87,10 +81,6 @@ func getFile(c *request, in *fileIn) error {
 	return nil
 }
 
-func noFile() error {
-	return &cairn.Error{Code: cairn.CodeNotFound, Field: "file", Message: "there is no such file"}
-}
-
 // file returns a file of a message that a chat shows.
 func (c *request) file(session string, index, n int) (*cairn.Message, *cairn.File, error) {
 	if index < 0 || n < 0 {
@@ -143,78 +133,14 @@ func (w *fileWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// fileKeyRecord is where the key is kept that addresses are signed with: every process with the store has the same.
-const (
-	serverRecords = "cairn.server"
-	fileKeyRecord = "file-key"
-)
-
-// fileKey returns the key that the addresses of files are signed with, and makes it if there is none. It is nil for a store
-// without records.
-func (c *request) fileKey() ([]byte, error) {
-	h := c.h
-	if key := h.fileKey.Load(); key != nil {
-		return *key, nil
-	}
-	records := h.eng.Records()
-	if records == nil {
-		return nil, nil
-	}
-	rec, err := records.Get(c.ctx, serverRecords, fileKeyRecord)
-	if errors.Is(err, cairn.ErrNotFound) {
-		fresh := make([]byte, sha256.Size)
-		rand.Read(fresh)                // never fails
-		value, _ := json.Marshal(fresh) // bytes encode
-		rec, err = records.Put(c.ctx, store.RecordWrite{Namespace: serverRecords, Key: fileKeyRecord, Value: value})
-		if seen := store.SeenRecord(err); seen != nil { // another process was faster
-			rec, err = seen, nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	var key []byte
-	if err := json.Unmarshal(rec.Value, &key); err != nil || len(key) < sha256.Size {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "the record %s of %s is no key", fileKeyRecord, serverRecords)
-	}
-	h.fileKey.Store(&key)
-	return key, nil
-}
-
-// signature signs the address of a file. Expires is the last second that it is good for.
-func signature(key []byte, session, message, file, messageID, expires string) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(digest("file", session, message, file, messageID, expires)))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// grant takes the signature of a request for a principal that may read one file.
-func (c *request) grant() error {
-	key, err := c.fileKey()
-	if err != nil {
-		return err
-	}
-	q := c.r.URL.Query()
-	session := c.r.PathValue("id")
-	if key == nil || q.Get("message_id") == "" {
-		return noFile()
-	}
-	want := signature(key, session, c.r.PathValue("message"), c.r.PathValue("file"), q.Get("message_id"), q.Get("expires"))
-	until, err := strconv.ParseInt(q.Get("expires"), 10, 64)
-	if !hmac.Equal([]byte(want), []byte(q.Get("signature"))) || err != nil || time.Now().Unix() > until {
-		return noFile()
-	}
-	c.principal, c.granted = &Principal{}, session
-	return c.h.users.request("file of " + session) // in place of a user
-}
-
-// addresses returns what gives the files of messages an address for the client of the request.
-func (c *request) addresses() (aisdk.Address, error) {
+// addresses returns what gives the files of messages an address for the client of the request. Without the key, which is no reason to
+// show nothing of the rest, they need credentials.
+func (c *request) addresses() aisdk.Address {
 	var key []byte
 	if !c.h.opts.AllowUnauthenticated {
 		var err error
-		if key, err = c.fileKey(); err != nil {
-			return nil, err
+		if key, err = c.h.signingKey(c.ctx); err != nil {
+			c.h.opts.Logger.Warn("the addresses of files are not signed", "error", err)
 		}
 	}
 	base := c.base()
@@ -228,7 +154,7 @@ func (c *request) addresses() (aisdk.Address, error) {
 			q.Set("signature", signature(key, session, message, file, id, expires))
 		}
 		return base + "/sessions/" + url.PathEscape(session) + "/messages/" + message + "/files/" + file + "?" + q.Encode()
-	}, nil
+	}
 }
 
 // base returns the address of the server for the client of the request: [Options].URL, or what stands before the path of its

@@ -310,7 +310,7 @@ func TestKeyOfFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&request{h: h, ctx: t.Context()}).fileKey()
+		return h.signingKey(t.Context())
 	}
 	var all sync.WaitGroup
 	list := make([]string, 8)
@@ -334,6 +334,10 @@ func TestKeyOfFiles(t *testing.T) {
 		}
 		if k, err := key(); !errors.Is(err, cairn.ErrCorrupt) {
 			t.Errorf("of %s the key is %v, %v", bad, k, err)
+		}
+		w.h.fileKey.Store(nil)
+		if address := w.addressed("a")[0]; strings.Contains(address, "signature") {
+			t.Errorf("with the key %s the address is %s", bad, address)
 		}
 	}
 }

@@ -69,7 +69,7 @@ type Handler struct {
 	origins map[string]bool
 	users   *users
 	openAPI json.RawMessage
-	fileKey atomic.Pointer[[]byte] // see request.fileKey
+	fileKey atomic.Pointer[[]byte] // see signingKey
 
 	ctx  context.Context // ends when Drain is called
 	stop context.CancelFunc

@@ -3,17 +3,14 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
-	"time"
-
-	"crypto/rand"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -88,16 +85,6 @@ func (c *request) serveOnce(rt *route) error {
 		o.forget(c) // nothing was done
 	}
 	return err
-}
-
-// digest makes one word of several, none of which can be taken for a part of another.
-func digest(words ...string) string {
-	h := sha256.New()
-	for _, w := range words {
-		sum := sha256.Sum256([]byte(w))
-		h.Write(sum[:])
-	}
-	return hex.EncodeToString(h.Sum(nil)[:20])
 }
 
 // begin finds the record of the key, or makes it.

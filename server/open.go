@@ -1,8 +1,11 @@
 package server
 
 import (
+	"crypto/hmac"
 	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -20,6 +23,26 @@ func (h *Handler) principal(r *http.Request) (*Principal, error) {
 		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "the request has no valid credentials"}
 	}
 	return p, nil
+}
+
+// grant takes the signature of a request for a principal that may read one file.
+func (c *request) grant() error {
+	key, err := c.h.signingKey(c.ctx)
+	if err != nil {
+		return err
+	}
+	q := c.r.URL.Query()
+	session := c.r.PathValue("id")
+	if key == nil || q.Get("message_id") == "" {
+		return noFile()
+	}
+	want := signature(key, session, c.r.PathValue("message"), c.r.PathValue("file"), q.Get("message_id"), q.Get("expires"))
+	until, err := strconv.ParseInt(q.Get("expires"), 10, 64)
+	if !hmac.Equal([]byte(want), []byte(q.Get("signature"))) || err != nil || time.Now().Unix() > until {
+		return noFile()
+	}
+	c.principal, c.granted = &Principal{}, session
+	return c.h.users.request("file of " + session) // in place of a user
 }
 
 // open returns the root of the tree that a session belongs to, if the request may do with it what it is about to. It is
@@ -75,4 +98,8 @@ func hidden(err error, id string) error {
 
 func notFound(id string) error {
 	return &cairn.Error{Code: cairn.CodeNotFound, Field: "session_id", Message: "session \"" + id + "\" not found"}
+}
+
+func noFile() error {
+	return &cairn.Error{Code: cairn.CodeNotFound, Field: "file", Message: "there is no such file"}
 }

@@ -64,10 +64,10 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 }
 
 // file is a route that answers with a file of a message, to a principal or at an address that the server has signed.
-func file(path, summary string, do func(*request, *fileIn) error) route {
-	return route{Method: "GET", Path: path, Summary: summary, In: reflect.TypeFor[fileIn](), Bytes: true, Status: http.StatusOK, signed: true,
+func file[In any](path, summary string, do func(*request, *In) error) route {
+	return route{Method: http.MethodGet, Path: path, Summary: summary, In: reflect.TypeFor[In](), Bytes: true, Status: http.StatusOK, signed: true,
 		serve: func(c *request) error {
-			in, err := bind[fileIn](c)
+			in, err := bind[In](c)
 			if err != nil {
 				return err
 			}

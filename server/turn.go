@@ -45,10 +45,7 @@ func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, se
 		return &cairn.Error{Code: cairn.CodeNotFound, Field: "id", Message: "the session has no turn"}
 	}
 	t := turnReader{eng: c.h.eng, session: row.ID, first: runs[0].ID, enc: aisdk.New(v, row.ID, aisdk.TurnID(runs[0].ID))}
-	var err error
-	if t.enc.Address, err = c.addresses(); err != nil {
-		return err
-	}
+	t.enc.Address = c.addresses()
 	if seen != nil {
 		t.from = runs[len(runs)-1].ID
 		if i := slices.IndexFunc(runs, func(r cairn.Run) bool { return r.ID == *seen }); i >= 0 && i+1 < len(runs) {

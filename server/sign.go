@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// fileKeyRecord is where the key is kept that addresses are signed with: every process with the store has the same.
+const (
+	serverRecords = "cairn.server"
+	fileKeyRecord = "file-key"
+)
+
+// signingKey returns the key that the addresses of files are signed with, and makes it if there is none. It is nil for a store
+// without records.
+func (h *Handler) signingKey(ctx context.Context) ([]byte, error) {
+	if key := h.fileKey.Load(); key != nil {
+		return *key, nil
+	}
+	records := h.eng.Records()
+	if records == nil {
+		return nil, nil
+	}
+	rec, err := records.Get(ctx, serverRecords, fileKeyRecord)
+	if errors.Is(err, cairn.ErrNotFound) {
+		fresh := make([]byte, sha256.Size)
+		rand.Read(fresh)                // never fails
+		value, _ := json.Marshal(fresh) // bytes encode
+		rec, err = records.Put(ctx, store.RecordWrite{Namespace: serverRecords, Key: fileKeyRecord, Value: value})
+		if seen := store.SeenRecord(err); seen != nil { // another process was faster
+			rec, err = seen, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var key []byte
+	if err := json.Unmarshal(rec.Value, &key); err != nil || len(key) < sha256.Size {
+		return nil, cairn.Errorf(cairn.CodeCorrupt, "the record %s of %s is no key", fileKeyRecord, serverRecords)
+	}
+	h.fileKey.Store(&key)
+	return key, nil
+}
+
+// signature signs the address of a file. Expires is the last second that it is good for.
+func signature(key []byte, session, message, file, messageID, expires string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(digest("file", session, message, file, messageID, expires)))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// digest makes one word of several, none of which can be taken for a part of another.
+func digest(words ...string) string {
+	h := sha256.New()
+	for _, w := range words {
+		sum := sha256.Sum256([]byte(w))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}
