@@ -164,8 +164,9 @@ func TestSignedAddress(t *testing.T) {
 	if res.StatusCode != 200 || string(data) != "tree" || res.Header.Get("Cache-Control") != "private, max-age=86400, immutable" {
 		t.Fatalf("status %d: %s, %v", res.StatusCode, data, res.Header)
 	}
-	if again := w.addressed("a"); !slices.Equal(list, again) {
-		t.Errorf("the addresses are %v and then %v", list, again)
+	day := time.Now().UTC().Day()
+	if once, again := w.addressed("a"), w.addressed("a"); !slices.Equal(once, again) && time.Now().UTC().Day() == day {
+		t.Errorf("the addresses are %v and then %v", once, again)
 	}
 	address, err := url.Parse(list[0])
 	if err != nil {

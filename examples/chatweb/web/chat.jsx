@@ -134,7 +134,7 @@ function Chat({ id, messages: initial, streaming, cursor }) {
       {status === "error" && <p className="note" role="alert">Connecting again…</p>}
       <form className="say" onSubmit={say}>
         <input value={input} onChange={(e) => setInput(e.target.value)} aria-label="Message"
-          placeholder={busy ? "Add to what is under way" : "Ask about the weather, where you are, a refund, a table, a story, to draw"} />
+          placeholder={busy ? "Add to what is under way" : "Ask about the weather, where you are, a refund, a table, a story, a drawing"} />
         {busy && <button type="button" onClick={stop}>Stop</button>}
         <button className="yes">Send</button>
       </form>
