@@ -87,14 +87,14 @@ func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
 	if err := cairn.Messages(m).Validate(); err != nil {
 		return err
 	}
+	if err := c.ownFiles(in.ID, &m); err != nil {
+		return err
+	}
 	if in.Trigger == regenerateMessage || in.MessageID != "" {
 		return c.sayAgain(in, &m, v, opts)
 	}
 	row, err := c.openOrCreate(in.ID, in.Assistant, &Context{})
 	if err != nil {
-		return err
-	}
-	if err := c.ownFiles(row.ID, &m); err != nil {
 		return err
 	}
 	posted, err := c.posted(row, m.ID)
@@ -128,8 +128,6 @@ func (c *request) sayAgain(in *chatIn, m *cairn.Message, v aisdk.Version, opts [
 	if in.Trigger == regenerateMessage { // with what was said then, whatever the client makes of it
 		*m = cairn.User(stored.Parts...)
 		m.ID = stored.ID
-	} else if err := c.ownFiles(row.ID, m); err != nil {
-		return err
 	}
 	agent := in.Assistant
 	if agent == "" {

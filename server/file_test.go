@@ -297,6 +297,14 @@ func TestFilesArePostedBack(t *testing.T) {
 			t.Errorf("a file %s: status %d: %s", name, res.StatusCode, data)
 		}
 	}
+	body := map[string]any{"id": "new", "messages": []any{map[string]any{"id": "one", "role": "user", "parts": []any{
+		map[string]any{"type": "file", "mediaType": "image/png", "url": "/sessions/new/messages/0/files/0"}}}}}
+	if res, data := w.do("a", "POST", "/chat", body); res.StatusCode != 404 {
+		t.Errorf("a file of a new session: status %d: %s", res.StatusCode, data)
+	}
+	if _, err := w.eng.Session(t.Context(), "new"); !errors.Is(err, cairn.ErrNotFound) {
+		t.Errorf("the new session: %v", err)
+	}
 	if after, err := w.eng.Session(t.Context(), "s"); err != nil || after.Version != before.Version {
 		t.Errorf("the session has changed: %v, %v", after, err)
 	}
