@@ -166,6 +166,16 @@ func (a *Agent) Validate() error {
 	if err := a.Settings.validate(bad); err != nil {
 		return err
 	}
+	if err := a.validateTools(bad); err != nil {
+		return err
+	}
+	if err := a.validateToolsets(bad); err != nil {
+		return err
+	}
+	return a.validateCompanions(bad)
+}
+
+func (a *Agent) validateTools(bad func(field, format string, args ...any) error) error {
 	seen := map[string]bool{}
 	for i, t := range a.Tools {
 		field := fmt.Sprintf("tool %q", t.def.Name)
@@ -180,10 +190,7 @@ func (a *Agent) Validate() error {
 		}
 		seen[t.def.Name] = true
 	}
-	if err := a.validateToolsets(bad); err != nil {
-		return err
-	}
-	return a.validateCompanions(bad)
+	return nil
 }
 
 func (a *Agent) validateToolsets(bad func(field, format string, args ...any) error) error {

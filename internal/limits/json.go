@@ -93,24 +93,8 @@ func (s *scan) value() bool {
 				return false
 			}
 			continue
-		case '"':
-			if !s.text() {
-				return false
-			}
-		case 't':
-			if !s.word("true") {
-				return false
-			}
-		case 'f':
-			if !s.word("false") {
-				return false
-			}
-		case 'n':
-			if !s.word("null") {
-				return false
-			}
 		default:
-			if !s.number() {
+			if !s.scalar(c) {
 				return false
 			}
 		}
@@ -138,6 +122,21 @@ func (s *scan) value() bool {
 			depth--
 		}
 	}
+}
+
+// scalar reads a value that is neither an object nor an array and begins with c.
+func (s *scan) scalar(c byte) bool {
+	switch c {
+	case '"':
+		return s.text()
+	case 't':
+		return s.word("true")
+	case 'f':
+		return s.word("false")
+	case 'n':
+		return s.word("null")
+	}
+	return s.number()
 }
 
 // name reads a member's name and its colon.

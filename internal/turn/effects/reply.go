@@ -193,23 +193,9 @@ func (r *reply) add(c *cairn.Chunk) error {
 	}
 	switch c.Type {
 	case cairn.ChunkText:
-		if c.Text == "" {
-			return nil
-		}
-		p := r.last(cairn.PartText)
-		if c.Text = p.whole(c.Text); c.Text == "" {
-			return nil
-		}
-		p.text.WriteString(c.Text)
-		r.say(journal.Delta(r.step, &p.Part, c.Text))
+		r.addText(c)
 	case cairn.ChunkReasoning:
-		p := r.last(cairn.PartReasoning)
-		c.Text = p.whole(c.Text)
-		p.text.WriteString(c.Text)
-		p.keep(c)
-		if c.Text != "" {
-			r.say(journal.Delta(r.step, &p.Part, c.Text))
-		}
+		r.addReasoning(c)
 	case cairn.ChunkPartEnd:
 		return r.endPart(c)
 	case cairn.ChunkProvider:
@@ -254,6 +240,29 @@ func (r *reply) add(c *cairn.Chunk) error {
 		return cairn.Errorf(cairn.CodeModel, "the model sent a chunk of unknown type %q", c.Type)
 	}
 	return nil
+}
+
+func (r *reply) addText(c *cairn.Chunk) {
+	if c.Text == "" {
+		return
+	}
+	p := r.last(cairn.PartText)
+	if c.Text = p.whole(c.Text); c.Text == "" {
+		return
+	}
+	p.text.WriteString(c.Text)
+	r.say(journal.Delta(r.step, &p.Part, c.Text))
+}
+
+// addReasoning also keeps what the provider wants back, for which a chunk may have no text.
+func (r *reply) addReasoning(c *cairn.Chunk) {
+	p := r.last(cairn.PartReasoning)
+	c.Text = p.whole(c.Text)
+	p.text.WriteString(c.Text)
+	p.keep(c)
+	if c.Text != "" {
+		r.say(journal.Delta(r.step, &p.Part, c.Text))
+	}
 }
 
 // beginCall adds a tool call, whose arguments follow.
