@@ -3,77 +3,13 @@ package sqlitestore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
-	"github.com/cairn-agents/cairn/store/backend"
 )
 
-// sqlOverdue says from when on it is worth looking whether a root has expired.
-const sqlOverdue = `SELECT sweep_at FROM sessions WHERE id = ?1`
-
-// overdueAt returns the error for a session of a root that may have expired from the time sweep on; nil if that has not
-// come. A session that is held has not expired.
-func (c *conn) overdueAt(s *cairn.Session, root string, sweep int64) error {
-	if sweep == 0 {
-		return nil
-	}
-	now := c.clock()
-	if sweep > micros(now) || s != nil && s.Running(now) {
-		return nil
-	}
-	return &backend.Overdue{Roots: []string{root}}
-}
-
-// overdueOf returns the error for those of a list that belong to roots that may have expired, or nil.
-func overdueOf[T any](c *conn, list []T, root func(*T) string) error {
-	found, seen := &backend.Overdue{}, map[string]bool{}
-	for i := range list {
-		id := root(&list[i])
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		var at int64
-		if _, err := c.row(sqlOverdue, func(cols *columns) { at = cols.int64() }, id); err != nil {
-			return err
-		}
-		if at > 0 && at <= micros(c.clock()) {
-			found.Roots = append(found.Roots, id)
-		}
-	}
-	if len(found.Roots) > 0 {
-		return found
-	}
-	return nil
-}
-
-// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
-func (s *Store) looking(ctx context.Context, do func() error) error {
-	return backend.Look(ctx, func(ctx context.Context, root string) error {
-		_, err := s.remove(ctx, root, store.Expired)
-		return err
-	}, do)
-}
-
-// gone returns the error for a session that is not there: it was removed, or there is none.
-func gone(c *conn, id string) error {
-	err := store.NotFound(id)
-	_, broken := c.row(sqlGone, func(cols *columns) {
-		err = store.Gone(id, store.Removed{Key: fmt.Sprint(cols.int64()), SessionID: cols.text(), Incarnation: cols.text(),
-			Reason: store.Removal(cols.text()), RemovedAt: cols.time()})
-	}, id)
-	if broken != nil {
-		return broken
-	}
-	return err
-}
-
 const (
-	sqlGone = `SELECT tree, root_id, incarnation, reason, removed_at FROM removed WHERE id = ?1`
-
 	sqlRestored = `UPDATE heads SET version = ?2, updated_at = ?3 WHERE session = ?1`
 
 	sqlRestoredRoot = `UPDATE sessions SET expires_at = ?2, sweep_at = ?3 WHERE key = ?1`

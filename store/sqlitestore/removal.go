@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var sqlTree = `SELECT` + sessionColumns + `
@@ -185,4 +186,12 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q store.PageQuer
 		return store.Page[store.Removed]{}, err
 	}
 	return page, nil
+}
+
+// looking repeats an operation as long as that finds roots that may have expired. It removes those that have.
+func (s *Store) looking(ctx context.Context, do func() error) error {
+	return backend.Look(ctx, func(ctx context.Context, root string) error {
+		_, err := s.remove(ctx, root, store.Expired)
+		return err
+	}, do)
 }

@@ -190,12 +190,3 @@ func (w *writer) useWAL(ctx context.Context, path string) error {
 		}
 	}
 }
-
-// SchemaVersion returns the number of the last migration that was applied to the database.
-func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
-	err = s.readers.read(ctx, func(c *conn) error {
-		_, err := c.row(sqlSchemaVersion, func(cols *columns) { version = cols.int() })
-		return err
-	})
-	return version, err
-}

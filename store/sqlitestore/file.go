@@ -1,0 +1,65 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+)
+
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", cairn.Invalid("path", "is empty")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", cairn.Invalid("path", "%v", err)
+	}
+	return path, nil
+}
+
+// creating is held while a file is made: closing one ends all locks that this process has on it.
+var creating sync.Mutex
+
+// create makes the file for its owner alone, if there is none, and so the files that SQLite keeps next to it: they have
+// conversations and secrets. SQLite reports an error when it opens the file.
+func create(path string) {
+	creating.Lock()
+	defer creating.Unlock()
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		f.Close()
+	}
+}
+
+// openWriter opens the write connection.
+func openWriter(path string, o *Options) (*writer, error) {
+	create(path)
+	c, err := connect(dataSource(path, "rwc"), busyPragma(o.BusyTimeout), "PRAGMA journal_size_limit = 67108864", sqlNormal)
+	if err != nil {
+		return nil, fault("open "+path, err)
+	}
+	if o.Now != nil {
+		c.clock = o.Now
+	}
+	return &writer{conn: c, durable: o.Synchronous == Full, busyTimeout: o.BusyTimeout,
+		looking: func(_ context.Context, do func() error) error { return do() }}, nil
+}
+
+// dataSource returns the URI of a file; mode is ro, rw or rwc.
+func dataSource(path, mode string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if u.Path[0] != '/' {
+		u.Path = "/" + u.Path // a drive letter
+	}
+	u.RawQuery = url.Values{"mode": {mode}, "_error_rc": {"1"}}.Encode()
+	return u.String()
+}
+
+func busyPragma(d time.Duration) string {
+	return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds())
+}
