@@ -131,6 +131,11 @@ func tooLarge(ev *cairn.Event, size, max int) error {
 		Message: fmt.Sprintf("event %s: %d bytes, at most %d are allowed", ev.Type, size, max)}
 }
 
+// LogChanged returns the error for an append that expected another last sequence.
+func LogChanged(log string, expect, last int64) error {
+	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
+}
+
 // Fenced returns the error for a writer whose fencing token is no longer the highest a log has seen.
 func Fenced(log string, w Writer, seen int64) error {
 	return cairn.Errorf(cairn.CodeFenced, "log %q: session %q: the lease was lost: fencing token %d, now %d", log, w.Session, w.Token, seen)

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/cairn-agents/cairn/internal/valued"
 )
 
@@ -111,7 +112,7 @@ func (h *Host) effect(ctx context.Context, d *drive, name string, in json.RawMes
 			return outcome{Err: cairn.AsError(err)}, nil
 		}
 		h.opts.Logger.Warn("effect failed, retrying", "effect", name, "in", in, "error", err, "wait", wait)
-		_ = sleep(ctx, wait)
+		_ = retry.Sleep(ctx, wait)
 	}
 }
 
@@ -215,20 +216,8 @@ func (h *Host) await(ctx context.Context, parent *drive, at host.Position, id st
 			return outcome{Err: cairn.Errorf(cairn.CodeFenced, "%w", err)}, nil
 		}
 		h.opts.Logger.Warn("lease of a waiting run not renewed, retrying", "session", at.SessionID, "error", err, "wait", wait)
-		if sleep(ctx, wait) != nil {
+		if retry.Sleep(ctx, wait) != nil {
 			return outcome{}, parent.leave(ctx, err)
 		}
-	}
-}
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

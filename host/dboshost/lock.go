@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cairn-agents/cairn/internal/turn/retry"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -56,7 +57,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			_ = db.Close()
 			return nil, err
 		}
-		if err := sleep(ctx, relock); err != nil {
+		if err := retry.Sleep(ctx, relock); err != nil {
 			_ = db.Close()
 			return nil, err
 		}
@@ -94,7 +95,7 @@ func lockPostgres(ctx context.Context, database, schema string) (unlock func(), 
 			return leave, nil
 		}
 		if err = tx.Rollback(ctx); err == nil {
-			err = sleep(ctx, relock)
+			err = retry.Sleep(ctx, relock)
 		}
 		if err != nil {
 			leave()

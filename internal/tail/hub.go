@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -59,6 +60,20 @@ type look struct {
 
 // Following reports whether there is any follower.
 func (h *Hub) Following() bool { return h.followers.Load() > 0 }
+
+// Append publishes events that were just appended to a log, the last of them with the sequence last. It reports whether it
+// did, which it does not without followers.
+func (h *Hub) Append(log string, last int64, events []cairn.Event) (published bool) {
+	if len(events) == 0 || !h.Following() {
+		return false
+	}
+	list := slices.Clone(events) // those of the caller keep their sequences
+	for i := range list {
+		list[i].Sequence = last - int64(len(list)) + 1 + int64(i)
+	}
+	h.Publish(log, list)
+	return true
+}
 
 // Publish gives events that were just appended to a log, with their sequences, to its followers. It never blocks.
 func (h *Hub) Publish(log string, events []cairn.Event) {

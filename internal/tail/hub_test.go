@@ -95,6 +95,27 @@ func TestFollowerSeesHistoryAndWhatIsPublished(t *testing.T) {
 	})
 }
 
+// TestAppendedEventsHaveTheirSequences leaves those of the caller as they are.
+func TestAppendedEventsHaveTheirSequences(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, s := &Hub{}, &shelf{}
+		events := make([]cairn.Event, 3)
+		if h.Append("log", 3, events) {
+			t.Error("published without a follower")
+		}
+		seen := follow(t, h, s, 0)
+		want(t, seen(), "0 up to 0")
+		if h.Append("log", 3, nil) || !h.Append("log", 3, events) {
+			t.Error("not published, or without events")
+		}
+		want(t, seen(), "3 up to 3") // the shelf has none
+		if events[2].Sequence != 0 {
+			t.Errorf("the caller's event has the sequence %d", events[2].Sequence)
+		}
+	})
+}
+
 func TestFollowerFillsWhatWasNotPublished(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(h *Hub, s *shelf){

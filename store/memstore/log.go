@@ -164,7 +164,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		}
 	}
 	if expect != store.AnySequence && expect != e.last {
-		return 0, changed(log, expect, e.last)
+		return 0, store.LogChanged(log, expect, e.last)
 	}
 	if len(list) > 0 {
 		l.add(log, e, list)
@@ -176,10 +176,6 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		l.logs[log] = e
 	}
 	return e.last, nil
-}
-
-func changed(log string, expect, last int64) error {
-	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
 }
 
 // turnEvents is the initial capacity of a log: a turn with a short tool call and a short answer.

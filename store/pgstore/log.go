@@ -139,7 +139,7 @@ func (l *Log) MaxEvent() int { return l.db.opts.MaxEvent }
 // happened.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
-		return l.checkLast(ctx, log, expect)
+		return backend.CheckLast(ctx, l, log, expect)
 	}
 	return l.append(ctx, log, expect, nil, events)
 }
@@ -186,7 +186,9 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 		}
 	})
 	if err == nil && added {
-		l.publish(log, last, events)
+		if l.listener.hub.Append(log, last, events) {
+			l.listener.wrote(log, last)
+		}
 		return last, nil
 	}
 	l.listener.hub.Wake(log) // they may be there, but were not published
@@ -219,36 +221,9 @@ func (c *conn) refuseAppend(ctx context.Context, log string, expect int64, w *st
 	case fenced && w.Token == token && w.Batch > 0 && w.Batch <= batch:
 		return ended, true, nil
 	case expect >= 0 && expect != last, !found && expect > 0:
-		return 0, false, changed(log, expect, last)
+		return 0, false, store.LogChanged(log, expect, last)
 	}
 	return 0, false, nil
-}
-
-func changed(log string, expect, last int64) error {
-	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
-}
-
-// checkLast answers an append of no events.
-func (l *Log) checkLast(ctx context.Context, log string, expect int64) (int64, error) {
-	_, last, err := l.Bounds(ctx, log)
-	if err == nil && expect != store.AnySequence && expect != last {
-		return 0, changed(log, expect, last)
-	}
-	return last, err
-}
-
-// publish gives events that were just committed to this process's followers.
-func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if len(events) == 0 || !l.listener.hub.Following() {
-		return
-	}
-	list := make([]cairn.Event, len(events))
-	for i := range events {
-		list[i] = events[i]
-		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
-	}
-	l.listener.hub.Publish(log, list)
-	l.listener.wrote(log, last)
 }
 
 // Read implements store.Log.

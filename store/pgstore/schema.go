@@ -3,13 +3,11 @@ package pgstore
 import (
 	"context"
 	"embed"
-	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"strconv"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -50,25 +48,7 @@ const (
 const oldestServer = 130000
 
 // migrations returns the scripts in order; the first one makes version 1.
-func migrations() ([]string, error) {
-	entries, err := fs.ReadDir(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]string, len(entries))
-	for i, e := range entries {
-		number, _, _ := strings.Cut(e.Name(), "_")
-		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
-			return nil, fmt.Errorf("migration %q is not number %d", e.Name(), i+1)
-		}
-		text, err := fs.ReadFile(migrationFiles, "migrations/"+e.Name())
-		if err != nil {
-			return nil, err
-		}
-		list[i] = string(text)
-	}
-	return list, nil
-}
+func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
 
 // surroundings are what a database says about itself and the schema.
 type surroundings struct {

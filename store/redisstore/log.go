@@ -39,11 +39,7 @@ func (l *Log) Append(ctx context.Context, log string, expect int64, events ...ca
 	if len(events) > 0 {
 		return l.append(ctx, log, expect, store.Writer{Session: "\n" + l.news.origin}, events) // that no session is named
 	}
-	_, last, err = l.Bounds(ctx, log)
-	if err == nil && expect != store.AnySequence && expect != last {
-		return 0, changed(log, expect, last)
-	}
-	return last, err
+	return backend.CheckLast(ctx, l, log, expect)
 }
 
 // AppendFenced implements store.Fencer.
@@ -89,30 +85,13 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w store.Writ
 	case r.word() == "fenced":
 		return 0, store.Fenced(log, w, last)
 	case r.word() == "stale":
-		return 0, changed(log, expect, last)
+		return 0, store.LogChanged(log, expect, last)
 	case r.word() == "there":
 		l.news.hub.Wake(log)
 	default:
-		l.publish(log, last, events)
+		l.news.hub.Append(log, last, events)
 	}
 	return last, nil
-}
-
-func changed(log string, expect, last int64) error {
-	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
-}
-
-// publish gives events that were just appended to this process's followers.
-func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if len(events) == 0 || !l.news.hub.Following() {
-		return
-	}
-	list := make([]cairn.Event, len(events))
-	for i := range events {
-		list[i] = events[i]
-		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
-	}
-	l.news.hub.Publish(log, list)
 }
 
 // events reads the batches with up to limit events of a log from a sequence on, and the extent of the log.

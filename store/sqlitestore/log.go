@@ -70,7 +70,7 @@ func (l *Log) MaxEvent() int { return l.s.opts.MaxEvent }
 // Append implements store.Log.
 func (l *Log) Append(ctx context.Context, log string, expect int64, events ...cairn.Event) (last int64, err error) {
 	if len(events) == 0 {
-		return l.checkLast(ctx, log, expect)
+		return backend.CheckLast(ctx, l, log, expect)
 	}
 	return l.append(ctx, log, expect, nil, events)
 }
@@ -106,7 +106,7 @@ func (l *Log) append(ctx context.Context, log string, expect int64, w *store.Wri
 			if len(events) > 0 {
 				l.tails.put(log, a.tail)
 			}
-			l.publish(log, a.last, events)
+			l.s.hub.Append(log, a.last, events)
 		},
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func (a *appending) run(c *conn) error {
 		a.last = at.ended
 		return nil
 	case a.expect >= 0 && a.expect != at.last:
-		return changed(a.log, a.expect, at.last)
+		return store.LogChanged(a.log, a.expect, at.last)
 	}
 	if _, err := placeOf(at.key, at.last+int64(len(a.events))); err != nil {
 		return err
@@ -205,32 +205,6 @@ func (a *appending) write(c *conn, at *place) error {
 	first, err := insertBatches(c, at.key, at.last+1, a.batches)
 	a.tail = &tailBatch{at.key, first, a.batches[len(a.batches)-1]}
 	return err
-}
-
-func changed(log string, expect, last int64) error {
-	return cairn.Errorf(cairn.CodeStale, "log %q has changed: expected sequence %d, now %d", log, expect, last)
-}
-
-// checkLast answers an append of no events.
-func (l *Log) checkLast(ctx context.Context, log string, expect int64) (int64, error) {
-	_, last, err := l.Bounds(ctx, log)
-	if err == nil && expect != store.AnySequence && expect != last {
-		return 0, changed(log, expect, last)
-	}
-	return last, err
-}
-
-// publish gives events that were just committed to this process's followers.
-func (l *Log) publish(log string, last int64, events []cairn.Event) {
-	if len(events) == 0 || !l.s.hub.Following() {
-		return
-	}
-	list := make([]cairn.Event, len(events))
-	for i := range events {
-		list[i] = events[i]
-		list[i].Sequence = last - int64(len(events)) + 1 + int64(i)
-	}
-	l.s.hub.Publish(log, list)
 }
 
 // Read implements store.Log.

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // applicationID marks a database file as Cairn's: "Crn1".
@@ -33,25 +32,7 @@ const (
 )
 
 // migrations returns the scripts in order; the first one makes version 1.
-func migrations() ([]string, error) {
-	entries, err := fs.ReadDir(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]string, len(entries))
-	for i, e := range entries {
-		number, _, _ := strings.Cut(e.Name(), "_")
-		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
-			return nil, fmt.Errorf("migration %q is not number %d", e.Name(), i+1)
-		}
-		text, err := fs.ReadFile(migrationFiles, "migrations/"+e.Name())
-		if err != nil {
-			return nil, err
-		}
-		list[i] = string(text)
-	}
-	return list, nil
-}
+func migrations() ([]string, error) { return backend.Scripts(migrationFiles, "migrations") }
 
 // identity is what a database file says about itself.
 type identity struct {

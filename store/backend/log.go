@@ -1,0 +1,17 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn/store"
+)
+
+// CheckLast answers an append of no events: it returns the last sequence of a log, and ErrStale if that is not the
+// expected one.
+func CheckLast(ctx context.Context, l store.Log, log string, expect int64) (last int64, err error) {
+	_, last, err = l.Bounds(ctx, log)
+	if err == nil && expect != store.AnySequence && expect != last {
+		return 0, store.LogChanged(log, expect, last)
+	}
+	return last, err
+}
