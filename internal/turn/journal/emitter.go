@@ -151,7 +151,7 @@ func delta(t cairn.EventType) bool {
 func (e *Emitter) add(ev *cairn.Event) {
 	limit := e.g.limit()
 	if !delta(ev.Type) {
-		if payload(ev) > limit || len(ev.Patch)+len(ev.Sources) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0 {
+		if mayNotFit(ev, limit) {
 			e.buffer = append(e.buffer, fit(*ev, limit)...)
 		} else {
 			e.buffer = append(e.buffer, *ev)

@@ -12,29 +12,52 @@ import (
 // escaped.
 func (g *Log) limit() int { return g.MaxEvent()/6 - 640 }
 
-// fit makes an event small enough for the log: a large patch becomes several, any other large payload is cut and marked.
+// fit makes an event small enough for the log: a large patch becomes several, anything else that is large is cut and marked. What an
+// event has shares the room.
 func fit(ev cairn.Event, limit int) []cairn.Event {
 	if len(ev.Patch) > 0 {
 		return fitPatch(ev, limit)
 	}
-	if payload(&ev) > limit && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
-		fitPayload(&ev, limit)
-	}
-	if sizeOf(ev.Sources) > limit {
-		fitSources(&ev, limit)
-	}
 	ev.Error = Storable(ev.Error)
-	if ev.Error != nil && len(ev.Error.Message) > limit/2 {
+	share := limit / max(1, parts(&ev))
+	if payload(&ev) > share && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
+		fitPayload(&ev, share)
+	}
+	if len(ev.Text) > share {
+		ev.Text, ev.Truncated = limits.Cut(ev.Text, share), true
+	}
+	for len(ev.Files) > 0 && filesSize(ev.Files) > share {
+		ev.Files, ev.Truncated = ev.Files[:len(ev.Files)-1], true
+	}
+	if sourcesSize(ev.Sources) > share {
+		fitSources(&ev, share)
+	}
+	if ev.Error != nil && len(ev.Error.Message) > share {
 		short := *ev.Error
-		short.Message, short.Details, short.Cause = limits.Cut(short.Message, limit/2), nil, nil
+		short.Message, short.Details, short.Cause = limits.Cut(short.Message, share), nil, nil
 		ev.Error, ev.Truncated = &short, true
 	}
-	if ev.Usage != nil && customBytes(ev.Usage) > limit/2 {
+	if ev.Usage != nil && customBytes(ev.Usage) > share {
 		short := *ev.Usage
 		short.Custom = nil
 		ev.Usage, ev.Truncated = &short, true
 	}
 	return []cairn.Event{ev}
+}
+
+// parts counts what an event has of what can be large.
+func parts(ev *cairn.Event) (n int) {
+	for _, has := range []bool{payload(ev) > 0, ev.Text != "", len(ev.Files) > 0, len(ev.Sources) > 0, ev.Error != nil, ev.Usage != nil && len(ev.Usage.Custom) > 0} {
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+// mayNotFit reports whether fit may have something to do. Deltas are cut elsewhere.
+func mayNotFit(ev *cairn.Event, limit int) bool {
+	return payload(ev)+len(ev.Text) > limit || len(ev.Patch)+len(ev.Sources)+len(ev.Files) > 0 || ev.Error != nil || ev.Usage != nil && len(ev.Usage.Custom) > 0
 }
 
 // payload returns how many bytes of text and JSON an event carries beside what every event has.
@@ -63,14 +86,21 @@ func fitSources(ev *cairn.Event, limit int) {
 	for i := range ev.Sources {
 		ev.Sources[i].Quote = ""
 	}
-	for sizeOf(ev.Sources) > limit {
+	for sourcesSize(ev.Sources) > limit {
 		ev.Sources = ev.Sources[:len(ev.Sources)-1]
 	}
 }
 
-func sizeOf(list []cairn.Source) (n int) {
+func sourcesSize(list []cairn.Source) (n int) {
 	for _, s := range list {
 		n += len(s.URL) + len(s.Title) + len(s.Quote) + 64
+	}
+	return n
+}
+
+func filesSize(list []cairn.FileRef) (n int) {
+	for _, f := range list {
+		n += len(f.Name) + len(f.MediaType) + len(f.URL) + 64
 	}
 	return n
 }
