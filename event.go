@@ -161,6 +161,10 @@ type Event struct {
 	Files []FileRef `json:"files,omitempty"`
 	// Sources are pages and documents that the model's provider read: up to 64, with up to [MaxEventText] of a quote.
 	Sources []Source `json:"sources,omitempty"`
+	// Origin is the session of another server in which it happened, of an event that an agent there has published: what its
+	// tools and its own agents did. SessionID, RunID and Step are those of the call here that it happened for, and Agent is the one
+	// that did it there. No transcript here depends on it.
+	Origin string `json:"origin,omitempty"`
 	// Version is the session's version with what the event reports, where that was no part of a run.
 	Version int64 `json:"version,omitempty"`
 

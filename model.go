@@ -137,6 +137,7 @@ const (
 	ChunkToolArgs  ChunkType = "tool_args"  // Text is appended to the arguments of call CallID
 	ChunkFile      ChunkType = "file"       // File is part of the reply
 	ChunkModel     ChunkType = "model"      // before all else: Model answers, not the one that was asked
+	ChunkEvent     ChunkType = "event"      // Event happened on another server for the reply, and is shown with it
 	ChunkUsage     ChunkType = "usage"      // Usage replaces what was known
 	ChunkRestart   ChunkType = "restart"    // everything of the reply so far is void: it begins again
 	ChunkFinish    ChunkType = "finish"     // the reply is complete; FinishReason says why
@@ -162,6 +163,10 @@ type Chunk struct {
 	Usage Usage `json:"usage,omitzero"`
 	// FinishReason is why the model stopped, of a ChunkFinish.
 	FinishReason FinishReason `json:"finish_reason,omitempty"`
+	// Event is what an agent on another server did, of a ChunkEvent: an EventToolStart, EventToolEnd, EventSubagentStart,
+	// EventSubagentEnd or EventCustom with its Origin. It is published as an event of the session that asks; the reply does not
+	// have it.
+	Event *Event `json:"event,omitempty"`
 	// Awaits, with ChunkToolStart, makes the call one that waits for people or clients of this program: an agent on another
 	// server asks for what these answer. Provider, with it, says which call of that server it is.
 	Awaits *Awaits `json:"awaits,omitempty"`

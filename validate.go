@@ -220,7 +220,7 @@ func (e *Event) Validate() error {
 		CheckText("event.agent", e.Agent), CheckText("event.text", e.Text), CheckText("event.call_id", e.CallID), CheckText("event.tool", e.Tool),
 		CheckText("event.name", e.Name), CheckJSON("event.data", e.Data), CheckText("event.child_id", e.ChildID), checkTime("event.time", e.Time),
 		checkTime("event.deadline", e.Deadline), CheckJSON("event.edited", e.Edited), CheckText("event.tool_call_id", e.ToolCallID),
-		CheckText("event.prompt", e.Prompt), CheckJSON("event.payload", e.Payload), CheckText("event.message_id", e.MessageID))
+		CheckText("event.prompt", e.Prompt), CheckJSON("event.payload", e.Payload), CheckText("event.message_id", e.MessageID), CheckText("event.origin", e.Origin))
 	for i := range e.Files {
 		f := &e.Files[i]
 		err = cmp.Or(err, CheckText("event.files.name", f.Name), CheckText("event.files.media_type", f.MediaType), CheckText("event.files.url", f.URL))

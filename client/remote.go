@@ -30,8 +30,9 @@ type RemoteOptions struct {
 // [cairn.SubAgent], as a companion, or for sessions of its own. Its session here stands for one there, whose id derives from
 // its own, so a call that is made again, by whichever process, begins nothing twice. It is driven on every host.
 //
-//   - What the other agent says and thinks is streamed through, as its reply; the texts of its steps are paragraphs. What it
-//     calls its tools for is its own matter. The files that it makes are files of the reply, behind its words.
+//   - What the other agent says and thinks is streamed through, as its reply; the texts of its steps are paragraphs. The
+//     files that it makes are files of the reply, behind its words. What its tools and its own agents do is on the log, and in
+//     no message.
 //   - What it waits for is pending here: its approvals, client tools and questions are calls of the session here, in the
 //     inbox of the tree's root, and are answered there with Submit. The answers are passed on when the run is resumed.
 //     A decision that is made on the other server instead counts there, and is noticed here with the next answer.

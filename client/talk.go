@@ -27,6 +27,7 @@ type talk struct {
 
 	kept   []cairn.Chunk // of the steps that stand
 	step   []cairn.Chunk // of the one under way
+	passed int           // how many events of the agent's tools and agents
 	open   cairn.PartType
 	spoke  bool           // there is a text before
 	cited  []cairn.Source // for the end of the text under way, or of the next
@@ -296,7 +297,7 @@ func (t *talk) skip(ctx context.Context, runID string) error {
 	t.After, t.Ended = snap.Cursor, runID
 	for i := range slices.Backward(snap.Messages) {
 		if m := &snap.Messages[i]; m.Role == cairn.RoleAssistant {
-			t.restart(nil)
+			t.restart(slices.DeleteFunc(append(t.kept, t.step...), func(c cairn.Chunk) bool { return !isInner(&c) }))
 			if !t.text(m.Text()) {
 				return errLeft
 			}
@@ -318,7 +319,7 @@ func (t *talk) take(ev *cairn.Event) bool {
 		t.usage = t.usage.Add(*ev.Usage)
 	}
 	if ev.SessionID != t.Session {
-		return true
+		return t.from != "" || t.inner(ev)
 	}
 	if t.from != "" {
 		if ev.RunID != t.from {
@@ -327,11 +328,13 @@ func (t *talk) take(ev *cairn.Event) bool {
 		t.from = ""
 	}
 	switch ev.Type {
+	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventCustom:
+		return t.inner(ev)
 	case cairn.EventStepStart, cairn.EventStepCommitted:
 		t.kept, t.step = append(t.kept, t.step...), nil
 		return t.close()
 	case cairn.EventStepDiscarded:
-		return t.restart(t.kept)
+		return t.restart(append(t.kept, slices.DeleteFunc(t.step, func(c cairn.Chunk) bool { return !isInner(&c) || c.Event.SessionID == t.Session })...))
 	case cairn.EventTextDelta:
 		return ev.Text == "" || t.text(ev.Text)
 	case cairn.EventThinking:
@@ -377,20 +380,24 @@ func (t *talk) close() bool {
 
 // restart makes what the step under way said void: the reply begins again with what stands.
 func (t *talk) restart(kept []cairn.Chunk) bool {
-	void := len(t.step) > 0 || len(kept) < len(t.kept)
+	void := len(t.step) > 0 || len(kept) != len(t.kept)
 	t.kept, t.step, t.open, t.spoke, t.cited = kept, nil, "", false, nil
 	for i := range kept {
 		t.spoke = t.spoke || kept[i].Type == cairn.ChunkText
 	}
-	if !void {
-		return true
-	}
+	return !void || t.repeat()
+}
+
+// repeat begins the reply again, with what of it stands.
+func (t *talk) repeat() bool {
 	if !t.say(cairn.Chunk{Type: cairn.ChunkRestart}) {
 		return false
 	}
-	for _, c := range kept {
-		if !t.say(c) {
-			return false
+	for _, list := range [][]cairn.Chunk{t.kept, t.step} {
+		for _, c := range list {
+			if !t.say(c) {
+				return false
+			}
 		}
 	}
 	return true

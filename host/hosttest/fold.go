@@ -116,7 +116,7 @@ func (r *reader) settle() {
 }
 
 func (r *reader) read(ev *cairn.Event) {
-	if ev.SessionID != r.session {
+	if ev.SessionID != r.session || ev.Origin != "" {
 		return
 	}
 	key := fmt.Sprint(ev.RunID, "/", ev.Step)

@@ -90,7 +90,7 @@ func (e *Encoder) Done() bool { return e.done }
 func (e *Encoder) Replay(events []cairn.Event) []byte {
 	e.answered = map[string]bool{}
 	for i := range events {
-		if ev := &events[i]; ev.Type == cairn.EventToolEnd {
+		if ev := &events[i]; ev.Type == cairn.EventToolEnd && ev.Origin == "" {
 			e.answered[ev.CallID] = true
 		}
 	}
@@ -165,7 +165,7 @@ func (e *Encoder) Event(ev *cairn.Event) []byte {
 		e.done = false
 	}
 	switch {
-	case e.done:
+	case e.done, ev.Origin != "": // what an agent on another server did is in no message
 	case own:
 		e.own(ev)
 	default:

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -399,6 +400,27 @@ step_committed
 run_end completed`
 
 // A question of a tool is a data part, which is settled when the tool asks the next one or ends.
+// What an agent on another server did is in no message, even where a call of its has the id of one here.
+func TestWorkOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	far := func(kind cairn.EventType) cairn.Event {
+		return cairn.Event{Type: kind, SessionID: "s", RunID: "r", Step: 1, CallID: "c", Tool: "look", Name: "n", Data: json.RawMessage(`"far"`), Origin: "far"}
+	}
+	own := []cairn.Event{
+		{Type: cairn.EventRunStart, SessionID: "s", RunID: "r"},
+		{Type: cairn.EventStepStart, SessionID: "s", RunID: "r", Step: 1},
+		{Type: cairn.EventToolArgStart, SessionID: "s", RunID: "r", Step: 1, CallID: "c", Tool: "pay"},
+		{Type: cairn.EventToolApproval, SessionID: "s", RunID: "r", Step: 1, CallID: "c", Tool: "pay", ApprovalID: "a", Data: json.RawMessage(`{}`)},
+	}
+	with := append(slices.Clone(own), far(cairn.EventToolStart), far(cairn.EventCustom), far(cairn.EventToolEnd))
+	for _, v := range []Version{V5, V6, V7} {
+		want, got := New(v, "s", "t").Replay(own), New(v, "s", "t").Replay(with)
+		if string(got) != string(want) {
+			t.Errorf("version %v shows\n%s\nwant\n%s", v, got, want)
+		}
+	}
+}
+
 func TestQuestions(t *testing.T) {
 	events := logOf(t, questions)
 	const want = `book#c1 output "booked"

@@ -193,7 +193,7 @@ func (fx *Effects) take(to *step.Reply, r *reply, partial bool) error {
 			return cairn.Errorf(cairn.CodeModelReply, "the model's reply cannot be kept: %w", err)
 		}
 	}
-	to.Message = m
+	to.Message, to.Passed = m, r.passed
 	return nil
 }
 

@@ -28,7 +28,10 @@ type reply struct {
 	model   string             // that answers, if it is not the one that was asked
 	ended   bool
 	said    bool // something was emitted
-	size    int  // of everything so far, in bytes
+	// passed are the events of another server, for a process that takes the step over, and passedSize what they have in bytes.
+	passed     []cairn.Event
+	passedSize int
+	size       int // of everything so far, in bytes
 	// muted are the hooks that are not called again for it, by their place.
 	muted map[int]bool
 
@@ -223,6 +226,8 @@ func (r *reply) add(c *cairn.Chunk) error {
 		}
 		r.model = limits.Cut(limits.Clean(c.Model), maxModelName)
 		r.say(journal.Fallback(r.step, r.model))
+	case cairn.ChunkEvent:
+		return r.pass(c.Event)
 	case cairn.ChunkUsage:
 		if err := c.Usage.Validate(); err != nil {
 			r.logger.Warn("the model's usage is left out", "session", r.live.Row.ID, "step", r.step, "error", err)
@@ -299,6 +304,7 @@ func (r *reply) restart() {
 		r.say(journal.StepDiscarded(r.step, cairn.Errorf(cairn.CodeModel, "the model began its reply again")))
 		r.say(journal.StepStart(r.step))
 	}
+	r.passed, r.passedSize = nil, 0
 	r.parts, r.usage, r.model, r.size, r.said = nil, cairn.Usage{}, "", 0, false
 }
 

@@ -46,7 +46,10 @@ type eventIDs struct{ session, run, agent string }
 
 // put sets them. A turn that was queued has a run of its own.
 func (i *eventIDs) put(ev *cairn.Event) {
-	ev.SessionID, ev.Agent = i.session, i.agent
+	ev.SessionID = i.session
+	if ev.Origin == "" || ev.Agent == "" {
+		ev.Agent = i.agent
+	}
 	if ev.Type != cairn.EventDequeued {
 		ev.RunID = i.run
 	}

@@ -97,6 +97,11 @@ func Step(say func(cairn.Event), st *step.Step) {
 			Part(say, st.Number, &m.Parts[i])
 		}
 	}
+	if !st.Carried {
+		for _, ev := range st.Passed() {
+			say(ev)
+		}
+	}
 	for _, c := range st.Calls {
 		if c.Result != nil {
 			Call(say, st, c, Unpublished)

@@ -20,7 +20,7 @@ func fit(ev cairn.Event, limit int) []cairn.Event {
 	}
 	ev.Error = Storable(ev.Error)
 	share := limit / max(1, parts(&ev))
-	if payload(&ev) > share && ev.Type != cairn.EventCustom { // a tool got an error if its event is too large
+	if payload(&ev) > share && (ev.Type != cairn.EventCustom || ev.Origin != "") { // a tool here got an error if its event is too large
 		fitPayload(&ev, share)
 	}
 	if len(ev.Text) > share {

@@ -177,6 +177,10 @@ func TestSeenKnowsWhatIsToldOnce(t *testing.T) {
 	if seen.Has(&stopped) || !seen.Ended(&cairn.Run{Status: cairn.SuspendedChildren}) || seen.Ended(&cairn.Run{Status: cairn.RunInterrupted}) {
 		t.Error("a run that is suspended has not come to its last end")
 	}
+	far := cairn.Event{Type: cairn.EventToolStart, Step: 1, CallID: "a", Origin: "far"}
+	if seen.Note(&far); seen.Has(&far) || seen.Has(&cairn.Event{Type: cairn.EventToolStart, Step: 1, CallID: "a"}) {
+		t.Error("a call on another server is none here, whatever its id")
+	}
 	other := ended
 	other.CallID = "b"
 	seen.Note(&cairn.Event{Type: cairn.EventStepDiscarded, Step: 1})

@@ -33,6 +33,9 @@ const never = -1
 // markOf returns the mark of an event and the step that it is discarded with. It reports false for events of which
 // there may be any number.
 func markOf(ev *cairn.Event) (m mark, takenBack int, once bool) {
+	if ev.Origin != "" { // its ids are of another server
+		return m, never, false
+	}
 	switch ev.Type {
 	case cairn.EventRunStart, cairn.EventRunResumed:
 		return mark{event: cairn.EventRunStart}, never, true

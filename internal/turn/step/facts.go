@@ -57,6 +57,8 @@ type Reply struct {
 	// Refused are the calls of tools that were off.
 	Refused []string     `json:"refused,omitempty"`
 	Failed  *cairn.Error `json:"failed,omitempty"`
+	// Passed are events of another server that the model has passed on, see [cairn.ChunkEvent].
+	Passed []cairn.Event `json:"passed,omitempty"`
 	// Writes are those of the hooks around the call.
 	Writes Writes `json:"writes"`
 	// Sequence is the log's last one when all of the reply was there; 0 if it is not known.

@@ -197,6 +197,14 @@ func (s *Step) Message() *cairn.Message {
 	return s.Reply.Message
 }
 
+// Passed returns the events of another server that the model has passed on.
+func (s *Step) Passed() []cairn.Event {
+	if s.Reply == nil {
+		return nil
+	}
+	return s.Reply.Passed
+}
+
 // Failed returns why the model call failed, or nil.
 func (s *Step) Failed() *cairn.Error {
 	if s.Reply == nil {

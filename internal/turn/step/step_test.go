@@ -211,6 +211,7 @@ func every() []step.Fact {
 	failed := cairn.Errorf(cairn.CodeHook, "no")
 	done := &cairn.Completion{Reason: cairn.ReasonReply, Text: "t", Output: []byte(`{}`)}
 	r := reply("a", "look")
+	r.Passed = []cairn.Event{{Type: cairn.EventToolStart, Origin: "far", CallID: "x", Data: json.RawMessage("1")}}
 	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,

@@ -137,7 +137,7 @@ func (s *Screen) write(ev cairn.Event) {
 	case cairn.EventStepCommitted, cairn.EventStepDiscarded, cairn.EventRunEnd:
 		s.Partial = false
 	}
-	if s.Session != "" && ev.SessionID != s.Session {
+	if s.Session != "" && (ev.SessionID != s.Session || ev.Origin != "") {
 		switch ev.Type {
 		case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventToolApproval, cairn.EventToolPending:
 			s.Newline()
