@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -19,7 +20,7 @@ type cacheColumns struct{ keys, data []string }
 
 func (x *cacheColumns) fill(list []store.CacheEntry, drop []string) error {
 	for i := range list {
-		text, err := encode("cached result", &list[i])
+		text, err := backend.EncodeJSON("cached result", &list[i])
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -39,13 +40,13 @@ type callColumns struct {
 func (x *callColumns) fill(list []store.CallWrite) error {
 	for i := range list {
 		call := list[i].Call
-		data, err := encode("call", &call)
+		data, err := backend.EncodeJSON("call", &call)
 		if err != nil {
 			return err
 		}
 		reviewers := "[]"
 		if len(call.Reviewers) > 0 {
-			if reviewers, err = encode("reviewers", call.Reviewers); err != nil {
+			if reviewers, err = backend.EncodeJSON("reviewers", call.Reviewers); err != nil {
 				return err
 			}
 		}

@@ -131,7 +131,7 @@ func readChange(rows pgx.Rows) (change store.StateChange, err error) {
 		change.Keyframe = json.RawMessage(data)
 		return change, nil
 	}
-	return change, decode("state change", data, &change.Ops)
+	return change, backend.DecodeJSON("state change", data, &change.Ops)
 }
 
 // Import implements store.Importer. It is one transaction, for which only writers that create a session with one of the
@@ -214,7 +214,7 @@ func (m *importing) begin(ctx context.Context, p *store.SessionPart) error {
 	var request stop
 	if p.Inside.Stop != nil {
 		request.run = p.Inside.Stop.RunID
-		if request.data, err = encode("stop request", p.Inside.Stop); err != nil {
+		if request.data, err = backend.EncodeJSON("stop request", p.Inside.Stop); err != nil {
 			return err
 		}
 	}
@@ -337,7 +337,7 @@ func (m *importing) calls(p *store.Part) error {
 
 func (m *importing) waits(p *store.Part) error {
 	for i := range p.Queue {
-		data, err := encode("queued turn", &p.Queue[i])
+		data, err := backend.EncodeJSON("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}
@@ -347,7 +347,7 @@ func (m *importing) waits(p *store.Part) error {
 		m.queue(sqlImportStaged, m.key, p.Staged[i].StepID, p.Staged[i].Key, string(p.Staged[i].Data))
 	}
 	for i := range p.Cache {
-		data, err := encode("cached result", &p.Cache[i])
+		data, err := backend.EncodeJSON("cached result", &p.Cache[i])
 		if err != nil {
 			return err
 		}

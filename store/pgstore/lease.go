@@ -70,7 +70,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, request cairn.Stop) 
 		return err
 	}
 	request.At = time.Time{} // the store's clock sets it
-	text, err := encode("stop request", request)
+	text, err := backend.EncodeJSON("stop request", request)
 	if err != nil {
 		return err
 	}

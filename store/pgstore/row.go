@@ -90,7 +90,7 @@ type headData struct {
 
 // encodeHead returns the data of a head.
 func encodeHead(row *cairn.Session, checkpoints int64) (string, error) {
-	return encode("session", &headData{Session: row, Owner: row.Lease.Owner, Checkpoints: checkpoints})
+	return backend.EncodeJSON("session", &headData{Session: row, Owner: row.Lease.Owner, Checkpoints: checkpoints})
 }
 
 // read reads a row of sessionColumns and more.
@@ -106,7 +106,7 @@ func (r *record) read(rows pgx.Rows, more ...any) error {
 		return err
 	}
 	head := headData{Session: s}
-	if err := decode("session", data, &head); err != nil {
+	if err := backend.DecodeJSON("session", data, &head); err != nil {
 		return err
 	}
 	r.checkpoints = head.Checkpoints
@@ -187,5 +187,5 @@ func (s stop) decode() (*cairn.Stop, error) {
 		return nil, nil
 	}
 	out := &cairn.Stop{}
-	return out, decode("stop request", s.data, out)
+	return out, backend.DecodeJSON("stop request", s.data, out)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -31,7 +32,7 @@ type runData struct {
 	EndedAt       struct{} `json:"ended_at,omitzero"`
 }
 
-func encodeRun(run *cairn.Run) (string, error) { return encode("run", &runData{Run: run}) }
+func encodeRun(run *cairn.Run) (string, error) { return backend.EncodeJSON("run", &runData{Run: run}) }
 
 func readRun(rows pgx.Rows, session string) (cairn.Run, error) {
 	run := cairn.Run{SessionID: session}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -73,7 +74,7 @@ func (ch *chain) read(rows pgx.Rows) error {
 		return nil
 	}
 	var list []cairn.Op
-	if err := decode("state change", data, &list); err != nil {
+	if err := backend.DecodeJSON("state change", data, &list); err != nil {
 		return err
 	}
 	ch.changes = append(ch.changes, list)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
@@ -34,7 +34,7 @@ func decodeMap[V any](what string, raw []byte, into *map[string]V) error {
 	if len(raw) <= len("{}") {
 		return nil
 	}
-	return decode(what, string(raw), into)
+	return backend.DecodeJSON(what, string(raw), into)
 }
 
 // timestamp is a time as it is stored: null for none.
@@ -62,29 +62,13 @@ func instant(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// encode is v as it is stored. v is a value of our own types.
-func encode(what string, v any) (string, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-func decode(what, text string, into any) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
-	}
-	return nil
-}
-
 // readJSON reads the last column of a row into a value, and those before it as they are.
 func readJSON(rows pgx.Rows, what string, v any, before ...any) error {
 	var text string
 	if err := rows.Scan(append(before, &text)...); err != nil {
 		return err
 	}
-	return decode(what, text, v)
+	return backend.DecodeJSON(what, text, v)
 }
 
 // kept is a time as a column of the database would keep it.

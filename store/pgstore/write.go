@@ -73,7 +73,7 @@ func (w *write) encodeRecords() (err error) {
 		return err
 	}
 	if w.c.Enqueue != nil {
-		if w.turnData, err = encode("queued turn", w.c.Enqueue); err != nil {
+		if w.turnData, err = backend.EncodeJSON("queued turn", w.c.Enqueue); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var (
@@ -74,10 +75,10 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 	if !ok {
 		return call, cairn.Errorf(cairn.CodeCorrupt, "stored call %q has no data", id)
 	}
-	if err := decode("call", head, &h); err != nil {
+	if err := backend.DecodeJSON("call", head, &h); err != nil {
 		return call, err
 	}
-	if err := decode("call", data, &call); err != nil {
+	if err := backend.DecodeJSON("call", data, &call); err != nil {
 		return call, err
 	}
 	call.ID, call.RootID, call.SessionID, call.UserID, call.Agent = id, root, h.session, h.user, h.agent

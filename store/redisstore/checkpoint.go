@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var (
@@ -53,7 +54,7 @@ func readCheckpoint(session, id, record string) (*cairn.Checkpoint, error) {
 	}
 	var frame, keyframe, changes int64
 	var run *string
-	err = decode("checkpoint", text, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
+	err = backend.DecodeJSON("checkpoint", text, &[]any{&cp.Number, &cp.Turn, &cp.MessageCount, &cp.StatePosition, &frame, &keyframe,
 		&changes, &cp.ParentID, &run, &cp.StepID, &cp.Step, &cp.LogSequence})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // throughProxy opens a store behind a proxy.
@@ -225,7 +226,7 @@ func TestTwoWritersLoseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var state struct{ List []int }
-	if err := decode("state", string(raw), &state); err != nil {
+	if err := backend.DecodeJSON("state", string(raw), &state); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}

@@ -74,7 +74,7 @@ func readChange(text string) (change store.StateChange, err error) {
 		change.Keyframe = json.RawMessage(text)
 		return change, nil
 	}
-	return change, decode("state change", text, &change.Ops)
+	return change, backend.DecodeJSON("state change", text, &change.Ops)
 }
 
 // Import implements store.Importer. The parts lie under names that no reader looks at until one script renames them
@@ -235,7 +235,7 @@ func (m *importing) runs(p *store.Part) error {
 		run := &p.Runs[i]
 		place := m.at(run.Before.StatePosition)
 		origin := appendOrigin(strconv.AppendInt(nil, micros(run.StartedAt), 10), run, place)
-		data, err := encode("run", runDataOf(run, !run.EndedAt.IsZero()))
+		data, err := backend.EncodeJSON("run", runDataOf(run, !run.EndedAt.IsZero()))
 		if err != nil {
 			return err
 		}
@@ -274,12 +274,12 @@ func (m *importing) calls(p *store.Part) error {
 	for i := range p.Calls {
 		call := &p.Calls[i]
 		indexes := callIndexes(call)
-		head, err := encode("call", []any{call.Version, micros(call.CreatedAt), micros(call.UpdatedAt), call.SessionID, call.UserID,
+		head, err := backend.EncodeJSON("call", []any{call.Version, micros(call.CreatedAt), micros(call.UpdatedAt), call.SessionID, call.UserID,
 			call.Agent, indexes, micros(call.Deadline)})
 		if err != nil {
 			return err
 		}
-		data, err := encode("call", call)
+		data, err := backend.EncodeJSON("call", call)
 		if err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (m *importing) calls(p *store.Part) error {
 func (m *importing) waits(p *store.Part) error {
 	var turns, pieces, cached []any
 	for i := range p.Queue {
-		data, err := encode("queued turn", &p.Queue[i])
+		data, err := backend.EncodeJSON("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}
@@ -302,7 +302,7 @@ func (m *importing) waits(p *store.Part) error {
 		turns = append(turns, p.Queue[i].ID, fmt.Sprintf("%d:%s", m.queued, data))
 	}
 	for i := range p.Staged {
-		name, err := encode("piece", [2]string{p.Staged[i].StepID, p.Staged[i].Key})
+		name, err := backend.EncodeJSON("piece", [2]string{p.Staged[i].StepID, p.Staged[i].Key})
 		if err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (m *importing) waits(p *store.Part) error {
 		pieces = append(pieces, name, fmt.Sprintf("%d:%s", m.staged, p.Staged[i].Data))
 	}
 	for i := range p.Cache {
-		data, err := encode("cached result", &p.Cache[i])
+		data, err := backend.EncodeJSON("cached result", &p.Cache[i])
 		if err != nil {
 			return err
 		}
@@ -355,7 +355,7 @@ func (m *importing) endSession() error {
 	}
 	stop := ""
 	if inside.Stop != nil {
-		if stop, err = encode("stop request", inside.Stop); err != nil {
+		if stop, err = backend.EncodeJSON("stop request", inside.Stop); err != nil {
 			return err
 		}
 		stop = strconv.FormatInt(micros(inside.Stop.At), 10) + stop

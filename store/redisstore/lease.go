@@ -46,7 +46,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 	if err := stop.Validate(); err != nil {
 		return err
 	}
-	text, err := encode("stop request", stop)
+	text, err := backend.EncodeJSON("stop request", stop)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	}
 	args := []any{token}
 	for _, p := range pieces {
-		name, err := encode("piece", [2]string{p.StepID, p.Key})
+		name, err := backend.EncodeJSON("piece", [2]string{p.StepID, p.Key})
 		if err != nil {
 			return err
 		}

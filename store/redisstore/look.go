@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -161,10 +162,10 @@ func originPlace(record string) (at statePlace, err error) {
 	var o runOrigin
 	_, text, err := dated("run", record)
 	if err == nil {
-		err = decode("run", text, &o)
+		err = backend.DecodeJSON("run", text, &o)
 	}
 	if err == nil {
-		err = decode("run", string(o.frameOf), &at)
+		err = backend.DecodeJSON("run", string(o.frameOf), &at)
 	}
 	return at, err
 }
@@ -175,7 +176,7 @@ func checkpointPlace(record string) (at statePlace, err error) {
 		return at, err
 	}
 	var skip any
-	err = decode("checkpoint", text, &[]any{&skip, &skip, &skip, &skip, &at.Frame, &at.Keyframe, &at.Changes})
+	err = backend.DecodeJSON("checkpoint", text, &[]any{&skip, &skip, &skip, &skip, &at.Frame, &at.Keyframe, &at.Changes})
 	return at, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var scriptRead = aboutReading("read", "read")
@@ -109,7 +110,7 @@ func readMessages(list []any) ([]cairn.Message, error) {
 		at, data, ok := stamped(plain(item))
 		var m cairn.Message
 		data, short := strings.CutPrefix(data, "/")
-		if err := decode("message", data, &m); err != nil {
+		if err := backend.DecodeJSON("message", data, &m); err != nil {
 			return nil, err
 		}
 		if short {
@@ -131,7 +132,7 @@ func readCache(list []any) ([]store.CacheEntry, error) {
 	var entries []store.CacheEntry
 	for i := 0; i+1 < len(list); i += 2 {
 		var e store.CacheEntry
-		if err := decode("cached result", plain(list[i+1]), &e); err != nil {
+		if err := backend.DecodeJSON("cached result", plain(list[i+1]), &e); err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
@@ -168,7 +169,7 @@ func readNumbered(what string, list []any, read func(field, data string) error) 
 func readQueue(list []any) (turns []store.QueuedTurn, err error) {
 	err = readNumbered("queued turn", list, func(field, data string) error {
 		turn := store.QueuedTurn{ID: field}
-		err := decode("queued turn", data, &turn)
+		err := backend.DecodeJSON("queued turn", data, &turn)
 		turns = append(turns, turn)
 		return err
 	})
@@ -189,7 +190,7 @@ func foldChain(list []any) (json.RawMessage, error) {
 	}
 	changes := make([][]cairn.Op, len(list)-1)
 	for i := range changes {
-		if err := decode("state change", plain(list[i+1]), &changes[i]); err != nil {
+		if err := backend.DecodeJSON("state change", plain(list[i+1]), &changes[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -201,7 +202,7 @@ func readStaged(list []any, stepID string) ([]store.Staged, error) {
 	var pieces []store.Staged
 	err := readNumbered("piece", list, func(field, data string) error {
 		var name [2]string
-		if err := decode("piece", field, &name); err != nil {
+		if err := backend.DecodeJSON("piece", field, &name); err != nil {
 			return err
 		}
 		if stepID == "" || stepID == name[0] {

@@ -284,7 +284,7 @@ func readStop(text string) (*cairn.Stop, error) {
 		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored stop request has no time")
 	}
 	stop := &cairn.Stop{}
-	if err := decode("stop request", data, stop); err != nil {
+	if err := backend.DecodeJSON("stop request", data, stop); err != nil {
 		return nil, err
 	}
 	stop.At = at
@@ -340,14 +340,14 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 	p.some("ttl", row.TTL.Microseconds())
 	p.int64("created", micros(row.CreatedAt))
 	if len(row.Tags) > 0 {
-		text, err := encode("tags", row.Tags)
+		text, err := backend.EncodeJSON("tags", row.Tags)
 		if err != nil {
 			return nil, err
 		}
 		p.text("tags", text)
 	}
 	if len(row.Metadata) > 0 {
-		text, err := encode("metadata", row.Metadata)
+		text, err := backend.EncodeJSON("metadata", row.Metadata)
 		if err != nil {
 			return nil, err
 		}

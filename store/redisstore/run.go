@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 var scriptRuns = aboutReading("runs", "read runs")
@@ -70,14 +71,14 @@ func readRun(session, id, origin, data string) (run cairn.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	if err := decode("run", place, &o); err != nil {
+	if err := backend.DecodeJSON("run", place, &o); err != nil {
 		return run, err
 	}
 	ended, text, ok := stamped(data)
 	if !ok {
 		return run, cairn.Errorf(cairn.CodeCorrupt, "stored run %q has no time", id)
 	}
-	if err := decode("run", text, &run); err != nil {
+	if err := backend.DecodeJSON("run", text, &run); err != nil {
 		return run, err
 	}
 	run.ID, run.SessionID, run.Turn = id, session, o.turn

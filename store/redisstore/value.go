@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -43,23 +42,6 @@ func dated(what, text string) (at time.Time, data string, err error) {
 		return at, "", cairn.Errorf(cairn.CodeCorrupt, "stored %s has no time", what)
 	}
 	return at, data, nil
-}
-
-// encode returns the JSON of a value. What does not encode is the caller's mistake.
-func encode(what string, v any) (string, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-// decode reads stored JSON.
-func decode(what, text string, into any) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
-	}
-	return nil
 }
 
 // stored returns a time as it is kept: in UTC, with microseconds.

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/compose"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -462,7 +463,7 @@ func (w *write) waiting(cmd *command) error {
 		}
 	}
 	if d.Enqueue != nil {
-		text, err := encode("queued turn", d.Enqueue)
+		text, err := backend.EncodeJSON("queued turn", d.Enqueue)
 		if err != nil {
 			return err
 		}

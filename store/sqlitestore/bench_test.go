@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/storetest"
 )
 
@@ -137,7 +138,7 @@ func newFloor(b *testing.B, level Synchronous) *floor {
 	}
 	for i, v := range []any{stepMessages("run-0")[0], stepMessages("run-0")[1],
 		&cairn.Run{ID: "run-0", Agent: "support", Kind: cairn.RunExecute, Status: cairn.RunRunning, StartedAt: time.Now()}} {
-		if f.texts[i], err = encode("text", v); err != nil {
+		if f.texts[i], err = backend.EncodeJSON("text", v); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -20,7 +21,7 @@ const (
 // writeCache changes the tool-result cache of a session.
 func writeCache(c *conn, key int64, d *plan.Delta) error {
 	for i := range d.Cache {
-		data, err := encode("cached result", &d.Cache[i])
+		data, err := backend.EncodeJSON("cached result", &d.Cache[i])
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 const (
@@ -46,7 +47,7 @@ type callRow struct {
 // fill makes the row that of a call.
 func (r *callRow) fill(call *cairn.PendingCall) (err error) {
 	r.call = call
-	r.data, err = encode("call", call)
+	r.data, err = backend.EncodeJSON("call", call)
 	return err
 }
 

@@ -2,10 +2,10 @@ package sqlitestore
 
 import (
 	"database/sql/driver"
-	"encoding/json"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/store/backend"
 )
 
 // columns reads the values of one row from left to right. The first value that is not what it should be makes err a
@@ -71,11 +71,8 @@ func fromMicros(n int64) time.Time {
 func (c *columns) json(what string, v any) { c.decode(what, c.text(), v) }
 
 func (c *columns) decode(what, text string, v any) {
-	if c.err != nil {
-		return
-	}
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		c.corrupt("stored %s does not decode: %w", what, err)
+	if c.err == nil {
+		c.err = backend.DecodeJSON(what, text, v)
 	}
 }
 
@@ -98,12 +95,3 @@ func ceilMicros(t time.Time) int64 {
 
 // stored is a time as it is after it was stored and read again.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
-
-// encode is v as it is stored. v is a value of our own types.
-func encode(what string, v any) (string, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
-	}
-	return string(raw), nil
-}

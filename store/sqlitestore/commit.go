@@ -221,7 +221,7 @@ func (w *write) writeWait(c *conn, key int64, d *plan.Delta) error {
 		}
 	}
 	if d.Enqueue != nil {
-		turn, err := encode("queued turn", d.Enqueue)
+		turn, err := backend.EncodeJSON("queued turn", d.Enqueue)
 		if err != nil {
 			return err
 		}

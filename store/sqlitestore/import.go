@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -154,7 +155,7 @@ func (m *importing) begin(p *store.SessionPart) error {
 	row.Secret = p.Secret
 	r := &record{session: &row, checkpoints: p.Inside.Checkpoints}
 	if p.Inside.Stop != nil {
-		if r.stop, err = encode("stop request", p.Inside.Stop); err != nil {
+		if r.stop, err = backend.EncodeJSON("stop request", p.Inside.Stop); err != nil {
 			return err
 		}
 	}
@@ -209,7 +210,7 @@ func (m *importing) waits(p *store.Part) error {
 		}
 	}
 	for i := range p.Queue {
-		data, err := encode("queued turn", &p.Queue[i])
+		data, err := backend.EncodeJSON("queued turn", &p.Queue[i])
 		if err != nil {
 			return err
 		}
@@ -223,7 +224,7 @@ func (m *importing) waits(p *store.Part) error {
 		}
 	}
 	for i := range p.Cache {
-		data, err := encode("cached result", &p.Cache[i])
+		data, err := backend.EncodeJSON("cached result", &p.Cache[i])
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func (s *Store) RequestStop(ctx context.Context, id string, stop cairn.Stop) err
 				return err
 			}
 			stands.At = s.clock()
-			text, err := encode("stop request", stands)
+			text, err := backend.EncodeJSON("stop request", stands)
 			if err != nil {
 				return err
 			}

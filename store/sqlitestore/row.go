@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/plan"
 )
 
@@ -264,7 +265,7 @@ func (r *record) updateWait(c *conn, before wait) error {
 	text := ""
 	if r.wait != (wait{}) {
 		var err error
-		if text, err = encode("wait", r.wait); err != nil {
+		if text, err = backend.EncodeJSON("wait", r.wait); err != nil {
 			return err
 		}
 	}
@@ -276,11 +277,11 @@ func (r *record) updateWait(c *conn, before wait) error {
 // stored.
 func (r *record) head(kept bool) ([]any, error) {
 	s := r.session
-	usage, err := encode("usage", s.Usage)
+	usage, err := backend.EncodeJSON("usage", s.Usage)
 	if err != nil {
 		return nil, err
 	}
-	runUsage, err := encode("usage", s.RunUsage)
+	runUsage, err := backend.EncodeJSON("usage", s.RunUsage)
 	if err != nil {
 		return nil, err
 	}
@@ -306,12 +307,12 @@ func wordsOf(s *cairn.Session) string {
 func encodeContext(s *cairn.Session) (tags, metadata string, err error) {
 	tags, metadata = "[]", "{}"
 	if len(s.Tags) > 0 {
-		if tags, err = encode("tags", s.Tags); err != nil {
+		if tags, err = backend.EncodeJSON("tags", s.Tags); err != nil {
 			return "", "", err
 		}
 	}
 	if len(s.Metadata) > 0 {
-		metadata, err = encode("metadata", s.Metadata)
+		metadata, err = backend.EncodeJSON("metadata", s.Metadata)
 	}
 	return tags, metadata, err
 }
@@ -322,8 +323,8 @@ func decodeStop(text string) (*cairn.Stop, error) {
 		return nil, nil
 	}
 	stop := &cairn.Stop{}
-	if err := json.Unmarshal([]byte(text), stop); err != nil {
-		return nil, cairn.Errorf(cairn.CodeCorrupt, "stored stop request does not decode: %w", err)
+	if err := backend.DecodeJSON("stop request", text, stop); err != nil {
+		return nil, err
 	}
 	return stop, nil
 }

@@ -41,7 +41,7 @@ type runRest struct {
 func encodeRun(run *cairn.Run) (string, error) {
 	own := *run
 	own.Before = cairn.RunOrigin{}
-	return encode("run", &runRest{Run: &own})
+	return backend.EncodeJSON("run", &runRest{Run: &own})
 }
 
 func insertRun(c *conn, key int64, run *cairn.Run) error {

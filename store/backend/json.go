@@ -1,0 +1,25 @@
+package backend
+
+import (
+	"encoding/json"
+
+	"github.com/cairn-agents/cairn"
+)
+
+// EncodeJSON returns a value as the JSON that a store keeps of it; what names it in the error. A value that does not
+// encode is the caller's mistake: ErrInvalid.
+func EncodeJSON(what string, v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", cairn.Errorf(cairn.CodeInvalid, "%s does not encode: %w", what, err)
+	}
+	return string(raw), nil
+}
+
+// DecodeJSON reads what EncodeJSON returned. Text that does not decode is ErrCorrupt.
+func DecodeJSON(what, text string, into any) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return cairn.Errorf(cairn.CodeCorrupt, "stored %s does not decode: %w", what, err)
+	}
+	return nil
+}
