@@ -65,14 +65,22 @@ func usesAnswered(h *History) error {
 	return nil
 }
 
-// transcriptScripted finds what is not exactly the model's reply to what comes before it, and turns with too much or
-// too little.
-func transcriptScripted(h *History) error {
+// ofRuns finds messages that belong to no run.
+func (h *History) ofRuns() error {
 	for i := range h.Messages {
 		m := &h.Messages[i]
 		if !isLate(m) && !slices.ContainsFunc(h.Runs, func(r cairn.Run) bool { return r.ID == m.RunID }) {
 			return fmt.Errorf("message %s belongs to no run: %q", m.ID, m.RunID)
 		}
+	}
+	return nil
+}
+
+// transcriptScripted finds what is not exactly the model's reply to what comes before it, and turns with too much or
+// too little.
+func transcriptScripted(h *History) error {
+	if err := h.ofRuns(); err != nil {
+		return err
 	}
 	k := kindOf(h.Session.Agent)
 	at := 0 // how far the turns so far go

@@ -81,6 +81,11 @@ func numberedBatches(h *logHarness, ls logs) {
 	}
 	h.wantTexts("batches under conditions", h.all("log", 9), 10, "10", "11")
 
+	newTokens(h, &first, &other)
+}
+
+// newTokens has the session of two writers taken over.
+func newTokens(h *logHarness, first, other *sender) {
 	// Under a new token writers count from 1 again, and what is on its way under the old one comes too late.
 	first.Token = 2
 	first.send(1, 12, say("12"))
@@ -94,7 +99,7 @@ func numberedBatches(h *logHarness, ls logs) {
 	other.Token = 2
 	other.send(1, 13, say("13"))
 	// So they do if the token was made known before.
-	_, err = other.log.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 3))
+	_, err := other.log.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 3))
 	h.must(err)
 	first.Token = 3
 	first.send(1, 14, say("14"))

@@ -49,137 +49,142 @@ func partWith(list []*store.Part, has func(*store.Part) bool) *store.Part {
 	return list[slices.IndexFunc(list, has)]
 }
 
+func rootOf(list []*store.Part) *store.SessionPart { return list[0].Session }
+
+func childOf(list []*store.Part) *store.SessionPart {
+	return partWith(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID == "child of root" }).Session
+}
+
+// damages are what makes the parts of a tree none that is whole, by name.
+var damages = map[string]func(list []*store.Part) []*store.Part{
+	"nothing":      func([]*store.Part) []*store.Part { return nil },
+	"no beginning": func(list []*store.Part) []*store.Part { return list[1:] },
+	"no end":       func(list []*store.Part) []*store.Part { return list[:len(list)-1] },
+	"children without root": func(list []*store.Part) []*store.Part {
+		return list[slices.IndexFunc(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID != "root" }):]
+	},
+	"another root": func(list []*store.Part) []*store.Part { rootOf(list).Row.ID = "another"; return list },
+	"another tree": func(list []*store.Part) []*store.Part { childOf(list).Row.RootID = "another"; return list },
+	"no parent":    func(list []*store.Part) []*store.Part { childOf(list).Row.ParentID = "another"; return list },
+	"an empty id":  func(list []*store.Part) []*store.Part { childOf(list).Row.ID = ""; return list },
+	"a session twice": func(list []*store.Part) []*store.Part {
+		childOf(list).Row.ID, childOf(list).Row.ParentID = "root", "root"
+		return list
+	},
+	"no secret":        func(list []*store.Part) []*store.Part { rootOf(list).Secret = ""; return list },
+	"no extent":        func(list []*store.Part) []*store.Part { rootOf(list).Log = nil; return list },
+	"a wrong extent":   func(list []*store.Part) []*store.Part { rootOf(list).Log.Last++; return list },
+	"no version":       func(list []*store.Part) []*store.Part { rootOf(list).Row.Version = 0; return list },
+	"too few messages": func(list []*store.Part) []*store.Part { rootOf(list).Row.MessageCount++; return list },
+	"too few turns":    func(list []*store.Part) []*store.Part { rootOf(list).Row.Queued++; return list },
+	"too few states":   func(list []*store.Part) []*store.Part { rootOf(list).Row.State.Position++; return list },
+	"too many states":  func(list []*store.Part) []*store.Part { rootOf(list).Inside.FirstState++; return list },
+	"another run":      func(list []*store.Part) []*store.Part { rootOf(list).Row.RunID = "another"; return list },
+	"another place":    func(list []*store.Part) []*store.Part { rootOf(list).Row.CheckpointID = "another"; return list },
+	"no whole state": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0] = store.StateChange{}
+		return list
+	},
+	"a state that is no JSON": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage("{")
+		return list
+	},
+	"a message without time": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0].CreatedAt = time.Time{}
+		return list
+	},
+	"a run twice": func(list []*store.Part) []*store.Part {
+		runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
+		runs[1].ID = runs[0].ID
+		return list
+	},
+	"a turn too many": func(list []*store.Part) []*store.Part {
+		runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
+		runs[1].Turn++
+		return list
+	},
+	"a checkpoint twice": func(list []*store.Part) []*store.Part {
+		cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
+		cps[1].ID = cps[0].ID
+		return list
+	},
+	"a step twice": func(list []*store.Part) []*store.Part {
+		cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
+		cps[1].StepID = cps[0].StepID
+		return list
+	},
+	"a checkpoint beyond the messages": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].MessageCount = 1000
+		return list
+	},
+	"a checkpoint without state": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].StatePosition = 1000
+		return list
+	},
+	"another session's call": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Calls) > 0 }).Calls[0].SessionID = "another"
+		return list
+	},
+	"a call twice": func(list []*store.Part) []*store.Part {
+		calls := partWith(list, func(p *store.Part) bool { return len(p.Calls) > 1 }).Calls
+		calls[1].ID = calls[0].ID
+		return list
+	},
+	"a cached result twice": func(list []*store.Part) []*store.Part {
+		p := partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 })
+		p.Cache = append(p.Cache, p.Cache[0])
+		return list
+	},
+	"a piece that is no JSON": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Staged) > 0 }).Staged[0].Data = json.RawMessage("{")
+		return list
+	},
+	"a message nested too deep": func(list []*store.Part) []*store.Part {
+		m := &partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0]
+		m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{Input: deep(129)}})
+		return list
+	},
+	"a state with a NUL": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage(`{"a":"\u0000"}`)
+		return list
+	},
+	"a run whose usage is infinite": func(list []*store.Part) []*store.Part {
+		run := &partWith(list, func(p *store.Part) bool { return len(p.Runs) > 0 }).Runs[0]
+		run.Usage.Custom = map[string]float64{"cost": math.Inf(1)}
+		return list
+	},
+	"a user that is not UTF-8": func(list []*store.Part) []*store.Part {
+		list[0].Session.Row.UserID = "\xff"
+		return list
+	},
+	"a cached result that is not JSON": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 }).Cache[0].Output = json.RawMessage("{")
+		return list
+	},
+	"an event that is not UTF-8": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[0].Text = "\xff"
+		return list
+	},
+	"a turn to follow twice": func(list []*store.Part) []*store.Part {
+		p := partWith(list, func(p *store.Part) bool { return len(p.Queue) > 0 })
+		p.Queue = append(p.Queue, p.Queue[0])
+		return list
+	},
+	"a gap in the events": func(list []*store.Part) []*store.Part {
+		partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[2].Sequence++
+		return list
+	},
+	"events before a session": func(list []*store.Part) []*store.Part {
+		return append([]*store.Part{list[0], list[len(list)-1]}, list[1:]...)
+	},
+}
+
 // importDamaged imports trees that are not whole: each is refused with the name of what is wrong, and leaves nothing.
 func importDamaged(h *harness) {
 	ids := h.grown("root")
 	whole := h.parts("root")
 	to := h.other()
-	head := func(list []*store.Part) *store.SessionPart { return list[0].Session }
-	child := func(list []*store.Part) *store.SessionPart {
-		return partWith(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID == "child of root" }).Session
-	}
-	for what, damage := range map[string]func(list []*store.Part) []*store.Part{
-		"nothing":      func([]*store.Part) []*store.Part { return nil },
-		"no beginning": func(list []*store.Part) []*store.Part { return list[1:] },
-		"no end":       func(list []*store.Part) []*store.Part { return list[:len(list)-1] },
-		"children without root": func(list []*store.Part) []*store.Part {
-			return list[slices.IndexFunc(list, func(p *store.Part) bool { return p.Session != nil && p.Session.Row.ID != "root" }):]
-		},
-		"another root": func(list []*store.Part) []*store.Part { head(list).Row.ID = "another"; return list },
-		"another tree": func(list []*store.Part) []*store.Part { child(list).Row.RootID = "another"; return list },
-		"no parent":    func(list []*store.Part) []*store.Part { child(list).Row.ParentID = "another"; return list },
-		"an empty id":  func(list []*store.Part) []*store.Part { child(list).Row.ID = ""; return list },
-		"a session twice": func(list []*store.Part) []*store.Part {
-			child(list).Row.ID, child(list).Row.ParentID = "root", "root"
-			return list
-		},
-		"no secret":        func(list []*store.Part) []*store.Part { head(list).Secret = ""; return list },
-		"no extent":        func(list []*store.Part) []*store.Part { head(list).Log = nil; return list },
-		"a wrong extent":   func(list []*store.Part) []*store.Part { head(list).Log.Last++; return list },
-		"no version":       func(list []*store.Part) []*store.Part { head(list).Row.Version = 0; return list },
-		"too few messages": func(list []*store.Part) []*store.Part { head(list).Row.MessageCount++; return list },
-		"too few turns":    func(list []*store.Part) []*store.Part { head(list).Row.Queued++; return list },
-		"too few states":   func(list []*store.Part) []*store.Part { head(list).Row.State.Position++; return list },
-		"too many states":  func(list []*store.Part) []*store.Part { head(list).Inside.FirstState++; return list },
-		"another run":      func(list []*store.Part) []*store.Part { head(list).Row.RunID = "another"; return list },
-		"another place":    func(list []*store.Part) []*store.Part { head(list).Row.CheckpointID = "another"; return list },
-		"no whole state": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0] = store.StateChange{}
-			return list
-		},
-		"a state that is no JSON": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage("{")
-			return list
-		},
-		"a message without time": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0].CreatedAt = time.Time{}
-			return list
-		},
-		"a run twice": func(list []*store.Part) []*store.Part {
-			runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
-			runs[1].ID = runs[0].ID
-			return list
-		},
-		"a turn too many": func(list []*store.Part) []*store.Part {
-			runs := partWith(list, func(p *store.Part) bool { return len(p.Runs) > 1 }).Runs
-			runs[1].Turn++
-			return list
-		},
-		"a checkpoint twice": func(list []*store.Part) []*store.Part {
-			cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
-			cps[1].ID = cps[0].ID
-			return list
-		},
-		"a step twice": func(list []*store.Part) []*store.Part {
-			cps := partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 1 }).Checkpoints
-			cps[1].StepID = cps[0].StepID
-			return list
-		},
-		"a checkpoint beyond the messages": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].MessageCount = 1000
-			return list
-		},
-		"a checkpoint without state": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Checkpoints) > 0 }).Checkpoints[0].StatePosition = 1000
-			return list
-		},
-		"another session's call": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Calls) > 0 }).Calls[0].SessionID = "another"
-			return list
-		},
-		"a call twice": func(list []*store.Part) []*store.Part {
-			calls := partWith(list, func(p *store.Part) bool { return len(p.Calls) > 1 }).Calls
-			calls[1].ID = calls[0].ID
-			return list
-		},
-		"a cached result twice": func(list []*store.Part) []*store.Part {
-			p := partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 })
-			p.Cache = append(p.Cache, p.Cache[0])
-			return list
-		},
-		"a piece that is no JSON": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Staged) > 0 }).Staged[0].Data = json.RawMessage("{")
-			return list
-		},
-		"a message nested too deep": func(list []*store.Part) []*store.Part {
-			m := &partWith(list, func(p *store.Part) bool { return len(p.Messages) > 0 }).Messages[0]
-			m.Parts = append(m.Parts, cairn.Part{Type: cairn.PartToolUse, ToolUse: &cairn.ToolUse{Input: deep(129)}})
-			return list
-		},
-		"a state with a NUL": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.States) > 0 }).States[0].Keyframe = json.RawMessage(`{"a":"\u0000"}`)
-			return list
-		},
-		"a run whose usage is infinite": func(list []*store.Part) []*store.Part {
-			run := &partWith(list, func(p *store.Part) bool { return len(p.Runs) > 0 }).Runs[0]
-			run.Usage.Custom = map[string]float64{"cost": math.Inf(1)}
-			return list
-		},
-		"a user that is not UTF-8": func(list []*store.Part) []*store.Part {
-			list[0].Session.Row.UserID = "\xff"
-			return list
-		},
-		"a cached result that is not JSON": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Cache) > 0 }).Cache[0].Output = json.RawMessage("{")
-			return list
-		},
-		"an event that is not UTF-8": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[0].Text = "\xff"
-			return list
-		},
-		"a turn to follow twice": func(list []*store.Part) []*store.Part {
-			p := partWith(list, func(p *store.Part) bool { return len(p.Queue) > 0 })
-			p.Queue = append(p.Queue, p.Queue[0])
-			return list
-		},
-		"a gap in the events": func(list []*store.Part) []*store.Part {
-			partWith(list, func(p *store.Part) bool { return len(p.Events) > 0 }).Events[2].Sequence++
-			return list
-		},
-		"events before a session": func(list []*store.Part) []*store.Part {
-			return append([]*store.Part{list[0], list[len(list)-1]}, list[1:]...)
-		},
-	} {
+	for what, damage := range damages {
 		err := to.importer().Import(h.Context(), "root", given(damage(h.own(whole))))
 		to.wantError(err, cairn.ErrInvalid, what)
 		var e *cairn.Error

@@ -16,13 +16,6 @@ func fenced(h *logHarness, ls logs) {
 		return
 	}
 	zombie := ls.of(1).(store.Fencer)
-	refused := func(what string, err error) {
-		h.Helper()
-		if !errors.Is(err, cairn.ErrFenced) {
-			h.Fatalf("%s: error %v, want ErrFenced", what, err)
-		}
-	}
-
 	last, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), lines(1, 3)...)
 	h.must(err)
 	if last != 2 {
@@ -37,9 +30,9 @@ func fenced(h *logHarness, ls logs) {
 		h.Fatalf("a higher token without events: last %d, error %v", last, err)
 	}
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1), say("lost"))
-	refused("an old token", err)
+	h.refused("an old token", err)
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 1))
-	refused("an old token without events", err)
+	h.refused("an old token without events", err)
 	// Other sessions of the tree, other logs, and writers without a lease are not affected.
 	_, err = zombie.AppendFenced(h.Context(), "log", store.AnySequence, holds("child", 1), say("4"))
 	h.must(err)
@@ -53,17 +46,29 @@ func fenced(h *logHarness, ls logs) {
 		h.Fatalf("an append at the wrong place: %v", err)
 	}
 	_, err = zombie.AppendFenced(h.Context(), "log", 4, holds("session", 1), say("lost"))
-	refused("an old token at the wrong place", err)
+	h.refused("an old token at the wrong place", err)
 	if last, err = holder.AppendFenced(h.Context(), "log", 5, holds("session", 2), say("6")); err != nil || last != 6 {
 		h.Fatalf("an append at the right place: last %d, error %v", last, err)
 	}
+	fenceLimits(h, holder, zombie)
+}
 
+// refused fails unless an append was fenced off.
+func (h *logHarness) refused(what string, err error) {
+	h.Helper()
+	if !errors.Is(err, cairn.ErrFenced) {
+		h.Fatalf("%s: error %v, want ErrFenced", what, err)
+	}
+}
+
+// fenceLimits checks a fenced log, where the token is 2, at the ends of what there may be.
+func fenceLimits(h *logHarness, holder, zombie store.Fencer) {
 	// An event that is too large changes nothing, the fence included.
 	huge := say(strings.Repeat("x", h.log.MaxEvent()))
 	if _, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 9), huge); !errors.Is(err, cairn.ErrTooLarge) {
 		h.Fatalf("an oversized event: %v", err)
 	}
-	_, err = holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2), say("7"))
+	_, err := holder.AppendFenced(h.Context(), "log", store.AnySequence, holds("session", 2), say("7"))
 	h.must(err)
 
 	// A dropped log is not begun anew.
@@ -76,8 +81,8 @@ func fenced(h *logHarness, ls logs) {
 	_, err = holder.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token), say("2"))
 	h.must(err)
 	_, err = zombie.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token-1), say("lost"))
-	refused("a token that was the current one just before", err)
-	if last, err = holder.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token), say("3")); err != nil || last != 2 {
+	h.refused("a token that was the current one just before", err)
+	if last, err := holder.AppendFenced(h.Context(), "late log", store.AnySequence, holds("session", token), say("3")); err != nil || last != 2 {
 		h.Fatalf("a large token again: last %d, error %v", last, err)
 	}
 }

@@ -35,6 +35,28 @@ func (r *rows) write(c *store.Commit) *cairn.Session {
 	return answer
 }
 
+// fullEnd suspends a run with everything that may come with that, every field of it set. message is in its queued turn.
+func fullEnd(s *cairn.Session, message cairn.Message) *store.Commit {
+	c := endCommit(s)
+	id := c.EndRun.ID
+	sample.Fill(c.EndRun)
+	c.EndRun.ID, c.EndRun.Status, c.Status = id, cairn.SuspendedClientTool, cairn.SessionPaused
+	c.Suspend = &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
+	var call cairn.PendingCall
+	sample.Fill(&call)
+	call.Status = cairn.CallOpen
+	c.Calls = []store.CallWrite{{Call: call}}
+	c.Enqueue = &store.QueuedTurn{}
+	sample.Fill(c.Enqueue)
+	c.Enqueue.Messages = []cairn.Message{message}
+	c.Cache = make([]store.CacheEntry, 1)
+	sample.Fill(&c.Cache[0])
+	c.Publish = &cairn.Event{}
+	sample.Fill(c.Publish)
+	c.Publish.Sequence, c.Publish.Incarnation = 0, ""
+	return c
+}
+
 // A field that is added to a row, a run, a checkpoint or anything else that is kept has to be written, and read back.
 func testEveryFieldIsReadBack(h *harness) {
 	h.create("root")
@@ -68,38 +90,15 @@ func testEveryFieldIsReadBack(h *harness) {
 	s = r.write(again)
 
 	h.must(h.st.Stage(h.Context(), r.id, s.Lease.Token, store.Staged{StepID: "step", Key: "key", Data: []byte(`{"a":1}`)}))
-	last := endCommit(s)
-	id := last.EndRun.ID
-	sample.Fill(last.EndRun)
-	last.EndRun.ID, last.EndRun.Status, last.Status = id, cairn.SuspendedClientTool, cairn.SessionPaused
-	last.Suspend = &store.Suspend{StepID: "step", OpenCalls: 1, NextDeadline: sample.Time}
-	var call cairn.PendingCall
-	sample.Fill(&call)
-	call.Status = cairn.CallOpen
-	last.Calls = []store.CallWrite{{Call: call}}
-	var turn store.QueuedTurn
-	sample.Fill(&turn)
-	turn.Messages = []cairn.Message{message}
-	last.Enqueue = &turn
-	var entry store.CacheEntry
-	sample.Fill(&entry)
-	last.Cache = []store.CacheEntry{entry}
-	var told cairn.Event
-	sample.Fill(&told)
-	told.Sequence, told.Incarnation = 0, ""
-	last.Publish = &told
+	last := fullEnd(s, message)
+	call, told := last.Calls[0].Call, *last.Publish
 	s = r.write(last)
 
 	all := h.content(r.id)
 	r.none("a session's row", sample.Empty(r.sessions), ".AsOf", ".Removal", ".RemovedAt")
 	h.begin(r.id, "next run") // which begins where the first one has left the session
 	r.none("a run", sample.Empty(h.runs(r.id)))
-	r.none("a checkpoint", sample.Empty(all.Checkpoints))
-	r.none("a message", sample.Empty(all.Messages))
-	r.none("a call", sample.Empty(all.Calls))
-	r.none("a queued turn", sample.Empty(all.Queue))
-	r.none("a staged piece", sample.Empty(all.Staged))
-	r.none("a cached result", sample.Empty(all.Cache))
+	r.noneOf(all)
 
 	run := *last.EndRun
 	kept := all.Runs[0]
@@ -115,7 +114,18 @@ func testEveryFieldIsReadBack(h *harness) {
 	same(h.T, "what the log may lack once it was published", s.Unpublished, (*cairn.Event)(nil))
 	same(h.T, "the last message", all.Messages[len(all.Messages)-1], message)
 	same(h.T, "the queue", all.Queue, []store.QueuedTurn{*last.Enqueue})
-	same(h.T, "the cache", all.Cache, []store.CacheEntry{entry})
+	same(h.T, "the cache", all.Cache, last.Cache)
+}
+
+// noneOf fails for fields that nothing was read back of, of what a session has beside its row and runs.
+func (r *rows) noneOf(all *content) {
+	r.Helper()
+	r.none("a checkpoint", sample.Empty(all.Checkpoints))
+	r.none("a message", sample.Empty(all.Messages))
+	r.none("a call", sample.Empty(all.Calls))
+	r.none("a queued turn", sample.Empty(all.Queue))
+	r.none("a staged piece", sample.Empty(all.Staged))
+	r.none("a cached result", sample.Empty(all.Cache))
 }
 
 // none fails for fields that nothing was read back of.

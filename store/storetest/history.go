@@ -84,6 +84,12 @@ func randomHistory(h *harness, stream uint64) {
 			}
 		}
 	}
+	g.atTheEnd(seed)
+}
+
+// atTheEnd compares everything with the model, and copies of it if the store can import them.
+func (g *historian) atTheEnd(seed uint64) {
+	h := g.harness
 	for _, m := range g.sessions {
 		g.compare(m, fmt.Sprintf("seed %d, at the end", seed), true)
 	}

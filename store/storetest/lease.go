@@ -161,6 +161,14 @@ func dueInTurn(h *harness) {
 	}
 }
 
+// leaseEnd is a way in which a lease can end.
+type leaseEnd struct {
+	name    string
+	end     func(*cairn.Session)
+	crashed bool // the run is under way, and no process drives it
+	due     store.DueKind
+}
+
 // dueHoweverItEnds checks, after every way in which a lease can end, what is due and who may take the session over: an
 // active run can be taken over at once, whether its lease lapsed or was released.
 func dueHoweverItEnds(h *harness) {
@@ -177,12 +185,7 @@ func dueHoweverItEnds(h *harness) {
 	status := func(status cairn.SessionStatus) func(*cairn.Session) {
 		return released(func(c *store.Commit) { c.Status = status })
 	}
-	for _, test := range []struct {
-		name    string
-		end     func(*cairn.Session)
-		crashed bool // the run is under way, and no process drives it
-		due     store.DueKind
-	}{
+	for _, test := range []leaseEnd{
 		{"released", released(nil), true, store.DueCrashed},
 		{"released at a version", released(func(c *store.Commit) { c.Guard.Version = h.load("released at a version").Version }),
 			true, store.DueCrashed},
@@ -225,40 +228,45 @@ func dueHoweverItEnds(h *harness) {
 			c.Status, c.Enqueue = cairn.SessionCompleted, &store.QueuedTurn{ID: "turn"}
 		}), false, store.DueQueued},
 	} {
-		h.create(test.name)
-		test.end(h.begin(test.name, "run"))
-		if test.due != "" {
-			h.await(test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
-		}
-		var due []store.DueKind
-		for _, d := range h.due(10) {
-			due = append(due, d.Kind)
-		}
-		if want := []store.DueKind{test.due}[:min(len(test.due), 1)]; !slices.Equal(due, want) {
-			h.Fatalf("%s: due %q, want %q", test.name, due, want)
-		}
-		s := h.load(test.name)
-		if crashed := s.Crashed(time.Now().Add(time.Hour)); crashed != test.crashed {
-			h.Fatalf("%s: crashed is %t, want %t", test.name, crashed, test.crashed)
-		}
-		if !test.crashed {
-			_, err := h.st.Commit(h.Context(), test.name, &store.Commit{Guard: store.Guard{Lapsed: true}})
-			h.wantConflict(err, cairn.ErrNotRunning, test.name+": takeover of what is not running")
-			h.must(h.st.Delete(h.Context(), test.name))
-			continue
-		}
-		_, err := h.st.Commit(h.Context(), test.name, beginCommit("next", "worker", time.Hour))
-		h.wantConflict(err, cairn.ErrAlreadyRunning, test.name+": a second run while one is under way")
-		h.must(h.st.RequestStop(h.Context(), test.name, cairn.Stop{RunID: s.RunID, Kind: cairn.StopInterrupt}))
-		takeover := takeoverCommit(s, "worker")
-		takeover.Guard.Lapsed = true
-		taken := h.commit(test.name, takeover)
-		if list := h.due(10); len(list) > 0 {
-			h.Fatalf("%s: due after a takeover: %+v", test.name, list)
-		}
-		h.commit(test.name, &store.Commit{Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
-		h.must(h.st.Delete(h.Context(), test.name))
+		h.endsDue(&test)
 	}
+}
+
+// endsDue ends the lease of a session in a way, and looks at what comes of that.
+func (h *harness) endsDue(test *leaseEnd) {
+	h.create(test.name)
+	test.end(h.begin(test.name, "run"))
+	if test.due != "" {
+		h.await(test.name+": to be due", func() bool { return len(h.due(10)) > 0 })
+	}
+	var due []store.DueKind
+	for _, d := range h.due(10) {
+		due = append(due, d.Kind)
+	}
+	if want := []store.DueKind{test.due}[:min(len(test.due), 1)]; !slices.Equal(due, want) {
+		h.Fatalf("%s: due %q, want %q", test.name, due, want)
+	}
+	s := h.load(test.name)
+	if crashed := s.Crashed(time.Now().Add(time.Hour)); crashed != test.crashed {
+		h.Fatalf("%s: crashed is %t, want %t", test.name, crashed, test.crashed)
+	}
+	if !test.crashed {
+		_, err := h.st.Commit(h.Context(), test.name, &store.Commit{Guard: store.Guard{Lapsed: true}})
+		h.wantConflict(err, cairn.ErrNotRunning, test.name+": takeover of what is not running")
+		h.must(h.st.Delete(h.Context(), test.name))
+		return
+	}
+	_, err := h.st.Commit(h.Context(), test.name, beginCommit("next", "worker", time.Hour))
+	h.wantConflict(err, cairn.ErrAlreadyRunning, test.name+": a second run while one is under way")
+	h.must(h.st.RequestStop(h.Context(), test.name, cairn.Stop{RunID: s.RunID, Kind: cairn.StopInterrupt}))
+	takeover := takeoverCommit(s, "worker")
+	takeover.Guard.Lapsed = true
+	taken := h.commit(test.name, takeover)
+	if list := h.due(10); len(list) > 0 {
+		h.Fatalf("%s: due after a takeover: %+v", test.name, list)
+	}
+	h.commit(test.name, &store.Commit{Guard: store.Guard{Token: taken.Lease.Token}, Lease: store.LeaseChange{Action: store.LeaseRelease}})
+	h.must(h.st.Delete(h.Context(), test.name))
 }
 
 func dueOnlyActive(h *harness) {

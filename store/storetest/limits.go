@@ -31,6 +31,7 @@ func useOf(input json.RawMessage) []cairn.Message {
 }
 
 // unkeepable are commits of a session that no store may take: each would be read back as something else, or not at all.
+// It is one table, and therefore long.
 func unkeepable() map[string]*store.Commit {
 	run := func(change func(*cairn.Run)) *store.Commit {
 		r := &cairn.Run{ID: "run", Agent: agentName, Status: cairn.RunRunning}

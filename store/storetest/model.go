@@ -72,6 +72,17 @@ func (m *modelSession) back(checkpoint, messages int, position int64) {
 	}
 }
 
+// add appends messages, of which the first that a user said is the session's opening.
+func (m *modelSession) add(list []cairn.Message) {
+	for i := range list {
+		if msg := &list[i]; m.row.Opening == "" && msg.Role == cairn.RoleUser {
+			m.row.Opening, m.row.OpeningAt = msg.Text(), len(m.messages)+i
+		}
+	}
+	m.messages = append(m.messages, textsOf(list)...)
+	m.row.MessageCount = len(m.messages)
+}
+
 // apply does to the model what a store does with c.
 func (m *modelSession) apply(c *store.Commit) error {
 	if c.Rewind != "" {
@@ -93,13 +104,7 @@ func (m *modelSession) apply(c *store.Commit) error {
 		m.runs = append(m.runs, modelRun{ID: c.StartRun.ID, Turn: m.row.Turn, Status: c.StartRun.Status, FirstMessage: len(m.messages),
 			Before: cairn.RunOrigin{CheckpointID: m.row.CheckpointID, StatePosition: m.row.State.Position}})
 	}
-	for i := range c.Messages {
-		if msg := &c.Messages[i]; m.row.Opening == "" && msg.Role == cairn.RoleUser {
-			m.row.Opening, m.row.OpeningAt = msg.Text(), len(m.messages)+i
-		}
-	}
-	m.messages = append(m.messages, textsOf(c.Messages)...)
-	m.row.MessageCount = len(m.messages)
+	m.add(c.Messages)
 	if c.State != nil {
 		state, err := store.FoldState(m.state(), [][]cairn.Op{c.State.Ops})
 		if err != nil {
