@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/limit"
+	"github.com/cairn-agents/cairn/model/record"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -298,6 +301,58 @@ func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 			t.Errorf("delivered %v", list)
 		}
 	})
+}
+
+// A run that fails, and one whose process died and which another turn leaves behind, owe a stop as well; so does one whose model
+// is wrapped.
+func TestStopIsOwedForEachEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) (first string){
+		"failed": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
+			model.Model = scripted.New(scripted.Call("note", in{"n"}), scripted.Fail(cairn.Errorf(cairn.CodeFiltered, "no")))
+			run := start(t, open(t, st, bot(wrap(model), note())), "s", "go")
+			wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonError)
+			return run.ID()
+		},
+		"out of steps": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
+			model.Model = scripted.New(scripted.Call("note", in{"n"}), scripted.Call("note", in{"n"}))
+			agent := bot(wrap(model), note())
+			agent.MaxSteps = 2
+			run := start(t, open(t, st, agent), "s", "go")
+			wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonError)
+			return run.ID()
+		},
+		"left behind by another turn": func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) string {
+			run := start(t, open(t, st, bot(wrap(model)), shortLease), "s", "tell me")
+			time.Sleep(time.Second)
+			st.cut()
+			time.Sleep(2 * ttl)
+			other := open(t, tapOn(st.Store), bot(wrap(model)), shortLease, named("b"))
+			wantStatus(t, turn(t, other, "s", "next"), cairn.RunCompleted, cairn.ReasonReply)
+			return run.ID()
+		},
+	} {
+		for wrapping, wrap := range map[string]func(cairn.Model) cairn.Model{
+			"": func(m cairn.Model) cairn.Model { return m },
+			" and wrapped": func(m cairn.Model) cairn.Model {
+				return record.New(limit.New(m, limit.Options{RequestsPerMinute: 1000}), io.Discard)
+			},
+		} {
+			t.Run(name+wrapping, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					model, st := speaksElsewhere(), tapOn(nil)
+					first := end(t, st, model, wrap)
+					if list := model.delivered(); len(list) != 1 || !slices.Equal(list[0], []string{"s", first}) {
+						t.Errorf("delivered %v, want one of run %s", list, first)
+					}
+					if n := len(owedStops(t, st.Store)); n != 0 {
+						t.Errorf("%d stops are still recorded", n)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A turn that completes, waits or asks a model that works nowhere else costs no record.

@@ -58,6 +58,9 @@ func New(model cairn.Model, opts Options) *Model {
 // Info names the model that is asked.
 func (m *Model) Info() cairn.ModelInfo { return m.model.Info() }
 
+// Unwrap returns the model that is asked.
+func (m *Model) Unwrap() cairn.Model { return m.model }
+
 // Validate implements [cairn.Validator].
 func (m *Model) Validate() error {
 	switch o := &m.opts; {

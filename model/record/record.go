@@ -106,6 +106,9 @@ func New(model cairn.Model, w io.Writer) *Recorder { return &Recorder{model: mod
 // Info names the model that is asked.
 func (r *Recorder) Info() cairn.ModelInfo { return r.model.Info() }
 
+// Unwrap returns the model that is asked.
+func (r *Recorder) Unwrap() cairn.Model { return r.model }
+
 // Validate implements [cairn.Validator].
 func (r *Recorder) Validate() error {
 	if v, ok := r.model.(cairn.Validator); ok {

@@ -96,17 +96,31 @@ func (r *Runs) stopper(o *Owed) (s cairn.Stopper, known bool) {
 		return nil, false
 	}
 	model, _ := define.Model(a, o.Model)
-	s, _ = model.(cairn.Stopper)
-	return s, true
+	return stopperOf(model), true
+}
+
+// stopperOf returns what a stop of a model's work is delivered by, perhaps a model that it wraps; nil if there is none.
+func stopperOf(model cairn.Model) cairn.Stopper {
+	for model != nil {
+		if s, ok := model.(cairn.Stopper); ok {
+			return s
+		}
+		wraps, ok := model.(interface{ Unwrap() cairn.Model })
+		if !ok {
+			break
+		}
+		model = wraps.Unwrap()
+	}
+	return nil
 }
 
 // StopsElsewhere reports whether a stop may be owed to a model of an agent.
 func StopsElsewhere(a *cairn.Agent) bool {
-	if _, ok := a.Model.(cairn.Stopper); ok {
+	if stopperOf(a.Model) != nil {
 		return true
 	}
 	for _, m := range a.Models {
-		if _, ok := m.(cairn.Stopper); ok {
+		if stopperOf(m) != nil {
 			return true
 		}
 	}
