@@ -130,6 +130,9 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 	if out.Stop != nil && out.Final == nil {
 		why = "not executed: the run was stopped"
 	}
+	if by, ok := l.Emit.Consulted(c.Use.CallID); ok && c.Consults() && !c.Announced() { // by an attempt that died before it kept that
+		st.Add(&step.Started{CallID: c.Use.CallID, Agent: by.Agent, ChildID: by.SessionID, Announced: true})
+	}
 	f := &step.Result{Result: transcript.NotExecuted(c.Use, why), Closed: true}
 	if st.Begun(c) {
 		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()

@@ -20,6 +20,8 @@ type rivals struct {
 	// commits says that it is the effect that commits the step.
 	commits bool
 	seen    *Seen
+	// consulted are the agents that calls of the step have begun to consult, by call.
+	consulted map[string]cairn.ChildEnd
 	// lost says why the effect has to give up, which giveUp gets.
 	lost   error
 	giveUp context.CancelCauseFunc
@@ -29,6 +31,12 @@ type rivals struct {
 func (r *rivals) note(ev *cairn.Event) {
 	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
 		r.seen.Note(ev)
+		switch ev.Type {
+		case cairn.EventSubagentStart:
+			r.consulted[ev.CallID] = cairn.ChildEnd{SessionID: ev.ChildID, Agent: ev.Name}
+		case cairn.EventStepDiscarded:
+			clear(r.consulted)
+		}
 	}
 }
 
@@ -82,6 +90,17 @@ func (e *Emitter) heed(ctx context.Context) error {
 // Again reports whether the effect may be a repeated one: what it came to is published, but for what is on the log.
 func (e *Emitter) Again() bool { return e.rivals != nil }
 
+// Consulted returns which agent a call of the step has begun to consult, as others have published it.
+func (e *Emitter) Consulted(callID string) (with cairn.ChildEnd, ok bool) {
+	if e.rivals == nil {
+		return with, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	with, ok = e.rivals.consulted[callID]
+	return with, ok
+}
+
 // Attempt says what a remote effect is an attempt at.
 type Attempt struct {
 	Step int
@@ -95,7 +114,7 @@ type Attempt struct {
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
 	e.writer = g.idle.take(e.writer)
-	e.rivals = &rivals{ids: e.ids, step: a.Step, alone: true, commits: a.Commits, seen: NewSeen(0), giveUp: a.GiveUp}
+	e.rivals = &rivals{ids: e.ids, step: a.Step, alone: true, commits: a.Commits, seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, giveUp: a.GiveUp}
 	return e
 }
 

@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/model/scripted"
+)
+
+// An attempt at a call publishes that it consults another agent and dies before it has kept that. If the run is stopped before the
+// next attempt the log says of the consultation that it has ended, and of the call that it was at work.
+func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
+	t.Parallel()
+	companion, _ := companions(cairn.NonBlocking, &cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Text("done"))}, spawn("c1", "ann", "ask"), scripted.Text("fine"))
+	for kind, agent := range map[string]*cairn.Agent{
+		"a companion": companion,
+		"a sub-agent": {Name: "bot", Tools: []cairn.Tool{cairn.SubAgent(&cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Text("done"))})}, Model: scripted.New(
+			scripted.Call("scribe", map[string]string{"input": "ask"}).ID("c1"), scripted.Text("fine"))},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			h := &byHand{}
+			st := tapOn(nil)
+			dies := tapOn(st.Store)
+			one, two := open(t, dies, agent, hostedBy(h)), open(t, st, agent, hostedBy(h), named("b"))
+			start(t, one, "s", "go")
+			run := h.begun[0]
+			plan := decode[struct{ Children []string }](t, json.RawMessage(carry(t, one, host.EffectPlan, next(run, ""))))
+			call := plan.Children[0]
+			ctx, die := context.WithCancel(t.Context())
+			dies.log.stepIn(func(_ context.Context, list []cairn.Event) error {
+				if slices.ContainsFunc(list, func(ev cairn.Event) bool { return ev.Type == cairn.EventSubagentStart }) {
+					dies.stepIn(func(ctx context.Context, _ string) error { die(); return ctx.Err() }, nil)
+				}
+				return nil
+			})
+			if out, err := one.Effect(ctx, host.EffectChild, next(run, call)); err == nil {
+				t.Fatalf("the attempt came to %s", out)
+			}
+			if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.RunID, Kind: cairn.StopInterrupt, Reason: "enough"}); err != nil {
+				t.Fatal(err)
+			}
+			carry(t, two, host.EffectChild, next(run, call))
+			carry(t, two, host.EffectCommit, next(run, ""))
+			var ends []string
+			for _, ev := range history(t, st, "s") {
+				if ev.CallID == call && (ev.Type == cairn.EventSubagentStart || ev.Type == cairn.EventSubagentEnd || ev.Type == cairn.EventToolEnd) {
+					ends = append(ends, string(ev.Type))
+				}
+			}
+			if want := []string{"subagent_start", "subagent_end", "tool_end"}; !slices.Equal(ends, want) {
+				t.Errorf("the call has the events %q, want %q", ends, want)
+			}
+			if r := result(t, messages(t, st.Store, "s"), call); !r.IsError || r.Code != cairn.CodeStopped {
+				t.Errorf("the call came to %+v", r)
+			}
+		})
+	}
+}
