@@ -172,6 +172,26 @@ func TestSoundFamilyIsAccepted(t *testing.T) {
 	}
 }
 
+// TestStoppedChildIsCountedOff looks at a session between the stop of the child that it waits for and its own resume.
+func TestStoppedChildIsCountedOff(t *testing.T) {
+	t.Parallel()
+	tree := soundFamily(t)
+	root := tree.Sessions[0]
+	child := tree.session(root.suspended().Children[0].SessionID)
+	root.Session.OpenCalls--
+	if err := root.waitAgrees(tree); err == nil {
+		t.Error("a child that waits is not counted")
+	}
+	child.Session.Status = cairn.SessionInterrupted
+	if err := root.waitAgrees(tree); err != nil {
+		t.Error(err)
+	}
+	root.Session.OpenCalls--
+	if err := root.waitAgrees(tree); err == nil {
+		t.Error("a call of its own is not counted")
+	}
+}
+
 // onByHand is a damage to the checkpoint that was made by hand.
 func onByHand(damage func(*cairn.Checkpoint)) func(*Tree) {
 	return onRoot(func(h *History) {

@@ -187,7 +187,7 @@ var Invariants = []Invariant{
 	{"of any number of answers one is used, once", each(answersUsedOnce)},
 	{"no tool runs before it is approved", each(nothingUnapproved)},
 	{"late answers reach the model once", each(lateToldOnce)},
-	{"open calls are what the session is suspended for", each(waitsAgree)},
+	{"open calls are what the session is suspended for", waitsAgree},
 	{"children belong to a call of their parent", childrenBelong},
 	{"no child waits for a parent that ended", nobodyWaitsInVain},
 	{"what a child came to is the result of its call", childrenHeard},
