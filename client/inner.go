@@ -6,11 +6,12 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// maxInner is how many events of one call are kept, to be repeated when what was said begins again. Later ones are not passed on.
+// maxInner is how many events of one call are kept, to be repeated when what was said begins again. Later ones are not
+// passed on.
 const maxInner = 10_000
 
-// inner passes on what the tools of the agent did, and the agents that it consults, with theirs. What these say is on the log
-// there only: it is no part of the reply.
+// inner passes on what the tools of the agent did, and the agents that it consults, with theirs. What these say is on
+// the log there only: it is no part of the reply.
 func (t *talk) inner(ev *cairn.Event) bool {
 	switch ev.Type {
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventCustom:

@@ -83,7 +83,8 @@ func worksFor(t *testing.T, eng *engine.Engine, d time.Duration) {
 	}
 }
 
-// A stop of a run whose model works elsewhere is delivered, whichever of the stop's calls of the store its process dies at.
+// A stop of a run whose model works elsewhere is delivered, whichever of the stop's calls of the store its process dies
+// at.
 func TestStopIsDeliveredWhereverTheProcessDies(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -207,7 +208,8 @@ func TestStopIsTriedAgainWithoutAWorker(t *testing.T) {
 	}
 }
 
-// A stop that cannot be delivered for a day is given up, and one process logs it. It is tried no more often than its pauses allow.
+// A stop that cannot be delivered for a day is given up, and one process logs it. It is tried no more often than its
+// pauses allow.
 func TestStopIsGivenUpAfterADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +244,8 @@ func TestStopIsGivenUpAfterADay(t *testing.T) {
 	})
 }
 
-// A turn that was continued since is not stopped by what is owed for an earlier run of it, a turn that follows it neither.
+// A turn that was continued since is not stopped by what is owed for an earlier run of it, a turn that follows it
+// neither.
 func TestStopIsNotOwedToATurnThatWasContinued(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"continued", "another turn"} {
@@ -303,8 +306,8 @@ func TestStopIsOwedByAProcessWithoutTheAgent(t *testing.T) {
 	})
 }
 
-// A run that fails, and one whose process died and which another turn leaves behind, owe a stop as well; so does one whose model
-// is wrapped.
+// A run that fails, and one whose process died and which another turn leaves behind, owe a stop as well; so does one
+// whose model is wrapped.
 func TestStopIsOwedForEachEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, st *tap, model *stoppable, wrap func(cairn.Model) cairn.Model) (first string){

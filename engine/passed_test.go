@@ -56,8 +56,8 @@ func passedOn(t *testing.T, eng *engine.Engine) (list []cairn.Event) {
 	return list
 }
 
-// What a model passes on of another server stands on the log once, wherever the process dies; the transcript that readers make of
-// the log does not know of it.
+// What a model passes on of another server stands on the log once, wherever the process dies; the transcript that
+// readers make of the log does not know of it.
 func TestEventsThatArePassedOnStandOnce(t *testing.T) {
 	t.Parallel()
 	const want = "1 bot tool_start look; 1 clerk tool_end look; 2 bot custom progress; "

@@ -14,8 +14,8 @@ var passable = []cairn.EventType{cairn.EventToolStart, cairn.EventToolEnd, cairn
 const (
 	// maxPassedName bounds names and ids of another server, so that all of them leave room for what the event says.
 	maxPassedName = 128
-	// maxPassed is how many bytes of such events are kept with a reply. What exceeds it is not published again if the process
-	// dies.
+	// maxPassed is how many bytes of such events are kept with a reply. What exceeds it is not published again if the
+	// process dies.
 	maxPassed = 1 << 20
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/cairn-agents/cairn/store"
 )
 
-// Owed is a stop that is owed to what works elsewhere for a turn, see [cairn.Stopper]. It is a record from before the commit
-// that ends the turn's run until it was delivered: a process may die at any time between. The record alone says nothing: a
-// commit may have failed, or the turn may have been continued since. What the session is like then decides.
+// Owed is a stop that is owed to what works elsewhere for a turn, see [cairn.Stopper]. It is a record from before the
+// commit that ends the turn's run until it was delivered: a process may die at any time between. The record alone says
+// nothing: a commit may have failed, or the turn may have been continued since. What the session is like then decides.
 type Owed struct {
 	Session string `json:"session"`
 	// Run is the run whose end it is, and Runs are those of the turn up to it, the last one first.
@@ -29,8 +29,8 @@ type Owed struct {
 }
 
 const (
-	// owedFor is how long the delivery of a stop is tried, and owedTTL how long its record is kept: longer, so that a process
-	// can say that it was given up.
+	// owedFor is how long the delivery of a stop is tried, and owedTTL how long its record is kept: longer, so that a
+	// process can say that it was given up.
 	owedFor = 24 * time.Hour
 	owedTTL = owedFor + time.Hour
 	// stopTry bounds one attempt to deliver a stop.
@@ -42,9 +42,9 @@ const (
 
 func (o *Owed) key() string { return ids.Derive("stop", o.Session, o.Run) }
 
-// Owe records that a stop is owed to what works elsewhere for a run, if that is about to be committed as failed or interrupted
-// and anything may. Of an agent that is not known here it may: a process that has the agent decides that. The caller delivers
-// what is returned once the run's end is committed; it may be nil.
+// Owe records that a stop is owed to what works elsewhere for a run, if that is about to be committed as failed or
+// interrupted and anything may. Of an agent that is not known here it may: a process that has the agent decides that.
+// The caller delivers what is returned once the run's end is committed; it may be nil.
 func (r *Runs) Owe(ctx context.Context, run *cairn.Run, session string) (*Owed, error) {
 	if run.Status != cairn.RunFailed && run.Status != cairn.RunInterrupted {
 		return nil, nil
@@ -81,7 +81,8 @@ func (r *Runs) Owe(ctx context.Context, run *cairn.Run, session string) (*Owed, 
 	return o, err
 }
 
-// leaves records the stop that is owed for the run that the beginning of another turn leaves behind; nil if there is none.
+// leaves records the stop that is owed for the run that the beginning of another turn leaves behind; nil if there is
+// none.
 func (r *Runs) leaves(ctx context.Context, begin *store.Commit, session string) (*Owed, error) {
 	if begin.EndRun == nil || begin.StartRun.Kind != cairn.RunExecute { // else the turn is continued
 		return nil, nil
@@ -127,8 +128,8 @@ func StopsElsewhere(a *cairn.Agent) bool {
 	return false
 }
 
-// Deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is tried again
-// without the caller, as long as the engine is open, and then by any worker that has the agent.
+// Deliver delivers a stop that is owed, once the end of its run is committed. What does not succeed at once is tried
+// again without the caller, as long as the engine is open, and then by any worker that has the agent.
 func (r *Runs) Deliver(ctx context.Context, o *Owed) {
 	if o == nil {
 		return
@@ -265,8 +266,8 @@ func (r *Runs) redeliver(ctx context.Context, rec *store.Record, o *Owed) error 
 	return err
 }
 
-// Stops is what a worker remembers of the stops that it could not deliver: when each, or what is to be stopped by one agent that
-// cannot be reached, is tried again. The zero value is ready; it is for one goroutine.
+// Stops is what a worker remembers of the stops that it could not deliver: when each, or what is to be stopped by one
+// agent that cannot be reached, is tried again. The zero value is ready; it is for one goroutine.
 type Stops struct {
 	rests map[string]rest
 }
@@ -286,8 +287,8 @@ func (s *Stops) lay(key string, now time.Time) {
 	s.rests[key] = rest{now.Add(retry.Backoff(firstStopPause, longestStopPause, n)), n + 1}
 }
 
-// DeliverStops delivers the stops that are recorded for agents of this process. The error says that the records could not be
-// read.
+// DeliverStops delivers the stops that are recorded for agents of this process. The error says that the records could
+// not be read.
 func (r *Runs) DeliverStops(ctx context.Context, s *Stops) error {
 	seen := map[string]bool{}
 	for rec, err := range store.All(func(cursor string) (store.Page[store.Record], error) {
