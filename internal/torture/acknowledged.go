@@ -63,13 +63,20 @@ func endedAgain(seen string, is cairn.RunStatus) bool {
 }
 
 // oneWriter finds commits that should not both have succeeded: two that made the same version, or one under an old
-// lease after the next had been taken.
+// lease after the next had been taken. Two attempts of a host at one step both succeed, since a commit is idempotent: one of them
+// was answered with what the other had written.
 func oneWriter(h *History) error {
 	var commits []record
 	for _, r := range h.Journal {
-		if r.Kind == committed {
-			commits = append(commits, r)
+		if r.Kind != committed {
+			continue
 		}
+		again := slices.IndexFunc(commits, func(c record) bool { return r.Step != "" && c.Step == r.Step && c.Token == r.Token && c.Process != r.Process })
+		if again >= 0 {
+			commits[again].Version = min(commits[again].Version, r.Version)
+			continue
+		}
+		commits = append(commits, r)
 	}
 	slices.SortStableFunc(commits, func(a, b record) int { return cmp.Compare(a.Version, b.Version) })
 	for i := 1; i < len(commits); i++ {

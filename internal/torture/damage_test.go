@@ -23,7 +23,15 @@ var damages = map[string]map[string]func(*History){
 	"one writer at a time": {
 		"one version twice": func(h *History) {
 			r := *h.record(committed)
-			r.Process = "other"
+			r.Process, r.Step = "other", "another step"
+			h.Journal = append(h.Journal, r)
+		},
+		"one step twice by one process": func(h *History) {
+			h.Journal = append(h.Journal, *h.record(committed))
+		},
+		"one step under two leases": func(h *History) {
+			r := *h.record(committed)
+			r.Process, r.Token = "other", r.Token+1
 			h.Journal = append(h.Journal, r)
 		},
 		"under an old lease": func(h *History) {

@@ -192,6 +192,24 @@ func TestStoppedChildIsCountedOff(t *testing.T) {
 	}
 }
 
+// TestStepThatTwoAttemptsCommitted has a host ask for a step's commit twice: both processes are answered with the one write, the slower
+// of them with what the session has come to since.
+func TestStepThatTwoAttemptsCommitted(t *testing.T) {
+	t.Parallel()
+	root := soundFamily(t).Sessions[0]
+	r := *root.record(committed)
+	r.Process = "other"
+	for _, later := range []int64{0, 2} {
+		again := r
+		again.Version += later
+		h := *root
+		h.Journal = append(slices.Clone(root.Journal), again)
+		if err := oneWriter(&h); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // onByHand is a damage to the checkpoint that was made by hand.
 func onByHand(damage func(*cairn.Checkpoint)) func(*Tree) {
 	return onRoot(func(h *History) {
