@@ -71,7 +71,9 @@ func oneWriter(h *History) error {
 		if r.Kind != committed {
 			continue
 		}
-		again := slices.IndexFunc(commits, func(c record) bool { return r.Step != "" && c.Step == r.Step && c.Token == r.Token && c.Process != r.Process })
+		again := slices.IndexFunc(commits, func(c record) bool {
+			return r.Step != "" && c.Step == r.Step && c.Token == r.Token && c.Process != r.Process
+		})
 		if again >= 0 {
 			commits[again].Version = min(commits[again].Version, r.Version)
 			continue
