@@ -102,6 +102,9 @@ func (t *talk) advance(ctx context.Context) (over bool, err error) {
 		if err := t.follow(ctx, row.RunID); err != nil {
 			return false, err
 		}
+		if t.Ended != row.RunID { // the stream was silent
+			return false, errAgain
+		}
 	}
 	if err := t.fetch(ctx); err != nil {
 		return false, err

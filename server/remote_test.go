@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -309,6 +310,32 @@ func TestRemoteAgentIsAnsweredAtTheRoot(t *testing.T) {
 				t.Errorf("%d answers and %d starts", far.requests("/submit-tool-result"), far.requests("/start"))
 			}
 		})
+	}
+}
+
+// A stream that is silent before it shows how a run there has ended is no end of it.
+func TestRemoteAgentIsHeardToItsEnd(t *testing.T) {
+	t.Parallel()
+	c := newCallee(t, &cairn.Agent{Name: "sage", Model: scripted.New(scripted.Text("All."))})
+	real := *c.handler.Load()
+	var slow http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/status" && c.requests("/start") > 0: // the run has ended by the time that it is looked at
+			for c.only("sage").Status != cairn.SessionCompleted && r.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		case r.URL.Path == "/sse" && c.requests("/sse") == 1:
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, ": keep-alive\n\n: keep-alive\n\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		real.ServeHTTP(w, r)
+	})
+	c.handler.Store(&slow)
+	if res := came(t, ask(t, caller(t, memstore.New(nil), asks(c.remote("sage")))), cairn.RunCompleted); res.Text != `It says "All."` {
+		t.Errorf("came to %q", res.Text)
 	}
 }
 
