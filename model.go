@@ -28,7 +28,7 @@ type Validator interface {
 
 // Stopper is implemented by models whose replies are the work of something that a call's end does not stop, such as an agent
 // on another server. An engine makes sure that this is stopped with the turn that it works for: see docs/REMOTE.md. A model
-// that wraps another one has a method Unwrap() Model, so that it is found.
+// that wraps another one has a method Unwrap() Model, or Unwrap() []Model for several, so that it is found.
 type Stopper interface {
 	// StopTurn stops what is at work elsewhere for a turn of a session here. The turn is named by its runs, the one that began
 	// it among them: what is at work for another turn is not touched. It is called once a run of the turn has been stopped or

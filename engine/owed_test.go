@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/model/fallback"
 	"github.com/cairn-agents/cairn/model/limit"
 	"github.com/cairn-agents/cairn/model/record"
 	"github.com/cairn-agents/cairn/model/scripted"
@@ -336,6 +337,9 @@ func TestStopIsOwedForEachEnd(t *testing.T) {
 		},
 	} {
 		for wrapping, wrap := range map[string]func(cairn.Model) cairn.Model{
+			" and in a chain": func(m cairn.Model) cairn.Model {
+				return fallback.New(nil, limit.New(m, limit.Options{RequestsPerMinute: 1000}), scripted.New())
+			},
 			"": func(m cairn.Model) cairn.Model { return m },
 			" and wrapped": func(m cairn.Model) cairn.Model {
 				return record.New(limit.New(m, limit.Options{RequestsPerMinute: 1000}), io.Discard)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func New(opts *Options, models ...cairn.Model) *Model {
 	}
 	return m
 }
+
+// Unwrap returns the models of the chain.
+func (m *Model) Unwrap() []cairn.Model { return slices.Clone(m.models) }
 
 // passing reports whether another model may do better.
 func passing(err error) bool {
