@@ -325,7 +325,8 @@ func TestDeferred(t *testing.T) {
 	call := func(name string) scripted.Step {
 		return asks(cairn.CallTool, map[string]any{"name": "bench_" + name, "input": none{}})
 	}
-	k := newTalk(t, []cairn.Toolset{served(t, s, mcp.Options{Deferred: true, Approve: []string{"keep"}})},
+	tools := served(t, s, mcp.Options{Deferred: true, Approve: []string{"keep"}})
+	k := newTalk(t, []cairn.Toolset{tools},
 		asks(cairn.FindTools, map[string]string{"query": "keep"}), call("keep"), scripted.Text("So far."),
 		call("remove"), asks(cairn.FindTools, map[string]string{"query": "added"}), call("added"))
 	res := k.turn("one")
@@ -335,6 +336,10 @@ func TestDeferred(t *testing.T) {
 	k.answer(res.Suspended.Calls[0], nil)
 	add("added")
 	s.RemoveTools("remove")
+	until(t, "the list is the new one", func() bool {
+		offer, err := tools.Offer(t.Context(), define.NewStep(cairn.Step{}, nil), nil)
+		return err == nil && offer != nil && strings.Contains(string(offer.Pinned), "added") && !strings.Contains(string(offer.Pinned), "remove")
+	})
 	k.turn("two")
 	for i := range k.sent {
 		if got := k.offered(i); got != "tools__find tools__call" || k.sent[i][0].Description != k.sent[0][0].Description {

@@ -1,4 +1,9 @@
 package temporalhost
 
+import "context"
+
 // Turn returns the code of the host's workflow, for replays.
 func (h *Host) Turn() any { return h.turn }
+
+// Carried returns an error as it is after an activity has returned it to its workflow.
+func Carried(ctx context.Context, err error) error { return inward(outward(ctx, err)) }

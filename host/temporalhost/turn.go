@@ -242,7 +242,12 @@ const unknownAgent = "unknown_agent"
 // is not retryable.
 func outward(ctx context.Context, err error) error {
 	var e *cairn.Error
-	if !errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // the activity says so before Temporal does
+		e = errLate(err)
+		err = e
+	default:
 		return err
 	}
 	kind, local := string(e.Code), activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
@@ -264,7 +269,12 @@ func inward(err error) error {
 	case errors.As(err, &app):
 		return &cairn.Error{Code: cairn.Code(app.Type()), Message: app.Message(), Cause: err}
 	case errors.As(err, &late):
-		return cairn.Errorf(cairn.CodeTimeout, "it did not end in time: %w", err)
+		return errLate(err)
 	}
 	return err
+}
+
+// errLate says of an activity that it had no more time.
+func errLate(err error) *cairn.Error {
+	return cairn.Errorf(cairn.CodeTimeout, "it did not end in time: %w", err)
 }

@@ -266,3 +266,16 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		t.Errorf("a negative number of steps: %v", err)
 	}
 }
+
+// An activity that is out of time says so itself where it is faster than Temporal's server; either way it is a timeout.
+func TestActivityThatIsOutOfTime(t *testing.T) {
+	t.Parallel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	if err := temporalhost.Carried(late, late.Err()); !errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+		t.Errorf("it failed with %v", err)
+	}
+	if err := temporalhost.Carried(t.Context(), late.Err()); errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+		t.Errorf("with time left it failed with %v", err)
+	}
+}
