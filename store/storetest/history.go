@@ -242,7 +242,7 @@ func (g *historian) branches(m *modelSession) bool {
 			return false
 		}
 		n := g.random.IntN(len(m.messages))
-		if m.kept > 0 && (len(m.checkpoints) == 0 || n < m.checkpoints[0].MessageCount) {
+		if m.pruned && (len(m.checkpoints) == 0 || n < m.checkpoints[0].MessageCount) {
 			return false // the state of then may be gone
 		}
 		at.Messages = &n

@@ -23,6 +23,7 @@ type modelSession struct {
 	calls       []modelCall
 	queue       []string
 	kept        int64 // the position from which on states are certain to be kept
+	pruned      bool  // there were checkpoints before the first
 }
 
 type modelCheckpoint struct {
@@ -181,7 +182,7 @@ func (m *modelSession) branch(at store.BranchPoint, id string) *modelSession {
 func (m *modelSession) prune(keep int) int {
 	n := max(0, len(m.checkpoints)-keep)
 	if m.checkpoints = slices.Clone(m.checkpoints[n:]); n > 0 {
-		m.kept = m.checkpoints[0].StatePosition
+		m.kept, m.pruned = m.checkpoints[0].StatePosition, true
 	}
 	return n
 }
