@@ -158,11 +158,14 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 func (fx *Effects) LeaseLeft() time.Duration { return fx.LeaseTTL * 2 / 3 }
 
 // renewed has the run's lease renewed unless enough of it is left, as behind a commit: also one that ran out, if no other process
-// has taken it since.
+// has taken it since. A lease that the host has released is a worker's to take: an attempt that the host has given up is late.
 func (fx *Effects) renewed(ctx context.Context, snap *store.Contents, token int64) error {
 	row := snap.Session
 	if err := (store.Guard{Token: token}).CheckToken(row); err != nil {
 		return err
+	}
+	if row.Lease.Owner == "" {
+		return cairn.Errorf(cairn.CodeFenced, "session %q: its run was released", row.ID)
 	}
 	if row.Lease.Until.Sub(row.AsOf) >= fx.LeaseLeft() {
 		return nil
