@@ -278,3 +278,24 @@ func TestBeginningIsPublishedThoughTheLogWasAway(t *testing.T) {
 		}
 	}
 }
+
+// Processes that begin runs on a host die before they publish that, one after the other: each turn takes the place of one that nobody
+// has driven. The first effect that is carried out completes the log for all of them.
+func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
+	t.Parallel()
+	st, pass, clock := clocked()
+	agent := bot(scripted.New(scripted.Text("done")))
+	h := &byHand{}
+	for n := range 3 {
+		dies := tapOn(st)
+		dies.log.stepIn(func(_ context.Context, events []cairn.Event) error {
+			return cairn.Errorf(cairn.CodeInternal, "the process is dead")
+		})
+		eng := open(t, dies, agent, hostedBy(h), clock, named(fmt.Sprint("dead", n)))
+		start(t, eng, "s", fmt.Sprint("turn ", n))
+		pass(time.Hour)
+	}
+	last := open(t, tapOn(st), agent, hostedBy(h), clock, named("b"))
+	drives(t, last, h.begun[2], cairn.RunCompleted)
+	wantSound(t, tapOn(st), "s")
+}

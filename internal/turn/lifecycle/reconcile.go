@@ -327,6 +327,11 @@ func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
 			return err
 		}
 	}
+	if l.Row.Step == 0 { // the process that began the run may have died before it completed those before it
+		if err := r.completeEnds(ctx, l.Row, l.Row.Turn-1); err != nil {
+			return err
+		}
+	}
 	p := pastOfLive(l)
 	p.Deferred = len(l.Deferred.Steps)
 	last, err := r.reconcile(ctx, l.Row, p)
