@@ -299,3 +299,36 @@ func TestBeginningsOfRunsThatNobodyDrove(t *testing.T) {
 	drives(t, last, h.begun[2], cairn.RunCompleted)
 	wantSound(t, tapOn(st), "s")
 }
+
+// A process that dies while it publishes what a step came to that is to be committed later has not kept its end: the next attempt
+// publishes it, once, and the patches of the log lead to the state.
+func TestEndOfADeferredStepIsPublished(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	agent := bot(scripted.New(scripted.Call("note", in{"n"}).ID("c1"), scripted.Text("done"), scripted.Text("done")), note())
+	agent.Durability = cairn.Manual
+	h := &byHand{}
+	dies := tapOn(st)
+	one, two := open(t, dies, agent, hostedBy(h)), open(t, tapOn(st), agent, hostedBy(h), named("b"))
+	start(t, one, "s", "go")
+	first := h.begun[0]
+	carry(t, one, host.EffectPlan, next(first, ""))
+	carry(t, one, host.EffectTool, next(first, "c1"))
+	dies.log.stepIn(func(context.Context, []cairn.Event) error {
+		return cairn.Errorf(cairn.CodeInternal, "the process is dead")
+	})
+	if out, err := one.Effect(t.Context(), host.EffectCommit, next(first, "")); err == nil {
+		t.Errorf("a commit whose events are not on the log came to %s", out)
+	}
+	drives(t, two, first, cairn.RunCompleted)
+	patches := 0
+	for _, ev := range history(t, st, "s") {
+		if ev.Type == cairn.EventStatePatch {
+			patches++
+		}
+	}
+	if patches != 1 {
+		t.Errorf("the log has %d patches of the state", patches)
+	}
+	wantSound(t, tapOn(st), "s")
+}

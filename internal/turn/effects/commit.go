@@ -57,6 +57,11 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	if out.End == nil && !st.Carried && !draining && !define.Durability(a).Due(out.At.Sub(l.LastCommit), out.Checkpoint || out.Summarises()) && !fx.steers(ctx, l) {
 		e := &step.Ended{Messages: out.Messages, Ops: out.Ops, Usage: out.Usage, Title: out.Title}
 		e.Cache, e.CacheDrop = l.Results.Writes()
+		if l.Sink != nil { // the process that continues publishes nothing more of the step
+			if err := l.Emit.Flush(ctx); err != nil {
+				return turn.Committed{}, err
+			}
+		}
 		if _, err := fx.sink(l).Keep(ctx, l, e, false); err != nil {
 			return turn.Committed{}, err
 		}
