@@ -261,11 +261,16 @@ func outward(ctx context.Context, err error) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), kind, temporal.ApplicationErrorOptions{NonRetryable: final})
 }
 
+// sdkLate is the type of the error that Temporal's SDK returns for an activity which ends after its deadline.
+const sdkLate = "DeadlineExceeded"
+
 // inward converts an error of Temporal's back into one of Cairn's.
 func inward(err error) error {
 	var app *temporal.ApplicationError
 	var late *temporal.TimeoutError
 	switch {
+	case errors.As(err, &app) && app.Type() == sdkLate:
+		return errLate(err)
 	case errors.As(err, &app):
 		return &cairn.Error{Code: cairn.Code(app.Type()), Message: app.Message(), Cause: err}
 	case errors.As(err, &late):

@@ -13,6 +13,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -274,6 +275,9 @@ func TestActivityThatIsOutOfTime(t *testing.T) {
 	defer cancel()
 	if err := temporalhost.Carried(late, late.Err()); !errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
 		t.Errorf("it failed with %v", err)
+	}
+	if err := temporalhost.Inward(temporal.NewApplicationError("context deadline exceeded", "DeadlineExceeded")); !errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
+		t.Errorf("as the SDK says it: %v", err)
 	}
 	if err := temporalhost.Carried(t.Context(), late.Err()); errors.Is(err, &cairn.Error{Code: cairn.CodeTimeout}) {
 		t.Errorf("with time left it failed with %v", err)
