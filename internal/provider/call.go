@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"mime"
 	"net/http"
@@ -62,12 +63,20 @@ func (e *Endpoint) Call(ctx context.Context, complete func() bool, read func(con
 	return err
 }
 
-// NoStream is the error of an answer that is no stream of events, nil for one that may be.
-func (f Failures) NoStream(res *http.Response) error {
+// NoStream is the error of an answer that is no stream of events, nil for one that may be. It reads the body of one that is
+// none.
+func (f Failures) NoStream(res *http.Response, body io.Reader) error {
+	if res.StatusCode != http.StatusOK {
+		return f.Answer(res)
+	}
 	switch media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media { // a malformed one counts as none
 	case "text/html":
 		return f.Errorf(cairn.CodeModelRequest, "the server answered with a web page: is the base URL right?")
 	case "application/json":
+		answer, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what was read is enough
+		if said, ok := reported(answer); ok {
+			return f.Fault(said)
+		}
 		return f.Errorf(cairn.CodeModelRequest, "the server answered with a whole message in place of a stream")
 	}
 	return nil

@@ -42,11 +42,8 @@ func NewEndpoint(o Options) *Endpoint {
 		Failures: Failures{Adapter: o.Adapter, Model: o.Model,
 			Key: strings.TrimSpace(cmp.Or(o.APIKey, os.Getenv(o.Variable+"_API_KEY")))},
 		ID:     cairn.ModelInfo{Provider: o.Adapter, Name: o.Model}.ID(),
-		Client: o.HTTPClient,
+		Client: sameServer(cmp.Or(o.HTTPClient, http.DefaultClient)),
 		Idle:   cmp.Or(o.IdleTimeout, 2*time.Minute),
-	}
-	if e.Client == nil {
-		e.Client = http.DefaultClient
 	}
 	base, problem := Address(cmp.Or(o.BaseURL, strings.TrimSpace(os.Getenv(o.Variable+"_BASE_URL")), o.Public))
 	public, _ := url.Parse(o.Public)
@@ -64,6 +61,27 @@ func NewEndpoint(o Options) *Endpoint {
 	}
 	e.Base = base
 	return e
+}
+
+// maxRedirects is how often a server may send a request to another of its addresses.
+const maxRedirects = 5
+
+// sameServer returns a client that follows redirects of a server to itself only, and only with the request as it was. Elsewhere
+// would go the conversation, and the key too: an HTTP client takes only some of the headers off that hold one. A redirect
+// that is not followed is the answer.
+func sameServer(client *http.Client) *http.Client {
+	c, policy := *client, client.CheckRedirect
+	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		first := via[0]
+		switch {
+		case req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host || req.Method != first.Method || len(via) > maxRedirects:
+			return http.ErrUseLastResponse
+		case policy != nil:
+			return policy(req, via)
+		}
+		return nil
+	}
+	return &c
 }
 
 // Refuse makes every call fail: an option is at fault, and retrying does not help. The first reason counts.

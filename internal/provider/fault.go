@@ -47,6 +47,9 @@ func (f Failures) Answer(res *http.Response) *cairn.Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read is enough
 	said := ParseFault(body)
 	said.Status = res.StatusCode
+	if to, err := res.Location(); err == nil && res.StatusCode < http.StatusBadRequest {
+		said = Fault{Status: res.StatusCode, Message: Clip("the server redirects to " + to.Scheme + "://" + to.Host + to.EscapedPath() + ": is the base URL right?")}
+	}
 	if said.Message == "" {
 		said.Message = cmp.Or(http.StatusText(res.StatusCode), "no reason given")
 	}
@@ -112,6 +115,21 @@ func (s Fault) classify() cairn.Code {
 		return cairn.CodeModelRequest
 	}
 	return cairn.CodeModel
+}
+
+// reported reads an answer that reports an error although its status says that there is none.
+func reported(body []byte) (said Fault, ok bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	var answer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || len(answer.Error) == 0 || string(answer.Error) == "null" {
+		return said, false
+	}
+	return ParseFault(body), true
 }
 
 // ParseFault reads {"error": {…}}, {"error": "…"}, a bare {"message": …} or {"detail": …}, any of them alone in an

@@ -73,7 +73,7 @@ func (m *MessagesModel) read(ctx context.Context, watch *provider.Idle, body []b
 	}
 	res.Body = watch.Body(res.Body)
 	defer res.Body.Close()
-	if err := e.NoStream(res); err != nil {
+	if err := e.NoStream(res, res.Body); err != nil {
 		return err
 	}
 	events := ssestream.NewStream[event](ssestream.NewDecoder(res), nil)

@@ -66,7 +66,7 @@ func (m *ContentModel) read(ctx context.Context, t *tap, body map[string]any, r 
 	}}
 	for seen, err := range e.client.Models.GenerateContentStream(withTap(ctx, t), e.Model, genai.Text("-"), config) {
 		if t.res != nil && t.res.StatusCode == http.StatusOK {
-			if err := e.NoStream(t.res); err != nil {
+			if err := e.NoStream(t.res, bytes.NewReader(t.rest)); err != nil {
 				return err
 			}
 		}

@@ -24,7 +24,7 @@ type Options struct {
 	// Organization is the organization that is billed. Default: none is named.
 	Organization string
 	// HTTPClient makes the requests; it should have no timeout, which would cut long replies short. Default:
-	// http.DefaultClient.
+	// http.DefaultClient. Redirects are followed within the server only.
 	HTTPClient *http.Client
 	// IdleTimeout is how long a call waits without receiving a byte before it fails, with an error that is retryable.
 	// It holds for the first byte too. Default: 2 minutes.

@@ -56,7 +56,7 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
 		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "key": a.key, "unreachable": a.unreachable,
-		"no stream": a.noStream, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
+		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,6 +289,50 @@ func (a Adapter[Q, R]) noStream(t *testing.T) {
 	_, err := Ask(t.Context(), m, Hello())
 	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModelRequest || !strings.Contains(e.Message, "base URL") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// quietError has a server that reports an error with the status of a success, as gateways do.
+func (a Adapter[Q, R]) quietError(t *testing.T) {
+	for body, code := range map[string]cairn.Code{
+		`{"error":{"type":"overloaded_error","message":"Too busy."}}`:                       cairn.CodeOverloaded,
+		`{"error":{"code":429,"message":"Too busy.","status":"RESOURCE_EXHAUSTED"}}`:        cairn.CodeRateLimited,
+		`{"error":{"code":"context_length_exceeded","message":"Too busy with all of it."}}`: cairn.CodeContextLength,
+	} {
+		m := a.through(answers("application/json", func(*http.Request) io.ReadCloser { return io.NopCloser(strings.NewReader(body)) }))
+		_, err := Ask(t.Context(), m, Hello())
+		if e := cairn.AsError(err); e == nil || e.Code != code || !strings.Contains(e.Message, "Too busy") {
+			t.Errorf("%s: %+v", body, e)
+		}
+	}
+}
+
+// redirect has a server that sends the request elsewhere, where neither the key nor the conversation may go.
+func (a Adapter[Q, R]) redirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another server was asked: %s %v", r.Method, r.Header)
+	}))
+	t.Cleanup(elsewhere.Close)
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		server := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/there?x=y", status))
+		t.Cleanup(server.Close)
+		_, err := Ask(t.Context(), a.Model("m", Endpoint{BaseURL: server.URL, APIKey: "sk-secret"}), Hello())
+		if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeModelRequest || !strings.Contains(e.Message, "redirects to "+elsewhere.URL+"/there:") {
+			t.Errorf("%d: %+v", status, e)
+		}
+	}
+	var again *httptest.Server // within the server a redirect is followed
+	again = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/new") {
+			http.Redirect(w, r, again.URL+"/new"+r.URL.Path, http.StatusPermanentRedirect)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, a.Piece+a.Last+a.Done)
+	}))
+	t.Cleanup(again.Close)
+	if chunks, err := Ask(t.Context(), a.Model("m", Endpoint{BaseURL: again.URL, APIKey: "sk-secret"}), Hello()); err != nil {
+		t.Errorf("within the server: %s", Lines(chunks, err))
 	}
 }
 
