@@ -31,13 +31,18 @@ func newContent(raw json.RawMessage) (*content, error) {
 	if err := json.Unmarshal(raw, &c.fields); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, c); err != nil {
+	if err := json.Unmarshal(raw, c); err != nil && (c.known() || !mistyped(err)) {
 		return nil, err
 	}
 	if c.Type == "" || c.Type == "tool_use" && (c.ID == "" || c.Name == "") {
 		return nil, fmt.Errorf("a block without its type, id or name")
 	}
 	return c, nil
+}
+
+// known reports whether the block becomes a part of its own type; any other is an item of the provider's.
+func (c *content) known() bool {
+	return c.Type == "text" || c.Type == "thinking" || c.Type == "tool_use"
 }
 
 // merge adds a delta of a type that is not known: text to text, anything else in place of what was there.

@@ -1,6 +1,9 @@
 package anthropic
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // What is written of a request. The SDK's own parameters are not used, since what the provider gave goes back as it is,
 // and since an update of the SDK must not change what a request begins with.
@@ -83,11 +86,36 @@ type container struct {
 	ID string `json:"id"`
 }
 
-// UnmarshalJSON keeps the text too, for deltas of types that are not known here.
+// UnmarshalJSON keeps the text too, for deltas of types that are not known here. The fields of an event that is not known may be
+// of any type.
 func (e *event) UnmarshalJSON(data []byte) error {
 	type plain event
 	e.raw = data
-	return json.Unmarshal(data, (*plain)(e))
+	err := json.Unmarshal(data, (*plain)(e))
+	if e.Type != "" && !e.known() && mistyped(err) {
+		return nil
+	}
+	return err
+}
+
+// known reports whether what the event says is read, rather than kept as it is or passed over.
+func (e *event) known() bool {
+	switch e.Type {
+	case "message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop":
+		return true
+	case "content_block_delta":
+		switch e.Delta.Type {
+		case "text_delta", "thinking_delta", "signature_delta", "citations_delta", "input_json_delta":
+			return true
+		}
+	}
+	return false
+}
+
+// mistyped reports whether JSON was read with no other mistake than fields of unexpected types.
+func mistyped(err error) bool {
+	_, wrong := errors.AsType[*json.UnmarshalTypeError](err)
+	return wrong
 }
 
 // usage has pointers, since a later event only has what changed.
