@@ -28,7 +28,8 @@ type reply struct {
 
 // call is a call that has begun.
 type call struct {
-	id     string
+	given  string // the server's id
+	id     string // the same, but unique in the reply
 	filled bool
 }
 
@@ -138,14 +139,19 @@ func (r *reply) item(ev *event, done bool) error {
 
 var errNoType = errors.New("it has no type")
 
-// call begins a call, or ends it.
+// call begins a call, or ends it. Some servers give the same index to all calls.
 func (r *reply) call(ev *event, it *item, done bool) error {
 	c := r.calls[ev.OutputIndex]
-	if c == nil {
+	if c == nil || it.CallID != "" && it.CallID != c.given {
 		if it.CallID == "" || it.Name == "" {
 			return r.failures.Errorf(cairn.CodeModel, "the reply has a tool call without an id or a name")
 		}
-		c = &call{id: r.ids.Of(it.CallID)}
+		if c != nil {
+			if err := r.close(c); err != nil {
+				return err
+			}
+		}
+		c = &call{given: it.CallID, id: r.ids.Of(it.CallID)}
 		r.calls[ev.OutputIndex] = c
 		chunk := cairn.Chunk{Type: cairn.ChunkToolStart, CallID: c.id, Tool: it.Name}
 		if more := without(ev.Item, "type", "call_id", "name", "arguments", "status"); len(more) > 0 {
@@ -162,6 +168,14 @@ func (r *reply) call(ev *event, it *item, done bool) error {
 		return nil
 	}
 	return r.arguments(c, cmp.Or(it.Arguments, "{}"))
+}
+
+// close gives {} to a call that never got arguments.
+func (r *reply) close(c *call) error {
+	if c.filled {
+		return nil
+	}
+	return r.arguments(c, "{}")
 }
 
 // message ends a text.
@@ -256,7 +270,7 @@ func (r *reply) finish() error {
 		return r.failures.Errorf(cairn.CodeFiltered, "the model refused to answer: %s", provider.Clip(r.refused.String()))
 	}
 	for _, c := range r.calls { // whose item the reply's end cut off
-		if err := r.arguments(c, map[bool]string{false: "{}"}[c.filled]); err != nil {
+		if err := r.close(c); err != nil {
 			return err
 		}
 	}

@@ -169,7 +169,8 @@ func (r *reply) toolCall(d *toolCallDelta) error {
 }
 
 // find returns the call that a piece belongs to. Pieces of a call share an index. Servers that leave it out, or give
-// the same to all calls, begin each call with a name and an id of its own.
+// the same to all calls, begin each call with a name and an id of its own. If there are no ids either, each call comes in one
+// piece.
 func (r *reply) find(d *toolCallDelta) *toolCall {
 	var c *toolCall
 	if d.Index != nil {
@@ -180,7 +181,7 @@ func (r *reply) find(d *toolCallDelta) *toolCall {
 			c = nil
 		}
 	}
-	if c != nil && (d.ID == "" || d.Function.Name == "" || c.given == "" || c.given == d.ID) {
+	if c != nil && !c.whole(d) && (d.ID == "" || d.Function.Name == "" || c.given == "" || c.given == d.ID) {
 		return c
 	}
 	c = &toolCall{}
@@ -192,6 +193,11 @@ func (r *reply) find(d *toolCallDelta) *toolCall {
 		r.byIndex[*d.Index] = c
 	}
 	return c
+}
+
+// whole reports whether a call without an id was complete before a piece with a name and arguments, which thus begins another.
+func (c *toolCall) whole(d *toolCallDelta) bool {
+	return c.given == "" && d.ID == "" && c.name != "" && d.Function.Name != "" && provider.Scalar(d.Function.Arguments) != "" && json.Valid(c.held)
 }
 
 func (r *reply) start(c *toolCall) error {
