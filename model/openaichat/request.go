@@ -212,7 +212,7 @@ func (m *ChatModel) gave(p *cairn.Part) bool {
 
 func toolUse(u *cairn.ToolUse) messageToolCall {
 	return messageToolCall{ID: u.CallID, Type: "function",
-		Function: functionCall{Name: u.Tool, Arguments: string(provider.Arguments(u.Input))}}
+		Function: functionCall{Name: provider.ToolName(u.Tool), Arguments: string(provider.Arguments(u.Input))}}
 }
 
 // resultText returns what the model reads.

@@ -75,6 +75,11 @@ func requests(host string) map[string]cairn.Request {
 			assistant(use("a", "t", `"{\"half\":"`), use("b", "t", `[1]`), use("c", "t", ``)),
 			tools(result("a", `"bad"`, true), result("b", `"bad"`, true), result("c", `"bad"`, true)),
 		}},
+		"names_made_up": {Messages: []cairn.Message{
+			user("Go"),
+			assistant(use("functions.find:0", "functions.look up", `{}`), use("b", strings.Repeat("n", 70), `{}`)),
+			tools(result("functions.find:0", `"no such tool"`, true), result("b", `"no such tool"`, true)),
+		}},
 		"files": {Messages: []cairn.Message{cairn.User(
 			cairn.TextPart("See these:"),
 			cairn.FilePart(cairn.File{MediaType: "image/png", Data: []byte("png")}),
