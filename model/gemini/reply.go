@@ -229,6 +229,10 @@ func (r *reply) finish() error {
 		return r.failures.Errorf(cairn.CodeFiltered, "the provider stopped the reply: %s", why)
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS":
 		return r.failures.Errorf(cairn.CodeModel, "the model failed to call a tool: %s", why)
+	case "MALFORMED_RESPONSE":
+		return r.failures.Errorf(cairn.CodeModel, "the model's reply came to nothing: %s", why)
+	case "MISSING_THOUGHT_SIGNATURE":
+		return r.failures.Errorf(cairn.CodeModelRequest, "the provider does not accept the history: %s", why)
 	case "MAX_TOKENS":
 		reason = cairn.FinishReasonLength
 	case "STOP":
