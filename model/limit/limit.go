@@ -21,7 +21,8 @@ type Options struct {
 	RequestsPerMinute int
 	TokensPerMinute   int64
 	// MaxWait is the longest that a call waits for its turn; 0 means as long as its context lasts. What would wait longer
-	// fails at once with CodeRateLimited, whose RetryAfter says how long that is.
+	// fails with CodeRateLimited: at once, with a RetryAfter that says how long that is, or when MaxWait is over, if other calls
+	// are still before it.
 	MaxWait time.Duration
 	// Records are those of the store whose processes share the rates; nil counts in this process alone. While the store
 	// cannot be asked each process counts for itself.
@@ -149,9 +150,15 @@ func tokens(req *cairn.Request) int64 {
 
 // wait returns when it is the call's turn.
 func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
-	leave, err := m.queue.enter(ctx, session)
-	if err != nil {
-		return stopped(err)
+	began := time.Now()
+	queued, cancel := m.patience(ctx)
+	defer cancel()
+	leave, err := m.queue.enter(queued, session)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return stopped(ctx.Err())
+	case err != nil:
+		return cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: other calls are still before this one after %s", m.opts.MaxWait)
 	}
 	defer leave()
 	for {
@@ -163,7 +170,7 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 			return err
 		case wait <= 0:
 			return nil
-		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait:
+		case m.opts.MaxWait > 0 && wait > m.opts.MaxWait-time.Since(began):
 			e := cairn.Errorf(cairn.CodeRateLimited, "the limit of the model is reached: its next call is in %s", wait.Round(time.Second))
 			e.RetryAfter = wait
 			return e
@@ -176,6 +183,14 @@ func (m *Model) wait(ctx context.Context, session string, tokens int64) error {
 			return stopped(ctx.Err())
 		}
 	}
+}
+
+// patience returns a context that ends with MaxWait, if there is one.
+func (m *Model) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if m.opts.MaxWait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, m.opts.MaxWait)
 }
 
 func stopped(err error) error {

@@ -216,6 +216,37 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// TestWaitBehindOthers has more calls at once than MaxWait has room for.
+func TestWaitBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(scripted.Text("ok"))
+		const most = 150 * time.Second
+		m := limit.New(b.model(), limit.Options{RequestsPerMinute: 1, MaxWait: most})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		answered, began := 0, time.Now()
+		for range 8 {
+			wg.Go(func() {
+				err := ask(t.Context(), m, "s", "hi")
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					answered++
+				} else if cairn.AsError(err).Code != cairn.CodeRateLimited {
+					t.Error(err)
+				}
+				if waited := time.Since(began); waited > most {
+					t.Errorf("a call waited for %s: %v", waited, err)
+				}
+			})
+		}
+		wg.Wait()
+		if answered != 3 { // at once, after 50 and after 110 seconds
+			t.Errorf("%d calls were answered", answered)
+		}
+	})
+}
+
 func TestValidate(t *testing.T) {
 	model := scripted.New()
 	for want, m := range map[string]*limit.Model{
