@@ -36,8 +36,8 @@ func isInner(c *cairn.Chunk) bool { return c.Type == cairn.ChunkEvent }
 
 // discard makes void what a step of an agent that the agent consults has published: the reply begins again without it.
 func (t *talk) discard(ev *cairn.Event) bool {
-	void := func(c cairn.Chunk) bool {
-		return isInner(&c) && c.Event.SessionID == ev.SessionID && c.Event.RunID == ev.RunID && c.Event.Step == ev.Step
+	void := func(s said) bool {
+		return isInner(&s.Chunk) && s.Event.SessionID == ev.SessionID && s.Event.RunID == ev.RunID && s.Event.Step == ev.Step
 	}
 	if !slices.ContainsFunc(t.kept, void) && !slices.ContainsFunc(t.step, void) {
 		return true

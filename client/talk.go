@@ -25,8 +25,8 @@ type talk struct {
 	refused map[string]string
 	final   *cairn.Event // the end of the last run
 
-	kept   []cairn.Chunk // of the steps that stand
-	step   []cairn.Chunk // of the one under way
+	kept   []said // of the steps that stand
+	step   []said // of the one under way
 	passed int           // how many events of the agent's tools and agents
 	open   cairn.PartType
 	spoke  bool           // there is a text before
@@ -34,6 +34,13 @@ type talk struct {
 	files  []drawn        // that replies had and are not here yet
 	usage  cairn.Usage
 	result json.RawMessage
+}
+
+// said is a piece of the reply, in case it begins again. The text of one piece arrives in many chunks, which are appended to its
+// own.
+type said struct {
+	cairn.Chunk
+	text []byte
 }
 
 // drawn is a file of a reply there: the n-th of a message.
@@ -300,7 +307,7 @@ func (t *talk) skip(ctx context.Context, runID string) error {
 	t.After, t.Ended = snap.Cursor, runID
 	for i := range slices.Backward(snap.Messages) {
 		if m := &snap.Messages[i]; m.Role == cairn.RoleAssistant {
-			t.restart(slices.DeleteFunc(append(t.kept, t.step...), func(c cairn.Chunk) bool { return !isInner(&c) }))
+			t.restart(slices.DeleteFunc(append(t.kept, t.step...), func(s said) bool { return !isInner(&s.Chunk) }))
 			if !t.text(m.Text()) {
 				return errLeft
 			}
@@ -337,7 +344,7 @@ func (t *talk) take(ev *cairn.Event) bool {
 		t.kept, t.step = append(t.kept, t.step...), nil
 		return t.close()
 	case cairn.EventStepDiscarded:
-		return t.restart(append(t.kept, slices.DeleteFunc(t.step, func(c cairn.Chunk) bool { return !isInner(&c) || c.Event.SessionID == t.Session })...))
+		return t.restart(append(t.kept, slices.DeleteFunc(t.step, func(s said) bool { return !isInner(&s.Chunk) || s.Event.SessionID == t.Session })...))
 	case cairn.EventTextDelta:
 		return ev.Text == "" || t.text(ev.Text)
 	case cairn.EventThinking:
@@ -382,7 +389,7 @@ func (t *talk) close() bool {
 }
 
 // restart makes what the step under way said void: the reply begins again with what stands.
-func (t *talk) restart(kept []cairn.Chunk) bool {
+func (t *talk) restart(kept []said) bool {
 	void := len(t.step) > 0 || len(kept) != len(t.kept)
 	t.kept, t.step, t.open, t.spoke, t.cited = kept, nil, "", false, nil
 	for i := range kept {
@@ -396,9 +403,10 @@ func (t *talk) repeat() bool {
 	if !t.say(cairn.Chunk{Type: cairn.ChunkRestart}) {
 		return false
 	}
-	for _, list := range [][]cairn.Chunk{t.kept, t.step} {
-		for _, c := range list {
-			if !t.say(c) {
+	for _, list := range [][]said{t.kept, t.step} {
+		for _, s := range list {
+			s.Text = string(s.text)
+			if !t.say(s.Chunk) {
 				return false
 			}
 		}
@@ -409,9 +417,9 @@ func (t *talk) repeat() bool {
 // add streams a chunk of the step under way.
 func (t *talk) add(c cairn.Chunk) bool {
 	if n := len(t.step); n > 0 && t.step[n-1].Type == c.Type && c.Text != "" {
-		t.step[n-1].Text += c.Text
+		t.step[n-1].text = append(t.step[n-1].text, c.Text...)
 	} else {
-		t.step = append(t.step, c)
+		t.step = append(t.step, said{c, []byte(c.Text)})
 	}
 	return t.say(c)
 }
