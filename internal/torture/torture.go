@@ -113,6 +113,11 @@ func Run(t *testing.T, open Open) {
 	RunHost(t, Host{Start: inProcess, alone: true}, open, Numbers{Test: 24, Soak: 2000})
 }
 
+// RunDefaults is [Run] with default settings of the engine. Leases are long then, so only `make soak` has the time.
+func RunDefaults(t *testing.T, open Open) {
+	RunHost(t, Host{Start: inProcess, alone: true, Defaults: true}, open, Numbers{Soak: 300})
+}
+
 // NeedsSoak ends a test for which only `make soak` has the time.
 func NeedsSoak(t *testing.T) {
 	if !testenv.Soak() {

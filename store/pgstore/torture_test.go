@@ -87,6 +87,12 @@ func TestTorture(t *testing.T) {
 	torture.Run(t, openTortured)
 }
 
+func TestTortureWithDefaults(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(serverVariable, testenv.FastPostgres(t))
+	torture.RunDefaults(t, openTortured)
+}
+
 // The server is killed, too, and started again at once.
 func TestTortureOfTheServer(t *testing.T) {
 	server := testenv.NewPostgres(t)

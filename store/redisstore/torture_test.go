@@ -33,6 +33,12 @@ func TestTorture(t *testing.T) {
 	torture.Run(t, openTortured)
 }
 
+func TestTortureWithDefaults(t *testing.T) {
+	torture.NeedsSoak(t)
+	t.Setenv(addressVariable, testenv.RedisServer(t).URL())
+	torture.RunDefaults(t, openTortured)
+}
+
 // The server is killed, too, and started again at once: it waits for its disk, so it loses nothing.
 func TestTortureOfTheServer(t *testing.T) {
 	server := testenv.RedisServer(t)
