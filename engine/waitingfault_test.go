@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // bossOf returns an agent that consults a helper, which waits for an approval. Both decide from the request alone.
@@ -52,6 +53,13 @@ func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 			}
 			return nil
 		}),
+		"Rewind": just(func(ctx context.Context, eng *engine.Engine) error {
+			page, err := eng.Checkpoints(ctx, "s", store.PageQuery{})
+			if err == nil {
+				_, err = eng.Rewind(ctx, "s", page.Items[0].ID)
+			}
+			return err
+		}),
 		"Attach": func(ctx context.Context, eng *engine.Engine, _ cairn.CallRef) (*engine.Run, error) {
 			return eng.Attach(ctx, "s")
 		},
@@ -72,6 +80,7 @@ func TestVerbsOnAWaitingTreeMayFailAtAnyCall(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					st := tapOn(nil)
 					eng := open(t, st, bossOf(), shortLease)
+					turn(t, eng, "s", "never mind")
 					res := turn(t, eng, "s", "go")
 					wantStatus(t, res, cairn.SuspendedChildren, cairn.ReasonSuspended)
 					call := res.Suspended.Calls[0]
