@@ -288,8 +288,8 @@ func TestEffectMistakes(t *testing.T) {
 		"no JSON":              {host.EffectPlan, json.RawMessage("{"), cairn.ErrInvalid},
 		"an unknown agent":     {host.EffectPlan, next(unknown, ""), cairn.ErrNotFound},
 		"an unknown session":   {host.EffectPlan, next(elsewhere, ""), cairn.ErrNotFound},
-		"a step that is ahead": {host.EffectPlan, next(later, ""), &cairn.Error{Code: cairn.CodeInternal}},
-		"a tool ahead of time": {host.EffectTool, next(b, "c1"), &cairn.Error{Code: cairn.CodeInternal}},
+		"a step that is ahead": {host.EffectPlan, next(later, ""), cairn.ErrFenced},
+		"a tool ahead of time": {host.EffectTool, next(b, "c1"), cairn.ErrFenced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(logged(t, st, "s"))

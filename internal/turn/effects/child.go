@@ -323,8 +323,11 @@ func (fx *Effects) passStop(ctx, work context.Context, child, runID string) {
 		}
 		stop.RunID = row.RunID
 	}
-	if err := fx.Store.RequestStop(ctx, child, stop); err != nil && !errors.Is(err, cairn.ErrNotRunning) {
+	err := fx.Store.RequestStop(ctx, child, stop)
+	if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 		fx.Logger.Warn("a sub-agent was not asked to stop", "session", child, "error", err)
 	}
-	fx.RequestStop(child, stop)
+	if err == nil || !fx.Remote { // an effect's commit knows only what the store has
+		fx.RequestStop(child, stop)
+	}
 }

@@ -207,6 +207,9 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 		return new(run)
 	case st.Failed() != nil:
 		return fail(cairn.ReasonError, st.Failed())
+	case st.Message() == nil && !st.Carried: // only a stop leaves none
+		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		return new(run)
 	case out.Waits:
 		run.Status, run.Reason, run.Suspended = st.Status(), cairn.ReasonSuspended, st.Suspension(l.SuspendedStep(st))
 		return new(run)

@@ -51,7 +51,7 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		if g.over != nil {
 			return turn.ToolOut{}, nil
 		}
-		if err = g.skipPublished(ctx); err == nil {
+		if err = g.follow(ctx); err == nil {
 			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
 		}
 	case turn.EffectChild:
@@ -61,21 +61,21 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		case g.over != nil:
 			return turn.ChildOut{}, nil
 		}
-		if err = g.skipPublished(ctx); err == nil {
+		if err = g.follow(ctx); err == nil {
 			out, err = g.child(ctx, in)
 		}
 	case turn.EffectJudge:
 		if g.over != nil {
 			return turn.Judged{}, nil
 		}
-		if err = g.skipPublished(ctx); err == nil {
+		if err = g.follow(ctx); err == nil {
 			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case turn.EffectCommit:
 		if g.over != nil {
 			return *g.over, nil
 		}
-		if err = g.skipPublished(ctx); err == nil {
+		if err = g.follow(ctx); err == nil {
 			out, err = fx.commit(ctx, g.l, g.a, in.Position)
 		}
 	default:
@@ -149,9 +149,15 @@ func (fx *Effects) rejoin(l *session.Live, a *cairn.Agent, staged []store.Staged
 	case step < next:
 		return true, nil
 	case step > next:
-		return false, cairn.Errorf(cairn.CodeInternal, "session %q: step %d is asked for, but %d is the next", l.Row.ID, step, next)
+		return false, behind(l.Row.ID, step)
 	}
 	return false, l.Restore(staged)
+}
+
+// behind is the error of an effect whose store lacks what the effects before it have left, such as a server that took the place
+// of another one may. It is no host's to cure: the run is driven again, under another lease, from what the store has.
+func behind(session string, step int) error {
+	return cairn.Errorf(cairn.CodeFenced, "session %q: the store lacks what comes before this effect of step %d", session, step)
 }
 
 // LeaseLeft is how much of its lease a run has at least when the work of an effect begins.
@@ -225,9 +231,12 @@ func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live,
 	return l, snap, nil
 }
 
-// skipPublished makes the emitter leave out what an earlier attempt at an effect of the step published.
-func (g *guest) skipPublished(ctx context.Context) error {
+// follow prepares an effect behind the step's first: the emitter leaves out what an earlier attempt at it published.
+func (g *guest) follow(ctx context.Context) error {
 	l := g.l
+	if !l.Step.Planned() {
+		return behind(l.Row.ID, l.Step.Number)
+	}
 	after := l.Row.LogSequence
 	if r := l.Step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
 		after = r.Sequence

@@ -100,11 +100,13 @@ func levels(list []cairn.Session) (groups [][]cairn.Session) {
 	return groups
 }
 
-// stopAll asks the runs of sessions to stop.
+// stopAll asks the runs of sessions to stop. What a goroutine drives here need not wait for the store. An effect must: what a
+// stop breaks off would pass for a whole answer if the step's commit, which knows only the store's, came before the request.
 func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Stop) error {
-	for i := range list { // what is driven here need not wait for the store
-		stop.RunID = list[i].RunID
-		r.RequestStop(list[i].ID, stop)
+	for i := range list {
+		if stop.RunID = list[i].RunID; !r.Remote {
+			r.RequestStop(list[i].ID, stop)
+		}
 	}
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, stopsAtOnce)
@@ -115,7 +117,11 @@ func (r *Runs) stopAll(ctx context.Context, list []cairn.Session, stop cairn.Sto
 			defer func() { <-slots }()
 			one := stop
 			one.RunID = list[i].RunID
-			if err := r.Store.RequestStop(ctx, list[i].ID, one); err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound) {
+			err := r.Store.RequestStop(ctx, list[i].ID, one)
+			switch {
+			case err == nil && r.Remote:
+				r.RequestStop(list[i].ID, one)
+			case err != nil && !errors.Is(err, cairn.ErrNotRunning) && !errors.Is(err, cairn.ErrNotFound):
 				errs[i] = err
 			}
 		})
