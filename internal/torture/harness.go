@@ -322,8 +322,9 @@ func (h *harness) finish() {
 func settle(ctx context.Context, st store.Store, eng *engine.Engine, answer *clerk) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
+	atWork := func(row cairn.Session) bool { return atWork(row) || answer != nil && row.Status == cairn.SessionPaused }
 	rows, err := quiet(ctx, st, eng, answer)
-	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline passed, or a turn was queued, while the worker stopped
+	for err == nil && slices.ContainsFunc(rows, atWork) { // a deadline passed, or a queued turn began, while the worker stopped
 		rows, err = quiet(ctx, st, eng, answer)
 	}
 	if err != nil {
