@@ -227,20 +227,33 @@ func (e *Engine) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Se
 	if checkpointID == "" {
 		return nil, cairn.Invalid("checkpoint", "the id is empty")
 	}
-	row, err := store.Load(ctx, e.store, id)
-	if err != nil {
-		return nil, err
-	}
 	if _, err := store.FindCheckpoint(ctx, e.store, id, checkpointID); err != nil {
 		return nil, err
 	}
-	if row.Status == cairn.SessionPaused {
-		err := e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
+	for {
+		row, err := e.rewind(ctx, id, checkpointID)
+		if !errors.Is(err, errSuspended) {
+			return row, err
+		}
+		if row, err = store.Load(ctx, e.store, id); err != nil {
+			return nil, err
+		}
+		err = e.withdraw(ctx, row, cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "the session is taken back"}, true)
 		if err != nil && !errors.Is(err, cairn.ErrNotRunning) {
 			return nil, err
 		}
 	}
+}
+
+// errSuspended says that a session has pending calls, which are to be cancelled first.
+var errSuspended = errors.New("the session is suspended")
+
+// rewind takes a session back that is at rest; with errSuspended it was suspended in the meantime.
+func (e *Engine) rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	return e.runs.Change(ctx, id, func(row *cairn.Session) (*store.Commit, error) {
+		if row.Status == cairn.SessionPaused {
+			return nil, errSuspended
+		}
 		// Afterwards nobody knows how many messages there were, should the log lack that.
 		if row.Status != cairn.SessionActive && row.RunID != "" {
 			if err := e.runs.Reconcile(ctx, row, row.RunID); err != nil {

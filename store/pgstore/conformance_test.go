@@ -162,7 +162,8 @@ func reopen(tb testing.TB, s *Store) *Store {
 // second opens the schema of a store once more.
 func second(tb testing.TB, s *Store) *Store {
 	tb.Helper()
-	return openAt(tb, s.pool.Config().ConnString(), &s.opts)
+	// Hundreds may be open at the end of a test, most of which are not used any more.
+	return openAt(tb, s.pool.Config().ConnString()+"&pool_max_conn_idle_time=1s&pool_health_check_period=1s", &s.opts)
 }
 
 // writes matches the statements that write.

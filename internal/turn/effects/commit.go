@@ -43,12 +43,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	if out.End != nil && !out.Waits && st.Delegates() {
-		// Those that wait go first: should the process die now, the next lease holder finds them ended. What they say then comes
-		// before the end of the calls that consulted them.
-		if err := l.Emit.Flush(ctx); err != nil {
-			return turn.Committed{}, err
-		}
-		if err := fx.ReapChildren(ctx, l.Row, time.Time{}); err != nil {
+		if err := fx.endChildren(ctx, l, out); err != nil {
 			return turn.Committed{}, err
 		}
 	}
@@ -89,6 +84,20 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	}
 	defer fx.Deliver(ctx, owed)
 	return fx.ended(ctx, l, out.End, fx.opened(ctx, l, opening, out)), nil
+}
+
+// endChildren ends the sub-agents that wait for a run that is about to end. They go first: should the process die now, the next
+// lease holder finds them ended. What they say then comes before the end of the calls that consulted them, also if it is another
+// process that stops the tree which has ended one and is about to publish that.
+func (fx *Effects) endChildren(ctx context.Context, l *session.Live, out *session.Outcome) error {
+	err := l.Emit.Flush(ctx)
+	if err == nil {
+		err = fx.ReapChildren(ctx, l.Row, time.Time{})
+	}
+	if err == nil && out.Stop != nil {
+		err = fx.CompleteBelow(ctx, l.Row, l.Run.StartedAt)
+	}
+	return err
 }
 
 // owe records the stop that is owed to what works elsewhere for a run that is about to end; run is nil if it is not.

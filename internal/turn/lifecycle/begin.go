@@ -415,16 +415,13 @@ func (r *Runs) closePast(ctx context.Context, a *cairn.Agent, l *session.Live, r
 }
 
 // reapPast ends the sub-agents that the wait of a session left behind. On the log they end within the calls that consulted them,
-// whose ends are published next: if the store fails for a moment, what was ended by then is published first.
+// whose ends are published next: so the ends of those that another process has just ended are published first, too.
 func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
-	if r.ReapChildren(ctx, row, time.Time{}) == nil {
-		return nil
-	}
 	return retry.Storage(ctx, r.Logger, func() error {
 		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
 			return err
 		}
-		return r.completeBelow(ctx, row, row.UpdatedAt)
+		return r.CompleteBelow(ctx, row, row.UpdatedAt)
 	})
 }
 

@@ -228,7 +228,7 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 			return err
 		}
 	}
-	return r.completeBelow(ctx, row, p.Run.StartedAt)
+	return r.CompleteBelow(ctx, row, p.Run.StartedAt)
 }
 
 // completeTree completes the log for a session that nobody drove and for those below it that its last run had to do with.
@@ -236,7 +236,7 @@ func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Sess
 	if row.RunID != "" && define.Delegates(a) {
 		run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
 		if err == nil {
-			err = r.completeBelow(ctx, row, run.StartedAt)
+			err = r.CompleteBelow(ctx, row, run.StartedAt)
 		}
 		if err != nil {
 			return err
@@ -245,15 +245,15 @@ func (r *Runs) completeTree(ctx context.Context, a *cairn.Agent, row *cairn.Sess
 	return r.completeEnds(ctx, row, row.Turn)
 }
 
-// completeBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
+// CompleteBelow completes the log for the sessions below one that have changed since a time and that nobody drives: each before
 // the one above it, so that readers find what a sub-agent did between the events of its parent.
-func (r *Runs) completeBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
+func (r *Runs) CompleteBelow(ctx context.Context, row *cairn.Session, since time.Time) error {
 	q := store.SessionQuery{ParentID: row.ID, UpdatedAfter: since}
 	for child, err := range r.list(ctx, q) {
 		if err != nil {
 			return err
 		}
-		if err := r.completeBelow(ctx, child, since); err != nil {
+		if err := r.CompleteBelow(ctx, child, since); err != nil {
 			return err
 		}
 		if child.Status == cairn.SessionActive {
@@ -286,17 +286,29 @@ func (r *Runs) withdrawn(ctx context.Context, id string, p past) (list []cairn.E
 	case p.Steps == 0:
 		limit = 1
 	}
+	var first *cairn.Message // of a run that was resumed: it closed what a rewind had left open, unless it is the last one, too
 	for ; limit > 0; from += limit {
 		page, err := store.Messages(ctx, r.Store, id, from, limit)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page {
-			closed(&page[i])
+			m := &page[i]
+			switch {
+			case m.RunID != p.Run.ID:
+			case p.Steps > 0 && from+i == p.Run.FirstMessage:
+				first = m
+			default:
+				first = nil
+				closed(m)
+			}
 		}
 		if len(page) < limit || limit == 1 {
 			break
 		}
+	}
+	if first != nil {
+		closed(first)
 	}
 	return list, nil
 }

@@ -101,6 +101,7 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	if err != nil {
 		return err
 	}
+	consulted := run.Suspended != nil && len(run.Suspended.Children) > 0
 	run.Status, run.Reason, run.StopReason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason, nil
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
@@ -122,6 +123,11 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	// Only now: nobody would resume a session that waits for sub-agents that were ended.
 	if err := r.reapChildren(ctx, after, stop, time.Time{}); err != nil {
 		return err
+	}
+	if consulted { // of a session that was deleted meanwhile no child was found, and the end is published once it is restored
+		if _, err := store.Load(ctx, r.Store, id); err != nil {
+			return err
+		}
 	}
 	// A process that has begun the next run by now may be publishing this end, too: it is published once.
 	p := pastOf(row, run)
