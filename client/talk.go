@@ -27,7 +27,7 @@ type talk struct {
 
 	kept   []said // of the steps that stand
 	step   []said // of the one under way
-	passed int           // how many events of the agent's tools and agents
+	passed int    // how many events of the agent's tools and agents
 	open   cairn.PartType
 	spoke  bool           // there is a text before
 	cited  []cairn.Source // for the end of the text under way, or of the next
