@@ -11,7 +11,7 @@ import (
 
 // FuzzResult reads results of servers: what comes of one is what a session can keep.
 func FuzzResult(f *testing.F) {
-	f.Add([]byte(`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"cG5n"}],"structuredContent":{"a":1}}`))
+	f.Add([]byte(`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}],"structuredContent":{"a":1}}`))
 	f.Add([]byte(`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"form","message":"m","requestedSchema":{"type":"object"}}}},"requestState":"s"}`))
 	f.Add([]byte(`{"content":[{"type":"resource","resource":{"uri":"u","blob":"AA=="}},{"type":"resource_link","uri":"\u0000"}],"isError":true}`))
 	s := &Server{endpoint: endpoint{name: "fuzz"}}

@@ -58,6 +58,9 @@ type text struct {
 	Text string `json:"text"`
 }
 
+// drawing is the beginning of an image.
+const drawing = "\x89PNG\r\n\x1a\n"
+
 // note appends a line to a file in a directory, so that a test can count what a server did, in whichever process.
 func note(dir, file, line string) {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -108,7 +111,7 @@ func bench(dir string) *sdk.Server {
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "draw"}, func(context.Context, *sdk.CallToolRequest, none) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{
-			&sdk.TextContent{Text: "a drawing"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte("png!")},
+			&sdk.TextContent{Text: "a drawing"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte(drawing)},
 			&sdk.ResourceLink{URI: "file:///a", Name: "a"}, &sdk.AudioContent{MIMEType: "audio/wav", Data: []byte("wav!")},
 			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///b", MIMEType: "text/plain", Text: "inside"}},
 		}}, nil, nil

@@ -1,10 +1,12 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"mime"
+	"net/http"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -49,10 +51,25 @@ type content struct {
 	} `json:"resource,omitempty"`
 }
 
+// withoutNUL returns JSON with U+FFFD in place of each NUL in its strings, which no session can keep.
+func withoutNUL(raw []byte) []byte {
+	clean := bytes.Clone(raw)
+	for i := 0; i < len(clean)-1; i++ {
+		if clean[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(clean[i:], []byte(`\u0000`)) {
+			copy(clean[i:], `\ufffd`)
+		}
+		i++ // what a backslash escapes begins no escape
+	}
+	return clean
+}
+
 // decodeResult reads a result. The error is for the model.
 func decodeResult(raw []byte) (*result, error) {
 	r := new(result)
-	if err := json.Unmarshal(raw, r); err != nil {
+	if err := json.Unmarshal(withoutNUL(raw), r); err != nil {
 		return nil, cairn.Errorf(cairn.CodeTool, "the server's result does not decode: %w", err)
 	}
 	switch r.Type {
@@ -67,10 +84,12 @@ func decodeResult(raw []byte) (*result, error) {
 	return r, nil
 }
 
-// maxFiles is how many files of a result a model is shown, maxFile how large one may be.
+// maxFiles is how many files of a result a model is shown, maxFile and maxImage how large one may be. A model's provider refuses
+// a larger image, and with it the conversation: 5 MiB of base64.
 const (
 	maxFiles = 8
 	maxFile  = 8 << 20
+	maxImage = 5 << 20 / 4 * 3
 )
 
 // shown is what a model reads in place of a block that is not text.
@@ -160,17 +179,26 @@ func (c *content) show(n int) (shown, *cairn.File) {
 // fileOf returns a file that models can be shown, or why there is none.
 func fileOf(media, data string, n int) (*cairn.File, string) {
 	kind, _, err := mime.ParseMediaType(media)
+	most := maxFile
+	if strings.HasPrefix(kind, "image/") {
+		most = maxImage
+	}
 	switch {
 	case err != nil || !strings.HasPrefix(kind, "image/") && kind != "application/pdf":
 		return nil, "left out: not an image or a PDF"
 	case n == maxFiles:
 		return nil, "left out: too many files"
-	case len(data) > base64.StdEncoding.EncodedLen(maxFile):
+	case len(data) > base64.StdEncoding.EncodedLen(most):
 		return nil, "left out: too large"
 	}
 	raw, err := base64.StdEncoding.DecodeString(data)
 	if err != nil || len(raw) == 0 {
 		return nil, "left out: not base64"
 	}
-	return &cairn.File{MediaType: kind, Data: raw}, ""
+	// What is in the file counts, not what the server says: one that is not of its type is refused with each request from then on.
+	switch kind = http.DetectContentType(raw); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
+		return &cairn.File{MediaType: kind, Data: raw}, ""
+	}
+	return nil, "left out: not an image that models read, nor a PDF"
 }

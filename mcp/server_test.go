@@ -60,7 +60,7 @@ func TestToolsOfAServer(t *testing.T) {
 			files := 0
 			for _, m := range k.had[3] {
 				for _, p := range m.Parts {
-					if p.File != nil && string(p.File.Data) == "png!" && p.File.MediaType == "image/png" && m.Hidden {
+					if p.File != nil && string(p.File.Data) == drawing && p.File.MediaType == "image/png" && m.Hidden {
 						files++
 					}
 				}
