@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -36,6 +38,11 @@ func (ids CallIDs) Of(id string) string {
 func ToolName(name string) string {
 	name = cmp.Or(refused.ReplaceAllString(name, "_"), "_")
 	return name[:min(len(name), maxName)]
+}
+
+// Readable reports whether a file is text that every model reads as such: SVG too, which providers refuse as an image.
+func Readable(media string, f *cairn.File) bool {
+	return (strings.HasPrefix(media, "text/") || media == "application/json" || media == "image/svg+xml") && len(f.Data) > 0 && utf8.Valid(f.Data)
 }
 
 // Described is what stands for a file that cannot be sent.

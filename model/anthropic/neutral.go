@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"mime"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -53,7 +52,7 @@ func file(f *cairn.File) *block {
 		return &block{Type: "image", Source: from}
 	case media == "application/pdf":
 		return &block{Type: "document", Source: from, Title: f.Name}
-	case (strings.HasPrefix(media, "text/") || media == "application/json") && len(f.Data) > 0 && utf8.Valid(f.Data):
+	case provider.Readable(media, f):
 		return &block{Type: "document", Source: &source{Type: "text", MediaType: "text/plain", Data: string(f.Data)}, Title: f.Name}
 	}
 	return described(f)

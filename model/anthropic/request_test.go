@@ -80,6 +80,7 @@ var requests = map[string]struct {
 		cairn.FilePart(cairn.File{Name: "bill.pdf", MediaType: "application/pdf", Data: []byte("pdf")}),
 		cairn.FilePart(cairn.File{MediaType: "application/pdf", URL: "https://example.com/a.pdf"}),
 		cairn.FilePart(cairn.File{Name: "notes.md", MediaType: "text/markdown; charset=utf-8", Data: []byte("# Notes")}),
+		cairn.FilePart(cairn.File{Name: "plan.svg", MediaType: "image/svg+xml", Data: []byte("<svg/>")}),
 		cairn.FilePart(cairn.File{Name: "latin.txt", MediaType: "text/plain", Data: []byte{'f', 0xfc, 'r'}}),
 		cairn.FilePart(cairn.File{MediaType: "application/zip", URL: "https://example.com/a.zip"}),
 		cairn.FilePart(cairn.File{Name: "a.wav", MediaType: "audio/wav", Data: []byte("wav")}),

@@ -5,7 +5,6 @@ import (
 	"mime"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -264,7 +263,7 @@ func file(f *cairn.File) part {
 	}
 	kind, _, _ := strings.Cut(media, "/")
 	switch {
-	case (kind == "text" || media == "application/json") && len(f.Data) > 0 && utf8.Valid(f.Data):
+	case provider.Readable(media, f):
 		return part{Text: f.Name + ":\n\n" + string(f.Data)}
 	case kind != "image" && kind != "audio" && kind != "video" && media != "application/pdf":
 		return part{Text: provider.Described(f)}

@@ -53,6 +53,7 @@ func TestRequests(t *testing.T) {
 			cairn.FilePart(cairn.File{MediaType: "image/png", Data: []byte("png")}),
 			cairn.FilePart(cairn.File{MediaType: "image/jpeg", URL: "https://example.com/cat.jpg"}),
 			cairn.FilePart(cairn.File{Name: "notes.md", MediaType: "text/markdown; charset=utf-8", Data: []byte("# Notes")}),
+			cairn.FilePart(cairn.File{Name: "plan.svg", MediaType: "image/svg+xml", Data: []byte("<svg/>")}),
 			cairn.FilePart(cairn.File{Name: "a.zip", MediaType: "application/zip", Data: []byte("zip")}))},
 			Settings: cairn.Settings{Temperature: &temperature, MaxOutputTokens: 10, StopSequences: []string{"END"}, ReasoningEffort: "low",
 				Options: map[string]any{"safetySettings": []any{}}}},

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"mime"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -239,6 +238,8 @@ func file(f *cairn.File) content {
 		media = f.MediaType
 	}
 	switch {
+	case provider.Readable(media, f):
+		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
 	case strings.HasPrefix(media, "image/"):
 		address := f.URL
 		if address == "" {
@@ -247,8 +248,6 @@ func file(f *cairn.File) content {
 		return content{Type: "input_image", ImageURL: address, Detail: "auto"}
 	case f.URL != "" && len(f.Data) == 0:
 		return content{Type: "input_file", FileURL: f.URL}
-	case (strings.HasPrefix(media, "text/") || media == "application/json") && utf8.Valid(f.Data):
-		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
 	case media == "application/pdf":
 		return content{Type: "input_file", Filename: cmp.Or(f.Name, "file.pdf"), FileData: f.DataURL()}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"mime"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/provider"
@@ -145,6 +144,9 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 	if parseErr != nil {
 		media = f.MediaType
 	}
+	if provider.Readable(media, f) {
+		return textPart(cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)), nil
+	}
 	if strings.HasPrefix(media, "image/") {
 		address := f.URL
 		if address == "" {
@@ -156,16 +158,13 @@ func (m *ChatModel) file(f *cairn.File) (contentPart, error) {
 		return contentPart{}, m.endpoint.Errorf(cairn.CodeModelRequest,
 			"file %q: chat completions fetch images only; send the bytes of a file of type %s", cmp.Or(f.Name, f.URL), f.MediaType)
 	}
-	switch {
-	case media == "audio/wav" || media == "audio/x-wav" || media == "audio/mpeg" || media == "audio/mp3":
+	if media == "audio/wav" || media == "audio/x-wav" || media == "audio/mpeg" || media == "audio/mp3" {
 		format := "mp3"
 		if strings.HasSuffix(media, "wav") {
 			format = "wav"
 		}
 		return contentPart{Type: "input_audio",
 			InputAudio: &inputAudio{Data: base64.StdEncoding.EncodeToString(f.Data), Format: format}}, nil
-	case (strings.HasPrefix(media, "text/") || media == "application/json") && utf8.Valid(f.Data):
-		return textPart(cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)), nil // every model reads text
 	}
 	name := f.Name
 	if name == "" { // is required

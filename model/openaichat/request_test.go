@@ -90,6 +90,7 @@ func requests(host string) map[string]cairn.Request {
 			cairn.FilePart(cairn.File{MediaType: "audio/wav", Data: []byte("wav")}),
 			cairn.FilePart(cairn.File{MediaType: "audio/mpeg", Data: []byte("mp3")}),
 			cairn.FilePart(cairn.File{Name: "notes.md", MediaType: "text/markdown; charset=utf-8", Data: []byte("# Notes")}),
+			cairn.FilePart(cairn.File{Name: "plan.svg", MediaType: "image/svg+xml", Data: []byte("<svg/>")}),
 			cairn.FilePart(cairn.File{Name: "latin.txt", MediaType: "text/plain", Data: []byte{'f', 0xfc, 'r'}}),
 		)}},
 		"file_alone": {Messages: []cairn.Message{cairn.User(cairn.FilePart(cairn.File{MediaType: "image/gif", URL: "https://example.com/a.gif"}))}},
