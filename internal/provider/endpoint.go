@@ -2,6 +2,7 @@ package provider
 
 import (
 	"cmp"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -42,7 +43,7 @@ func NewEndpoint(o Options) *Endpoint {
 		Failures: Failures{Adapter: o.Adapter, Model: o.Model,
 			Key: strings.TrimSpace(cmp.Or(o.APIKey, os.Getenv(o.Variable+"_API_KEY")))},
 		ID:     cairn.ModelInfo{Provider: o.Adapter, Name: o.Model}.ID(),
-		Client: sameServer(cmp.Or(o.HTTPClient, http.DefaultClient)),
+		Client: guarded(cmp.Or(o.HTTPClient, http.DefaultClient)),
 		Idle:   cmp.Or(o.IdleTimeout, 2*time.Minute),
 	}
 	base, problem := Address(cmp.Or(o.BaseURL, strings.TrimSpace(os.Getenv(o.Variable+"_BASE_URL")), o.Public))
@@ -66,11 +67,12 @@ func NewEndpoint(o Options) *Endpoint {
 // maxRedirects is how often a server may send a request to another of its addresses.
 const maxRedirects = 5
 
-// sameServer returns a client that follows redirects of a server to itself only, and only with the request as it was. Elsewhere
+// guarded returns a client that follows redirects of a server to itself only, and only with the request as it was. Elsewhere
 // would go the conversation, and the key too: an HTTP client takes only some of the headers off that hold one. A redirect
-// that is not followed is the answer.
-func sameServer(client *http.Client) *http.Client {
+// that is not followed is the answer. Of an error's answer, which SDKs read whole, the client gives the beginning.
+func guarded(client *http.Client) *http.Client {
 	c, policy := *client, client.CheckRedirect
+	c.Transport = brief{client.Transport}
 	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		first := via[0]
 		switch {
@@ -82,6 +84,24 @@ func sameServer(client *http.Client) *http.Client {
 		return nil
 	}
 	return &c
+}
+
+// brief ends the body of an error where nothing more of it is used.
+type brief struct{ transport http.RoundTripper }
+
+func (b brief) RoundTrip(req *http.Request) (*http.Response, error) {
+	transport := b.transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	res, err := transport.RoundTrip(req)
+	if err == nil && res != nil && res.Body != nil && res.StatusCode >= http.StatusBadRequest {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxErrorBody), res.Body}
+	}
+	return res, err
 }
 
 // Refuse makes every call fail: an option is at fault, and retrying does not help. The first reason counts.

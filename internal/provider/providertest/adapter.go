@@ -56,7 +56,7 @@ func (a Adapter[Q, R]) Run(t *testing.T) {
 	t.Run("allocations", a.allocations)
 	for name, f := range map[string]func(*testing.T){
 		"streams": a.streams, "unicode": a.unicode, "reader may stop": a.readerStops, "retry after": a.retryAfter, "key": a.key, "unreachable": a.unreachable,
-		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
+		"no stream": a.noStream, "error of status 200": a.quietError, "redirect": a.redirect, "endless error": a.endlessError, "dropped": a.dropped, "cancel": a.cancel, "idle": a.idle, "timeout": a.timeout, "stop": a.stop, "large": a.large,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,6 +305,36 @@ func (a Adapter[Q, R]) quietError(t *testing.T) {
 			t.Errorf("%s: %+v", body, e)
 		}
 	}
+}
+
+// endlessError has a server whose error answer does not end: its beginning is enough.
+func (a Adapter[Q, R]) endlessError(t *testing.T) {
+	body := &zeros{left: 64 << 20}
+	m := a.through(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(body)}, nil
+	})
+	_, err := Ask(t.Context(), m, Hello())
+	if e := cairn.AsError(err); e == nil || e.Code != cairn.CodeOverloaded || !strings.Contains(e.Message, "0000") {
+		t.Errorf("%+v", e)
+	}
+	if read := 64<<20 - body.left; read > 1<<20 {
+		t.Errorf("%d bytes of an error were read", read)
+	}
+}
+
+// zeros is a text that is very long.
+type zeros struct{ left int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	n := min(len(p), z.left)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	for i := range n {
+		p[i] = '0'
+	}
+	z.left -= n
+	return n, nil
 }
 
 // redirect has a server that sends the request elsewhere, where neither the key nor the conversation may go.
