@@ -35,7 +35,8 @@ func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 // ctx that has ended: then the error wraps ctx.Err().
 //
 // A refusal is an error of CodeFiltered with the model's words. A reason for an incomplete reply that is not known here
-// is the finish reason as it is. Stop sequences, which the API does not have, are refused.
+// is the finish reason as it is. Stop sequences, which the API does not have, are refused. Images that are neither PNG, JPEG,
+// GIF nor WebP are named to the model, which cannot read them.
 func (m *ResponsesModel) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return m.endpoint.Stream(ctx, func(emit provider.Emit) error {
 		body, err := m.body(req)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
@@ -231,6 +232,9 @@ func joined(item any, more json.RawMessage, own bool) any {
 	return fields
 }
 
+// images are the types of images that the API takes; the last is what a program says of an address whose type it does not know.
+var images = []string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/*"}
+
 // file returns what of a file a model can read.
 func file(f *cairn.File) content {
 	media, _, err := mime.ParseMediaType(f.MediaType)
@@ -240,6 +244,8 @@ func file(f *cairn.File) content {
 	switch {
 	case provider.Readable(media, f):
 		return content{Type: "input_text", Text: cmp.Or(f.Name, "file") + ":\n\n" + string(f.Data)}
+	case strings.HasPrefix(media, "image/") && !slices.Contains(images, media):
+		return content{Type: "input_text", Text: provider.Described(f)} // it would be refused, and all later requests with it
 	case strings.HasPrefix(media, "image/"):
 		address := f.URL
 		if address == "" {

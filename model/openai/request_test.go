@@ -76,6 +76,7 @@ func TestRequests(t *testing.T) {
 			cairn.FilePart(cairn.File{MediaType: "application/pdf", URL: "https://example.com/a.pdf"}),
 			cairn.FilePart(cairn.File{Name: "notes.md", MediaType: "text/markdown; charset=utf-8", Data: []byte("# Notes")}),
 			cairn.FilePart(cairn.File{Name: "plan.svg", MediaType: "image/svg+xml", Data: []byte("<svg/>")}),
+			cairn.FilePart(cairn.File{Name: "scan.tiff", MediaType: "image/tiff", Data: []byte("tiff")}),
 			cairn.FilePart(cairn.File{MediaType: "application/zip", Data: []byte("zip")}),
 		)}}},
 		"settings": {openai.Options{}, cairn.Request{SessionID: strings.Repeat("long", 20), Messages: []cairn.Message{user("Go")},
