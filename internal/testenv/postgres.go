@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +19,7 @@ const postgresReady = "database system is ready to accept"
 // as it is by default, so fsync is on.
 var postgresSettings = []string{
 	"listen_addresses=",
-	"max_connections=200",
+	"max_connections=" + strconv.Itoa(Choose(200, 2000)), // in a soak a test has hundreds of processes at its end
 	"shared_buffers=128MB",
 	"max_wal_size=2GB",
 	"log_checkpoints=off",

@@ -13,6 +13,8 @@ type Seen struct {
 	// committed is how many steps are committed: later ones are open from their start on until they are discarded.
 	committed       int
 	open, discarded []int
+	// Messages is how many messages the session had by the last mark of a commit that was read.
+	Messages int
 	// Trimmed says that some of what came after the position that was read from is no longer there.
 	Trimmed bool
 }
@@ -81,6 +83,9 @@ func (s *Seen) Note(ev *cairn.Event) {
 		if m, takenBack, once := markOf(ev); once {
 			s.published[m] = takenBack
 		}
+		if ev.Type == cairn.EventStepCommitted || ev.Type == cairn.EventRunStart || ev.Type == cairn.EventRunResumed {
+			s.Messages = ev.MessageCount
+		}
 	}
 }
 
@@ -116,7 +121,8 @@ type Past struct {
 	Deferred   int // that have ended since, and are going to be committed
 	Messages   int // of the session after the last commit
 	Checkpoint string
-	// Added are the events of the run's messages, if the log does not reach to its last commit.
+	// Added are the events of the run's messages, if the log does not reach to its last commit, and else of those that came
+	// with its end.
 	Added []cairn.Event
 	// Made says that the last step's commit made Checkpoint.
 	Made bool
@@ -156,6 +162,7 @@ func (p *Past) Missing(s *Seen) []cairn.Event {
 	var all []cairn.Event
 	switch {
 	case p.Reaches(s):
+		all = append(all, p.Added...)
 	case p.Steps == 0:
 		all = append(all, Begin(p.Run, p.Messages, nil)...)
 		all = append(all, p.Added...)

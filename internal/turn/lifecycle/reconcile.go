@@ -169,8 +169,12 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 			p.after, p.Unmarked = p.start, true
 			continue
 		}
-		if !p.Reaches(seen) && p.Added == nil {
-			if err := r.added(ctx, row, &p); err != nil {
+		from := p.Run.FirstMessage
+		if p.Reaches(seen) { // but a run that ends without a reply may have added messages with its end, which has no other mark
+			from = seen.Messages
+		}
+		if p.Added == nil && (!p.Reaches(seen) || p.ends(row, seen)) {
+			if err := r.added(ctx, row, &p, from); err != nil {
 				return 0, err
 			}
 		}
@@ -190,11 +194,16 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 	}
 }
 
-// added works out the events of the messages that a run has added, and of a run that is not the session's last how many
-// messages there were after it.
-func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past) error {
+// ends reports whether the run's end, which is not on the log, may have added messages.
+func (p *past) ends(row *cairn.Session, seen *journal.Seen) bool {
+	return p.End && !p.EndPublished(seen) && seen.Messages > 0 && (p.Messages > seen.Messages || row.RunID != p.Run.ID)
+}
+
+// added works out the events of the messages from an index on that a run has added, and of a run that is not the session's last
+// how many messages there were after it.
+func (r *Runs) added(ctx context.Context, row *cairn.Session, p *past, from int) error {
 	p.Added = []cairn.Event{}
-	for at := p.Run.FirstMessage; ; {
+	for at := from; ; {
 		page, err := store.Messages(ctx, r.Store, row.ID, at, 1000)
 		if err != nil {
 			return err
@@ -223,8 +232,15 @@ func (r *Runs) afterwards(ctx context.Context, row *cairn.Session, p *past) (err
 			return err
 		}
 	}
-	if p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero() { // else the process that ends it now sees to them
-		if err := r.ReapChildren(ctx, row, p.Run.EndedAt.Add(time.Microsecond)); err != nil { // later runs have children of their own
+	var before time.Time // later runs have children of their own
+	switch {
+	case p.End && !p.Run.Status.Suspends() && !p.Run.EndedAt.IsZero(): // else the process that ends it now sees to them
+		before = p.Run.EndedAt.Add(time.Microsecond)
+	case !p.End && p.Steps == 0 && len(p.Calls) > 0:
+		before = p.Run.StartedAt
+	}
+	if !before.IsZero() {
+		if err := r.ReapChildren(ctx, row, before); err != nil {
 			return err
 		}
 	}

@@ -106,7 +106,11 @@ func (r *Runs) tryWithdraw(ctx context.Context, id string, stop cairn.Stop) erro
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
-	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true}
+	if _, err := r.Publish(ctx, row); err != nil { // what a verb did before it comes first
+		return err
+	}
+	c := &store.Commit{Guard: store.Guard{Version: row.Version, Idle: true}, EndRun: run, Status: StatusAfter(run.Status), DropStaged: true,
+		Published: true}
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, stop, "the run was stopped"); err != nil {
 		return err
 	}
