@@ -146,21 +146,27 @@ func TestAnsweredElsewhere(t *testing.T) {
 func TestTakenElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		says  string
-		shows []string
+		says   string
+		shows  []string
+		sleeps bool // the second demo, until all is over
 	}{
-		{"thank you", []string{"you: thank you", "Approve refund", "Done: 24.50 EUR", "You are welcome."}},
-		{"/resume", []string{"you: /resume", "Approve refund", "Done: 24.50 EUR"}},
+		{"thank you", []string{"you: thank you", "Approve refund", "Done: 24.50 EUR", "You are welcome."}, false},
+		{"/resume", []string{"you: /resume", "Approve refund", "Done: 24.50 EUR"}, false},
+		{"/resume", []string{"you: /resume", "Approve refund", "Done: 24.50 EUR"}, true},
 	} {
 		b := newBench(t)
 		first := b.start(t, "demo")
 		first.say("hello")
 		first.until("completed")
 		second := b.waiting(t)
+		if test.sleeps {
+			second.signal(syscall.SIGSTOP)
+		}
 		first.say(test.says)
 		first.until("waits for approval until")
 		first.say("y")
 		wantSpoken(t, first, test.shows...)
+		second.signal(syscall.SIGCONT)
 		wantSpoken(t, second, "Done: 24.50 EUR")
 		wantRefunds(t, b, 1)
 	}

@@ -61,6 +61,7 @@ func (c *chat) catchUp(ctx context.Context) error {
 func (c *chat) decide(ctx context.Context) error {
 	open, err := c.openCalls(ctx)
 	if err != nil || len(open) == 0 { // answered in this moment
+		c.behind = true
 		return err
 	}
 	call := &open[0]

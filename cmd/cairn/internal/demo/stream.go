@@ -75,8 +75,11 @@ func (c *chat) show(ctx context.Context, run *engine.Run, ended func()) error {
 	}
 	c.Newline()
 	res, err := run.Wait(ctx)
-	if err == nil && res.Status == cairn.RunInterrupted {
+	switch {
+	case err == nil && res.Status == cairn.RunInterrupted:
 		return errInterrupted
+	case err == nil && res.Status.Suspends(): // another process may answer and resume it before this one asks
+		c.behind = true
 	}
 	return err
 }
