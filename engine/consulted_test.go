@@ -61,3 +61,29 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 		})
 	}
 }
+
+// A host asks once more for a sub-agent's run whose beginning it was not told of, and the caller is stopped before: that run is driven to
+// its end all the same, within the call.
+func TestStopBeforeASecondAttemptAtAConsultation(t *testing.T) {
+	t.Parallel()
+	h, st := &byHand{}, tapOn(nil)
+	agent := bot(scripted.New(scripted.Call("scribe", map[string]string{"input": "ask"}), scripted.Text("fine")),
+		cairn.SubAgent(&cairn.Agent{Name: "scribe", Model: scripted.New(scripted.Text("done"))}))
+	eng := open(t, st, agent, hostedBy(h))
+	start(t, eng, "s", "go")
+	run := h.begun[0]
+	call := decode[struct{ Children []string }](t, json.RawMessage(carry(t, eng, host.EffectPlan, next(run, "")))).Children[0]
+	first := carry(t, eng, host.EffectChild, next(run, call))
+	if err := st.RequestStop(t.Context(), "s", cairn.Stop{RunID: run.RunID, Kind: cairn.StopInterrupt, Reason: "enough"}); err != nil {
+		t.Fatal(err)
+	}
+	second := carry(t, eng, host.EffectChild, next(run, call))
+	type answer struct{ Drive *host.Run }
+	drive := decode[answer](t, json.RawMessage(second)).Drive
+	if drive == nil || drive.RunID != decode[answer](t, json.RawMessage(first)).Drive.RunID {
+		t.Fatalf("the second attempt says %s, the first said %s", second, first)
+	}
+	drives(t, eng, *drive, cairn.RunInterrupted)
+	carry(t, eng, host.EffectCommit, next(run, ""))
+	wantSound(t, st, "s")
+}

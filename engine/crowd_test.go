@@ -43,7 +43,8 @@ func TestVerbsAtTheSameMoment(t *testing.T) {
 // crowd calls verbs on the sessions s0 and s1 and on branches of them, in two processes at a time.
 type crowd struct {
 	*testing.T
-	st *memstore.Store
+	st   *memstore.Store
+	host hosttest.Host
 
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -60,7 +61,8 @@ type living struct {
 }
 
 func newCrowd(t *testing.T, seed uint64) *crowd {
-	return &crowd{T: t, st: memstore.New(nil), rng: rand.New(rand.NewPCG(seed, 7))}
+	hosts := []hosttest.Host{hosttest.InProcess, hosttest.Cold, hosttest.Repeating, hosttest.Alternating}
+	return &crowd{T: t, st: memstore.New(nil), host: hosts[seed%4], rng: rand.New(rand.NewPCG(seed, 7))}
 }
 
 // live begins another process, which works until ctx is done.
@@ -75,7 +77,9 @@ func (c *crowd) live(ctx context.Context, working *sync.WaitGroup, i int) {
 	defer c.mu.Unlock()
 	name := string(rune('a' + c.born))
 	c.born++
-	p := &living{name, open(c.T, st, crowdAgent(), named(name), with(func(o *engine.Options) { o.WorkInterval = time.Second })), st}
+	eng := c.host.Start(c.T, st, []*cairn.Agent{crowdAgent()}, &engine.Options{Coalesce: -1, NewID: counted(name), WorkInterval: time.Second})
+	c.Cleanup(func() { leave(c.T, eng) })
+	p := &living{name, eng, st}
 	c.lives[i] = p
 	working.Go(func() {
 		if err := p.Work(ctx); err != nil && !c.isDead(p) {

@@ -239,8 +239,15 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 		return turn.Begun{}, err
 	}
 	defer unlock()
-	if v.work.Err() != nil { // stopped while others had their turn
-		return turn.Begun{}, context.Cause(v.work)
+	if v.work.Err() != nil { // stopped while others had their turn, unless an earlier attempt began it, whose run is to be driven to its end
+		row, err := store.Load(v.ctx, v.fx.Store, v.child)
+		switch {
+		case err == nil:
+			return turn.Begun{}, store.Conflict(cairn.CodeExists, row, "session %q already exists", v.child)
+		case errors.Is(err, cairn.ErrNotFound):
+			err = context.Cause(v.work)
+		}
+		return turn.Begun{}, err
 	}
 	if err := v.fx.room(v.ctx, row, v.child); err != nil {
 		return turn.Begun{}, err
