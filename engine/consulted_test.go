@@ -62,7 +62,7 @@ func TestStopAfterAnAttemptThatConsulted(t *testing.T) {
 	}
 }
 
-// A host asks once more for a sub-agent's run whose beginning it was not told of, and the caller is stopped before: that run is driven to
+// A host asks once more for a sub-agent's run whose beginning it did not learn of, and the caller is stopped before: that run is driven to
 // its end all the same, within the call.
 func TestStopBeforeASecondAttemptAtAConsultation(t *testing.T) {
 	t.Parallel()
