@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -153,15 +154,16 @@ func stagedFirst(h *History) error {
 }
 
 // nothingStagedAgain finds model calls for replies that were staged before, and tools started for calls whose result
-// was, unless the staged pieces have been dropped.
+// was, unless the staged pieces have been dropped. An effect that a host has begun twice may have looked before.
 func nothingStagedAgain(h *History) error {
 	replies, results := map[string]record{}, map[string]record{}
 	keys := map[string]string{} // by call
-	leases := leases{}
+	leases, readings := leases{}, readings{}
 	floor := int64(0) // pieces staged under earlier leases have been dropped
 	dropped := func(_ string, r record) bool { return r.Token < floor }
 	for _, r := range h.Journal {
 		leases.note(r)
+		readings.note(r)
 		switch r.Kind {
 		case committed:
 			if r.Took && r.Dropped {
@@ -182,7 +184,7 @@ func nothingStagedAgain(h *History) error {
 				results[r.Call] = r
 			}
 		case modelCalled:
-			if before, ok := replies[r.Digests[0]]; ok && !leases.late(r, before) {
+			if before, ok := replies[r.Digests[0]]; ok && !leases.late(r, before) && !readings.before(r, before) {
 				return fmt.Errorf("process %s called the model for reply %s, which process %s had staged", r.Process, r.Digests[0], before.Process)
 			}
 		case toolStarted:
@@ -190,7 +192,7 @@ func nothingStagedAgain(h *History) error {
 				return fmt.Errorf("call %s was started with the keys %s and %s", r.Call, key, r.Key)
 			}
 			keys[r.Call] = r.Key
-			if before, ok := results[r.Call]; ok && !leases.late(r, before) {
+			if before, ok := results[r.Call]; ok && !leases.late(r, before) && !readings.before(r, before) {
 				return fmt.Errorf("process %s started call %s, whose result process %s had staged", r.Process, r.Call, before.Process)
 			}
 		}
@@ -201,7 +203,6 @@ func nothingStagedAgain(h *History) error {
 // leases holds the lease under which each process began the last run that it may still drive. A process that takes over
 // or stops a dead run may have driven that run itself without noticing yet that it lost it. A process that a host lets
 // resume has taken no lease.
-// taken no lease.
 type leases map[string]int64
 
 func (l leases) note(r record) {
@@ -214,3 +215,20 @@ func (l leases) note(r record) {
 // late reports whether an act of a process is no fault although something was acknowledged before: it drives the
 // session under an older lease and has not noticed yet that it lost it. Its act has no effect.
 func (l leases) late(r, before record) bool { return l[r.Process] < before.Token }
+
+// readings holds when each process has read what was staged.
+type readings map[string][]time.Time
+
+func (l readings) note(r record) {
+	if r.Kind == looked {
+		l[r.Process] = append(l[r.Process], r.Since)
+	}
+}
+
+// beginning is how long after its reading an effect calls the model or a tool, at most, on a machine that has much to do.
+const beginning = 2 * time.Second
+
+// before reports whether an act may be that of an effect which had looked before something was acknowledged.
+func (l readings) before(r, acknowledged record) bool {
+	return slices.ContainsFunc(l[r.Process], func(at time.Time) bool { return at.Before(acknowledged.At) && r.At.Sub(at) < beginning })
+}

@@ -158,6 +158,26 @@ func TestLateProcessesAreNoFault(t *testing.T) {
 	}
 }
 
+// Of two attempts at an effect the second may have looked before the first staged what it came to.
+func TestAnAttemptThatHadJoinedBeforeIsNoFault(t *testing.T) {
+	t.Parallel()
+	tree := sound(t, "per-tool")
+	clone, h := copies(t, tree), tree.Sessions[0]
+	kept := slices.IndexFunc(h.Journal, func(r record) bool { return r.Kind == staged && r.Call != "" })
+	call, at := h.Journal[kept].Call, h.Journal[kept].At
+	again := h.Journal[slices.IndexFunc(h.Journal, func(r record) bool { return r.Kind == toolStarted && r.Call == call })]
+	again.Process, again.At = "second", at.Add(time.Millisecond)
+	for since, fault := range map[time.Duration]bool{-time.Millisecond: false, time.Microsecond: true, -time.Minute: true} {
+		c := clone().Sessions[0]
+		c.Journal = slices.Insert(c.Journal, kept+1,
+			record{Kind: working, Process: "second", Session: h.Session.ID, Token: h.Journal[kept].Token, At: at},
+			record{Kind: looked, Process: "second", Session: h.Session.ID, Since: at.Add(since), At: at}, again)
+		if err := nothingStagedAgain(c); (err != nil) != fault {
+			t.Errorf("an attempt that joined %v from the staging on: %v", since, err)
+		}
+	}
+}
+
 // In a history that is not settled the last marks may be missing, and a run may be open.
 func TestUnsettledHistoriesMayLackTheirEnd(t *testing.T) {
 	t.Parallel()

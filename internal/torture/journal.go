@@ -22,6 +22,8 @@ const (
 	modelCalled recordKind = "model_called"
 	// The process works under a lease that another process may have taken: a host lets it carry out effects.
 	working recordKind = "working"
+	// The process has read what was staged of a session, as it does when an effect of a host begins.
+	looked recordKind = "looked"
 	// The store has acknowledged it.
 	staged    recordKind = "staged"
 	committed recordKind = "committed"
@@ -56,6 +58,9 @@ type record struct {
 	Digests []string `json:"digests,omitempty"`
 	// Results are the calls whose results were committed.
 	Results []string `json:"results,omitempty"`
+
+	// Since is when the reading began.
+	Since time.Time `json:"since,omitzero"`
 
 	// Token is the lease's: the one for staging or working, or the one after the commit. Took is set if the commit took
 	// the lease.

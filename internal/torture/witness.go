@@ -117,6 +117,16 @@ func (w *witness) Stage(ctx context.Context, id string, token int64, pieces ...s
 	return nil
 }
 
+// Read implements store.Store.
+func (w *witness) Read(ctx context.Context, id string, want store.Want) (*store.Contents, error) {
+	since := time.Now()
+	found, err := w.Store.Read(ctx, id, want)
+	if err == nil && want.Staged {
+		w.journal.write(record{Kind: looked, Session: id, Since: since})
+	}
+	return found, err
+}
+
 // Renew implements store.Store. Every holder of a lease renews it, except right after taking it.
 func (w *witness) Renew(ctx context.Context, id string, token int64, ttl time.Duration) (*cairn.Stop, error) {
 	stop, err := w.Store.Renew(ctx, id, token, ttl)

@@ -87,7 +87,7 @@ func (t *trial) attempt(number int) error {
 		t.l.Step.Add(f)
 		return nil
 	default:
-		return t.fx.put(t.ctx, t.a, t.l, f, lasts)
+		return t.fx.put(t.ctx, t.l, f, lasts)
 	}
 }
 

@@ -70,7 +70,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	}
 	if result == nil {
 		if v.waiting != nil {
-			err = fx.put(ctx, a, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, Child: c.Child(v.child, v.agent), Writes: v.s.Writes()}, false)
+			err = fx.put(ctx, l, &step.Wait{CallID: c.Use.CallID, Waiting: v.waiting, Child: c.Child(v.child, v.agent), Writes: v.s.Writes()}, false)
 		}
 		return turn.ChildOut{ToolOut: toolOut(c), Drive: v.drive}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
-	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
@@ -67,7 +66,7 @@ func (fx *Effects) Lasting(at turn.Position) bool {
 }
 
 // put adds a fact to the step under way and keeps it. Where another attempt's fact stands in its place, that is added.
-func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f step.Fact, lasts bool) error {
+func (fx *Effects) put(ctx context.Context, l *session.Live, f step.Fact, lasts bool) error {
 	stands, err := fx.sink(l).Keep(ctx, l, f, lasts)
 	if err != nil {
 		return err
@@ -77,7 +76,7 @@ func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f s
 		return nil
 	}
 	if _, ok := f.(*step.Reply); ok {
-		return fx.adopt(ctx, a, l, stands)
+		return fx.adopt(ctx, l, stands)
 	}
 	other, _ := step.Standing(stands, f)
 	l.Step.Add(other)
@@ -86,17 +85,13 @@ func (fx *Effects) put(ctx context.Context, a *cairn.Agent, l *session.Live, f s
 
 // adopt makes the step what another attempt has made of it: what this one published is discarded, and that one
 // published.
-func (fx *Effects) adopt(ctx context.Context, a *cairn.Agent, l *session.Live, facts []step.Staged) error {
-	if err := errors.Join(l.Emit.Flush(ctx), fx.DiscardAttempt(ctx, l)); err != nil {
+func (fx *Effects) adopt(ctx context.Context, l *session.Live, facts []step.Staged) error {
+	if err := l.Emit.Flush(ctx); err != nil {
 		return err
 	}
-	fresh := l.NewStep(l.Step.Number)
-	fresh.AddAll(facts)
-	l.Step = fresh
-	if fresh.Failed() == nil {
-		journal.Step(l.Emit.Event, fresh)
-	}
-	return l.Emit.Flush(ctx)
+	l.Step = l.NewStep(l.Step.Number)
+	l.Step.AddAll(facts)
+	return fx.follow(ctx, l)
 }
 
 // stage writes a fact of the step under way to the store. Events of a reply come first, so that the log's position after it is

@@ -54,7 +54,7 @@ func (fx *Effects) judge(ctx context.Context, l *session.Live, a *cairn.Agent, a
 		return turn.Judged{}, context.Cause(ctx)
 	}
 	l.Judged = out
-	return turn.Judged{}, fx.put(ctx, a, l, j, false)
+	return turn.Judged{}, fx.put(ctx, l, j, false)
 }
 
 // judges reports whether user code has a say in how the step ends.

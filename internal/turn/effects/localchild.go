@@ -76,7 +76,7 @@ func (v *localChild) publishEnd(ctx context.Context, row *cairn.Session) error {
 // Drive implements delegate.Driver.
 func (v *localChild) Drive(ctx context.Context, b turn.Begun) error {
 	f := &step.Started{CallID: v.c.Use.CallID, Agent: v.agent, ChildID: v.child, Announced: v.c.Announced(), Run: &b, Writes: v.s.Writes()}
-	return v.fx.put(ctx, v.a, v.l, f, false)
+	return v.fx.put(ctx, v.l, f, false)
 }
 
 // Stop implements delegate.Driver.

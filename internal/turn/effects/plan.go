@@ -81,10 +81,10 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
 	// Without the reply another attempt would begin other children. What follows deferred steps is repeated with them.
 	lasts := r.Failed == nil && l.StopRequest() == nil && len(l.Deferred.Steps) == 0 && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
-	err := fx.put(ctx, a, l, r, lasts)
+	err := fx.put(ctx, l, r, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
 		l.Step = l.NewStep(l.Step.Number)
-		err = fx.put(ctx, a, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
+		err = fx.put(ctx, l, &step.Reply{Usage: r.Usage, Failed: cairn.AsError(err)}, false)
 	}
 	return err
 }

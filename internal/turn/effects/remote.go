@@ -44,14 +44,14 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		if g.over != nil {
 			return turn.Planned{}, nil
 		}
-		if err = g.takeBack(ctx); err == nil {
+		if err = fx.takeBack(ctx, g.l); err == nil {
 			out, err = fx.plan(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case turn.EffectTool:
 		if g.over != nil {
 			return turn.ToolOut{}, nil
 		}
-		if err = g.follow(ctx); err == nil {
+		if err = fx.follow(ctx, g.l); err == nil {
 			out, err = fx.perform(ctx, g.l, g.a, in.ToolIn, in.Failed)
 		}
 	case turn.EffectChild:
@@ -61,21 +61,21 @@ func (fx *Effects) carry(ctx context.Context, name string, in turn.ChildIn) (out
 		case g.over != nil:
 			return turn.ChildOut{}, nil
 		}
-		if err = g.follow(ctx); err == nil {
+		if err = fx.follow(ctx, g.l); err == nil {
 			out, err = g.child(ctx, in)
 		}
 	case turn.EffectJudge:
 		if g.over != nil {
 			return turn.Judged{}, nil
 		}
-		if err = g.follow(ctx); err == nil {
+		if err = fx.follow(ctx, g.l); err == nil {
 			out, err = fx.judge(ctx, g.l, g.a, in.Position, in.Failed)
 		}
 	case turn.EffectCommit:
 		if g.over != nil {
 			return *g.over, nil
 		}
-		if err = g.follow(ctx); err == nil {
+		if err = fx.follow(ctx, g.l); err == nil {
 			out, err = fx.commit(ctx, g.l, g.a, in.Position)
 		}
 	default:
@@ -229,28 +229,6 @@ func (fx *Effects) recall(ctx context.Context, at turn.Position) (*session.Live,
 	}
 	fx.Cache.Keep(base)
 	return l, snap, nil
-}
-
-// follow prepares an effect behind the step's first: the emitter leaves out what an earlier attempt at it published.
-func (g *guest) follow(ctx context.Context) error {
-	l := g.l
-	if !l.Step.Planned() {
-		return behind(l.Row.ID, l.Step.Number)
-	}
-	after := l.Row.LogSequence
-	if r := l.Step.Reply; r != nil && r.Sequence > 0 { // else the reply was committed before
-		after = r.Sequence
-	}
-	return g.emit.SkipPublished(ctx, after)
-}
-
-// takeBack prepares the step's first effect: unless its reply is there, what dead attempts at it published is
-// discarded.
-func (g *guest) takeBack(ctx context.Context) error {
-	if g.l.Step.Planned() {
-		return nil
-	}
-	return g.fx.DiscardAttempt(ctx, g.l)
 }
 
 // child takes a call further, and passes a stop on to the run that is to be driven if it was asked for before that began.

@@ -44,11 +44,11 @@ func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Liv
 	c := l.Step.Call(f.Result.CallID)
 	f.Result.Edited = c.Edited()
 	lasts := define.Durability(a).Stages()
-	err := fx.put(ctx, a, l, f, lasts)
+	err := fx.put(ctx, l, f, lasts)
 	if unkeepable(err) { // what the store refuses it refuses each time
 		short := failure(c.Use, err)
 		short.Edited = f.Result.Edited
-		err = fx.put(ctx, a, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
+		err = fx.put(ctx, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
 	}
 	if err != nil || c.Result == nil {
 		return err

@@ -39,7 +39,7 @@ func (fx *Effects) open(ctx context.Context, a *cairn.Agent, l *session.Live) er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fx.put(ctx, a, l, &step.Opening{Writes: opening.End()}, false)
+	return fx.put(ctx, l, &step.Opening{Writes: opening.End()}, false)
 }
 
 // announcePast calls the hooks for what the beginning of a run put an end to: a run whose process had died, and pending

@@ -109,7 +109,7 @@ type trial struct {
 // wait makes the call one that waits for an answer.
 func (t *trial) wait(kind cairn.CallKind, asked *define.Question) error {
 	row := t.fx.pend(t.l, t.c, kind, asked)
-	return t.fx.put(t.ctx, t.a, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, false)
+	return t.fx.put(t.ctx, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, false)
 }
 
 // conclude makes the result what the call came to, unless the process goes away or the run was stopped before there was one.

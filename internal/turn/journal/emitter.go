@@ -104,10 +104,7 @@ func (e *Emitter) Together(list []cairn.Event) {
 	now := e.g.Now()
 	e.mu.Lock()
 	for i := range list {
-		ev := &list[i]
-		e.ids.put(ev)
-		ev.Time = e.clock.At(now)
-		e.add(ev)
+		e.put(list[i], now)
 	}
 	flush := now.Sub(e.lastFlush) >= e.g.Coalesce
 	if !flush && !e.armed {
@@ -117,6 +114,13 @@ func (e *Emitter) Together(list []cairn.Event) {
 	if flush {
 		_ = e.write(e.ctx, now) // as in Event
 	}
+}
+
+// put completes an event of this moment and adds it.
+func (e *Emitter) put(ev cairn.Event, now time.Time) {
+	e.ids.put(&ev)
+	ev.Time = e.clock.At(now)
+	e.add(&ev)
 }
 
 // arm sets the timer to the end of the coalescing window.
@@ -189,7 +193,7 @@ func (e *Emitter) write(ctx context.Context, now time.Time) error {
 	defer e.flushing.Unlock()
 	for {
 		all := e.take(now)
-		if err := e.send(ctx); err != nil || all {
+		if err := e.send(ctx, e.heed); err != nil || all {
 			return err
 		}
 	}
@@ -211,8 +215,8 @@ func (e *Emitter) take(now time.Time) bool {
 }
 
 // send appends the batch, if there is one. If that fails the batch stays: nothing is lost as long as the run can
-// continue.
-func (e *Emitter) send(ctx context.Context) error {
+// continue. stale deals with rivals that have written before it.
+func (e *Emitter) send(ctx context.Context, stale func(context.Context) error) error {
 	for {
 		batch, err := e.unsent()
 		if err != nil || len(batch) == 0 {
@@ -224,7 +228,7 @@ func (e *Emitter) send(ctx context.Context) error {
 			return err
 		})
 		if e.rivals != nil && errors.Is(err, cairn.ErrStale) {
-			if err = e.heed(ctx); err == nil {
+			if err = stale(ctx); err == nil {
 				continue
 			}
 		}
@@ -300,8 +304,13 @@ func (e *Emitter) Close() {
 // At says how far the log has got by other hands.
 func (e *Emitter) At(last int64) { e.last = last }
 
-// Attempt names the writer: no other attempt at an effect has the same.
-func (e *Emitter) Attempt() string { return e.writer.ID }
+// Attempt names what the emitter is of: no other attempt at an effect has the same name.
+func (e *Emitter) Attempt() string {
+	if e.rivals != nil {
+		return e.rivals.name
+	}
+	return e.writer.ID
+}
 
 // Check reports why the log would refuse an event, with room for the sequence and the time.
 func (e *Emitter) Check(ev cairn.Event) error {

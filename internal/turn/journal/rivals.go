@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -15,11 +16,14 @@ import (
 type rivals struct {
 	ids  eventIDs
 	step int
+	// name is the attempt's alone, unlike that of its writer.
+	name string
 	// alone says that nothing else publishes events of the step: the effect is its first.
 	alone bool
 	// commits says that it is the effect that commits the step.
 	commits bool
 	seen    *Seen
+	shown   shown
 	// consulted are the agents that calls of the step have begun to consult, by call.
 	consulted map[string]cairn.ChildEnd
 	// lost says why the effect has to give up, which giveUp gets.
@@ -31,6 +35,7 @@ type rivals struct {
 func (r *rivals) note(ev *cairn.Event) {
 	if ev.SessionID == r.ids.session && ev.RunID == r.ids.run {
 		r.seen.Note(ev)
+		r.shown.note(ev)
 		switch ev.Type {
 		case cairn.EventSubagentStart:
 			r.consulted[ev.CallID] = cairn.ChildEnd{SessionID: ev.ChildID, Agent: ev.Name}
@@ -113,17 +118,21 @@ type Attempt struct {
 // Attempt returns an emitter for a remote effect of a run. The caller leaves it.
 func (g *Log) Attempt(ctx context.Context, row *cairn.Session, runID string, last int64, a Attempt) *Emitter {
 	e := g.Emitter(ctx, row, runID, last)
+	e.rivals = &rivals{ids: e.ids, step: a.Step, name: e.writer.ID, alone: true, commits: a.Commits,
+		seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, giveUp: a.GiveUp}
 	e.writer = g.idle.take(e.writer)
-	e.rivals = &rivals{ids: e.ids, step: a.Step, alone: true, commits: a.Commits, seen: NewSeen(0), consulted: map[string]cairn.ChildEnd{}, giveUp: a.GiveUp}
 	return e
 }
 
-// SkipPublished makes the emitter leave out what others published since a sequence.
-func (e *Emitter) SkipPublished(ctx context.Context, after int64) error {
-	e.rivals.alone = false
-	last, err := e.g.EachSince(ctx, e.log, after, e.rivals.note)
+// SkipPublished makes the emitter leave out what others published of a step under way since a sequence: that of its reply. It
+// reports whether the log says what the reply says: else that is to be published again, see [Emitter.Redo].
+func (e *Emitter) SkipPublished(ctx context.Context, after int64, st *step.Step) (whole bool, err error) {
+	r := e.rivals
+	r.alone, r.seen, r.shown = false, NewSeen(0), shown{step: r.step}
+	clear(r.consulted)
+	last, err := e.g.EachSince(ctx, e.log, after, r.note)
 	e.last = last
-	return err
+	return r.shown.says(st), err
 }
 
 // Leave closes the emitter of a remote effect. Names of writers are kept for at most limit sessions.

@@ -22,6 +22,8 @@ type past struct {
 	after int64 // a log position no later than what followed the last commit
 	// opening is the run's first message, where that is known.
 	opening *cairn.Message
+	// holds reports whether this is the run's past still; nil if nobody else writes it. It is asked behind what was read of the log.
+	holds func(context.Context) (bool, error)
 }
 
 // pastOf returns the past of a session's current run.
@@ -187,6 +189,11 @@ func (r *Runs) reconcile(ctx context.Context, row *cairn.Session, p past) (int64
 		if len(missing) == 0 {
 			return last, nil
 		}
+		if p.holds != nil {
+			if ok, err := p.holds(ctx); !ok || err != nil {
+				return last, err
+			}
+		}
 		last, err = r.Journal.Complete(ctx, row, p.Run.ID, last, w, missing)
 		if !errors.Is(err, cairn.ErrStale) { // else another process wrote meanwhile: look again
 			return last, err
@@ -347,8 +354,9 @@ func (r *Runs) since(ctx context.Context, row *cairn.Session, p past) (seen *jou
 }
 
 // DiscardAttempt discards what a dead attempt at the step's first effect published, and completes the log up to the
-// step.
-func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
+// step. Before it publishes anything it asks holds, behind what it read of the log, whether the step is in the state still in which l has it,
+// and does nothing if it is not: other attempts hold the same lease.
+func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live, holds func(context.Context) (bool, error)) error {
 	if l.LogLast > l.Run.StartSequence { // the log had at least the beginning of the run when this process last knew
 		if _, last, err := r.Log.Bounds(ctx, l.Row.Log()); err != nil || last == l.LogLast {
 			l.Emit.At(last)
@@ -361,7 +369,7 @@ func (r *Runs) DiscardAttempt(ctx context.Context, l *session.Live) error {
 		}
 	}
 	p := pastOfLive(l)
-	p.Deferred = len(l.Deferred.Steps)
+	p.Deferred, p.holds = len(l.Deferred.Steps), holds
 	last, err := r.reconcile(ctx, l.Row, p)
 	l.Emit.At(last)
 	return err
