@@ -5,15 +5,17 @@ import (
 	"errors"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// A host may begin a second attempt at a model call while the first still lives. Of their replies the one that was staged first stands.
-// But what is staged and what is published are two writes, so an attempt that finds no reply may discard on the log one that is staged in
-// the next moment, and die. What is in the store decides: the effects behind the reply publish it again. An attempt that discards reads the
-// store behind the log, and appends only if nothing was written to that since, so it discards nothing of a step that got any further.
+// A host may begin a second attempt at a model call while the first still lives. Of their replies the one that was
+// staged first stands. But what is staged and what is published are two writes, so an attempt that finds no reply may
+// discard on the log one that is staged in the next moment, and die. What is in the store decides: the effects behind the
+// reply publish it again. An attempt that discards reads the store behind the log, and appends only if nothing was
+// written to that since, so it discards nothing of a step that got any further.
 
 // takeBack prepares the step's first effect: unless its reply is there, what dead attempts at it published is
 // discarded.
@@ -67,7 +69,7 @@ func (fx *Effects) reread(ctx context.Context, l *session.Live) error {
 	}
 	ended, _ := step.Standing(facts, &step.Ended{})
 	if row.RunID != l.Run.ID || row.Status != cairn.SessionActive || row.Step != l.Row.Step || ended != nil {
-		return cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d continues without this attempt at an effect", row.ID, l.Step.Number)
+		return journal.Outrun(row.ID, l.Step.Number)
 	}
 	return l.Restore(snap.Staged)
 }

@@ -52,9 +52,14 @@ func (r *rivals) meet(ev *cairn.Event) {
 		return
 	}
 	if r.alone || ev.Type == cairn.EventStepDiscarded || ev.Type == cairn.EventStepCommitted && !r.commits {
-		r.lost = cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d continues without this attempt at an effect", r.ids.session, r.step)
+		r.lost = Outrun(r.ids.session, r.step)
 		r.giveUp(r.lost)
 	}
+}
+
+// Outrun is the error of an attempt at an effect while another one has got further. The next attempt finds what that came to.
+func Outrun(session string, step int) *cairn.Error {
+	return cairn.Errorf(cairn.CodeUnavailable, "session %q: step %d continues without this attempt at an effect", session, step)
 }
 
 // has reports whether an event need not be published any more. Of a step that was lost nothing is.
