@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -102,4 +103,54 @@ func consulting() *cairn.Agent {
 	sub := &cairn.Agent{Name: "sub", Model: scripted.New(scripted.Call("ask", in{"may we?"})),
 		Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
 	return bot(scripted.New(scripted.Call("sub", map[string]string{"input": "go"}), scripted.Text("bye")), cairn.SubAgent(sub))
+}
+
+// A process dies behind the commit that begins a sub-agent, and the step is discarded. The sub-agent's run ends when its lease
+// has lapsed, although its parent waits for another one by then.
+func TestSubAgentOfADiscardedStepEndsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sub := &cairn.Agent{Name: "sub", Model: scripted.New(scripted.Call("ask", in{"may we?"})), Tools: []cairn.Tool{cairn.ClientTool[in, string]("ask", "Asks.")}}
+		consult := scripted.Call("sub", map[string]string{"input": "go"})
+		agent := func(pause time.Duration) *cairn.Agent {
+			return bot(scripted.New(scripted.Reply(scripted.Pause(pause), consult), scripted.Reply(consult)), cairn.SubAgent(sub))
+		}
+		st := tapOn(nil)
+		commits := 0
+		st.stepIn(func(_ context.Context, op string) error {
+			if op == "Renew" {
+				return cairn.Errorf(cairn.CodeUnavailable, "no store")
+			}
+			return nil
+		}, func(_ context.Context, op string) error {
+			if op != "Commit" {
+				return nil
+			}
+			if commits++; commits < 2 {
+				return nil
+			}
+			st.cut()
+			return cairn.Errorf(cairn.CodeUnavailable, "cut off")
+		})
+		start(t, open(t, st, agent(ttl/2), shortLease), "s", "go")
+		time.Sleep(ttl)
+
+		two := open(t, tapOn(st.Store), agent(ttl/4), shortLease, named("b"))
+		run, err := two.Resume(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := start(t, two, "s", "on", engine.WithOnBusy(engine.BusyEnqueue))
+		go func() {
+			if err := two.Abort(t.Context(), "s", "enough"); err != nil { // it waits for the whole tree
+				t.Error(err)
+			}
+		}()
+		wantStatus(t, wait(t, run), cairn.RunFailed, cairn.ReasonAborted)
+		wantStatus(t, wait(t, next), cairn.SuspendedChildren, cairn.ReasonSuspended)
+		stop := work(t, two)
+		time.Sleep(time.Hour)
+		stop()
+		wantSound(t, st.Store, "s")
+	})
 }

@@ -340,9 +340,11 @@ func kept(events []cairn.Event) (left []cairn.Event) {
 }
 
 // outside finds events of a child that come before the call that consulted it began, or after it ended, and what the
-// child begins while, according to the log, its parent is still suspended.
+// child begins while, according to the log, its parent is still suspended. A child of a step that was discarded is held back by
+// nothing: its process died, and the lease with which it began has to lapse before the end of its run is published.
 func (t *tree) outside(parent, child string) (problems []string) {
 	began, ended, waits := false, false, false
+	var by *cairn.Event // the event with which the call began, unless it is void
 	for i := range t.events {
 		ev := &t.events[i]
 		switch {
@@ -350,13 +352,15 @@ func (t *tree) outside(parent, child string) (problems []string) {
 			waits = false
 		case ev.SessionID == parent && ev.Type == cairn.EventRunEnd:
 			waits = ev.Status.Suspends()
+		case ev.SessionID == parent && ev.Type == cairn.EventStepDiscarded && by != nil && by.RunID == ev.RunID && by.Step == ev.Step:
+			by = nil
 		case ev.Type == cairn.EventSubagentStart && ev.ChildID == child:
-			began, ended = true, false
+			by, began, ended = ev, true, false
 		case ev.Type == cairn.EventSubagentEnd && ev.ChildID == child:
 			ended = true
 		case ev.SessionID == child && ev.RunID != "" && (!began || ended): // a verb needs no run
 			problems = append(problems, fmt.Sprintf("%s of %s is outside of the call that consulted it", ev.Type, child))
-		case ev.SessionID == child && waits && begins(ev):
+		case ev.SessionID == child && waits && by != nil && begins(ev):
 			problems = append(problems, fmt.Sprintf("%s of %s comes before its parent resumes", ev.Type, child))
 		}
 	}
