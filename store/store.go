@@ -34,8 +34,8 @@ type Store interface {
 	Checkpoints(ctx context.Context, id string, q PageQuery) (Page[cairn.Checkpoint], error)
 
 	// Stage keeps pieces of a step that is not committed yet. A piece that is already staged, by step and key, is not
-	// changed. token must be the session's current fencing token, and not 0, else the error is a ConflictError with
-	// ErrFenced. The session's version does not change.
+	// changed. token must be the session's current fencing token, and not 0, and the run that has it must not have ended, else
+	// the error is a ConflictError with ErrFenced. The session's version does not change.
 	Stage(ctx context.Context, id string, token int64, pieces ...Staged) error
 
 	// Renew extends the lease of the holder of token to ttl from now, and returns the stop request for the run that

@@ -158,7 +158,7 @@ func (doc *Document) Due() store.Due {
 
 // Stage answers store.Store.Stage.
 func (doc *Document) Stage(token int64, pieces []store.Staged) error {
-	if err := plan.Fenced(doc.row(), token); err != nil {
+	if err := plan.Ended(doc.row(), token); err != nil {
 		return err
 	}
 	for _, piece := range pieces {

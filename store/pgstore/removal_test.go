@@ -34,7 +34,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	s := openNew(t)
 	for _, id := range []string{"session", "child"} {
 		row, err := s.Commit(t.Context(), id, &store.Commit{Create: &cairn.Session{Agent: "support", RootID: "session"},
-			StartRun: &cairn.Run{ID: "run"}, Messages: make([]cairn.Message, 2*purgeBatch+10),
+			Status: cairn.SessionActive, StartRun: &cairn.Run{ID: "run"}, Messages: make([]cairn.Message, 2*purgeBatch+10),
 			State:      &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: []byte("1")}}},
 			Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
 			Suspend: &store.Suspend{StepID: "step"}, Calls: []store.CallWrite{{Call: openCall(id)}},
@@ -43,6 +43,9 @@ func TestPurgeLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused}); err != nil {
 			t.Fatal(err)
 		}
 	}

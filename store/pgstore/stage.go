@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/plan"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -15,7 +15,7 @@ const (
 		WITH head AS (
 			SELECT h.session
 			FROM {schema}.sessions s JOIN {schema}.heads h ON h.session = s.key
-			WHERE s.id = $1 AND h.lease_token = $2 AND h.lease_token > 0
+			WHERE s.id = $1 AND h.lease_token = $2 AND h.lease_token > 0 AND h.status = 'active'
 			FOR NO KEY UPDATE OF h
 		), staged AS (
 			INSERT INTO {schema}.staged (session, step_id, key, data)
@@ -58,13 +58,13 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 	})
 }
 
-// fenced returns the error for a token that is not current; a holder always has one.
+// fenced returns the error for a token that does not hold the session.
 func (c *conn) fenced(ctx context.Context, id string, token int64) error {
 	r, err := c.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	return store.Conflict(cairn.CodeFenced, r.session, "session %q: the lease was lost: fencing token %d, now %d", id, token, r.session.Lease.Token)
+	return plan.Lost(r.session, token)
 }
 
 func readPiece(rows pgx.Rows) (p store.Staged, err error) {

@@ -11,6 +11,22 @@ func Fenced(row *cairn.Session, token int64) error {
 	if token != 0 && token == row.Lease.Token {
 		return nil
 	}
+	return Lost(row, token)
+}
+
+// Ended returns the conflict of a holder's token with the session's row as [Fenced] does, and if the holder's run has ended.
+func Ended(row *cairn.Session, token int64) error {
+	if row.Status != cairn.SessionActive {
+		return Lost(row, token)
+	}
+	return Fenced(row, token)
+}
+
+// Lost returns the conflict of a token that does not hold the session any more.
+func Lost(row *cairn.Session, token int64) error {
+	if token != 0 && token == row.Lease.Token {
+		return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was released: fencing token %d, the session is %s", row.ID, token, row.Status)
+	}
 	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", row.ID, token, row.Lease.Token)
 }
 

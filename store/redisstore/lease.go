@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/backend"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 var (
@@ -22,7 +23,7 @@ func fenced(id string, token int64, list []any) error {
 	if err != nil {
 		return err
 	}
-	return store.Conflict(cairn.CodeFenced, row, "session %q: the lease was lost: fencing token %d, now %d", id, token, row.Lease.Token)
+	return plan.Lost(row, token)
 }
 
 // Renew implements store.Store.

@@ -40,7 +40,7 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 		}
 		row, err := s.Commit(t.Context(), id, &store.Commit{Create: create, Messages: []cairn.Message{cairn.User(cairn.TextPart("hello"))},
 			StartRun: &cairn.Run{ID: "run"}, Checkpoint: &cairn.Checkpoint{ID: "cp", StepID: "step"},
-			Status: cairn.SessionPaused, Suspend: &store.Suspend{StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
+			Status: cairn.SessionActive, Suspend: &store.Suspend{StepID: "step"}, Lease: store.LeaseChange{Action: store.LeaseTake, Owner: "worker"},
 			Enqueue: &store.QueuedTurn{ID: "turn"}, Cache: []store.CacheEntry{{Key: "k"}},
 			Calls: []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: fmt.Sprint("call-", i), Kind: cairn.CallApproval, Reviewers: []string{"ann"}},
 				StepID: "step", Status: cairn.CallOpen, ClaimedBy: "bob"}}}})
@@ -48,6 +48,9 @@ func writeTree(t *testing.T, s *Store, root string, children int) {
 			t.Fatal(err)
 		}
 		if err := s.Stage(t.Context(), id, row.Lease.Token, store.Staged{StepID: "s", Key: "k", Data: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused}); err != nil {
 			t.Fatal(err)
 		}
 	}

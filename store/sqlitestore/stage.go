@@ -30,7 +30,7 @@ func (s *Store) Stage(ctx context.Context, id string, token int64, pieces ...sto
 		if err != nil {
 			return err
 		}
-		if err := plan.Fenced(r.session, token); err != nil {
+		if err := plan.Ended(r.session, token); err != nil {
 			return err
 		}
 		for _, p := range pieces {

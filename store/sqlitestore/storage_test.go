@@ -140,13 +140,13 @@ var ownerTables = []string{"sessions", "heads", "messages", "state", "runs", "ch
 func withEverything(t *testing.T, s *Store, id string) {
 	t.Helper()
 	newStepper(t, s, id, nil).step()
+	if err := s.Stage(t.Context(), id, must(store.Load(t.Context(), s, id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
+		t.Fatal(err)
+	}
 	must(s.Commit(t.Context(), id, &store.Commit{Status: cairn.SessionPaused,
 		State:   &store.StateChange{Ops: []cairn.Op{{Kind: cairn.OpReplace, Path: "/n", Value: json.RawMessage(`1`)}}},
 		Calls:   []store.CallWrite{{Call: cairn.PendingCall{CallRef: cairn.CallRef{ID: "call", Reviewers: []string{"ann"}}, Status: cairn.CallOpen}}},
 		Enqueue: &store.QueuedTurn{ID: "next"}, Cache: []store.CacheEntry{{Key: "key"}}}))
-	if err := s.Stage(t.Context(), id, must(store.Load(t.Context(), s, id)).Lease.Token, store.Staged{StepID: "step", Key: "reply", Data: json.RawMessage(`1`)}); err != nil {
-		t.Fatal(err)
-	}
 	for _, table := range ownerTables {
 		if s.sum(t, `SELECT count(*) FROM `+table) == 0 {
 			t.Errorf("the test leaves %s empty", table)

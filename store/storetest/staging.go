@@ -14,6 +14,7 @@ var stagingTests = []storeTest{
 	{name: "InOrder", run: stageInOrder},
 	{name: "FirstOneStays", run: stageTwice},
 	{name: "OnlyWithTheCurrentToken", run: stageFenced},
+	{name: "OnlyWhileTheRunLasts", run: stageEnded},
 	{name: "DropStaged", run: dropStaged},
 	{name: "LeavesTheRowAlone", run: stageLeavesRow},
 	{name: "InParallel", run: stageInParallel},
@@ -76,6 +77,35 @@ func stageFenced(h *harness) {
 	}
 	err := h.st.Stage(h.Context(), "other", s.Lease.Token, piece("step", "a", `1`))
 	h.wantConflict(err, cairn.ErrFenced, "a piece for a session without a lease")
+}
+
+// stageEnded: an attempt at an effect may be so late that its run has ended, and nobody drops what it would leave.
+func stageEnded(h *harness) {
+	for name, c := range map[string]func(*cairn.Session) *store.Commit{
+		"completed": endCommit,
+		"suspended": func(s *cairn.Session) *store.Commit {
+			c := endCommit(s)
+			c.EndRun.Status, c.EndRun.Reason, c.Status = cairn.SuspendedClientTool, cairn.ReasonSuspended, cairn.SessionPaused
+			return c
+		},
+		"settled": func(s *cairn.Session) *store.Commit {
+			c := endCommit(s)
+			c.Lease = store.LeaseChange{Action: store.LeaseTake, Owner: "another worker"}
+			return c
+		},
+	} {
+		h.create(name)
+		s := h.begin(name, "run")
+		h.stage(s, piece("step", "a", `1`))
+		ended := h.commit(name, c(s))
+		h.unchanged(name, "a piece of a run that has ended", func() {
+			for _, token := range []int64{s.Lease.Token, ended.Lease.Token} {
+				err := h.st.Stage(h.Context(), name, token, piece("step", "b", `2`))
+				h.wantConflict(err, cairn.ErrFenced, fmt.Sprint(name, " token ", token))
+			}
+		})
+		h.wantStaged(name, "", piece("step", "a", `1`))
+	}
 }
 
 func dropStaged(h *harness) {

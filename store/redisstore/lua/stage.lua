@@ -1,10 +1,11 @@
--- Stages pieces for the session ARGV[1] if ARGV[2] is its fencing token: the rest are their names and their data.
+-- Stages pieces for the session ARGV[1] if ARGV[2] is the fencing token of the run that holds it: the rest are their names and
+-- their data.
 local id = ARGV[1]
 local row, list = load(id)
 if not row then
 	return missing(id)
 end
-if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token then
+if ARGV[2] == '0' or tonumber(ARGV[2]) ~= row.token or row.status ~= 'active' then
 	return { 'fenced', list }
 end
 local key = P .. 'g:' .. id
