@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -134,6 +135,38 @@ func TestToolGivenUpTooEarly(t *testing.T) {
 	}
 }
 
+// A tool that was abandoned before it has published anything is published whole by the attempt that finds its result.
+func TestToolGivenUpBeforeItHasPublished(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	slow := tapOn(st)
+	staged, live := make(chan struct{}), make(chan struct{})
+	stages := 0
+	slow.stepIn(nil, func(_ context.Context, op string) error {
+		if op == "Stage" {
+			if stages++; stages == 2 { // the result, behind the call's beginning
+				close(staged)
+				<-live
+			}
+		}
+		return nil
+	})
+	agent := bot(scripted.New(scripted.Call("echo", in{"x"}).ID("c1"), scripted.Text("bye")), echo("echo"))
+	one := open(t, slow, agent, hostedBy(h), with(func(o *engine.Options) { o.Coalesce = time.Hour }))
+	two := open(t, st, agent, hostedBy(h), named("b"))
+	start(t, two, "s", "go")
+	b := h.begun[0]
+	carry(t, two, host.EffectPlan, next(b, ""))
+	old := givenUp(t, one, host.EffectTool, b, "c1")
+	<-staged
+	carry(t, two, host.EffectTool, next(b, "c1"))
+	close(live)
+	wantError(t, old(), nil)
+	carry(t, two, host.EffectCommit, next(b, ""))
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "tool_arg_start c1", "tool_arg_delta c1{\"text\":\"x\"}", "tool_arg_end c1",
+		"tool_start c1", "tool_end c1", "usage", "step_committed", "checkpoint")
+}
+
 // A commit that was abandoned too early is published once, though the next effect was faster.
 func TestCommitGivenUpTooEarly(t *testing.T) {
 	t.Parallel()
@@ -172,4 +205,34 @@ func TestCommitGivenUpTooEarly(t *testing.T) {
 	if n != 1 {
 		t.Errorf("the step is committed %d times: %q", n, logged(t, st, "s"))
 	}
+}
+
+// An attempt finds that the run has ended, and dies before it has published that. The attempt that ended the run, which may write no
+// more, does so.
+func TestEndIsPublishedBesideAnAttemptThatDies(t *testing.T) {
+	t.Parallel()
+	st, h := memstore.New(nil), &byHand{}
+	slow, dying := tapOn(st), tapOn(st)
+	ended, live := make(chan struct{}), make(chan struct{})
+	slow.stepIn(nil, func(_ context.Context, op string) error {
+		if op == "Commit" {
+			close(ended)
+			<-live
+		}
+		return nil
+	})
+	dying.log.stepIn(func(context.Context, []cairn.Event) error { return cairn.Errorf(cairn.CodeInternal, "it dies") })
+	agent := bot(scripted.New(scripted.Text("bye")))
+	one, two, three := open(t, slow, agent, hostedBy(h)), open(t, dying, agent, hostedBy(h), named("b")), open(t, st, agent, hostedBy(h), named("c"))
+	start(t, three, "s", "go")
+	b := h.begun[0]
+	carry(t, three, host.EffectPlan, next(b, ""))
+	old := givenUp(t, one, host.EffectCommit, b, "")
+	<-ended
+	if givenUp(t, two, host.EffectCommit, b, "")() == nil {
+		t.Fatal("the second attempt has published the end")
+	}
+	close(live)
+	wantError(t, old(), nil)
+	wantTold(t, st, "s", "run_start", "user_message go", "step_start", "text_delta bye", "usage", "step_committed", "checkpoint", "run_end")
 }

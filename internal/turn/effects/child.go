@@ -35,7 +35,7 @@ func (fx *Effects) child(ctx context.Context, l *session.Live, a *cairn.Agent, i
 	switch {
 	case c.Result != nil:
 		if l.Emit.Again() {
-			journal.Call(l.Emit.Event, l.Step, c, journal.Begun)
+			journal.Call(l.Emit.Event, l.Step, c, journal.Unpublished)
 		}
 		return turn.ChildOut{}, nil
 	case c.Waits():

@@ -316,7 +316,11 @@ func (fx *Effects) ended(ctx context.Context, l *session.Live, run *cairn.Run, o
 	for _, ev := range journal.End(run) {
 		l.Emit.Event(ev)
 	}
-	if err := l.Emit.Flush(ctx); err != nil {
+	err := l.Emit.Flush(ctx)
+	if errors.Is(err, cairn.ErrFenced) { // another process has found the end and begun to publish it, but may have died
+		err = fx.Reconcile(ctx, l.Row, run.ID)
+	}
+	if err != nil {
 		l.LogIncomplete = true
 		if l.Row.ParentID != "" {
 			fx.Unpublished.Store(l.Row.ID, struct{}{})

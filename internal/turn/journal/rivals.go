@@ -80,7 +80,7 @@ func (e *Emitter) Lost() error {
 	return err
 }
 
-// heed looks at what others have written, and leaves out of the batch what they published.
+// heed looks at what others have written, and leaves out of the batch, and of what waits behind it, what they published.
 func (e *Emitter) heed(ctx context.Context) error {
 	last, err := e.g.EachSince(ctx, e.log, e.Position(), func(ev *cairn.Event) {
 		e.mu.Lock()
@@ -93,7 +93,8 @@ func (e *Emitter) heed(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last = last
-	e.batch = slices.DeleteFunc(e.batch, func(ev cairn.Event) bool { return e.rivals.has(&ev) })
+	published := func(ev cairn.Event) bool { return e.rivals.has(&ev) }
+	e.batch, e.buffer = slices.DeleteFunc(e.batch, published), slices.DeleteFunc(e.buffer, published)
 	return e.rivals.lost
 }
 

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/step"
+	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
@@ -70,5 +72,49 @@ func TestAttemptsHaveNamesOfTheirOwn(t *testing.T) {
 	two, second := attempt()
 	if one == two || first != second {
 		t.Errorf("attempts %s and %s have the writers %s and %s", one, two, first, second)
+	}
+}
+
+// between is a log in which something happens before the next append.
+type between struct {
+	*memstore.Log
+	happens func()
+}
+
+func (l *between) AppendFenced(ctx context.Context, log string, expect int64, w store.Writer, events ...cairn.Event) (int64, error) {
+	if fn := l.happens; fn != nil {
+		l.happens = nil
+		fn()
+	}
+	return l.Log.AppendFenced(ctx, log, expect, w, events...)
+}
+
+// While an attempt writes that a call begins, another one writes that it has ended, and the first has that to write next.
+func TestWhatWaitsIsLeftOutOnceOthersHavePublishedIt(t *testing.T) {
+	t.Parallel()
+	log := &between{Log: memstore.New(nil).EventLog().(*memstore.Log)}
+	attempt := func(coalesce time.Duration) *Emitter {
+		e := newTestLog(log, coalesce).Attempt(t.Context(), &cairn.Session{ID: "s", RootID: "s", Agent: "a"}, "run_1", 0, Attempt{Step: 1})
+		if _, err := e.SkipPublished(t.Context(), 0, step.New("run_1", 1, nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	one, two := attempt(time.Hour), attempt(-1)
+	begins, ends := cairn.Event{Type: cairn.EventToolStart, Step: 1, CallID: "c1"}, cairn.Event{Type: cairn.EventToolEnd, Step: 1, CallID: "c1"}
+	one.Event(begins)
+	log.happens = func() {
+		one.Event(ends)
+		two.Event(begins)
+		two.Event(ends)
+	}
+	for range 2 {
+		if err := one.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := log.Read(t.Context(), "s", 0, 10)
+	if err != nil || len(list) != 2 || list[0].Type != begins.Type || list[1].Type != ends.Type {
+		t.Errorf("the log has %v, error %v", list, err)
 	}
 }
