@@ -25,9 +25,9 @@ import (
 
 var flagOverlapSeed = flag.Uint64("overlap.seed", 0, "seed of the attempts that overlap; 0 chooses one for each turn")
 
-// A host begins an effect again while it takes an attempt for dead that still lives, and any of them may die at any moment. The turn
-// comes to its end, each step is there once, and the log says what the store has. -overlap.seed repeats what happens to the attempts, though
-// hardly which of them comes first.
+// A host takes attempts at effects for dead that still live, and begins others, and any of them may die at any moment. The
+// turn comes to its end, each step is there once, and the log says what the store has. -overlap.seed repeats what happens
+// to the attempts, though hardly which of them comes first.
 func TestAttemptsThatOverlap(t *testing.T) {
 	t.Parallel()
 	for range testenv.Choose(60, 20_000) {
@@ -39,7 +39,7 @@ func TestAttemptsThatOverlap(t *testing.T) {
 	}
 }
 
-// overlap is a host that gives up attempts at effects at random, each of which has an engine and a connection of its own.
+// overlap is a host that gives up attempts at effects at random. Each has an engine and a connection of its own.
 type overlap struct {
 	*testing.T
 	st    *memstore.Store
