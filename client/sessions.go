@@ -228,7 +228,7 @@ type InboxQuery struct {
 	Cursor string
 }
 
-// Inbox lists open calls, the oldest first.
+// Inbox lists open calls, the oldest first. A page may have no items though it has a Next, behind which there are more.
 func (c *Client) Inbox(ctx context.Context, q InboxQuery) (*Page[cairn.PendingCall], error) {
 	query := page(q.Limit, q.Cursor)
 	set(query, "session_id", q.RootID)

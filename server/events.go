@@ -107,6 +107,9 @@ func frame(ev *cairn.Event) ([]byte, error) {
 
 // stream answers with a stream of frames, which ends with them, with the client, or when the server is drained.
 func (c *request) stream(frames func(context.Context) iter.Seq2[[]byte, error]) (err error) {
+	if c.r.Method == http.MethodHead { // which would wait for frames that it does not get
+		frames = func(context.Context) iter.Seq2[[]byte, error] { return func(func([]byte, error) bool) {} }
+	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	defer context.AfterFunc(c.h.ctx, cancel)()

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"mime"
 	"net/http"
 	"net/url"
@@ -72,7 +71,7 @@ func getFile(c *request, in *fileIn) error {
 	if in.MessageID != "" { // messages do not change
 		h.Set("Cache-Control", "private, max-age=86400, immutable")
 	}
-	w := &fileWriter{ResponseWriter: c.w, rc: http.NewResponseController(c.w), timeout: cmp.Or(max(c.h.opts.WriteTimeout, 0), fileTimeout)}
+	w := &fileWriter{boundedWriter: c.bounded()}
 	http.ServeContent(w, c.r, "", m.CreatedAt, bytes.NewReader(file.Data))
 	if w.beyond {
 		return &httpError{http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", "the file has no such range"}
@@ -104,16 +103,10 @@ func (c *request) file(session string, index, n int) (*cairn.Message, *cairn.Fil
 	return nil, nil, noFile()
 }
 
-// fileTimeout is how long one write of a file may take.
-const fileTimeout = 30 * time.Second
-
-// fileWriter gives each write a deadline of its own, so that a client which does not read holds no file for ever. That a range
-// is beyond the file is left to be said as a problem.
+// fileWriter writes a file, but leaves it to be said as a problem that a range is beyond the file.
 type fileWriter struct {
-	http.ResponseWriter
-	rc      *http.ResponseController
-	timeout time.Duration
-	beyond  bool
+	*boundedWriter
+	beyond bool
 }
 
 func (w *fileWriter) WriteHeader(status int) {
@@ -126,8 +119,7 @@ func (w *fileWriter) Write(b []byte) (int, error) {
 	if w.beyond {
 		return len(b), nil
 	}
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.timeout)) // which a test that records what is written does not have
-	return w.ResponseWriter.Write(b)
+	return w.boundedWriter.Write(b)
 }
 
 // addresses returns what gives the files of messages an address for the client of the request. Without the key, which is no reason to

@@ -48,7 +48,8 @@ type Options struct {
 	ReadTimeout time.Duration
 	// KeepAlive is how long a stream may be silent before it carries a comment; 0 means 15 seconds.
 	KeepAlive time.Duration
-	// WriteTimeout is how long one write to the client of a stream may take before it is disconnected; 0 means 30 seconds.
+	// WriteTimeout is how long a client may take to read an event of a stream, or 64 KiB of another answer, before it is
+	// disconnected; 0 means 30 seconds.
 	WriteTimeout time.Duration
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,43 @@ func TestSlowBodies(t *testing.T) {
 		t.Errorf("it left %+v, %v", page.Items, err)
 	}
 }
+
+// A client that does not read a large answer is cut off.
+func TestSlowReaders(t *testing.T) {
+	seen := &watchEnds{routes: make(chan string, 10)}
+	w := newWorld(t, &Options{WriteTimeout: time.Second, Observer: seen})
+	srv := httptest.NewServer(w.h) // nobody checks what is cut off
+	t.Cleanup(srv.Close)
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	message := cairn.User(cairn.TextPart(strings.Repeat("x", 1<<20)))
+	if _, err := store.AppendMessages(t.Context(), w.st, "s", slices.Repeat([]cairn.Message{message}, 32)...); err != nil { // more than a connection buffers
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /sessions/s/snapshot HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\n\r\n")
+	for timeout := time.After(20 * time.Second); ; {
+		select {
+		case route := <-seen.routes:
+			if route == "GET /sessions/{id}/snapshot" {
+				return
+			}
+		case <-timeout:
+			t.Fatal("it keeps the answer")
+		}
+	}
+}
+
+// watchEnds is an observer that says which requests have ended.
+type watchEnds struct {
+	unobserved
+	routes chan string
+}
+
+func (e *watchEnds) Request(route string, _ int, _ time.Duration) { e.routes <- route }
 
 // A user who asks for ten thousand streams gets as many as there may be.
 func TestTenThousandStreams(t *testing.T) {

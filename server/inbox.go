@@ -16,8 +16,11 @@ type inboxIn struct {
 	Cursor string `query:"cursor"`
 }
 
+// inboxPages is how many pages of calls that the principal may not decide one request looks through.
+const inboxPages = 10
+
 // inbox lists open calls that the principal may decide: those of its own sessions, or with the roles for it those that it
-// reviews.
+// reviews. A page may be empty though others follow.
 func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
@@ -33,7 +36,7 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 		q.Reviewer = c.principal.User
 	}
 	out := &Page[cairn.PendingCall]{Items: []cairn.PendingCall{}}
-	for {
+	for range inboxPages {
 		page, err := c.h.eng.Inbox(c.ctx, q)
 		if err != nil {
 			return nil, err
@@ -50,10 +53,11 @@ func inbox(c *request, in *inboxIn) (*Page[cairn.PendingCall], error) {
 			}
 		}
 		if out.Next = page.Next; page.Next == "" || len(out.Items) > 0 {
-			return out, nil
+			break
 		}
 		q.Cursor = page.Next
 	}
+	return out, nil
 }
 
 // openCalls returns the open calls of a tree.

@@ -35,8 +35,7 @@ func (c *request) json(status int, out any) error {
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(status)
-	_, err = c.w.Write(append(body, '\n'))
-	if err != nil {
+	if _, err := c.bounded().Write(append(body, '\n')); err != nil {
 		c.h.opts.Logger.Debug("answer not written", "path", c.r.URL.Path, "error", err)
 	}
 	return nil

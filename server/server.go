@@ -147,7 +147,7 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {
 	}
 	w.Header().Set("Access-Control-Allow-Origin", origin)
 	w.Header().Set("Access-Control-Allow-Credentials", "true")
-	w.Header().Set("Access-Control-Expose-Headers", requestIDHeader)
+	w.Header().Set("Access-Control-Expose-Headers", requestIDHeader+", "+replayedHeader+", Retry-After")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

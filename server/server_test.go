@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -308,6 +309,53 @@ func TestManyOpenCalls(t *testing.T) {
 	}
 	if row := w.settled("s"); row.Status != cairn.SessionCompleted || row.Usage.ToolCalls != 120 {
 		t.Errorf("it is %s after %d calls", row.Status, row.Usage.ToolCalls)
+	}
+}
+
+// However many calls of others there are, a request for one's own looks through so many, and the next one through more.
+func TestInboxBehindOthers(t *testing.T) {
+	w := newWorld(t, &Options{RequestsPerMinute: -1})
+	for n := range 1 + inboxPages*maxPage/120 {
+		id := fmt.Sprint("of-eve-", n)
+		want[Started](w, 202, "e", "POST", "/start", startIn{SessionID: id, Agent: "bot", Input: Input{Text: "pay often"}})
+		w.settled(id)
+	}
+	want[Started](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: Input{Text: "pay"}})
+	w.settled("s")
+	page := want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox", nil)
+	if len(page.Items) > 0 || page.Next == "" {
+		t.Fatalf("the first page is %+v", page)
+	}
+	page = want[Page[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?cursor="+url.QueryEscape(page.Next), nil)
+	if len(page.Items) != 1 || page.Items[0].RootID != "s" {
+		t.Errorf("the second page is %+v", page)
+	}
+}
+
+// The answer to a HEAD is that of the GET without its body: of a stream too, which does not keep the client.
+func TestHead(t *testing.T) {
+	w := newWorld(t, &Options{StreamsPerUser: 1})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	for _, is := range []struct{ path, kind string }{
+		{"/sse?session_id=s", "text/event-stream"}, {"/sessions/s", "application/json"}, {"/sse?session_id=s", "text/event-stream"}} {
+		req := httptest.NewRequestWithContext(t.Context(), "HEAD", is.path, nil)
+		req.Header.Set("Authorization", "Bearer a")
+		answered, res := make(chan struct{}), httptest.NewRecorder()
+		go func() {
+			w.h.ServeHTTP(res, req)
+			close(answered)
+		}()
+		select {
+		case <-answered:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("HEAD %s is not answered", is.path)
+		}
+		if res.Code != 200 || res.Header().Get("Content-Type") != is.kind {
+			t.Errorf("HEAD %s: %d %v", is.path, res.Code, res.Header())
+		}
+	}
+	if res, _ := w.do("e", "HEAD", "/sse?session_id=s", nil); res.StatusCode != 404 {
+		t.Errorf("of another user: %s", res.Status)
 	}
 }
 

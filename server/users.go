@@ -13,8 +13,9 @@ type users struct {
 	limit   rate.Limit
 	burst   int
 
-	mu   sync.Mutex
-	list map[string]*usage
+	mu     sync.Mutex
+	list   map[string]*usage
+	forget int // how many users there may be before those who have nothing in use are forgotten
 }
 
 type usage struct {
@@ -23,21 +24,21 @@ type usage struct {
 }
 
 func newUsers(streams, perMinute int) *users {
-	u := &users{streams: streams, limit: rate.Inf, list: map[string]*usage{}}
+	u := &users{streams: streams, limit: rate.Inf, list: map[string]*usage{}, forget: idleUsers}
 	if perMinute > 0 {
 		u.limit, u.burst = rate.Limit(float64(perMinute)/60), max(perMinute/10, 1)
 	}
 	return u
 }
 
-// idleUsers is how many users may be known before those who have nothing in use are forgotten.
+// idleUsers is how many users may be known at least before those who have nothing in use are forgotten.
 const idleUsers = 10_000
 
 func (u *users) of(name string) *usage {
 	x := u.list[name]
 	if x == nil {
-		if len(u.list) >= idleUsers {
-			u.forget()
+		if len(u.list) >= u.forget {
+			u.forgetIdle()
 		}
 		x = &usage{requests: rate.NewLimiter(u.limit, u.burst)}
 		u.list[name] = x
@@ -45,13 +46,15 @@ func (u *users) of(name string) *usage {
 	return x
 }
 
-// forget removes the users whose share is whole again, so that a new one of theirs is no different.
-func (u *users) forget() {
+// forgetIdle removes the users whose share is whole again, so that a new one of theirs is no different. It looks at all of them,
+// so the next time is when there are twice as many as are left.
+func (u *users) forgetIdle() {
 	for name, x := range u.list {
 		if x.streams == 0 && x.requests.Tokens() >= float64(u.burst) {
 			delete(u.list, name)
 		}
 	}
+	u.forget = max(idleUsers, 2*len(u.list))
 }
 
 // request takes a request from a user's share.
