@@ -3,29 +3,42 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/effects"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
-func (e *Engine) begin(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
-	in.Hooks, in.Model = o.hooks, o.model
-	if input != nil {
-		in.Messages = append(in.Messages, input.Messages...)
-	}
-	return e.beginAs(ctx, o.runID, in)
+// newRun is what the options of a verb say of the run that it begins.
+func newRun(sessionID string, o *runOptions) lifecycle.NewRun {
+	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, Hooks: o.hooks}
 }
 
-// beginAs begins a run of a given id, or a new one.
-func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (*Run, error) {
+// executeAs begins the next turn of a session and drives it.
+func (e *Engine) executeAs(ctx context.Context, in lifecycle.Turn, input *cairn.Input) (*Run, error) {
+	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Execute(ctx, in) })
+}
+
+// resumeAs begins a run that continues a session and drives it.
+func (e *Engine) resumeAs(ctx context.Context, in lifecycle.Resumption, input *cairn.Input) (*Run, error) {
+	return e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Resume(ctx, in) })
+}
+
+// begin begins a run by verb, which reads in, and drives it. It gives the run an id if it has none, and adds input to its
+// messages; nil adds nothing.
+func (e *Engine) begin(ctx context.Context, in *lifecycle.NewRun, input *cairn.Input, verb func() (host.Run, error)) (*Run, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	if in.RunID = id; id == "" {
+	if in.RunID == "" {
 		in.RunID = e.opts.NewID("run")
+	}
+	if input != nil {
+		in.Messages = slices.Clone(input.Messages)
 	}
 	release, err := e.reserve(ctx, in.SessionID, in.RunID)
 	if err != nil {
@@ -34,7 +47,7 @@ func (e *Engine) beginAs(ctx context.Context, id string, in lifecycle.BeginIn) (
 	}
 	defer release()
 	asked := time.Now()
-	b, err := e.runs.Begin(ctx, in)
+	b, err := verb()
 	if err != nil {
 		e.driven.Done()
 		return nil, err
@@ -95,7 +108,7 @@ func (e *Engine) recover(ctx context.Context, sessionID string, hooks *cairn.Hoo
 
 // goOn resumes a session that waits, unless it was stopped meanwhile.
 func (e *Engine) goOn(ctx context.Context, sessionID string, child bool) (*Run, error) {
-	run, err := e.beginAs(ctx, "", lifecycle.BeginIn{SessionID: sessionID, Child: child, Kind: cairn.RunResume, Paused: true})
+	run, err := e.resumeAs(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: sessionID, Child: child}, Paused: true}, nil)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) {
 		return e.recover(ctx, sessionID, nil)
@@ -110,8 +123,8 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 		return nil, err
 	}
 	next := inOrder(queue)[0]
-	return e.beginAs(ctx, next.ID, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunExecute, Model: &next.Model,
-		Messages: next.Messages, Dequeue: []string{next.ID}})
+	in := lifecycle.NewRun{SessionID: sessionID, RunID: next.ID, Model: &next.Model, Messages: next.Messages}
+	return e.executeAs(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
 }
 
 // followOn begins what is queued behind a run that has ended here.

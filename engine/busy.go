@@ -13,12 +13,12 @@ import (
 
 // place begins a turn, or puts it where the run or the wait of its session leaves room for it, as the options say. Others
 // may do the same: it tries until the turn has begun or is queued, or ctx is done.
-func (e *Engine) place(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) place(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	for try := 0; ; try++ {
 		if err := e.pause(ctx, try); err != nil {
 			return nil, err
 		}
-		run, err := e.begin(ctx, in, input, o)
+		run, err := e.executeAs(ctx, in, input)
 		if err != nil && o.runID != "" { // its own run may be what is in the way
 			if there, err := e.named(ctx, in.SessionID, o.runID); there != nil || err != nil {
 				return there, err

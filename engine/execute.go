@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
@@ -32,12 +33,12 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 		return nil, err
 	}
 	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
-	begin := lifecycle.BeginIn{SessionID: sessionID, Agent: agent, Kind: cairn.RunExecute, Create: &o.create}
+	next := lifecycle.Turn{NewRun: newRun(sessionID, o), Agent: agent, Create: &o.create}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
 		if o.from != nil {
-			return e.replace(ctx, begin, &in, o)
+			return e.replace(ctx, next, &in, o)
 		}
-		return e.place(ctx, begin, &in, o)
+		return e.place(ctx, next, &in, o)
 	})
 }
 
@@ -101,7 +102,7 @@ func (e *Engine) resume(ctx context.Context, sessionID string, o *runOptions) (*
 			return e.recover(ctx, sessionID, o.hooks)
 		}
 	}
-	run, err := e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunResume}, o.input, o)
+	run, err := e.resumeAs(ctx, lifecycle.Resumption{NewRun: newRun(sessionID, o)}, o.input)
 	var died *lifecycle.DiedError
 	if errors.As(err, &died) { // since we looked
 		return e.recover(ctx, sessionID, o.hooks)
@@ -151,7 +152,8 @@ func (e *Engine) Retry(ctx context.Context, sessionID string, opts ...RunOption)
 		return nil, cairn.Invalid("options", "FromCheckpoint is for Resume")
 	}
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
-		return e.begin(ctx, lifecycle.BeginIn{SessionID: sessionID, Kind: cairn.RunRetry}, o.input, o)
+		in := newRun(sessionID, o)
+		return e.begin(ctx, &in, o.input, func() (host.Run, error) { return e.runs.Retry(ctx, in) })
 	})
 }
 

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // replace begins a turn in the place of the one that began with a message.
-func (e *Engine) replace(ctx context.Context, in lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) replace(ctx context.Context, in lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	if err := o.placeable(); err != nil {
 		return nil, err
 	}
@@ -21,10 +22,11 @@ func (e *Engine) replace(ctx context.Context, in lifecycle.BeginIn, input *cairn
 		}
 		row, err := e.vacant(ctx, in.SessionID, o)
 		if err == nil {
-			in.Version = row.Version
-			if in.Replaces, err = e.begunWith(ctx, row, *o.from); err == nil {
+			var replaced string
+			if replaced, err = e.begunWith(ctx, row, *o.from); err == nil {
 				var run *Run
-				if run, err = e.begin(ctx, in, input, o); err == nil {
+				run, err = e.begin(ctx, &in.NewRun, input, func() (host.Run, error) { return e.runs.Replace(ctx, in, replaced, row.Version) })
+				if err == nil {
 					return run, nil
 				}
 			}

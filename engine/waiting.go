@@ -10,7 +10,7 @@ import (
 
 // wait does what the options say of a session that was found to wait, or to have answers that its run has not used yet.
 // Without a run and an error the turn may be able to begin.
-func (e *Engine) wait(ctx context.Context, in *lifecycle.BeginIn, input *cairn.Input, o *runOptions) (*Run, error) {
+func (e *Engine) wait(ctx context.Context, in *lifecycle.Turn, input *cairn.Input, o *runOptions) (*Run, error) {
 	row, err := store.Load(ctx, e.store, in.SessionID)
 	if err != nil {
 		return nil, err

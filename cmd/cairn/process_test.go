@@ -360,7 +360,7 @@ func TestWatched(t *testing.T) {
 func TestWatchedDies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.start(t, "demo", "--pace", "100ms")
+	first := b.start(t, "demo", "--pace", "400ms")
 	first.say("Order 42 arrived broken")
 	first.until("→ lookup_order")
 	second := b.start(t, "demo", "--yes")

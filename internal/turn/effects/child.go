@@ -252,9 +252,10 @@ func (v *visit) create(agent *cairn.Agent, kind cairn.ChildKind, name, runID str
 	if err := v.fx.room(v.ctx, row, v.child); err != nil {
 		return turn.Begun{}, err
 	}
-	return v.fx.Create(v.ctx, lifecycle.BeginIn{
-		SessionID: v.child, Child: true, Agent: agent.Name, Known: agent, Kind: cairn.RunExecute, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
-		LogLast: v.l.Emit.Position(),
+	return v.fx.Create(v.ctx, lifecycle.Turn{
+		NewRun: lifecycle.NewRun{SessionID: v.child, Child: true, Known: agent, RunID: runID, Messages: in.Messages, Hooks: v.l.CallHooks,
+			LogLast: v.l.Emit.Position()},
+		Agent: agent.Name,
 		Create: &cairn.Session{ID: v.child, Agent: agent.Name, UserID: row.UserID, TraceParent: row.TraceParent, Kind: kind, Name: name,
 			ParentID: row.ID, RootID: row.RootID, Incarnation: row.Incarnation, Secret: ids.Derive("secret", row.Secret, v.child)},
 	})

@@ -278,8 +278,8 @@ func (v *visit) send(row *cairn.Session, message string) (*cairn.ToolResult, err
 		if err := v.halt(row, cairn.StopInterrupt, "another message came"); err != nil {
 			return turn.Begun{}, err
 		}
-		return v.fx.Begin(v.ctx, lifecycle.BeginIn{SessionID: row.ID, Child: true, Known: kind.Agent, Kind: cairn.RunExecute, RunID: v.runID(),
-			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()})
+		return v.fx.Execute(v.ctx, lifecycle.Turn{NewRun: lifecycle.NewRun{SessionID: row.ID, Child: true, Known: kind.Agent, RunID: v.runID(),
+			Messages: cairn.Text(message).Messages, Hooks: v.l.CallHooks, LogLast: v.l.Emit.Position()}})
 	})
 }
 

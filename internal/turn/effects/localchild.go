@@ -43,8 +43,8 @@ func (v *localChild) Resume(ctx context.Context) (turn.Begun, *cairn.Run, error)
 			return turn.Begun{}, nil, err
 		}
 		if what == "" {
-			b, err := fx.Begin(ctx, lifecycle.BeginIn{SessionID: child, Child: true, Kind: cairn.RunResume, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
-				LogLast: v.l.Emit.Position()})
+			b, err := fx.Resume(ctx, lifecycle.Resumption{NewRun: lifecycle.NewRun{SessionID: child, Child: true, RunID: fx.NewID("run"), Hooks: v.l.CallHooks,
+				LogLast: v.l.Emit.Position()}})
 			return b, nil, err
 		}
 	}

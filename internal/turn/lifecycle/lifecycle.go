@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -125,3 +126,9 @@ func (r *Runs) Abandoned() int { return r.User.Abandoned() }
 func (r *Runs) HasTool(a *cairn.Agent, name string) bool {
 	return len(a.Toolsets) > 0 || session.Named(name, a.Tools, r.Given(a))
 }
+
+// Evict drops what is kept in memory of the sessions of a tree that no run of this process drives.
+func (r *Runs) Evict(root string) { r.Cache.Evict(root) }
+
+// Forget drops a session that this process stops driving before the run has ended.
+func (r *Runs) Forget(at turn.Position) { r.Cache.Forget(at) }

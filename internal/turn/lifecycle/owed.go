@@ -81,15 +81,6 @@ func (r *Runs) Owe(ctx context.Context, run *cairn.Run, session string) (*Owed, 
 	return o, err
 }
 
-// leaves records the stop that is owed for the run that the beginning of another turn leaves behind; nil if there is
-// none.
-func (r *Runs) leaves(ctx context.Context, begin *store.Commit, session string) (*Owed, error) {
-	if begin.EndRun == nil || begin.StartRun.Kind != cairn.RunExecute { // else the turn is continued
-		return nil, nil
-	}
-	return r.Owe(ctx, begin.EndRun, session)
-}
-
 // stopper returns what a stop is delivered by; nil if the model is none, and known if the agent is known here.
 func (r *Runs) stopper(o *Owed) (s cairn.Stopper, known bool) {
 	a, ok := r.Agents(o.Agent, o.Version)

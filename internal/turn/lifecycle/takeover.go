@@ -24,7 +24,7 @@ func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, 
 
 // Recover takes over a run whose process died and returns where it stands: its last committed step, with what was
 // staged of the next one. A run that was taken over too often without getting anywhere is failed instead; then Begun
-// has no RunID. The hooks are called as those of [BeginIn] are; nil means none.
+// has no RunID. The hooks are called as those of [NewRun] are; nil means none.
 func (r *Runs) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn.Begun, error) {
 	l, err := r.takeOver(ctx, id, hooks)
 	return r.part(ctx, l, err)

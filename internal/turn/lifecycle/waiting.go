@@ -9,38 +9,10 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
-	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store"
 )
 
-// lets refuses the next turn, with ErrWaiting, on a session that waits or has answers that its run did not use yet. withdraw
-// says that the turn may end the wait; it cannot once a call is answered.
-func (r *Runs) lets(ctx context.Context, l *session.Live, withdraw, crashed bool) error {
-	row := l.Row
-	waits := row.Status == cairn.SessionPaused && (!withdraw || slices.ContainsFunc(l.Calls, answered))
-	if crashed {
-		var err error
-		if waits, err = r.diedWithAnswers(ctx, row); err != nil {
-			return err
-		}
-	}
-	if !waits {
-		return nil
-	}
-	return store.Conflict(cairn.CodeWaiting, row, "session %q waits for answers, or has some that are not used yet", row.ID)
-}
-
 func answered(c cairn.PendingCall) bool { return c.Status == cairn.CallAnswered }
-
-// diedWithAnswers reports whether the run of a dead process was to use answers that were accepted: its own, or those of a
-// sub-agent.
-func (r *Runs) diedWithAnswers(ctx context.Context, row *cairn.Session) (bool, error) {
-	if row.SuspendedStep != "" {
-		return true, nil
-	}
-	page, err := r.Store.Calls(ctx, store.CallQuery{RootID: row.RootID, Statuses: []cairn.CallStatus{cairn.CallAnswered}, Limit: 1})
-	return len(page.Items) > 0, err
-}
 
 // WentOn is why a call is closed as not executed that a new message withdraws.
 const WentOn = "the conversation went on"

@@ -67,7 +67,7 @@ func (r *Runs) CancelCalls(ctx context.Context, c *store.Commit, seen *cairn.Ses
 		if run == nil {
 			run = c.EndRun
 		}
-		c.Messages = append(c.Messages, r.stamp([]cairn.Message{*results}, run.ID)...)
+		c.Messages = append(c.Messages, stamp([]cairn.Message{*results}, run.ID)...)
 	}
 	c.Suspend = &store.Suspend{}
 	return nil

@@ -1,0 +1,220 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Turn asks for the next turn of a session.
+type Turn struct {
+	NewRun
+	// Agent is the agent's name. It may be empty for a session that exists.
+	Agent string
+	// Create is the context of the session that is made if it does not exist. Nil means that it must exist.
+	Create *cairn.Session
+	// Dequeue are the turns of the session's queue that this one takes out of it.
+	Dequeue []string
+	// Withdraw says that the turn may end the session's wait as long as no call is answered. The open calls are closed as not
+	// executed.
+	Withdraw bool
+}
+
+// Execute begins the next turn in one write, which takes the lease, records the run and adds its messages. A session that
+// this process drove last costs no read.
+func (r *Runs) Execute(ctx context.Context, in Turn) (turn.Begun, error) {
+	var create func() (*session.Live, error)
+	if in.Create != nil {
+		create = func() (*session.Live, error) { return r.create(ctx, in) }
+	}
+	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.execute(ctx, l, in) }, create)
+}
+
+func (r *Runs) execute(ctx context.Context, l *session.Live, in Turn) error {
+	b, err := r.admitTurn(ctx, l, &in)
+	if err != nil {
+		return err
+	}
+	if err := r.draft(ctx, b); err != nil {
+		return err
+	}
+	b.commit.Dequeue = in.Dequeue
+	if err := r.cancelWait(ctx, b); err != nil {
+		return err
+	}
+	if err := r.endCrashed(ctx, b); err != nil {
+		return err
+	}
+	var owed *Owed
+	if b.crashed { // the turn of the dead process is not continued
+		if owed, err = r.Owe(ctx, b.commit.EndRun, b.row.ID); err != nil {
+			return err
+		}
+	}
+	if err := r.write(ctx, b); err != nil {
+		return err
+	}
+	r.closePast(ctx, b)
+	r.Deliver(ctx, owed)
+	r.started(ctx, b)
+	return nil
+}
+
+// admitTurn admits a turn unless the session is driven, waits, or has answers that no run has used.
+func (r *Runs) admitTurn(ctx context.Context, l *session.Live, in *Turn) (*beginning, error) {
+	b, err := r.admit(ctx, l, &in.NewRun, in.Agent, cairn.RunExecute)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.running(); err != nil || in.Child {
+		return b, err
+	}
+	waits := b.row.Status == cairn.SessionPaused && (!in.Withdraw || slices.ContainsFunc(l.Calls, answered))
+	if b.crashed {
+		if waits, err = r.diedWithAnswers(ctx, b.row); err != nil {
+			return nil, err
+		}
+	}
+	if waits {
+		return nil, store.Conflict(cairn.CodeWaiting, b.row, "session %q waits for answers, or has some that are not used yet", b.row.ID)
+	}
+	return b, nil
+}
+
+// diedWithAnswers reports whether the run of a dead process was to use answers that were accepted: its own, or those of a
+// sub-agent.
+func (r *Runs) diedWithAnswers(ctx context.Context, row *cairn.Session) (bool, error) {
+	if row.SuspendedStep != "" {
+		return true, nil
+	}
+	page, err := r.Store.Calls(ctx, store.CallQuery{RootID: row.RootID, Statuses: []cairn.CallStatus{cairn.CallAnswered}, Limit: 1})
+	return len(page.Items) > 0, err
+}
+
+// cancelWait adds to the commit that begins a run what cancels the session's wait, ahead of the run's own messages.
+func (r *Runs) cancelWait(ctx context.Context, b *beginning) error {
+	if b.row.SuspendedStep == "" {
+		return nil
+	}
+	own := b.commit.Messages
+	b.commit.Messages = nil
+	if err := r.CancelCalls(ctx, b.commit, b.row, b.live.Messages, b.live.Calls, Leaving, WentOn); err != nil {
+		return err
+	}
+	b.commit.Messages = append(b.commit.Messages, own...)
+	return nil
+}
+
+// Create begins the first run of a session that does not exist. The error is ErrExists if it does.
+func (r *Runs) Create(ctx context.Context, in Turn) (turn.Begun, error) {
+	l, err := r.create(ctx, in)
+	return r.part(ctx, l, err)
+}
+
+func (r *Runs) create(ctx context.Context, in Turn) (*session.Live, error) {
+	b := &beginning{NewRun: &in.NewRun, kind: cairn.RunExecute, agent: in.Known, row: in.Create}
+	var err error
+	if b.agent == nil {
+		if b.agent, err = r.Agent(in.Agent, ""); err != nil {
+			return nil, err
+		}
+	}
+	c := r.first(b, in.Agent, in.Messages, in.LogLast)
+	c.Guard, c.Create, c.Dequeue = store.Guard{New: true}, in.Create, in.Dequeue
+	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
+		return nil, err
+	}
+	if b.agent.State != nil {
+		c.InitialState = b.agent.State.Initial()
+	}
+	row, err := r.commitBegin(ctx, in.SessionID, c)
+	if errors.Is(err, cairn.ErrAlreadyRunning) {
+		return nil, store.Conflict(cairn.CodeExists, store.Seen(err), "session %q already exists", in.SessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if row.Version != 1 { // the session was made by a commit of this run whose answer was lost, and has changed since
+		return nil, store.Conflict(cairn.CodeExists, row, "session %q already exists", in.SessionID)
+	}
+	session.Dated(c.Messages, row)
+	messages := append(make([]cairn.Message, 0, max(4, len(c.Messages))), c.Messages...)
+	l, err := session.New(&store.Contents{Session: row, State: c.InitialState, Messages: messages}, r.Now())
+	if err != nil {
+		return nil, err
+	}
+	l.LogLast = in.LogLast
+	b.live, b.commit = l, c
+	r.started(ctx, b)
+	return l, nil
+}
+
+// Replace begins a turn that takes the place of an earlier run: the session goes back to where that run began, in the same
+// write, so a crash leaves both done or neither. The session must neither run nor wait, and must be at the version seen, if
+// that is not 0.
+func (r *Runs) Replace(ctx context.Context, in Turn, replaced string, seen int64) (turn.Begun, error) {
+	defer r.Cache.Expect(in.SessionID, in.RunID)()
+	l, err := r.replace(ctx, in, replaced, seen)
+	return r.part(ctx, l, err)
+}
+
+func (r *Runs) replace(ctx context.Context, in Turn, replacedID string, seen int64) (*session.Live, error) {
+	l, err := r.read(ctx, in.SessionID, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.admitTurn(ctx, l, &in)
+	if err != nil {
+		return nil, err
+	}
+	row := b.row
+	if b.crashed || row.SuspendedStep != "" || seen != 0 && seen != row.Version {
+		return nil, store.Conflict(cairn.CodeStale, row, "session %q has changed", row.ID)
+	}
+	replaced, err := store.FindRun(ctx, r.Store, row.ID, replacedID)
+	if err != nil {
+		return nil, err
+	}
+	// Complete the log first: after the commit no process could know how many messages there were.
+	if err := r.Reconcile(ctx, row, row.RunID); err != nil {
+		return nil, err
+	}
+	last, err := r.Publish(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	messages := in.Messages
+	if n := replaced.FirstMessage - l.First; l.Damaged && n >= 0 && n <= len(l.Messages) {
+		if m := transcript.Closing(l.Messages[:n]); m != nil {
+			messages = append([]cairn.Message{*m}, messages...)
+		}
+	}
+	if _, l.LogLast, err = r.Log.Bounds(ctx, row.Log()); err != nil {
+		return nil, err
+	}
+	c := r.first(b, row.Agent, messages, max(last, l.LogLast))
+	if c.StartRun.Model, err = r.chooseModel(ctx, b); err != nil {
+		return nil, err
+	}
+	c.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: true}
+	c.RewindRun, c.DropStaged, c.Dequeue = replacedID, true, in.Dequeue
+	c.Published, c.Publish = false, &cairn.Event{Type: cairn.EventRewound, RunID: replacedID, Sequence: l.LogLast}
+	begun, err := r.commitBegin(ctx, row.ID, c)
+	if err != nil {
+		return nil, err
+	}
+	r.Published(ctx, begun, nil)
+	if l, err = r.read(ctx, row.ID, nil); err != nil {
+		return nil, err // the run's lease lapses, and a worker takes the run over
+	}
+	c.StartRun.FirstMessage = replaced.FirstMessage
+	b.live, b.commit = l, c
+	r.started(ctx, b)
+	return l, nil
+}

@@ -1,0 +1,328 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
+	"github.com/cairn-agents/cairn/internal/turn/user"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// NewRun is what every verb that begins a run is given: [Turn], [Resumption] and [Runs.Retry] add what is theirs.
+type NewRun struct {
+	SessionID string
+	RunID     string
+	// Messages are added to the transcript by the begin.
+	Messages []cairn.Message
+	// Model names the model that the run asks. Nil is the agent's own or, for a run that continues another, that run's.
+	Model *string
+	// Hooks are called after those of the engine and the agent, as long as this process drives the run.
+	Hooks *cairn.Hooks
+	// Child says that the session's parent begins the run. No other caller may run a child.
+	Child bool
+	// Known is the agent, if the caller has it from a run under way. Nil is the one that is registered.
+	Known *cairn.Agent
+	// LogLast is a lower bound of the log's last sequence. The process of a tree may know a later one than the session does.
+	LogLast int64
+}
+
+// beginning is a run on its way to its first write. Each step of a verb fills in a part of it, in the order of the fields.
+type beginning struct {
+	*NewRun
+	kind  cairn.RunKind
+	agent *cairn.Agent
+	live  *session.Live
+	// row is the session before the run.
+	row *cairn.Session
+	// crashed says that the session's last run is active under a lease that has lapsed: its process has died.
+	crashed bool
+	commit  *store.Commit
+}
+
+// admit checks what holds for every run on a session that exists: whose session it is, its agent, its state, and that no
+// process drives it.
+func (r *Runs) admit(ctx context.Context, l *session.Live, in *NewRun, agent string, kind cairn.RunKind) (*beginning, error) {
+	b := &beginning{NewRun: in, kind: kind, live: l, row: l.Row}
+	row := b.row
+	l.LogLast = max(l.LogLast, in.LogLast)
+	if row.ParentID != "" && !in.Child {
+		return nil, cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", row.ID, row.RootID)
+	}
+	if agent != "" && agent != row.Agent {
+		return nil, cairn.Invalid("agent", "session %q belongs to agent %q, not %q", row.ID, row.Agent, agent)
+	}
+	if err := r.chooseAgent(ctx, b); err != nil {
+		return nil, err
+	}
+	if b.agent.State != nil && !l.Checked {
+		if err := r.checkState(ctx, b.agent, l.Doc.Raw()); err != nil {
+			return nil, cairn.Errorf(cairn.CodeState, "session %q: %w", row.ID, err)
+		}
+		l.Checked = true
+	}
+	if b.crashed = row.Crashed(row.AsOf); b.crashed {
+		return b, r.Kept(ctx, row)
+	}
+	return b, nil
+}
+
+// running returns ErrAlreadyRunning if a process drives the session.
+func (b *beginning) running() error {
+	if b.row.Status != cairn.SessionActive || b.crashed {
+		return nil
+	}
+	return store.Conflict(cairn.CodeRunning, b.row, "session %q is already running", b.row.ID)
+}
+
+// chooseAgent sets the agent that the run has. The previous run is looked up only if its version counts.
+func (r *Runs) chooseAgent(ctx context.Context, b *beginning) (err error) {
+	if b.Known != nil {
+		b.agent = b.Known
+		return nil
+	}
+	a, err := r.Agent(b.row.Agent, "")
+	if err == nil && a.Version != "" && b.row.RunID != "" && (b.kind != cairn.RunExecute || a.KeepVersion) {
+		var last *cairn.Run
+		if last, err = r.lastRun(ctx, b); err == nil {
+			a, err = r.Agent(b.row.Agent, last.AgentVersion)
+		}
+	}
+	b.agent = a
+	return err
+}
+
+// agentOfRun returns the agent of a session's last run.
+func (r *Runs) agentOfRun(ctx context.Context, row *cairn.Session) (*cairn.Agent, error) {
+	a, err := r.Agent(row.Agent, "")
+	if err != nil || a.Version == "" {
+		return a, err
+	}
+	run, err := store.FindRun(ctx, r.Store, row.ID, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return r.Agent(row.Agent, run.AgentVersion)
+}
+
+// lastRun returns the record of the session's run before this one.
+func (r *Runs) lastRun(ctx context.Context, b *beginning) (*cairn.Run, error) {
+	if run := b.live.Run; run != nil && run.ID == b.row.RunID {
+		return run, nil
+	}
+	return store.FindRun(ctx, r.Store, b.row.ID, b.row.RunID)
+}
+
+// checkState reports whether a stored state is of the agent's type, which may decode itself.
+func (r *Runs) checkState(ctx context.Context, a *cairn.Agent, raw json.RawMessage) error {
+	u := user.Code{What: "the state type", Err: cairn.CodeState, Limit: r.HookTimeout, Agent: a.Name}
+	_, err := user.Call(ctx, &r.User, u, func(context.Context) (struct{}, error) { return struct{}{}, a.State.Check(raw) })
+	return err
+}
+
+// draft makes the commit that begins the run, as far as it is the same for all verbs. It publishes first what a verb did
+// to the session outside of its runs.
+func (r *Runs) draft(ctx context.Context, b *beginning) error {
+	l, row := b.live, b.row
+	last, err := r.Publish(ctx, row)
+	if err != nil {
+		return err
+	}
+	l.LogLast = max(l.LogLast, last)
+	messages := b.Messages
+	if row.SuspendedStep == "" {
+		messages = append(openers(l, messages), messages...)
+	}
+	b.commit = r.first(b, row.Agent, messages, l.LogLast)
+	// The fencing token tells the sessions that had this id one after the other apart.
+	b.commit.Guard = store.Guard{Token: row.Lease.Token, Version: row.Version, Idle: !b.crashed, Lapsed: b.crashed}
+	if b.kind != cairn.RunExecute {
+		b.commit.StartRun.PreviousRunID = row.RunID
+	}
+	b.commit.StartRun.Model, err = r.chooseModel(ctx, b)
+	return err
+}
+
+// endCrashed adds to the commit the end of the run whose process has died, if there is one.
+func (r *Runs) endCrashed(ctx context.Context, b *beginning) (err error) {
+	if !b.crashed {
+		return nil
+	}
+	if b.commit.EndRun, err = r.crashedRun(ctx, b.row); err != nil {
+		return err
+	}
+	b.commit.StartRun.Abandoned = b.commit.EndRun.ID
+	b.commit.DropStaged = true
+	return nil
+}
+
+// first is the part of the commit that every new run has in common. start is the log's last sequence.
+func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start int64) *store.Commit {
+	stamp(messages, b.RunID)
+	return &store.Commit{
+		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start},
+		Messages: messages, Status: cairn.SessionActive, LogSequence: start, Published: true,
+		Lease: store.LeaseChange{Action: store.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
+	}
+}
+
+// chooseModel names the model that the run asks. The previous run is looked up only if its model counts.
+func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
+	name := ""
+	switch {
+	case b.Model != nil:
+		name = *b.Model
+	case b.kind == cairn.RunExecute || len(b.agent.Models) == 0 || b.row.RunID == "":
+	default:
+		run, err := r.lastRun(ctx, b)
+		if err != nil {
+			return "", err
+		}
+		name = run.Model
+	}
+	if _, known := define.Model(b.agent, name); !known { // the agent may have changed since the name was chosen
+		r.Logger.Warn("the agent has no model of that name; the run asks its own", "session", b.SessionID, "agent", b.agent.Name, "model", name)
+		name = ""
+	}
+	return name, nil
+}
+
+// stamp sets the run of messages that it adds, and an id where there is none. The store sets their times.
+func stamp(list []cairn.Message, runID string) []cairn.Message {
+	for i := range list {
+		m := &list[i]
+		m.RunID, m.CreatedAt = runID, time.Time{}
+		if m.ID == "" {
+			m.ID = runID + "/in" + strconv.Itoa(i)
+		}
+	}
+	return list
+}
+
+// openers are the messages that a run puts ahead of its own: answers to calls that were left open and, if the transcript
+// would end with a reply, a request to continue, because a model expects another party to have spoken last.
+func openers(l *session.Live, own []cairn.Message) []cairn.Message {
+	var list []cairn.Message
+	if l.Damaged {
+		if m := transcript.Closing(l.Messages); m != nil {
+			list = append(list, *m)
+		}
+	}
+	if len(own)+len(list) > 0 || len(l.Messages) == 0 {
+		return list
+	}
+	if l.Messages[len(l.Messages)-1].Role == cairn.RoleAssistant {
+		list = append(list, cairn.Context("Continue where you stopped."))
+	}
+	return list
+}
+
+// write commits the beginning and brings the session in memory up to it.
+func (r *Runs) write(ctx context.Context, b *beginning) error {
+	begun, err := r.commitBegin(ctx, b.row.ID, b.commit)
+	if err != nil {
+		return err
+	}
+	b.live.Sees(begun, r.Now())
+	b.live.Append(b.commit.Messages)
+	b.live.Wrote(b.commit.Calls)
+	b.commit.StartRun.FirstMessage = b.row.MessageCount
+	return nil
+}
+
+// commitBegin writes the beginning of a run. Once the write is under way ctx no longer ends it: a run that was begun but
+// that no process drives would hold the session until its lease lapses.
+func (r *Runs) commitBegin(ctx context.Context, id string, c *store.Commit) (*cairn.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
+	defer cancel()
+	row, err := r.Store.Commit(ctx, id, c)
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, cairn.Errorf(cairn.CodeUnavailable, "session %q: the run could not be begun within %s: %w", id, r.LeaseTTL, err)
+	}
+	if err == nil && (row.RunID != c.StartRun.ID || row.Lease.Owner != r.Owner) { // a run of the same id was begun before
+		return nil, store.Conflict(cairn.CodeRunning, row, "session %q: another process has begun run %q", id, c.StartRun.ID)
+	}
+	return row, err
+}
+
+// closePast closes what earlier runs left behind once a run has begun: marks that the log lacks, and sub-agents that no run
+// waits for. The run has begun, so ctx does not end it. Readers and workers repeat what fails here.
+func (r *Runs) closePast(ctx context.Context, b *beginning) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.LeaseTTL)
+	defer cancel()
+	l, row := b.live, b.row
+	if l.LogIncomplete {
+		if err := r.completeTree(ctx, b.agent, row); err != nil {
+			r.Logger.Warn("the log of an earlier run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
+		l.LogIncomplete = false
+	}
+	if b.crashed || row.SuspendedStep != "" && b.kind != cairn.RunResume {
+		// Reap only after the commit: had it failed, the session would wait for sub-agents that have been ended, and no process
+		// would resume it. Should this process die here, the one that takes the new run over reaps.
+		if err := r.reapPast(ctx, row); err != nil {
+			r.Logger.Warn("sub-agents of an earlier run still wait", "session", row.ID, "run", row.RunID, "error", err)
+		}
+	}
+	if b.crashed { // the commit has fenced the dead process off, should it be alive
+		p := pastOf(row, b.commit.EndRun)
+		p.End, p.Fresh, p.token = true, true, l.Row.Lease.Token
+		var err error
+		if row.Step == 0 { // the dead process may not have published the ends of the runs before its own
+			err = r.completeEnds(ctx, l.Row, row.Turn-1)
+		}
+		if err == nil {
+			l.LogLast, err = r.reconcile(ctx, row, p)
+		}
+		if err != nil {
+			r.Logger.Warn("the log of a dead run was not completed; a reader will do it", "session", row.ID, "run", row.RunID, "error", err)
+		}
+	}
+}
+
+// reapPast ends the sub-agents that the wait of a session left behind. On the log a sub-agent ends within the call that
+// consulted it, whose end is published next. So the ends that other processes have just caused are published first, too.
+func (r *Runs) reapPast(ctx context.Context, row *cairn.Session) error {
+	return retry.Storage(ctx, r.Logger, func() error {
+		if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
+			return err
+		}
+		return r.CompleteBelow(ctx, row, row.UpdatedAt)
+	})
+}
+
+// started makes this process the driver of a session whose new run is committed, and publishes the run's beginning.
+func (r *Runs) started(ctx context.Context, b *beginning) {
+	l, run := b.live, b.commit.StartRun
+	run.SessionID, run.Turn, run.StartedAt = l.Row.ID, l.Row.Turn, l.Row.UpdatedAt
+	l.Run = run
+	r.Drives(l, b.agent, b.Hooks)
+	l.LastCommit = l.Row.UpdatedAt
+	l.Emit = r.Journal.Emitter(ctx, l.Row, run.ID, l.LogLast)
+	l.Drives(run.ID)
+	r.Cache.Drive(l)
+	l.Emit.Together(journal.Begin(run, l.Row.MessageCount, b.commit.Messages))
+	l.Unopened = true
+	if l.Row.SuspendedStep != "" {
+		if st := l.NewStep(l.Row.Step + 1); l.Reopen(st) {
+			l.Step = st
+			l.Emit.Event(journal.StepStart(st.Number))
+		}
+	}
+	if list := b.commit.Messages; len(list) > 0 && list[0].Origin == cairn.OriginWithdrawn { // it closes calls of earlier runs
+		for _, ev := range journal.Results(0, list[:1]) {
+			l.Emit.Event(ev)
+		}
+	}
+}

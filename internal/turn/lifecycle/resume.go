@@ -1,0 +1,140 @@
+package lifecycle
+
+import (
+	"context"
+
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/store"
+)
+
+// Resumption asks for a run that continues the turn of a session.
+type Resumption struct {
+	NewRun
+	// Paused says that the session must be paused, or have died while it ran. A session that was stopped is refused then.
+	Paused bool
+}
+
+// DiedError says that a session's run is to be recovered rather than resumed: its process has died.
+type DiedError struct{ SessionID string }
+
+// Error names the session.
+func (e *DiedError) Error() string {
+	return "session \"" + e.SessionID + "\": the process that ran it is gone"
+}
+
+// Unwrap makes it an ErrStale: the session is not in the state that the caller expected.
+func (e *DiedError) Unwrap() error { return cairn.ErrStale }
+
+// Resume begins a run that continues a session which is paused, was interrupted or crashed. The error is a DiedError if the
+// run of a dead process can be taken over as it is, see [Runs.Recover].
+func (r *Runs) Resume(ctx context.Context, in Resumption) (turn.Begun, error) {
+	return r.begin(ctx, &in.NewRun, func(l *session.Live) error { return r.resume(ctx, l, in) }, nil)
+}
+
+func (r *Runs) resume(ctx context.Context, l *session.Live, in Resumption) error {
+	b, err := r.admit(ctx, l, &in.NewRun, "", cairn.RunResume)
+	if err != nil {
+		return err
+	}
+	if err := r.admitResume(ctx, b, in.Paused); err != nil {
+		return err
+	}
+	if err := r.draft(ctx, b); err != nil {
+		return err
+	}
+	if b.row.SuspendedStep != "" {
+		b.expire()
+	}
+	if err := r.endCrashed(ctx, b); err != nil {
+		return err
+	}
+	if err := r.write(ctx, b); err != nil {
+		return err
+	}
+	r.closePast(ctx, b)
+	r.started(ctx, b)
+	return nil
+}
+
+// admitResume admits a resume if the session is in a state that one continues, and waits for no call.
+func (r *Runs) admitResume(ctx context.Context, b *beginning, paused bool) error {
+	row := b.row
+	if paused && row.Status != cairn.SessionPaused && !b.crashed {
+		return store.Conflict(cairn.CodeNotRunning, row, "session %q is not waiting, it is %s", row.ID, row.Status)
+	}
+	if err := b.running(); err != nil {
+		return err
+	}
+	if ok, why := Resumable(row); !ok {
+		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: %s", row.ID, why)
+	}
+	if row.Status == cairn.SessionPaused {
+		what, err := r.WaitsFor(ctx, row)
+		if err == nil && what != "" {
+			err = cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be resumed: it waits for %s", row.ID, what)
+		}
+		return err
+	}
+	if b.crashed && len(b.Messages) == 0 && b.Model == nil {
+		return &DiedError{SessionID: row.ID}
+	}
+	return nil
+}
+
+// expire closes the calls of the suspended step whose deadline has passed, with the run's beginning.
+func (b *beginning) expire() {
+	for _, call := range b.live.Calls {
+		if now := b.row.AsOf; call.Overdue(now) {
+			b.commit.Calls = append(b.commit.Calls, store.CallWrite{Call: inbox.Expire(call, now), Seen: call.Version})
+		}
+	}
+}
+
+// Resumable says whether a session that no process drives can be resumed, or why not.
+func Resumable(row *cairn.Session) (ok bool, why string) {
+	switch row.Status {
+	case cairn.SessionInterrupted, cairn.SessionPaused, cairn.SessionActive:
+		return true, ""
+	case cairn.SessionFailed:
+		return false, "its last run failed; retry it"
+	case cairn.SessionIdle:
+		if row.MessageCount > 0 {
+			return true, ""
+		}
+		return false, "it has no messages yet"
+	}
+	return false, "its last run completed; execute the next turn"
+}
+
+// Retry begins a run that repeats a failed one from the session's last committed step.
+func (r *Runs) Retry(ctx context.Context, in NewRun) (turn.Begun, error) {
+	return r.begin(ctx, &in, func(l *session.Live) error { return r.retry(ctx, l, in) }, nil)
+}
+
+func (r *Runs) retry(ctx context.Context, l *session.Live, in NewRun) error {
+	b, err := r.admit(ctx, l, &in, "", cairn.RunRetry)
+	if err != nil {
+		return err
+	}
+	if err := b.running(); err != nil {
+		return err
+	}
+	if b.row.Status != cairn.SessionFailed {
+		return cairn.Errorf(cairn.CodeNotResumable, "session %q cannot be retried: it is %s, not failed", b.row.ID, b.row.Status)
+	}
+	if err := r.draft(ctx, b); err != nil {
+		return err
+	}
+	if err := r.cancelWait(ctx, b); err != nil {
+		return err
+	}
+	if err := r.write(ctx, b); err != nil {
+		return err
+	}
+	r.closePast(ctx, b)
+	r.started(ctx, b)
+	return nil
+}
